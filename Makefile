@@ -1,0 +1,87 @@
+# Two commands matter: `make lab` opens the chapters, `make test` checks everything.
+# Needs Python 3.10 or newer and make (GNU make 3.81 will do); all else goes into .venv.
+
+VENV ?= .venv
+PIPFLAGS ?= --quiet --disable-pip-version-check
+LABFLAGS ?=
+
+ifeq ($(OS),Windows_NT)
+PYTHON ?= python
+PY := $(VENV)/Scripts/python
+else
+PYTHON ?= python3
+PY := $(VENV)/bin/python
+# JupyterLab refuses root (the usual user of a container) unless told so; it listens on this machine only.
+ifeq ($(shell id -u),0)
+LABFLAGS += --allow-root
+endif
+endif
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help lab install test lint types doctest unit chapters size format bench claims stress clean
+
+help:  ## show this list
+	@sed -n 's/^\([a-z]*\):.*  ## \(.*\)/  make \1	\2/p' Makefile
+
+lab: $(VENV)/.lab  ## read and run the chapters: JupyterLab on chapters/
+	$(PY) -m jupyterlab $(LABFLAGS) chapters
+
+install: $(VENV)/.test  ## only make .venv with all that the other targets need
+
+test: lint types doctest unit chapters size  ## everything below, in this order
+
+lint: $(VENV)/.test  ## formatting and lint (ruff)
+	$(PY) -m ruff format --check .
+	$(PY) -m ruff check .
+
+types: $(VENV)/.test  ## type hints (mypy)
+	$(PY) -m mypy
+
+doctest: $(VENV)/.test  ## the examples in docstrings
+	$(PY) -m pytest -q --doctest-modules d2lmini
+
+unit: $(VENV)/.test  ## the tests
+	$(PY) -m pytest -q tests
+
+chapters: $(VENV)/.test  ## run every chapter and compare its outputs (nbval)
+	$(PY) -m pytest -q --nbval --nbval-current-env --nbval-cell-timeout 300 --timeout 600 \
+		--nbval-sanitize-with chapters/nbval_sanitize.cfg chapters
+
+size: $(VENV)/.test  ## lines and tokens per folder, without docstrings and comments
+	$(PY) tests/tools/size_table.py
+
+format: $(VENV)/.test  ## rewrite the code in the project's format
+	$(PY) -m ruff format .
+	$(PY) -m ruff check --fix .
+
+bench: $(VENV)/.test  ## time the workloads beside NumPy, PyTorch, JAX and MXNet, where given
+	$(PY) tests/benchmarks/run.py $(BENCHFLAGS)
+
+claims: $(VENV)/.test  ## check the chapters' claims about speed on this machine
+	$(PY) tests/benchmarks/claims.py
+
+stress: $(VENV)/.test  ## the long runs: a million tasks, memory growth
+	$(PY) -m pytest -q -m stress --timeout 3600 tests
+
+clean:  ## remove .venv and everything that tools left behind
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	find . -name .ipynb_checkpoints -type d -prune -exec rm -rf {} +
+
+# --- the environment: made once, and again only when pyproject.toml has changed ---
+
+$(VENV)/pyvenv.cfg:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "d2lmini needs Python 3.10 or newer, but $(PYTHON) is " + sys.version.split()[0] + "; name another one: make PYTHON=python3.12 ...")'
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+		echo "$(PYTHON) cannot make a virtual environment; on Debian and Ubuntu: apt install python3-venv"; exit 1; }
+
+$(VENV)/.lab: pyproject.toml | $(VENV)/pyvenv.cfg
+	@echo "installing d2lmini and JupyterLab into $(VENV) (a minute or two, once)"
+	@$(PY) -m pip install $(PIPFLAGS) -e ".[lab]"
+	@touch $@
+
+$(VENV)/.test: pyproject.toml | $(VENV)/pyvenv.cfg
+	@echo "installing d2lmini, JupyterLab and the test tools into $(VENV) (a minute or two, once)"
+	@$(PY) -m pip install $(PIPFLAGS) -e ".[lab,test]"
+	@touch $(VENV)/.lab $@
