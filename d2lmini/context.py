@@ -1,0 +1,131 @@
+"""Where arrays live: `cpu()`, `gpu(i)` and the current context.
+
+A `Context` names a place; it holds no memory and starts nothing, so one can be made for a GPU
+that does not exist (old programs probe for GPUs so; the first array there raises MXNetError).
+
+>>> from d2lmini import cpu, gpu, current_context
+>>> current_context()
+cpu(0)
+>>> with cpu(1):
+...     current_context()
+cpu(1)
+>>> gpu(0) == gpu(0), gpu(0) == cpu(0)
+(True, False)
+
+After `mxnet.context`: the same names, type codes and thread-local default.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+# MXNet's device type codes; files of arrays store them.
+_CODES = {"cpu": 1, "gpu": 2, "cpu_pinned": 3, "cpu_shared": 5}
+_NAMES = {code: name for name, code in _CODES.items()}
+
+
+class _ContextMeta(type):
+    """Lets `Context.default_ctx` be read and set on the class, as in MXNet."""
+
+    @property
+    def default_ctx(cls) -> Context:
+        return current_context()
+
+    @default_ctx.setter
+    def default_ctx(cls, ctx: Context) -> None:
+        Context._default_ctx.value = ctx
+
+
+class Context(metaclass=_ContextMeta):
+    """A device: a kind ('cpu', 'gpu', 'cpu_pinned', 'cpu_shared') and a number from 0.
+
+    `Context('gpu', 1)`, `Context(another)` copies. As `with ctx:` it is the default of the
+    calling thread. ValueError for an unknown kind.
+    """
+
+    __slots__ = ("_hash", "device_id", "device_typeid", "is_cpu")
+
+    devtype2str = _NAMES
+    devstr2type = _CODES
+    _default_ctx = threading.local()
+
+    def __init__(self, device_type: str | Context, device_id: int = 0):
+        if isinstance(device_type, Context):
+            device_type, device_id = device_type.device_type, device_type.device_id
+        if device_type not in _CODES:
+            raise ValueError(f"Context: unknown device type {device_type!r}; known: {list(_CODES)}")
+        self.device_typeid = _CODES[device_type]
+        self.device_id = int(device_id)
+        self.is_cpu = device_type != "gpu"
+        self._hash = hash((self.device_typeid, self.device_id))
+
+    @property
+    def device_type(self) -> str:
+        """'cpu', 'gpu', 'cpu_pinned' or 'cpu_shared'."""
+        return _NAMES[self.device_typeid]
+
+    def __eq__(self, other: Any) -> bool:
+        return self is other or (
+            isinstance(other, Context)
+            and self.device_typeid == other.device_typeid
+            and self.device_id == other.device_id
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        return f"{self.device_type}({self.device_id})"
+
+    def __reduce__(self) -> tuple:
+        return Context, (self.device_type, self.device_id)
+
+    def __enter__(self) -> Context:
+        # The way back is kept per thread, not on this object, which threads share.
+        local = Context._default_ctx
+        local.__dict__.setdefault("outer", []).append(current_context())
+        local.value = self
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        Context._default_ctx.value = Context._default_ctx.outer.pop()
+
+    def empty_cache(self) -> None:
+        """Give the cached memory of this device back to the system."""
+        from d2lmini.device import storage
+
+        storage.release_cached(self)
+
+
+_CPU0 = Context("cpu", 0)
+
+
+def cpu(device_id: int = 0) -> Context:
+    """The CPU. All numbers share its cores and memory; each keeps its own books of memory."""
+    return _CPU0 if device_id == 0 else Context("cpu", device_id)
+
+
+def gpu(device_id: int = 0) -> Context:
+    """The GPU of that number. Making the Context never fails; an array on it may."""
+    return Context("gpu", device_id)
+
+
+def cpu_pinned(device_id: int = 0) -> Context:
+    """Page-locked host memory, from which copies to a GPU are quicker; without a GPU, plain."""
+    return Context("cpu_pinned", device_id)
+
+
+def cpu_shared(device_id: int = 0) -> Context:
+    """Host memory shared between processes (used by data loading)."""
+    return Context("cpu_shared", device_id)
+
+
+def num_gpus() -> int:
+    """How many GPUs this build can use. So far devices beyond the CPU are not there: 0."""
+    return 0
+
+
+def current_context() -> Context:
+    """The context of the innermost `with ctx:` of this thread, at first cpu(0)."""
+    return getattr(Context._default_ctx, "value", _CPU0)

@@ -1,0 +1,424 @@
+"""What an operation is: one `Op` object with its computation, its rules and its cost.
+
+An op is declared once, as a function on arrays, and everything else is attached to it:
+
+    @op(infer=same, flops=4, elementwise=True)
+    def sigmoid(xp, data, *, out=None):                  # xp is numpy, or cupy
+        '''1 / (1 + exp(-data)), element by element.'''
+        ...
+
+    @sigmoid.gradient(saves="y")                         # y: the output, kept for backward
+    def _(g, y):                                         # g: the gradient of the output
+        return g * y * (1 - y)
+
+The function's positional parameters after `xp` are the inputs; one with a default of None may be
+left out, `*data` takes any number. Keyword-only parameters are the attributes; their annotations
+(`bool`, `int`, `float`, `str`, `Shape`, `Axes`, `DType`) say how an argument is checked and
+converted at the call. `out` is where the result goes when the caller has a place for it.
+
+Calling an op binds the arguments and hands over to `invoke`, the one road every operation
+travels: the kind of value decides there what happens (`NDArray` pushes a task to the engine;
+`Symbol` makes a node of a graph). This module knows neither; they register with `Value`.
+
+>>> from d2lmini import nd
+>>> nd.sigmoid
+<op sigmoid(data)>
+>>> nd.sigmoid.cost([((2, 3), "float32")])
+Cost(flops=24.0, nbytes=48.0)
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from d2lmini.base import MXNetError
+
+Shape = tuple[int, ...]
+Axes = "int | tuple[int, ...] | None"
+DType = "str | type | np.dtype"
+
+#: Every op by each of its names.
+registry: dict[str, Op] = {}
+
+
+class Spec(NamedTuple):
+    """Shape and dtype of a value that need not exist yet."""
+
+    shape: Shape
+    dtype: np.dtype
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return prod(self.shape) * self.dtype.itemsize
+
+
+class Cost(NamedTuple):
+    """Predicted arithmetic (FLOPs) and traffic (bytes read and written) of one call."""
+
+    flops: float
+    nbytes: float
+
+
+class Modes(threading.local):
+    """What autograd's scopes set, per thread: is the tape recording, is the model training."""
+
+    recording = False
+    training = False
+
+
+modes = Modes()
+
+
+class Value:
+    """A thing ops apply to. Subclasses say what applying means; see `NDArray` and `Symbol`."""
+
+    __slots__ = ()
+
+    @classmethod
+    def _apply(cls, op: Op, inputs: tuple, attrs: dict[str, Any], out: Any) -> Any:
+        raise NotImplementedError
+
+
+_MISSING = object()
+
+
+class Op:
+    """One operation. Attributes, all set by the declaration:
+
+    name, aliases          names it is found under (`nd.NAME`, `sym.NAME`)
+    compute                function on arrays: (xp, *inputs, out=, **attrs) -> array or tuple
+    input_names, variadic  its inputs; `variadic` if it takes any number
+    defaults, required     attributes: defaults by name, names without a default
+    infer                  (*specs, **attrs) -> Spec or list of Specs; raises on bad input
+    elementwise            the output at a place depends on the inputs at that place alone
+    random                 it draws numbers: `compute` gets `rng`, a key that fixes the stream
+    mutates                names of inputs that `compute` changes as well
+    rule, saves            gradient rule and what it needs kept; rule None: no gradient
+    """
+
+    __slots__ = (
+        "aliases", "attr_names", "compute", "converters", "defaults", "elementwise", "flops",
+        "infer", "injects", "input_names", "mutates", "n_required", "name", "outputs", "random",
+        "required", "rule", "rule_attrs", "saves", "takes_out", "variadic", "__doc__",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        compute: Callable[..., Any],
+        name: str,
+        aliases: Sequence[str] = (),
+        infer: Callable[..., Any] | None = None,
+        flops: float | Callable[..., float] = 1.0,
+        elementwise: bool = False,
+        outputs: int | Callable[..., int] = 1,
+        mutates: Sequence[str] = (),
+        grad: Any = _MISSING,
+    ):
+        code = compute.__code__
+        positional = code.co_varnames[1 : code.co_argcount]
+        keywords = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+        given = compute.__kwdefaults__ or {}
+        self.variadic = bool(code.co_flags & 0x04)  # CO_VARARGS: the function has *data
+        self.input_names = (
+            (code.co_varnames[code.co_argcount + code.co_kwonlyargcount],)
+            if self.variadic
+            else positional
+        )
+        self.n_required = len(positional) - len(compute.__defaults__ or ())
+        self.takes_out = "out" in keywords
+        self.random = "rng" in keywords
+        self.injects = tuple(k for k in keywords if k in ("rng", "training"))
+        self.attr_names = tuple(k for k in keywords if k not in ("out", "rng", "training"))
+        self.defaults = {k: given[k] for k in self.attr_names if k in given}
+        self.required = tuple(k for k in self.attr_names if k not in given)
+        self.converters = {
+            k: _converter(compute.__annotations__[k])
+            for k in self.attr_names
+            if k in compute.__annotations__
+        }
+        self.compute = compute
+        self.name = name
+        self.aliases = tuple(aliases)
+        self.infer = infer or same
+        self.flops = flops
+        self.elementwise = elementwise
+        self.outputs = outputs
+        self.mutates = tuple(self.input_names.index(m) for m in mutates)
+        self.rule = grad
+        self.rule_attrs: tuple[str, ...] = ()
+        self.saves: tuple[str, ...] = ()
+        self.__doc__ = compute.__doc__
+
+    def gradient(self, saves: str = "") -> Callable[[Callable], Callable]:
+        """Attach the gradient rule: a function of values `(g, *saved, **attrs)`.
+
+        `saves` names what must stay alive until backward: "y" is the output, an input's name the
+        input, "data.shape" only its shape. The rule returns one gradient for each input (None
+        where there is none); for an op with several outputs `g` is a list. It asks for the
+        attributes it needs by keyword.
+        """
+
+        def attach(rule: Callable) -> Callable:
+            code = rule.__code__
+            n = code.co_argcount
+            self.rule_attrs = code.co_varnames[n : n + code.co_kwonlyargcount]
+            self.rule = rule
+            self.saves = tuple(saves.split())
+            return rule
+
+        return attach
+
+    def __call__(self, *args: Any, out: Any = None, name: str | None = None, **kwargs: Any) -> Any:
+        if kwargs or len(args) != len(self.input_names) or self.variadic or self.required:
+            inputs, attrs = self.bind(args, kwargs)
+        else:
+            inputs, attrs = args, self.defaults
+        return invoke(self, inputs, attrs, out)
+
+    def bind(self, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+        """Sort a call's arguments into inputs and checked attributes.
+
+        Inputs come first by position, then attributes in their declared order; both may be named.
+        TypeError for an unknown, doubled or missing name; MXNetError for a bad attribute value.
+        """
+        if self.variadic:
+            n = next((i for i, a in enumerate(args) if not isinstance(a, Value)), len(args))
+            inputs, extra = list(args[:n]), args[n:]
+            if not inputs and extra and isinstance(extra[0], (list, tuple)):
+                inputs, extra = list(extra[0]), extra[1:]
+            kwargs.pop("num_args", None)
+        else:
+            n_inputs = len(self.input_names)
+            inputs = list(args[:n_inputs])
+            # An optional input that was left out makes room for attributes by position.
+            while len(inputs) > self.n_required and not _is_input(inputs[-1]):
+                inputs.pop()
+            extra = args[len(inputs) :]
+            for name in self.input_names[len(inputs) :]:
+                inputs.append(kwargs.pop(name, None))
+            for position, (name, value) in enumerate(zip(self.input_names, inputs, strict=True)):
+                if name in kwargs:
+                    raise TypeError(f"{self.name}: input {name!r} was given twice")
+                if value is None and position < self.n_required:
+                    raise TypeError(f"{self.name}: input {name!r} is missing; usage: {self.usage}")
+            while inputs and inputs[-1] is None:
+                inputs.pop()
+        if len(extra) > len(self.attr_names):
+            raise TypeError(
+                f"{self.name}: too many arguments: takes {self.usage}, got {len(args)} positional"
+            )
+        attrs = dict(self.defaults)
+        for name, value in zip(self.attr_names, extra, strict=False):
+            if name in kwargs:
+                raise TypeError(f"{self.name}: attribute {name!r} was given twice")
+            attrs[name] = self._convert(name, value)
+        for name, value in kwargs.items():
+            if name not in self.attr_names:
+                if name in ("ctx", "attr", "__layout__"):
+                    continue
+                raise TypeError(f"{self.name}: unknown argument {name!r}; usage: {self.usage}")
+            attrs[name] = self._convert(name, value)
+        for name in self.required:
+            if name not in attrs:
+                raise TypeError(
+                    f"{self.name}: attribute {name!r} is required; usage: {self.usage}"
+                )
+        return tuple(inputs), attrs
+
+    def _convert(self, name: str, value: Any) -> Any:
+        converter = self.converters.get(name)
+        if converter is None or (value is None and self.defaults.get(name, 0) is None):
+            return value
+        try:
+            return converter(value)
+        except (TypeError, ValueError) as problem:
+            raise MXNetError(
+                f"{self.name}: attribute {name}={value!r} does not fit: {problem}"
+            ) from None
+
+    def cost(self, inputs: Sequence[Any], outputs: Sequence[Spec] | None = None, **attrs: Any) -> Cost:
+        """Predicted FLOPs and bytes of a call on inputs of these specs (shape, dtype)."""
+        specs = [Spec(tuple(s[0]), np.dtype(s[1])) for s in inputs]
+        attrs = {**self.defaults, **attrs}
+        outs = as_specs(self.infer(*specs, **attrs)) if outputs is None else outputs
+        if callable(self.flops):
+            flops = self.flops(*specs, out=outs[0], **attrs)
+        else:
+            flops = self.flops * outs[0].size
+        return Cost(float(flops), float(sum(s.nbytes for s in specs) + sum(s.nbytes for s in outs)))
+
+    @property
+    def usage(self) -> str:
+        """The call as a reader would write it."""
+        inputs = [f"*{n}" if self.variadic else n for n in self.input_names]
+        attrs = [
+            f"{n}={self.defaults[n]!r}" if n in self.defaults else n for n in self.attr_names
+        ]
+        return f"{self.name}({', '.join(inputs + attrs)})"
+
+    def __repr__(self) -> str:
+        return f"<op {self.usage}>"
+
+
+def invoke(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None) -> Any:
+    """Apply `op`: the one road. The first input's kind of value decides how."""
+    try:
+        apply = inputs[0]._apply
+    except (AttributeError, IndexError):
+        raise TypeError(_explain_inputs(op, inputs)) from None
+    return apply(op, inputs, attrs, out)
+
+
+def op(name: str | Callable | None = None, **rules: Any) -> Any:
+    """Declare an op (see the module's first page). Keywords are those of `Op`."""
+
+    def declare(compute: Callable[..., Any]) -> Op:
+        declared = Op(compute, name if isinstance(name, str) else compute.__name__, **rules)
+        for each in (declared.name, *declared.aliases):
+            assert each not in registry, f"op {each} is declared twice"
+            registry[each] = declared
+        return declared
+
+    return declare(name) if callable(name) else declare
+
+
+def as_specs(inferred: Any) -> list[Spec]:
+    """What `infer` returned, as a list: one Spec stands for itself."""
+    return [inferred] if isinstance(inferred, Spec) else list(inferred)
+
+
+# -- common shape rules -------------------------------------------------------------------------
+
+
+def same(data: Spec, *others: Spec, **_attrs: Any) -> Spec:
+    """The output is like the first input."""
+    return data
+
+
+def broadcast(*specs: Spec, **_attrs: Any) -> Spec:
+    """NumPy's broadcasting over all inputs, which must share one dtype."""
+    first = specs[0]
+    for other in specs[1:]:
+        if other.dtype != first.dtype:
+            raise MXNetError(
+                f"dtypes differ: {first.dtype} and {other.dtype}; convert one with .astype()"
+            )
+    if all(other.shape == first.shape for other in specs[1:]):
+        return first
+    try:
+        return Spec(np.broadcast_shapes(*(s.shape for s in specs)), first.dtype)
+    except ValueError:
+        raise MXNetError(
+            f"shapes {' and '.join(str(s.shape) for s in specs)} do not broadcast: "
+            "sizes of an axis must be equal or 1"
+        ) from None
+
+
+def normalize_axis(axis: int, ndim: int, name: str = "axis") -> int:
+    """`axis` counted from the front; MXNetError when it is out of range."""
+    if not -ndim <= axis < ndim:
+        raise MXNetError(f"{name}={axis} is out of range for an array of {ndim} axes")
+    return axis % ndim
+
+
+def normalize_axes(axis: Any, ndim: int) -> tuple[int, ...]:
+    """All axes for None, else the given ones counted from the front, without repeats."""
+    if axis is None or axis == ():
+        return tuple(range(ndim))
+    axes = (axis,) if isinstance(axis, int) else tuple(axis)
+    return tuple(sorted({normalize_axis(a, ndim) for a in axes}))
+
+
+# -- attribute converters, by the annotation of the parameter --------------------------------------
+
+
+def _as_bool(value: Any) -> bool:
+    if isinstance(value, str):
+        return {"true": True, "1": True, "false": False, "0": False}[value.lower()]
+    if isinstance(value, (bool, int, np.bool_, np.integer)):
+        return bool(value)
+    raise TypeError("expected True or False")
+
+
+def _as_int(value: Any) -> int:
+    if isinstance(value, str):
+        return int(value)
+    if isinstance(value, (int, np.integer)):
+        return int(value)
+    if isinstance(value, (float, np.floating)) and float(value).is_integer():
+        return int(value)
+    raise TypeError("expected an integer")
+
+
+def _as_float(value: Any) -> float:
+    if isinstance(value, (str, int, float, np.number, np.bool_)):
+        return float(value)
+    raise TypeError("expected a number")
+
+
+def _as_str(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    raise TypeError("expected a string")
+
+
+def _as_shape(value: Any) -> Shape:
+    if isinstance(value, str):
+        parts = value.strip("()[] ").split(",")
+        return tuple(int(p) for p in parts if p.strip())
+    if isinstance(value, (int, np.integer)):
+        return (int(value),)
+    return tuple(_as_int(v) for v in value)
+
+
+def _as_axes(value: Any) -> Any:
+    if isinstance(value, (int, np.integer)):
+        return int(value)
+    if isinstance(value, str):
+        shape = _as_shape(value)
+        return shape if "(" in value or "[" in value or len(shape) != 1 else shape[0]
+    return tuple(_as_int(v) for v in value)
+
+
+def as_dtype(value: Any) -> np.dtype:
+    """The NumPy dtype of a name, type or dtype; TypeError if MXNet has no such dtype."""
+    dtype = np.dtype(value)
+    if dtype.name not in DTYPES:
+        raise TypeError(f"dtype {dtype} is not one of {', '.join(DTYPES)}")
+    return dtype
+
+
+DTYPES = ("float32", "float64", "float16", "uint8", "int32", "int8", "int64", "bool")
+
+_CONVERTERS: dict[str, Callable[[Any], Any]] = {
+    "bool": _as_bool, "int": _as_int, "float": _as_float, "str": _as_str,
+    "Shape": _as_shape, "Axes": _as_axes, "DType": as_dtype,
+}  # fmt: skip
+
+
+def _converter(annotation: str) -> Callable[[Any], Any]:
+    """The converter for `int`, `float | None`, ...; None itself passes where it is the default."""
+    return _CONVERTERS[annotation.split("|")[0].strip()]
+
+
+def _is_input(value: Any) -> bool:
+    return value is None or isinstance(value, Value)
+
+
+def _explain_inputs(op: Op, inputs: tuple) -> str:
+    got = ", ".join(type(v).__name__ for v in inputs) or "nothing"
+    return (
+        f"{op.name}: expected NDArray (or Symbol) inputs, got {got}; usage: {op.usage}. "
+        "Make an array with nd.array(...)."
+    )
