@@ -1,0 +1,144 @@
+"""A stopwatch that knows it may have stopped too early.
+
+Operations return before they are computed, so a clock around them may measure only how long it took
+to put them into the queue. `Benchmark` prints what any stopwatch prints, and keeps beside the time
+how many operations were still pending when the clock stopped.
+
+>>> from d2lmini import d2l
+>>> with d2l.Benchmark("Nothing is queued.", quiet=True) as timer:
+...     total = sum(range(100))
+>>> timer.in_flight, timer.elapsed > 0
+(0, True)
+
+To say that one program is faster than another takes more than two stopwatches: see `compare`.
+"""
+
+import functools
+import inspect
+import math
+import statistics
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import ParamSpec, TypeVar
+
+from .. import engine
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Benchmark:
+    """Time a `with` block, every call of a decorated function, or repetitions of a function.
+
+        with Benchmark("Workloads are queued."):        # Workloads are queued. time: 0.0009 sec
+            y = nd.dot(x, x).sum()
+
+        @Benchmark("train_batch")                       # one line for each call
+        def train_batch(X, y): ...
+
+        times = Benchmark("dot", sync=True).repeat(lambda: nd.dot(x, x), n=10)
+
+    prefix: printed before the time. sync: wait for the engine before the clock stops. quiet: print
+    nothing. After the block, `elapsed` holds its seconds (nan before) and `in_flight` the number of
+    engine operations that were still pending; after `repeat`, `elapsed` is the median and `times`
+    holds all of them. An exception passes through; the time until it is kept and printed.
+    """
+
+    def __init__(
+        self, prefix: str | None = None, *, sync: bool = False, quiet: bool = False
+    ) -> None:
+        if prefix is not None and not isinstance(prefix, str):
+            raise TypeError(
+                f"Benchmark: prefix must be a str or None, got {type(prefix).__name__}; "
+                "as a decorator write @Benchmark() or @Benchmark('name'), with parentheses"
+            )
+        self.prefix = prefix or ""
+        self.sync = sync
+        self.quiet = quiet
+        self.elapsed: float = math.nan
+        self.in_flight: int = 0
+        self.times: list[float] = []
+
+    def __enter__(self) -> "Benchmark":
+        self._start = time.perf_counter()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            # A block that failed is not waited for: its own error is the one to report.
+            if self.sync and error is None:
+                engine.waitall()
+        finally:
+            self.elapsed = time.perf_counter() - self._start
+            self.in_flight = engine.stats().pending
+            self.times = [self.elapsed]
+            self._print()
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        """Decorate: each call is timed and printed, this object keeps the latest call's figures.
+
+        TypeError for generator and coroutine functions, whose body runs after the call.
+        """
+        later = (
+            inspect.isgeneratorfunction(function)
+            or inspect.iscoroutinefunction(function)
+            or inspect.isasyncgenfunction(function)
+        )
+        if later:
+            raise TypeError(
+                f"Benchmark: {function.__name__} is a generator or coroutine function, its call "
+                "returns before its body runs; put `with Benchmark():` around the loop or await"
+            )
+
+        @functools.wraps(function)
+        def timed(*args: P.args, **kwargs: P.kwargs) -> R:
+            # A clock of its own for each call, so that recursion and threads do not share one.
+            clock = Benchmark(self.prefix, sync=self.sync, quiet=self.quiet)
+            try:
+                with clock:
+                    return function(*args, **kwargs)
+            finally:
+                self.elapsed, self.in_flight = clock.elapsed, clock.in_flight
+                self.times = clock.times
+
+        return timed
+
+    def repeat(self, function: Callable[[], object], n: int = 10) -> list[float]:
+        """Call `function` n times and return the n times in seconds.
+
+        Each clock starts with an idle engine, so that no run pays for the one before; with `sync`
+        it also stops with one. Prints one line with the median, which `elapsed` keeps. `in_flight`
+        is that of the last run.
+        """
+        if n < 1:
+            raise ValueError(f"repeat: n must be at least 1, got {n}")
+        clock = Benchmark(sync=self.sync, quiet=True)
+        times = []
+        for _ in range(n):
+            engine.waitall()
+            with clock:
+                function()
+            times.append(clock.elapsed)
+        self.times, self.in_flight = times, clock.in_flight
+        self.elapsed = statistics.median(times)
+        self._print(f" (median of {n})")
+        return list(times)
+
+    def _print(self, note: str = "") -> None:
+        if not self.quiet:
+            prefix = self.prefix + " " if self.prefix else ""
+            print(f"{prefix}time: {self.elapsed:.4f} sec{note}")
+
+    def __repr__(self) -> str:
+        if math.isnan(self.elapsed):
+            return f"Benchmark({self.prefix!r}, not run)"
+        return (
+            f"Benchmark({self.prefix!r}, elapsed={self.elapsed:.4f} sec, "
+            f"in_flight={self.in_flight})"
+        )

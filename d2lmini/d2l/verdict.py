@@ -1,0 +1,195 @@
+"""What may be concluded from timings: faster, slower, or no measurable difference.
+
+A computer is never quiet: a neighbour wakes up, a clock rate falls, a page is fetched. So one
+number against another proves little. We let the candidates run in rounds, side by side, and look at
+the *ratio within each round*: what slows a whole round slows both and cancels. Of those ratios we
+take the median and the interval that holds the true median 95 times in 100, whatever the noise
+looks like (no bell curve is assumed), and one spoilt round in ten moves neither by much.
+
+>>> from d2lmini.d2l import Verdict
+>>> print(Verdict.from_times({"tortoise": [6, 6.1, 6, 5.9, 6.2], "hare": [3, 3.1, 3, 3, 3]}))
+verdict: hare is 2.0 times faster than tortoise (2.0-2.1, 5 rounds)
+
+Nothing here looks at a clock (see `compare.py`), so all of it can be tested on invented times.
+"""
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Relation = Literal["faster", "slower", "no measurable difference", "too few rounds"]
+Times = Mapping[str, Iterable[float]]
+
+# Below five rounds no pair of ratios encloses the median with 15/16 certainty.
+MIN_ROUNDS = 5
+# No call takes less than a nanosecond; a clock that says so has merely not ticked.
+SHORTEST_S = 1e-9
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """Time of one candidate over another's: median over the rounds, and the interval around it."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Verdict:
+    """Timings of two or more candidates and what they say. Made by `compare` or `from_times`.
+
+    `times[name]` holds the seconds of one call, one entry per round; `issue` and `drain` split them
+    at the moment when the call returned (empty when not measured). `ratio` is the time of the last
+    candidate over that of the first, below 1 when the last is faster; `ratios` has one for every
+    candidate but the first. `faster`, `slower` and `no_difference` speak of the last against the
+    first: the whole interval must lie beyond 1 by the factor 1 + margin to claim a difference.
+    With fewer than five rounds none of the three is true. `claim` and `holds`: see `compare`.
+    """
+
+    times: dict[str, list[float]]
+    margin: float = 0.05
+    blas_threads: int | None = None
+    issue: dict[str, list[float]] = field(default_factory=dict)
+    drain: dict[str, list[float]] = field(default_factory=dict)
+    claim: str | None = None
+    holds: bool | None = None
+
+    def __post_init__(self) -> None:
+        lengths = {name: len(times) for name, times in self.times.items()}
+        if len(lengths) < 2:
+            raise ValueError(f"Verdict: need two or more candidates, got {list(lengths)}")
+        if len(set(lengths.values())) > 1 or 0 in lengths.values():
+            raise ValueError(
+                f"Verdict: rounds are paired, so each candidate needs as many times as the others, "
+                f"and at least one; got {lengths}"
+            )
+        for name, times in self.times.items():
+            if not all(0 <= t < math.inf for t in times):
+                raise ValueError(f"Verdict: times are finite seconds >= 0, got {name}: {times}")
+        if not self.margin >= 0:
+            raise ValueError(f"Verdict: margin must be at least 0, got {self.margin}")
+
+    @classmethod
+    def from_times(
+        cls, times: Times, margin: float = 0.05, blas_threads: int | None = None
+    ) -> "Verdict":
+        """A verdict on times measured elsewhere: `{"name": [seconds of each round], ...}`."""
+        return cls({name: list(ts) for name, ts in times.items()}, margin, blas_threads)
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.times)
+
+    @property
+    def rounds(self) -> int:
+        return len(self.times[self.names[0]])
+
+    @property
+    def medians(self) -> dict[str, float]:
+        """Median seconds of a call, for reading; the verdict rests on the paired ratios."""
+        return {name: statistics.median(times) for name, times in self.times.items()}
+
+    def between(self, name: str, other: str) -> Ratio:
+        """Time of `name` over the time of `other`, with its interval."""
+        return Ratio(*map(math.exp, self._log_ratio(name, other)))
+
+    def relation(self, name: str, other: str) -> Relation:
+        """Is `name` faster or slower than `other`? The one place where this is decided."""
+        _, low, high = self._log_ratio(name, other)
+        if self.rounds < MIN_ROUNDS:
+            return "too few rounds"
+        if high < -math.log1p(self.margin):
+            return "faster"
+        return "slower" if low > math.log1p(self.margin) else "no measurable difference"
+
+    def _log_ratio(self, name: str, other: str) -> tuple[float, float, float]:
+        """Median of log(time / time of other), and its interval.
+
+        In logarithms, so that the figures of (b, a) are exactly those of (a, b) with other signs.
+        """
+        ours, theirs = (
+            [math.log(max(t, SHORTEST_S)) for t in self.times[n]] for n in (name, other)
+        )
+        logs = sorted(a - b for a, b in zip(ours, theirs, strict=True))
+        k = _interval_rank(len(logs))
+        return statistics.median(logs), logs[k - 1], logs[-k]
+
+    @property
+    def ratios(self) -> dict[str, Ratio]:
+        """Each candidate's time over that of the first."""
+        first, *others = self.names
+        return {name: self.between(name, first) for name in others}
+
+    @property
+    def ratio(self) -> Ratio:
+        """The last candidate's time over that of the first."""
+        return self.between(self.names[-1], self.names[0])
+
+    @property
+    def faster(self) -> bool:
+        return self.relation(self.names[-1], self.names[0]) == "faster"
+
+    @property
+    def slower(self) -> bool:
+        return self.relation(self.names[-1], self.names[0]) == "slower"
+
+    @property
+    def no_difference(self) -> bool:
+        """Neither: a part of the interval lies within the margin. Not a proof of equality."""
+        return self.relation(self.names[-1], self.names[0]) == "no measurable difference"
+
+    @property
+    def sentence(self) -> str:
+        """The finding in words; "1.9 times faster" means 1/1.9 of the time."""
+        first, *others = self.names
+        setting = _count(self.rounds, "round")
+        if self.rounds < MIN_ROUNDS:
+            setting += f", at least {MIN_ROUNDS} are needed"
+        if self.blas_threads is not None:
+            setting += ", " + _count(self.blas_threads, "BLAS thread")
+        if self.rounds < MIN_ROUNDS:
+            return f"too few rounds to compare {first} and {' and '.join(others)} ({setting})"
+        findings = [self._finding(name, first) for name in others]
+        if len(findings) == 1:
+            words, spread = findings[0]
+            return f"{words} ({spread}, {setting})"
+        return "; ".join(f"{words} ({spread})" for words, spread in findings) + f"; {setting}"
+
+    def _finding(self, name: str, first: str) -> tuple[str, str]:
+        relation, ratio = self.relation(name, first), self.between(name, first)
+        if relation == "no measurable difference":
+            words = f"{relation} between {first} and {name}"
+            return words, f"{ratio.low:.2f}-{ratio.high:.2f}"
+        if relation == "faster":
+            ratio = self.between(first, name)
+        digits = 0 if ratio.value >= 10 else 1 if ratio.value >= 1.25 else 2
+        words = f"{name} is {ratio.value:.{digits}f} times {relation} than {first}"
+        return words, f"{ratio.low:.{digits}f}-{ratio.high:.{digits}f}"
+
+    def __str__(self) -> str:
+        # One line with a fixed head, so that the test of the chapters can leave it out.
+        return "verdict: " + self.sentence
+
+    __repr__ = __str__
+
+
+def _interval_rank(n: int) -> int:
+    """The k for which the k-th smallest and k-th largest of n values enclose the median.
+
+    Each value lies below the true median with probability 1/2, so the interval misses it with
+    probability 2 P(Binomial(n, 1/2) < k), whatever the distribution (the sign test turned round).
+    We take the largest k that misses at most 1 time in 16, which is all that five values can give:
+    k = 1 up to 8 values, 2 from 9 (then one outlier is powerless), 3 from 12.
+    """
+    k, missed = 1, 1
+    while 16 * 2 * (missed + math.comb(n, k)) <= 2**n:
+        missed += math.comb(n, k)
+        k += 1
+    return k
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n} {noun}" + ("" if n == 1 else "s")

@@ -1,0 +1,233 @@
+"""The stopwatch: what it prints, when it stops, what it says was in flight; and memory."""
+
+import math
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+from virtual_engine import VirtualEngine
+
+from d2lmini.d2l import Benchmark, get_mem
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    return VirtualEngine().install(monkeypatch)
+
+
+# --- the with block ---
+
+
+def test_prints_the_line_of_the_book(machine, capsys):
+    with Benchmark("Workloads are queued."):
+        machine.push(0.0009, 0.8)
+    with Benchmark("Workloads are finished."):
+        machine.waitall()
+    with Benchmark():
+        machine.spend(1.25)
+    assert capsys.readouterr().out.splitlines() == [
+        "Workloads are queued. time: 0.0009 sec",
+        "Workloads are finished. time: 0.8000 sec",
+        "time: 1.2500 sec",
+    ]
+
+
+def test_knows_what_was_in_flight(machine, capsys):
+    with Benchmark("queued") as timer:
+        for _ in range(3):
+            machine.push(0.001, 0.5)
+    assert timer.elapsed == pytest.approx(0.003)
+    assert timer.in_flight == 3
+    assert repr(timer) == "Benchmark('queued', elapsed=0.0030 sec, in_flight=3)"
+    with timer:
+        machine.spend(0.6)
+    assert timer.in_flight == 2
+    assert timer.elapsed == pytest.approx(0.6)
+
+
+def test_sync_waits_before_the_clock_stops(machine, capsys):
+    with Benchmark(sync=True) as timer:
+        machine.push(0.001, 0.5)
+    assert timer.elapsed == pytest.approx(0.501)
+    assert timer.in_flight == 0
+
+
+def test_quiet_and_not_run(capsys):
+    timer = Benchmark("x", quiet=True)
+    assert math.isnan(timer.elapsed)
+    assert repr(timer) == "Benchmark('x', not run)"
+
+
+def test_quiet_prints_nothing(machine, capsys):
+    timer = Benchmark("x", quiet=True)
+    with timer:
+        machine.spend(1)
+    timer.repeat(lambda: machine.spend(1), n=2)
+    timer(machine.spend)(1)
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("sync", [False, True])
+def test_exceptions_pass_and_time_is_kept(machine, capsys, sync):
+    timer = Benchmark("broken", sync=sync)
+    with pytest.raises(ZeroDivisionError), timer:
+        machine.push(0.25, 9)
+        raise ZeroDivisionError
+    # Not waited for, even with sync: the block's own error comes first.
+    assert timer.elapsed == pytest.approx(0.25)
+    assert timer.in_flight == 1
+    assert capsys.readouterr().out == "broken time: 0.2500 sec\n"
+
+
+def test_an_error_met_by_sync_passes_and_time_is_kept(machine, monkeypatch, capsys):
+    def waitall():
+        machine.spend(2)
+        raise RuntimeError("late")
+
+    monkeypatch.setattr(machine, "waitall", waitall)
+    with pytest.raises(RuntimeError, match="late"):
+        with Benchmark(sync=True) as timer:
+            machine.spend(1)
+    assert timer.elapsed == pytest.approx(3)
+
+
+def test_prefix_must_be_text():
+    with pytest.raises(TypeError, match=r"prefix must be a str .* with parentheses"):
+        Benchmark(len)
+
+
+# --- the decorator ---
+
+
+def test_decorates_functions_and_methods(machine, capsys):
+    timer = Benchmark("call")
+
+    @timer
+    def twice(x: int, *, plus: int = 0) -> int:
+        """Double x."""
+        machine.push(0.5, 1)
+        return 2 * x + plus
+
+    class Net:
+        size = 7
+
+        @Benchmark("forward", sync=True)
+        def forward(self, x):
+            machine.push(0.5, 1)
+            return self.size + x
+
+    assert twice(3, plus=1) == 7
+    assert (twice.__name__, twice.__doc__) == ("twice", "Double x.")
+    assert (timer.elapsed, timer.in_flight) == (pytest.approx(0.5), 1)
+    assert Net().forward(1) == 8
+    # 2.0: the worker first finishes what twice() left behind.
+    assert capsys.readouterr().out == "call time: 0.5000 sec\nforward time: 2.0000 sec\n"
+
+
+def test_decorated_recursion_times_each_call_in_full(machine, capsys):
+    timer = Benchmark("level")
+
+    @timer
+    def descend(n):
+        machine.spend(1)
+        if n:
+            descend(n - 1)
+
+    descend(2)
+    assert capsys.readouterr().out.split()[2::4] == ["1.0000", "2.0000", "3.0000"]
+    assert timer.elapsed == pytest.approx(3)
+
+
+def test_decorated_calls_in_two_threads_do_not_share_a_clock(machine):
+    inside, leave = threading.Event(), threading.Event()
+    timer = Benchmark(quiet=True)
+
+    @timer
+    def work(role):
+        if role == "long":
+            inside.set()
+            assert leave.wait(10)
+
+    thread = threading.Thread(target=work, args=("long",))
+    thread.start()
+    assert inside.wait(10)
+    machine.spend(5)
+    work("short")
+    assert timer.elapsed == 0
+    leave.set()
+    thread.join()
+    assert timer.elapsed == 5
+
+
+def test_decorated_exception_passes(machine, capsys):
+    timer = Benchmark()
+
+    @timer
+    def fail():
+        machine.spend(0.5)
+        raise KeyError("k")
+
+    with pytest.raises(KeyError):
+        fail()
+    assert timer.elapsed == pytest.approx(0.5)
+
+
+def test_refuses_functions_whose_body_runs_later():
+    def generate():
+        yield 1
+
+    async def wait():
+        return 1
+
+    async def generate_async():
+        yield 1
+
+    for function in (generate, wait, generate_async):
+        with pytest.raises(TypeError, match="before its body runs"):
+            Benchmark()(function)
+
+
+# --- repetitions ---
+
+
+def test_repeat_returns_all_times_and_keeps_the_median(machine, capsys):
+    durations = iter([0.1, 0.5, 0.2])
+    timer = Benchmark("dot")
+    times = timer.repeat(lambda: machine.spend(next(durations)), n=3)
+    assert times == timer.times == pytest.approx([0.1, 0.5, 0.2])
+    assert timer.elapsed == pytest.approx(0.2)
+    assert capsys.readouterr().out == "dot time: 0.2000 sec (median of 3)\n"
+
+
+@pytest.mark.parametrize(("sync", "seconds", "in_flight"), [(False, 0.1, 1), (True, 1.1, 0)])
+def test_repeat_starts_each_run_with_an_idle_engine(machine, sync, seconds, in_flight):
+    machine.push(0, 100)
+    timer = Benchmark(sync=sync, quiet=True)
+    assert timer.repeat(lambda: machine.push(0.1, 1), n=4) == pytest.approx([seconds] * 4)
+    assert timer.in_flight == in_flight
+
+
+def test_repeat_needs_a_run():
+    with pytest.raises(ValueError, match="n must be at least 1, got 0"):
+        Benchmark().repeat(list, n=0)
+
+
+# --- memory, imports ---
+
+
+def test_get_mem_sees_megabytes_come():
+    before = get_mem()
+    block = np.ones(64_000_000, dtype=np.uint8)
+    assert 50 < get_mem() - before < 100
+    assert block.nbytes == 64e6
+
+
+def test_import_brings_no_heavy_company():
+    code = (
+        "import sys, d2lmini.d2l; "
+        "print(sorted({'psutil', 'threadpoolctl', 'matplotlib', 'IPython'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

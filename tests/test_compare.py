@@ -1,0 +1,253 @@
+"""Races on a virtual clock, and the road of a claim from a chapter to `make claims`."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import nbformat
+import pytest
+from virtual_engine import VirtualEngine
+
+from d2lmini.d2l import Verdict, claims, compare
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    return VirtualEngine().install(monkeypatch)
+
+
+# --- races on a virtual clock ---
+
+
+def test_the_race_of_the_book(machine):
+    """Ten operations: 1 ms to issue, 1 ms to compute. Waiting each time costs the overlap."""
+
+    def synchronous():
+        for _ in range(10):
+            machine.push(0.001, 0.001)
+            machine.waitall()
+
+    def asynchronous():
+        for _ in range(10):
+            machine.push(0.001, 0.001)
+
+    verdict = compare({"synchronous": synchronous, "asynchronous": asynchronous}, rounds=6)
+    assert verdict.times["synchronous"] == pytest.approx([0.020] * 6)
+    assert verdict.times["asynchronous"] == pytest.approx([0.011] * 6)
+    assert verdict.issue["asynchronous"] == pytest.approx([0.010] * 6)
+    assert verdict.drain["asynchronous"] == pytest.approx([0.001] * 6)
+    assert verdict.drain["synchronous"] == pytest.approx([0] * 6)
+    assert verdict.sentence.startswith("asynchronous is 1.8 times faster than synchronous (1.8-1.8")
+    assert (verdict.claim, verdict.holds) == (None, None)
+
+
+def test_warm_up_turns_and_rotation(machine):
+    calls = []
+
+    def runner(name):
+        def run():
+            calls.append(name)
+            machine.spend(1)
+
+        return run
+
+    verdict = compare({n: runner(n) for n in "abc"}, rounds=5, warmup=2)
+    # Two warm-ups and one calibration of each, then every round starts one name later.
+    assert "".join(calls) == "aabbcc" + "abc" + "abc" + "bca" + "cab" + "abc" + "bca"
+    assert verdict.rounds == 5
+
+
+def test_work_from_before_is_not_billed_and_cold_starts_neither(machine):
+    seen = set()
+
+    def runner(name):
+        def run():
+            machine.push(0.01, 0.01 if name in seen else 50)
+            seen.add(name)
+
+        return run
+
+    machine.push(0, 1000)
+    verdict = compare({n: runner(n) for n in "ab"}, rounds=5)
+    assert verdict.times["a"] == verdict.times["b"] == pytest.approx([0.02] * 5)
+
+
+def test_tiny_functions_are_repeated_until_the_clock_can_tell(machine):
+    calls = {"a": 0, "b": 0}
+
+    def runner(name, seconds):
+        def run():
+            calls[name] += 1
+            machine.spend(seconds)
+
+        return run
+
+    verdict = compare({"a": runner("a", 1e-6), "b": runner("b", 0.5)}, rounds=5, min_time=0.01)
+    assert verdict.times["a"] == pytest.approx([1e-6] * 5)
+    assert calls == {"a": 1 + (2**15 - 1) + 5 * 2**14, "b": 1 + 1 + 5}
+
+
+def test_errors_end_the_race(machine):
+    def broken():
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        compare({"a": lambda: machine.spend(1), "b": broken})
+
+
+@pytest.mark.parametrize(
+    ("candidates", "options", "error", "message"),
+    [
+        ({"a": list}, {}, ValueError, "two or more candidates"),
+        ({"a": list, "b": [1]}, {}, TypeError, "b must be a function .* got list"),
+        ({"a": list, "b": dict}, {"rounds": 0}, ValueError, "rounds >= 1"),
+        ({"a": list, "b": dict}, {"warmup": -1}, ValueError, "warmup >= 0"),
+    ],
+)
+def test_impossible_races_are_refused(candidates, options, error, message):
+    with pytest.raises(error, match=message):
+        compare(candidates, **options)
+
+
+def test_the_verdict_names_the_blas_threads(machine):
+    import threadpoolctl
+
+    if not any(p["user_api"] == "blas" for p in threadpoolctl.threadpool_info()):
+        pytest.skip("this BLAS cannot be asked for its threads")
+    with threadpoolctl.threadpool_limits(1):
+        verdict = compare({n: lambda: machine.spend(1) for n in "ab"}, rounds=5)
+    assert verdict.blas_threads == 1
+    assert "1 BLAS thread)" in verdict.sentence
+
+
+# --- claims ---
+
+DUEL = Verdict.from_times({"slow": [3.0] * 6, "fast one": [1.0] * 6, "fast": [1.02] * 6})
+
+
+@pytest.mark.parametrize(
+    ("claim", "holds"),
+    [
+        ("fast is faster than slow", True),
+        ("fast one is faster than slow", True),
+        ("fast is faster", False),  # not than "fast one"
+        ("slow is slower", True),
+        ("slow is slower than fast", True),
+        ("slow is faster than fast", False),
+        ("fast is 2.5 times faster than slow", True),
+        ("fast is 3.5 times faster than slow", False),
+        ("slow is 2 times slower", True),
+        ("slow is 3 times slower than fast", False),
+        ("fast is as fast as fast one", True),
+        ("fast is as fast as slow", False),
+    ],
+)
+def test_claims_are_read_and_decided(claim, holds):
+    assert claims.parse(claim, DUEL.names)(DUEL) is holds
+
+
+@pytest.mark.parametrize(
+    "claim",
+    ["fast is nice", "faster", "fast is faster than fast", "quick is faster", "", "fast is"],
+)
+def test_unreadable_claims_are_refused_before_the_race(claim):
+    def never():
+        raise AssertionError("the race has begun")
+
+    with pytest.raises(ValueError, match="cannot read the claim"):
+        compare({"slow": never, "fast": never}, claim=claim)
+
+
+def test_claims_are_recorded_true_or_false(machine, monkeypatch, tmp_path):
+    file = tmp_path / "claims.jsonl"
+    race = {"slow": lambda: machine.spend(3), "fast": lambda: machine.spend(1)}
+    compare(race, rounds=5, claim="fast is faster")
+    assert not file.exists()
+
+    monkeypatch.setenv("D2LMINI_CLAIMS", str(file))
+    monkeypatch.setenv("D2LMINI_CHAPTER", "hares")
+    right = compare(race, rounds=5, claim="fast is faster")
+    wrong = compare(race, rounds=5, claim="slow is faster")
+    own = compare(race, rounds=5, claim="thrice", holds=lambda v: v.ratio.value < 0.34)
+    silent = compare(race, rounds=5)
+    few = compare(race, rounds=4, claim="fast is faster")
+    assert [v.holds for v in (right, wrong, own, silent, few)] == [True, False, True, None, False]
+
+    lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    assert [line["holds"] for line in lines] == [True, False, True, False]
+    assert lines[1] == {
+        "chapter": "hares",
+        "claim": "slow is faster",
+        "holds": False,
+        "sentence": wrong.sentence,
+    }
+    # A false claim changes nothing in what the chapter prints.
+    assert wrong.sentence == right.sentence
+
+
+# --- the runner behind `make claims` ---
+
+
+TOOLS = str(Path(__file__).parent / "tools")
+
+
+def load_runner():
+    path = Path(__file__).parent / "benchmarks" / "claims.py"
+    spec = importlib.util.spec_from_file_location("claims_runner", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def write_chapter(path, source):
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
+    nbformat.write(notebook, path)
+    return path
+
+
+def test_runner_collects_the_claims_of_chapters(tmp_path, capfd):
+    runner = load_runner()
+    good = write_chapter(
+        tmp_path / "good.ipynb",
+        f"import sys, pytest; sys.path.append({TOOLS!r})\n"
+        "from virtual_engine import VirtualEngine\n"
+        "from d2lmini import d2l\n"
+        "machine = VirtualEngine().install(pytest.MonkeyPatch())\n"
+        "race = {'nap': lambda: machine.spend(4), 'blink': lambda: machine.spend(1)}\n"
+        "d2l.compare(race, claim='blink is faster')\n"
+        "d2l.compare(race, claim='nap is faster')\n",
+    )
+    before = good.read_bytes()
+    assert runner.main([str(good)]) == 0
+    out = capfd.readouterr().out.splitlines()
+    assert out[0].split() == ["chapter", "holds", "claim", "measured", "here"]
+    found = "blink is 4.0 times faster than nap (4.0-4.0, 10 rounds"
+    assert out[1].startswith("good     yes    blink is faster  " + found)
+    assert out[2].startswith("good     no     nap is faster    " + found)
+    assert out[-1] == "1 of 2 claims hold on this machine"
+    assert good.read_bytes() == before
+
+
+def test_runner_tells_when_claims_fail_or_chapters_stop(tmp_path, capfd, monkeypatch):
+    runner = load_runner()
+
+    def run_chapter(path, claims_file):
+        if path.stem == "broken":
+            return "NameError: name 'nd' is not defined"
+        row = {"chapter": path.stem, "claim": "c", "holds": False, "sentence": "s"}
+        claims_file.write_text(json.dumps(row) + "\n", encoding="utf-8")
+        return None
+
+    monkeypatch.setattr(runner, "run_chapter", run_chapter)
+    assert runner.main(["fine.ipynb"]) == 0
+    assert runner.main(["fine.ipynb", "--strict"]) == 1
+    capfd.readouterr()
+    assert runner.main(["broken.ipynb", "fine.ipynb"]) == 1
+    out = capfd.readouterr().out
+    assert "broken.ipynb stopped:\nNameError" in out
+    assert "0 of 1 claims hold" in out
+
+
+def test_runner_reports_a_chapter_that_raises(tmp_path):
+    chapter = write_chapter(tmp_path / "bad.ipynb", "1 / 0")
+    assert "ZeroDivisionError" in load_runner().run_chapter(chapter, tmp_path / "claims.jsonl")

@@ -1,0 +1,238 @@
+"""What a verdict concludes from invented timings, and the laws it obeys."""
+
+import itertools
+import math
+import random
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from d2lmini.d2l import Verdict
+from d2lmini.d2l.verdict import _interval_rank
+
+
+def noisy(seed, seconds, rounds=10, spread=0.02):
+    rng = random.Random(seed)
+    return [seconds * rng.lognormvariate(0, spread) for _ in range(rounds)]
+
+
+def says(verdict):
+    """The three booleans as one word; at most one of them is true."""
+    words = [w for w in ("faster", "slower", "no_difference") if getattr(verdict, w)]
+    assert len(words) <= 1
+    return words[0] if words else "nothing"
+
+
+# --- verdicts on invented timings ---
+
+
+def test_a_clear_difference_and_its_sentence():
+    verdict = Verdict.from_times(
+        {"synchronous": [1.9] * 10, "asynchronous": [1.0] * 8 + [1.05, 0.95]}, blas_threads=2
+    )
+    assert says(verdict) == "faster"
+    assert verdict.ratio.value == pytest.approx(1 / 1.9)
+    assert verdict.sentence == (
+        "asynchronous is 1.9 times faster than synchronous (1.9-1.9, 10 rounds, 2 BLAS threads)"
+    )
+    assert str(verdict) == repr(verdict) == "verdict: " + verdict.sentence
+    assert verdict.names == ["synchronous", "asynchronous"]
+    assert verdict.medians == {"synchronous": 1.9, "asynchronous": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("last", "rounds", "blas", "sentence"),
+    [
+        (3.0, 6, None, "b is 3.0 times slower than a (3.0-3.0, 6 rounds)"),
+        (0.05, 6, 1, "b is 20 times faster than a (20-20, 6 rounds, 1 BLAS thread)"),
+        (1 / 1.1, 6, 2, "b is 1.10 times faster than a (1.10-1.10, 6 rounds, 2 BLAS threads)"),
+        (1.0, 6, None, "no measurable difference between a and b (1.00-1.00, 6 rounds)"),
+        (1.04, 6, None, "no measurable difference between a and b (1.04-1.04, 6 rounds)"),
+        (
+            2.0,
+            4,
+            2,
+            "too few rounds to compare a and b (4 rounds, at least 5 are needed, 2 BLAS threads)",
+        ),
+        (2.0, 1, None, "too few rounds to compare a and b (1 round, at least 5 are needed)"),
+    ],
+)
+def test_sentences(last, rounds, blas, sentence):
+    verdict = Verdict.from_times({"a": [1.0] * rounds, "b": [last] * rounds}, blas_threads=blas)
+    assert verdict.sentence == sentence
+
+
+def test_three_candidates_are_judged_against_the_first():
+    verdict = Verdict.from_times({"a": [2.0] * 5, "b": [1.0] * 5, "c": [2.02] * 5})
+    assert verdict.sentence == (
+        "b is 2.0 times faster than a (2.0-2.0); "
+        "no measurable difference between a and c (1.01-1.01); 5 rounds"
+    )
+    assert list(verdict.ratios) == ["b", "c"]
+    assert says(verdict) == "no_difference"
+    assert verdict.relation("b", "c") == "faster"
+
+
+def test_the_margin_is_what_counts_as_a_difference():
+    times = {"a": [1.0] * 9, "b": [1.08] * 9}
+    assert says(Verdict.from_times(times)) == "slower"
+    assert says(Verdict.from_times(times, margin=0.1)) == "no_difference"
+
+
+def test_noise_alone_is_hardly_ever_called_a_difference():
+    verdicts = [
+        Verdict.from_times({"a": noisy(seed, 1, spread=0.5), "b": noisy(seed + 1, 1, spread=0.5)})
+        for seed in range(0, 800, 2)
+    ]
+    claimed = sum(not v.no_difference for v in verdicts)
+    # The interval of ten rounds misses the median 22 times in 1000.
+    assert claimed <= 0.04 * len(verdicts)
+
+
+def test_the_interval_holds_the_true_ratio_as_often_as_it_should():
+    hits = 0
+    for seed in range(0, 800, 2):
+        a, b = noisy(seed, 3, spread=0.3), noisy(seed + 1, 2, spread=0.3)
+        ratio = Verdict.from_times({"a": a, "b": b}).ratio
+        hits += ratio.low <= 2 / 3 <= ratio.high
+    assert 0.95 <= hits / 400 < 1
+
+
+@pytest.mark.parametrize("spoilt", ["a", "b"])
+@pytest.mark.parametrize("spike", [20, 1 / 20])
+def test_one_outlier_does_not_flip_a_verdict(spoilt, spike):
+    for when, (b, expected) in itertools.product(
+        range(10), [(0.5, "faster"), (1, "no_difference")]
+    ):
+        times = {"a": noisy(1, 1), "b": noisy(2, b)}
+        calm = Verdict.from_times(times)
+        times[spoilt][when] *= spike
+        verdict = Verdict.from_times(times)
+        assert says(verdict) == says(calm) == expected
+        assert verdict.ratio.value == pytest.approx(calm.ratio.value, rel=0.03)
+
+
+@pytest.mark.parametrize("rounds", [5, 6, 7, 8])
+def test_with_few_rounds_an_outlier_may_silence_but_never_flip(rounds):
+    for when in range(rounds):
+        times = {"a": [1.0] * rounds, "b": [0.5] * rounds}
+        times["b"][when] *= 20
+        assert says(Verdict.from_times(times)) == "no_difference"
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 3, 4])
+def test_too_few_rounds_claim_nothing(rounds):
+    verdict = Verdict.from_times({"a": [1.0] * rounds, "b": [100.0] * rounds})
+    assert says(verdict) == "nothing"
+    assert "too few rounds" in str(verdict)
+
+
+def test_drift_of_the_machine_cancels_in_the_pairs():
+    drift = [1 + 0.4 * i for i in range(10)]  # the last round runs at 1/4.6 of the speed
+    a, b = (
+        [t * d for t, d in zip(noisy(seed, t), drift, strict=True)]
+        for seed, t in ((3, 1.0), (4, 1.2))
+    )
+    verdict = Verdict.from_times({"a": a, "b": b})
+    assert says(verdict) == "slower"
+    assert verdict.ratio.value == pytest.approx(1.2, rel=0.05)
+    # The same times in one heap would overlap almost everywhere.
+    assert min(b) < sorted(a)[2]
+
+
+def test_zero_and_tiny_times():
+    assert says(Verdict.from_times({"a": [0.0] * 6, "b": [0.0] * 6})) == "no_difference"
+    assert says(Verdict.from_times({"a": [0.0] * 6, "b": [1e-12] * 6})) == "no_difference"
+    assert says(Verdict.from_times({"a": [0.0] * 6, "b": [1e-3] * 6})) == "slower"
+    verdict = Verdict.from_times({"a": [40e-9] * 6, "b": [20e-9] * 6})
+    assert verdict.sentence == "b is 2.0 times faster than a (2.0-2.0, 6 rounds)"
+    assert "inf" not in str(verdict) and "nan" not in str(verdict)
+
+
+@pytest.mark.parametrize(
+    ("times", "message"),
+    [
+        ({"a": [1.0]}, "two or more candidates"),
+        ({"a": [1.0], "b": [1.0, 2.0]}, "rounds are paired"),
+        ({"a": [], "b": []}, "at least one"),
+        ({"a": [1.0], "b": [-1.0]}, "finite seconds >= 0, got b"),
+        ({"a": [math.nan], "b": [1.0]}, "finite seconds >= 0, got a"),
+        ({"a": [math.inf], "b": [1.0]}, "finite seconds >= 0, got a"),
+    ],
+)
+def test_impossible_times_are_refused(times, message):
+    with pytest.raises(ValueError, match=message):
+        Verdict.from_times(times)
+
+
+def test_negative_margin_is_refused():
+    with pytest.raises(ValueError, match="margin"):
+        Verdict.from_times({"a": [1.0], "b": [1.0]}, margin=-0.1)
+
+
+@pytest.mark.parametrize("n", range(5, 13))
+def test_interval_rank_by_counting_all_cases(n):
+    """Each value falls above or below the true median with equal chance: count all 2**n ways."""
+
+    def missed(k):
+        below = [sum(signs) for signs in itertools.product((0, 1), repeat=n)]
+        return sum(b < k or n - b < k for b in below) / 2**n
+
+    k = _interval_rank(n)
+    assert missed(k) <= 1 / 16 < missed(k + 1)
+
+
+# --- laws ---
+
+seconds = st.floats(1e-6, 1e3)
+rounds_of_pairs = st.lists(st.tuples(seconds, seconds), min_size=1, max_size=30)
+MARGIN = 0.05
+
+
+def verdict_of(pairs):
+    return Verdict.from_times({"a": [a for a, _ in pairs], "b": [b for _, b in pairs]}, MARGIN)
+
+
+def far_from_the_edges(verdict):
+    edges = (1 + MARGIN, 1 / (1 + MARGIN))
+    ends = (verdict.ratio.low, verdict.ratio.high)
+    return all(abs(end / edge - 1) > 1e-9 for end in ends for edge in edges)
+
+
+@given(rounds_of_pairs)
+def test_law_swapping_the_names_inverts_the_ratio(pairs):
+    there, back = verdict_of(pairs), verdict_of([(b, a) for a, b in pairs])
+    assert there.ratio.value * back.ratio.value == pytest.approx(1)
+    assert there.ratio.low * back.ratio.high == pytest.approx(1)
+    opposite = {"faster": "slower", "slower": "faster"}
+    assert says(back) == opposite.get(says(there), says(there))
+
+
+@given(rounds_of_pairs, st.floats(1e-2, 1e3))
+def test_law_scaling_all_times_changes_nothing(pairs, scale):
+    one, other = verdict_of(pairs), verdict_of([(a * scale, b * scale) for a, b in pairs])
+    assert other.ratio.value == pytest.approx(one.ratio.value)
+    assert (other.ratio.low, other.ratio.high) == pytest.approx((one.ratio.low, one.ratio.high))
+    assume(far_from_the_edges(one))
+    assert says(one) == says(other)
+
+
+@given(rounds_of_pairs, st.randoms(use_true_random=False))
+def test_law_the_order_of_rounds_is_irrelevant(pairs, rng):
+    shuffled = rng.sample(pairs, len(pairs))
+    assert verdict_of(shuffled).sentence == verdict_of(pairs).sentence
+
+
+@given(rounds_of_pairs)
+def test_law_a_verdict_never_claims_both_and_never_from_few_rounds(pairs):
+    verdict = verdict_of(pairs)
+    word = says(verdict)  # fails if two of the three are true
+    assert (word == "nothing") == (len(pairs) < 5)
+    assert verdict.ratio.low <= verdict.ratio.value <= verdict.ratio.high
+    if word == "faster":
+        assert verdict.ratio.high < 1
+    if word == "slower":
+        assert verdict.ratio.low > 1
+    words = {"nothing": "too few rounds", "no_difference": "no measurable difference"}
+    assert words.get(word, f"times {word} than a") in verdict.sentence
