@@ -39,7 +39,7 @@ types: $(VENV)/.test  ## type hints (mypy)
 	$(PY) -m mypy
 
 doctest: $(VENV)/.test  ## the examples in docstrings
-	$(PY) -m pytest -q --doctest-modules d2lmini
+	$(PY) -m pytest -q --doctest-modules d2lmini tests/tools
 
 unit: $(VENV)/.test  ## the tests
 	$(PY) -m pytest -q tests

@@ -1,0 +1,65 @@
+"""What every test gets: a quiet engine at its end, a context, both engines, Hypothesis' profiles.
+
+Warnings are errors and every test has 120 seconds (`pyproject.toml`).
+
+- `D2LMINI_TEST_CTX="cpu(0) gpu(0)"` chooses the contexts that the fixture `ctx` runs through.
+- `HYPOTHESIS_PROFILE=thorough` draws twenty times as many examples.
+"""
+
+import os
+import re
+import sys
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+# No deadline: on a shared machine it measures the neighbours. Every run draws anew, and a failure
+# prints the line that reproduces it. The fixtures used beside @given here are values and modes,
+# the same for all examples.
+settings.register_profile(
+    "ci",
+    deadline=None,
+    derandomize=False,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+settings.register_profile("thorough", parent=settings.get_profile("ci"), max_examples=2000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+def _context(name: str):
+    """The Context that "cpu(0)" names."""
+    import d2lmini
+
+    match = re.fullmatch(r"(cpu|gpu)\((\d+)\)", name)
+    if match is None:
+        raise ValueError(f"D2LMINI_TEST_CTX: expected names such as cpu(0) or gpu(1), got {name!r}")
+    return d2lmini.Context(match[1], int(match[2]))
+
+
+@pytest.fixture(scope="session", params=os.environ.get("D2LMINI_TEST_CTX", "cpu(0)").split())
+def ctx(request):
+    """The context to compute on."""
+    return _context(request.param)
+
+
+@pytest.fixture(params=["threaded", "naive"])
+def engine_kind(request):
+    """Runs the test on the threaded engine and on its serial twin."""
+    from d2lmini import engine
+
+    with engine.use(request.param):
+        yield request.param
+        engine.waitall()
+
+
+@pytest.fixture(autouse=True)
+def quiet_engine():
+    """After every test nothing is pending, and no error waits to be reported."""
+    yield
+    engine = sys.modules.get("d2lmini.engine")
+    if engine is not None:
+        engine.waitall()
+        assert engine.stats().pending == 0, "the test left tasks behind"

@@ -1,0 +1,104 @@
+"""How big the project is: lines and tokens per folder, without docstrings and comments.
+
+A line counts when it holds at least one token of code; a token is what Python's tokenizer calls
+one, except line ends and indentation. Packing lines therefore wins nothing: the tokens stay.
+`measure` is also what `tests/test_layout.py` holds every file of the library to.
+
+>>> measure('x = 1  # one\\n\\ndef f():\\n    "Doc."\\n    return x\\n')
+Size(lines=3, tokens=10)
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import sys
+import tokenize
+from collections import defaultdict
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+
+_LAYOUT = {
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENCODING,
+    tokenize.ENDMARKER,
+}
+# Python 3.12 cuts f-strings into parts and 3.14 has t-strings; one string is one token for us,
+# so that the table does not depend on the Python that prints it.
+_OPENS = {getattr(tokenize, name, None) for name in ("FSTRING_START", "TSTRING_START")} - {None}
+_CLOSES = {getattr(tokenize, name, None) for name in ("FSTRING_END", "TSTRING_END")} - {None}
+
+
+class Size(NamedTuple):
+    lines: int
+    tokens: int
+
+
+def _docstring_starts(source: str) -> set[tuple[int, int]]:
+    """(line, column) where each docstring begins."""
+    starts = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            first = node.body[0] if node.body else None
+            if (
+                isinstance(first, ast.Expr)
+                and isinstance(first.value, ast.Constant)
+                and isinstance(first.value.value, str)
+            ):
+                starts.add((first.value.lineno, first.value.col_offset))
+    return starts
+
+
+def measure(source: str) -> Size:
+    """Lines and tokens of Python source, without docstrings and comments."""
+    docstrings = _docstring_starts(source)
+    lines: set[int] = set()
+    tokens = 0
+    depth = 0
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type in _LAYOUT or token.start in docstrings:
+            continue
+        lines.update(range(token.start[0], token.end[0] + 1))
+        if depth == 0:
+            tokens += 1
+        depth += (token.type in _OPENS) - (token.type in _CLOSES)
+    return Size(len(lines), tokens)
+
+
+def measure_file(path: Path) -> Size:
+    return measure(path.read_text(encoding="utf-8"))
+
+
+def folders(root: Path) -> dict[str, list[tuple[Path, Size]]]:
+    """Each folder of Python files below d2lmini/ and tests/, with its files and their sizes."""
+    table = defaultdict(list)
+    for top in ("d2lmini", "tests"):
+        for path in sorted((root / top).rglob("*.py")):
+            table[path.parent.relative_to(root).as_posix()].append((path, measure_file(path)))
+    return dict(sorted(table.items()))
+
+
+def main() -> int:
+    print(f"{'folder':<28}{'files':>6}{'lines':>8}{'tokens':>9}   largest file")
+    totals = {"d2lmini": Size(0, 0), "tests": Size(0, 0)}
+    for folder, files in folders(ROOT).items():
+        lines = sum(size.lines for _, size in files)
+        tokens = sum(size.tokens for _, size in files)
+        path, size = max(files, key=lambda file: file[1].lines)
+        print(f"{folder:<28}{len(files):>6}{lines:>8}{tokens:>9}   {path.name} ({size.lines})")
+        top = folder.split("/")[0]
+        totals[top] = Size(totals[top].lines + lines, totals[top].tokens + tokens)
+    for top, size in totals.items():
+        print(f"{'all of ' + top:<34}{size.lines:>8}{size.tokens:>9}")
+    print("without docstrings, comments and blank lines")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
