@@ -174,7 +174,7 @@ def test_modules_import_only_from_lower_floors():
 
 
 def test_the_whole_library_is_read():
-    """The test above looked at the library: its lowest and highest modules and an edge are there."""
+    """The test above looked at the library: its lowest and highest modules are there."""
     modules = modules_of(ROOT / "d2lmini")
     assert {"__init__", "base", "engine.core", "ops.core"} <= modules.keys()
     assert any(e.source == "ops.core" and e.target == "base" for e in edges_of(ROOT / "d2lmini"))
@@ -188,7 +188,7 @@ SOUND = {
     "low/__init__.py": "from .a import x\n",
     "low/a.py": "x = 1\n",
     "low/b.py": "from . import a\nimport numpy\nfrom .a import x as y\n",
-    "high.py": "from house.low import x\n\n\ndef f():\n    from house.low.b import y\n    return y\n",
+    "high.py": "from house.low import x\n\ndef f():\n    from house.low.b import y\n    return y\n",
 }
 
 

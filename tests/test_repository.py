@@ -1,8 +1,8 @@
 """The repository keeps its promises to people who clone it.
 
-Importing is light and starts nothing, the two lists of dependencies agree, chapters are committed as
-readers should find them, the wheel holds the whole library, and no file names the machine it was
-written on.
+Importing is light and starts nothing, the two lists of dependencies agree, chapters are committed
+as readers should find them, the wheel holds the whole library, and no file names the machine it
+was written on.
 """
 
 import json
