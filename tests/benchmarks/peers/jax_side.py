@@ -1,0 +1,84 @@
+"""JAX on the CPU, eager and with `jit`: calls return early, `block_until_ready` waits for a result.
+
+JAX has no call that waits for everything. Its CPU client runs what one thread issues in order;
+`peer.py` also looks whether the process still computes after the clock has stopped, and refuses
+the row if it does.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from peers.side import Side, Turn
+
+
+class JAX(Side):
+    library = "jax"
+    module = "jax"
+    waits_for_all = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        import jax.numpy as jnp
+
+        self.jnp = jnp
+
+    def array(self, x: np.ndarray) -> Any:
+        return self.jnp.asarray(x)
+
+    def wait(self, last: Any) -> None:
+        last.block_until_ready()
+
+    def threads(self) -> str:
+        return f"XLA's own threads, {os.cpu_count()} cores"
+
+    def jitted(
+        self, calls: int, function: Callable[..., Any], *arrays: Any, sync: bool = False
+    ) -> Turn:
+        compiled = self.lib.jit(function)
+        return self.repeat(calls, lambda: compiled(*arrays), sync)
+
+    def add__jit(self, calls: int, x: Any) -> Turn:
+        add_one = self.lib.jit(lambda x: x + 1)
+
+        def loop() -> Any:
+            for _ in range(calls):
+                y = add_one(x)
+            return y
+
+        return self.timed(loop, calls)
+
+    def add_sync__jit(self, calls: int, x: Any) -> Turn:
+        return self.jitted(calls, lambda x: x + 1, x, sync=True)
+
+    def issue_dot(self, calls: int, a: Any) -> Turn:
+        return self.issue(calls, lambda: self.jnp.dot(a, a))
+
+    def issue_dots(self, calls: int, a: Any) -> Turn:
+        return self.issue_many(calls, lambda: self.jnp.dot(a, a))
+
+    def dot(self, calls: int, a: Any, b: Any) -> Turn:
+        return self.repeat(calls, lambda: self.jnp.dot(a, b), sync=True)
+
+    def exp(self, calls: int, x: Any) -> Turn:
+        return self.repeat(calls, lambda: self.jnp.exp(x))
+
+    def exp__jit(self, calls: int, x: Any) -> Turn:
+        return self.jitted(calls, self.jnp.exp, x)
+
+    def transpose(self, calls: int, x: Any) -> Turn:
+        return self.repeat(calls, lambda: x.T)
+
+    def concat(self, calls: int, a: Any, b: Any) -> Turn:
+        return self.repeat(calls, lambda: self.jnp.concatenate([a, b], axis=1))
+
+    def normal(self, calls: int, n: int) -> Turn:
+        random = self.lib.random
+        keys = iter(random.split(random.key(1), 100_000))
+        return self.repeat(calls, lambda: random.normal(next(keys), (1000, n)))
+
+
+sides = (JAX,)

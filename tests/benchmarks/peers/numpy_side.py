@@ -1,0 +1,33 @@
+"""Plain NumPy: every call has finished when it returns, so there is nothing to wait for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from peers.side import Side, Turn
+
+
+class NumPy(Side):
+    """The programs of `Side` are NumPy's; here is what NumPy's users can write in a second way."""
+
+    def dot__out(self, calls: int, a: Any, b: Any) -> Turn:
+        out = np.empty((len(a), b.shape[1]), a.dtype)
+        return self.repeat(calls, lambda: np.dot(a, b, out=out))
+
+    def add__out(self, calls: int, x: Any) -> Turn:
+        y = np.empty_like(x)
+
+        def loop() -> Any:
+            for _ in range(calls):
+                np.add(x, 1, out=y)
+            return y
+
+        return self.timed(loop, calls)
+
+    def normal(self, calls: int, n: int) -> Turn:
+        rng = np.random.default_rng(1)
+        return self.repeat(calls, lambda: rng.standard_normal((1000, n), dtype=np.float32))
+
+
+sides = (NumPy,)
