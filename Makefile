@@ -3,7 +3,6 @@
 
 VENV ?= .venv
 PIPFLAGS ?= --quiet --disable-pip-version-check
-LABFLAGS ?=
 
 ifeq ($(OS),Windows_NT)
 PYTHON ?= python
@@ -13,7 +12,7 @@ PYTHON ?= python3
 PY := $(VENV)/bin/python
 # JupyterLab refuses root (the usual user of a container) unless told so; it listens on this machine only.
 ifeq ($(shell id -u),0)
-LABFLAGS += --allow-root
+ASROOT := --allow-root
 endif
 endif
 
@@ -25,7 +24,7 @@ help:  ## show this list
 	@sed -n 's/^\([a-z]*\):.*  ## \(.*\)/  make \1	\2/p' Makefile
 
 lab: $(VENV)/.lab  ## read and run the chapters: JupyterLab on chapters/
-	$(PY) -m jupyterlab $(LABFLAGS) chapters
+	$(PY) -m jupyterlab $(ASROOT) $(LABFLAGS) chapters
 
 install: $(VENV)/.test  ## only make .venv with all that the other targets need
 
