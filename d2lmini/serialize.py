@@ -1,0 +1,398 @@
+"""MXNet's `.params` files: arrays and their names, to bytes and back.
+
+A file is a list of records, one after the other, then the names. All numbers are little-endian.
+
+    list    u64 0x112 | u64 reserved (0) | u64 count | records | u64 count of names | names
+    name    u64 length | UTF-8 bytes                       (as many names as records, or none)
+    record  u32 magic | i32 storage type | shape | i32 device type | i32 device id
+            | i32 type flag | the elements in C order, no padding
+    shape   u32 ndim | ndim x i64
+
+The magic tells the age of a record. All four are read, the last two are written:
+
+    any small number    the oldest form: the number *is* ndim; dims are u32, no storage type
+    0xF993FAC8  (V1)    dims are i64, still no storage type
+    0xF993FAC9  (V2)    as drawn above; what `nd.save` of MXNet 1.x writes
+    0xF993FACA  (V3)    the same bytes under NumPy's shape rules, where ndim 0 is a scalar
+
+MXNet insists that the records of one file agree: V2 loads outside `mx.util.np_shape(True)`,
+V3 inside. A file is written as V2 unless it holds an array of shape (), whose V2 record
+MXNet 1.9.1 writes but cannot read back; then all its records are V3. Here every mix is read.
+
+This module knows NumPy arrays and bytes only. An entry is an array with the context it lived
+in, a pair (device type, device id), which is written as given and reported on load.
+
+>>> import numpy as np
+>>> blob = dumps([(np.arange(3, dtype="int32"), (1, 0))], ["w"])
+>>> len(blob), blob[:2].hex()
+(85, '1201')
+>>> load_frombuffer(blob)
+([(array([0, 1, 2], dtype=int32), (1, 0))], ['w'])
+
+The layout was worked out from files written by MXNet 1.9.1; tests/data/params keeps some.
+"""
+
+import contextlib
+import io
+import math
+import os
+import stat
+import struct
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, BinaryIO, NoReturn, TypeAlias
+
+import numpy as np
+
+from d2lmini.base import MXNetError
+
+Shape: TypeAlias = tuple[int, ...]
+Array: TypeAlias = np.ndarray[Any, Any]
+DType: TypeAlias = np.dtype[Any]
+DeviceCode: TypeAlias = tuple[int, int]
+Entry: TypeAlias = tuple[Array, DeviceCode]
+FileName: TypeAlias = str | os.PathLike[str]
+Bytes: TypeAlias = bytes | bytearray | memoryview
+# alloc(shape, dtype) gives a writable, C-contiguous array: np.empty, or a pool's.
+Alloc: TypeAlias = Callable[[Shape, DType], Array]
+
+# The first number of a pair (device type, device id).
+DEVICE_TYPES = {1: "cpu", 2: "gpu", 3: "cpu_pinned", 5: "cpu_shared"}
+
+# Type flags are positions in this row.
+DTYPES: tuple[DType, ...] = tuple(
+    np.dtype(name)
+    for name in ("float32", "float64", "float16", "uint8", "int32", "int8", "int64", "bool")
+)
+_FLAGS = {dtype: flag for flag, dtype in enumerate(DTYPES)}
+
+_LIST_MAGIC = 0x112
+_V1, _V2, _V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
+_DENSE = 0
+# Storage type -> its name and the number of index arrays that follow the values.
+_SPARSE = {1: ("row_sparse", 1), 2: ("csr", 2)}
+_MAX_NDIM = 64  # NumPy's own limit
+# The smallest record is a legacy one of shape (0,): ndim, one dim, context, type flag.
+_MIN_RECORD_BYTES = 20
+
+# How files begin that are passed to load by mistake.
+_FOREIGN = {
+    b"PK": "a zip archive, as written by numpy.savez or torch.save",
+    b"\x93NUMPY": "a .npy file: use numpy.load",
+    b"{": "JSON, perhaps the -symbol.json that lies beside the .params file",
+    b"\x89HDF": "HDF5",
+}
+
+
+# ---- writing
+
+
+def dumps(arrays: Sequence[Entry], names: Sequence[str] = ()) -> bytes:
+    """The bytes of a `.params` file with these arrays, named or (names=()) as a plain list.
+
+    Big-endian input is written little-endian; arrays that are not contiguous are copied first.
+    MXNetError for a dtype that is not in DTYPES; ValueError when the names are neither none nor
+    one per array, or a name holds NUL (MXNet would cut it there) or a lone surrogate.
+    """
+    return b"".join(_chunks(arrays, names))
+
+
+def save(fname: FileName, arrays: Sequence[Entry], names: Sequence[str] = ()) -> None:
+    """Write a `.params` file, whole or not at all.
+
+    The bytes go to a temporary file in the same folder that replaces `fname` at the end, so
+    a failure (full disk, Ctrl-C, a refused array) leaves the old file as it was; MXNet leaves half
+    a new one. Contiguous arrays are written from where they lie. Permissions of a file that is
+    replaced are kept, links are followed, and what is not a plain file (`/dev/null`, a pipe) is
+    written directly. MXNetError when the system refuses, otherwise as `dumps`.
+    """
+    target = os.path.realpath(os.fsdecode(os.fspath(fname)))
+    chunks = _chunks(arrays, names)
+    try:
+        mode = os.stat(target).st_mode if os.path.exists(target) else None
+        if mode is not None and not stat.S_ISREG(mode):
+            with open(target, "wb") as f:
+                f.writelines(chunks)
+        else:
+            _replace(target, chunks, mode)
+    except OSError as error:
+        raise MXNetError(f"save: cannot write {fname!r}: {error.strerror or error}") from error
+
+
+def dump_record(array: Array, device: DeviceCode) -> bytes:
+    """One record without the list around it: what MXNet pickles an NDArray as."""
+    return b"".join(_record(array, device, _V3 if array.ndim == 0 else _V2, "array"))
+
+
+def _replace(target: str, chunks: Iterator[bytes | memoryview], mode: int | None) -> None:
+    """Write to a temporary neighbour of `target`, then put it in its place in one step."""
+    # A short name of its own: a long name of the target plus a suffix could exceed the limit.
+    temp = os.path.join(os.path.dirname(target), f".{os.urandom(8).hex()}.tmp")
+    try:
+        with open(temp, "xb") as f:
+            f.writelines(chunks)
+        if mode is not None:
+            os.chmod(temp, stat.S_IMODE(mode))
+        os.replace(temp, target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temp)
+        raise
+
+
+def _chunks(arrays: Sequence[Entry], names: Sequence[str]) -> Iterator[bytes | memoryview]:
+    """The file in pieces, in order; the elements of each array are one memoryview."""
+    if names and len(names) != len(arrays):
+        raise ValueError(f"save: {len(arrays)} arrays but {len(names)} names; need one each, or ()")
+    encoded = [_encode(name) for name in names]  # refused names are refused before any work
+    version = _V3 if any(array.ndim == 0 for array, _ in arrays) else _V2
+    yield struct.pack("<QQQ", _LIST_MAGIC, 0, len(arrays))
+    for i, (array, device) in enumerate(arrays):
+        yield from _record(array, device, version, _title(i, names))
+    yield struct.pack("<Q", len(encoded))
+    for raw in encoded:
+        yield struct.pack("<Q", len(raw)) + raw
+
+
+def _encode(name: str) -> bytes:
+    if "\0" in name:
+        raise ValueError(f"save: the name {name!r} holds a NUL character, where MXNet would cut it")
+    return name.encode("utf-8")
+
+
+def _record(
+    array: Array, device: DeviceCode, version: int, title: str
+) -> Iterator[bytes | memoryview]:
+    flag = _FLAGS.get(array.dtype.newbyteorder("="))
+    if flag is None:
+        known = ", ".join(map(str, DTYPES))
+        raise MXNetError(f"save: {title} is {array.dtype}; cast it to one of {known}")
+    if device[0] not in DEVICE_TYPES:
+        raise ValueError(f"save: {title} has device type {device[0]}, need one of {DEVICE_TYPES}")
+    head = struct.pack("<IiI", version, _DENSE, array.ndim)
+    dims = struct.pack(f"<{array.ndim}q", *array.shape)
+    yield head + dims + struct.pack("<iii", *device, flag)
+    little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+    yield little.reshape(-1).view(np.uint8).data
+
+
+# ---- reading
+
+
+def load(fname: FileName, alloc: Alloc = np.empty) -> tuple[list[Entry], list[str]]:
+    """Read a `.params` file: its arrays, each with the context it was saved from, and its names.
+
+    Names are [] when the file holds a plain list; a file of nothing ([] or {}) gives ([], []).
+    Each array is made by `alloc(shape, dtype)` and filled straight from the file, nothing is held
+    twice. Nothing is allocated before the bytes for it are known to be there. What follows the
+    names is ignored, as MXNet does. MXNetError when the file cannot be opened, is cut short,
+    damaged or something else (file, byte and expectation are named), or holds sparse arrays.
+    """
+    path = os.fspath(fname)
+    try:
+        with open(path, "rb") as f:
+            stream = f if f.seekable() else io.BytesIO(f.read())
+            return _read_list(_Reader(stream, f"load: {path!r}"), alloc)
+    except OSError as error:
+        raise MXNetError(f"load: cannot read {path!r}: {error.strerror or error}") from error
+
+
+def load_frombuffer(buf: Bytes, alloc: Alloc = np.empty) -> tuple[list[Entry], list[str]]:
+    """Read the bytes of a `.params` file; as `load`. The arrays do not share memory with `buf`."""
+    return _read_list(_reader_of(buf, "load_frombuffer: buffer"), alloc)
+
+
+def load_record(buf: Bytes, alloc: Alloc = np.empty) -> Entry:
+    """Read one record, as made by `dump_record` or found in a pickled NDArray of MXNet."""
+    reader = _reader_of(buf, "load_record: buffer")
+    entry = _read_record(reader, alloc)
+    if isinstance(entry, str):
+        _refuse_sparse(reader, [f"array ({entry})"])
+    return entry
+
+
+class _Reader:
+    """A cursor over a stream that knows how much is left, and where a complaint belongs."""
+
+    def __init__(self, stream: BinaryIO, label: str) -> None:
+        self.stream = stream
+        self.label = label  # who reads what: "load: 'mlp.params'"
+        self.part = "list header"
+        self.at = 0  # where the stream stands
+        self.field = 0  # where the field began that was asked for last
+        self.size = stream.seek(0, os.SEEK_END)
+        stream.seek(0)
+
+    def fail(self, text: str) -> NoReturn:
+        raise MXNetError(f"{self.label}, byte {self.field} ({self.part}): {text}")
+
+    def need(self, nbytes: int, what: str) -> None:
+        """Begin a field. Everything that takes a size from the file asks here first."""
+        self.field = self.at
+        left = self.size - self.at
+        if nbytes > left:
+            self.fail(
+                f"expected {nbytes} bytes for {what}, only {left} are left; "
+                "the file is cut short, damaged, or not a .params file"
+            )
+
+    def take(self, nbytes: int, what: str) -> bytes:
+        self.need(nbytes, what)
+        raw = self.stream.read(nbytes)
+        if len(raw) != nbytes:
+            self.fail(f"the file shrank while it was read ({what})")
+        self.at += nbytes
+        return raw
+
+    def unpack(self, layout: str, what: str) -> tuple[int, ...]:
+        return struct.unpack(layout, self.take(struct.calcsize(layout), what))
+
+    def one(self, layout: str, what: str) -> int:
+        return self.unpack(layout, what)[0]
+
+    def fill(self, raw: Array, what: str) -> None:
+        """Read into memory that is already there; `raw` is flat and of bytes."""
+        self.need(raw.size, what)
+        # readinto of a buffered file or of BytesIO stops short only at the end of the file.
+        if self.stream.readinto(raw.data) != raw.size:  # type: ignore[attr-defined]
+            self.fail(f"the file shrank while it was read ({what})")
+        self.at += raw.size
+
+    def skip(self, nbytes: int, what: str) -> None:
+        self.need(nbytes, what)
+        self.at = self.stream.seek(nbytes, os.SEEK_CUR)
+
+
+def _reader_of(buf: Bytes, label: str) -> _Reader:
+    # BytesIO shares the memory of a bytes object and copies any other.
+    return _Reader(io.BytesIO(buf), label)
+
+
+def _read_list(r: _Reader, alloc: Alloc) -> tuple[list[Entry], list[str]]:
+    _check_magic(r)
+    r.unpack("<Q", "the reserved word")
+    count = r.one("<Q", "the number of arrays")
+    r.need(count * _MIN_RECORD_BYTES, f"{count} arrays")
+    entries: list[Entry] = []
+    sparse: dict[int, str] = {}
+    for i in range(count):
+        r.part = f"array {i}"
+        entry = _read_record(r, alloc)
+        if isinstance(entry, str):
+            sparse[i] = entry
+        else:
+            entries.append(entry)
+    names = _read_names(r, count)
+    if sparse:
+        _refuse_sparse(r, [f"{_title(i, names)} ({kind})" for i, kind in sparse.items()])
+    return entries, names
+
+
+def _check_magic(r: _Reader) -> None:
+    raw = r.take(min(8, r.size), "the list magic")
+    if raw == struct.pack("<Q", _LIST_MAGIC):
+        return
+    hints = [hint for start, hint in _FOREIGN.items() if raw.startswith(start)]
+    guess = f"; this looks like {hints[0]}" if hints else ""
+    found = raw.hex(" ") or "nothing"
+    r.fail(f"expected the list magic of a .params file, 12 01 and six zeros; found {found}{guess}")
+
+
+def _read_names(r: _Reader, count: int) -> list[str]:
+    r.part = "names"
+    number = r.one("<Q", "the number of names")
+    if number not in (0, count):
+        r.fail(f"expected {count} names, one per array, or none; found {number}; damaged")
+    names = []
+    for i in range(number):
+        r.part = f"name {i}"
+        raw = r.take(r.one("<Q", "the length of the name"), "the name")
+        try:
+            names.append(raw.decode("utf-8"))
+        except UnicodeDecodeError:
+            r.fail(f"expected UTF-8, found {raw[:40]!r}; damaged")
+    return names
+
+
+def _read_record(r: _Reader, alloc: Alloc) -> Entry | str:
+    """An entry; or, for a sparse array, which is passed over, the name of its storage type."""
+    magic = r.one("<I", "the magic")
+    if magic in (_V2, _V3):
+        storage = r.one("<i", "the storage type")
+        if storage in _SPARSE:
+            return _skip_sparse(r, storage)
+        if storage != _DENSE:
+            r.fail(f"expected storage type 0, 1 or 2, found {storage}; damaged")
+        # V2 with ndim 0 was a scalar: MXNet 1.9.1 writes its context, flag and element too.
+        shape = _read_shape(r)
+    else:
+        shape = _read_shape(r) if magic == _V1 else _read_dims(r, magic, "I")
+        if not shape:
+            r.fail("expected at least one dimension; this array was never given a shape")
+    device_type, device_id = r.unpack("<ii", "the context")
+    dtype = _read_dtype(r)
+    return _read_elements(r, shape, dtype, alloc), (device_type, device_id)
+
+
+def _read_shape(r: _Reader) -> Shape:
+    return _read_dims(r, r.one("<I", "ndim"), "q")
+
+
+def _read_dims(r: _Reader, ndim: int, letter: str) -> Shape:
+    if ndim > _MAX_NDIM:
+        r.fail(f"expected a magic, or ndim <= {_MAX_NDIM}; found {ndim:#x}; damaged")
+    shape = r.unpack(f"<{ndim}{letter}", f"{ndim} dimensions")
+    # Zeros count as ones: NumPy refuses (0, 2**62) too.
+    if any(d < 0 for d in shape) or math.prod(max(d, 1) for d in shape) * 8 > sys.maxsize:
+        r.fail(f"expected a shape, found {shape}; damaged")
+    return shape
+
+
+def _read_dtype(r: _Reader) -> DType:
+    flag = r.one("<i", "the type flag")
+    if not 0 <= flag < len(DTYPES):
+        known = ", ".join(f"{i} {dtype}" for i, dtype in enumerate(DTYPES))
+        r.fail(f"expected a type flag, one of {known}; found {flag}")
+    return DTYPES[flag]
+
+
+def _read_elements(r: _Reader, shape: Shape, dtype: DType, alloc: Alloc) -> Array:
+    what = f"the elements of a {dtype} array of shape {shape}"
+    r.need(math.prod(shape) * dtype.itemsize, what)
+    out = alloc(shape, dtype)
+    assert out.shape == shape and out.flags.c_contiguous, "alloc: need this shape, C-contiguous"
+    raw = out.reshape(-1).view(np.uint8)
+    r.fill(raw, what)
+    little = out.view(dtype.newbyteorder("<"))
+    if little.dtype != out.dtype:
+        out[...] = little  # a big-endian machine: swap in place
+    if dtype == np.bool_:
+        np.minimum(raw, 1, out=raw)  # NumPy knows no other true than 1
+    return out
+
+
+def _skip_sparse(r: _Reader, storage: int) -> str:
+    """Pass over a sparse record, so that the names can still be read for the error."""
+    kind, num_indices = _SPARSE[storage]
+    # The shape of the values cannot be trusted: MXNet may write it before the work that makes
+    # the array is done. The last index array has one entry per value (csr) or row of values.
+    _read_shape(r)
+    whole = _read_shape(r)
+    r.unpack("<ii", "the context")
+    dtype = _read_dtype(r)
+    indices = [(_read_dtype(r), _read_shape(r)) for _ in range(num_indices)]
+    values = indices[-1][1] + (whole[1:] if kind == "row_sparse" else ())
+    for part, shape in [(dtype, values), *indices]:
+        r.skip(math.prod(shape) * part.itemsize, f"the values and indices of a {kind} array")
+    return kind
+
+
+def _refuse_sparse(r: _Reader, titles: list[str]) -> NoReturn:
+    raise MXNetError(
+        f"{r.label}: only dense arrays can be read, but found sparse {', '.join(titles)}; "
+        "in MXNet, save x.tostype('default') instead of x"
+    )
+
+
+def _title(i: int, names: Sequence[str]) -> str:
+    return f"array {i} {names[i]!r}" if names else f"array {i}"
