@@ -13,7 +13,7 @@ An op is declared once, as a function on arrays, and everything else is attached
 
 The function's positional parameters after `xp` are the inputs; one with a default of None may be
 left out, `*data` takes any number. Keyword-only parameters are the attributes; their annotations
-(`bool`, `int`, `float`, `str`, `Shape`, `Axes`, `DType`) say how an argument is checked and
+(`bool`, `int`, `float`, `str`, `Shape`, `Bounds`, `Axes`, `DType`) say how an argument is checked and
 converted at the call. `out` is where the result goes when the caller has a place for it.
 
 Calling an op binds the arguments and hands over to `invoke`, the one road every operation
@@ -30,7 +30,7 @@ Cost(flops=24.0, nbytes=48.0)
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -39,6 +39,7 @@ import numpy as np
 from d2lmini.base import MXNetError
 
 Shape = tuple[int, ...]
+Bounds = tuple["int | None", ...]
 Axes = "int | tuple[int, ...] | None"
 DType = "str | type | np.dtype"
 
@@ -46,21 +47,33 @@ DType = "str | type | np.dtype"
 registry: dict[str, Op] = {}
 
 
-class Spec(NamedTuple):
-    """Shape and dtype of a value that need not exist yet."""
+class Spec:
+    """Shape and dtype of a value that need not exist yet; unpacks as `shape, dtype = spec`.
 
-    shape: Shape
-    dtype: np.dtype
+    size: number of elements; nbytes: size in bytes. Never changed, so values share it.
+    """
 
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        return prod(self.shape)
+    __slots__ = ("dtype", "nbytes", "shape", "size")
 
-    @property
-    def nbytes(self) -> int:
-        """Size in bytes."""
-        return prod(self.shape) * self.dtype.itemsize
+    def __init__(self, shape: Shape, dtype: Any):
+        self.shape = shape
+        self.dtype: np.dtype = dtype if isinstance(dtype, np.dtype) else np.dtype(dtype)
+        self.size = prod(shape)
+        self.nbytes = self.size * self.dtype.itemsize
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.shape, self.dtype))
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Spec) and self.shape == other.shape and self.dtype == other.dtype
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.shape, self.dtype))
+
+    def __repr__(self) -> str:
+        return f"Spec({self.shape}, {self.dtype.name})"
 
 
 class Cost(NamedTuple):
@@ -110,7 +123,7 @@ class Op:
     __slots__ = (
         "aliases", "attr_names", "compute", "converters", "defaults", "elementwise", "flops",
         "infer", "injects", "input_names", "mutates", "n_required", "name", "outputs", "random",
-        "required", "rule", "rule_attrs", "saves", "takes_out", "variadic", "__doc__",
+        "required", "rule", "rule_attrs", "saves", "takes_out", "variadic", "__dict__",
     )  # fmt: skip
 
     def __init__(
@@ -249,7 +262,7 @@ class Op:
 
     def cost(self, inputs: Sequence[Any], outputs: Sequence[Spec] | None = None, **attrs: Any) -> Cost:
         """Predicted FLOPs and bytes of a call on inputs of these specs (shape, dtype)."""
-        specs = [Spec(tuple(s[0]), np.dtype(s[1])) for s in inputs]
+        specs = [s if isinstance(s, Spec) else Spec(tuple(s[0]), s[1]) for s in inputs]
         attrs = {**self.defaults, **attrs}
         outs = as_specs(self.infer(*specs, **attrs)) if outputs is None else outputs
         if callable(self.flops):
@@ -382,6 +395,15 @@ def _as_shape(value: Any) -> Shape:
     return tuple(_as_int(v) for v in value)
 
 
+def _as_bounds(value: Any) -> Bounds:
+    if isinstance(value, str):
+        parts = [p.strip() for p in value.strip("()[] ").split(",")]
+        return tuple(None if p == "None" else int(p) for p in parts if p)
+    if value is None or isinstance(value, (int, np.integer)):
+        return (value,)
+    return tuple(None if v is None else _as_int(v) for v in value)
+
+
 def _as_axes(value: Any) -> Any:
     if isinstance(value, (int, np.integer)):
         return int(value)
@@ -403,13 +425,16 @@ DTYPES = ("float32", "float64", "float16", "uint8", "int32", "int8", "int64", "b
 
 _CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "bool": _as_bool, "int": _as_int, "float": _as_float, "str": _as_str,
-    "Shape": _as_shape, "Axes": _as_axes, "DType": as_dtype,
+    "Shape": _as_shape, "Bounds": _as_bounds, "Axes": _as_axes, "DType": as_dtype,
 }  # fmt: skip
 
 
 def _converter(annotation: str) -> Callable[[Any], Any]:
-    """The converter for `int`, `float | None`, ...; None itself passes where it is the default."""
-    return _CONVERTERS[annotation.split("|")[0].strip()]
+    """The converter for `int`, `float | None`, ...; None itself passes where `| None` is said."""
+    convert = _CONVERTERS[annotation.split("|")[0].strip()]
+    if "None" not in annotation:
+        return convert
+    return lambda value: None if value is None or value == "None" else convert(value)
 
 
 def _is_input(value: Any) -> bool:

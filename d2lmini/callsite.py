@@ -1,0 +1,77 @@
+"""Which line of the user's program is this? Kept cheaply, put into words only when asked.
+
+Every task remembers the line that issued it, every wait the line that waited: the nearest frame
+outside this package. A site is the pair (code object, instruction offset), half a microsecond to
+take; turning it into "train.py:12" needs the line table and happens only in messages and reports.
+
+>>> from d2lmini import callsite
+>>> callsite.describe(None)
+'an unknown line'
+"""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+from types import CodeType
+from typing import Any
+
+Site = tuple[CodeType, int]
+
+_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_ours: dict[str, bool] = {}
+
+
+def find() -> Site | None:
+    """The innermost frame of the calling thread that lies outside this package, as a site."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        name = code.co_filename
+        ours = _ours.get(name)
+        if ours is None:
+            ours = _ours[name] = name.startswith(_HERE) or name == "<string>"
+        if not ours:
+            return code, frame.f_lasti
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
+
+
+def line_of(site: Site) -> int:
+    """The line number of a site."""
+    code, offset = site
+    for start, end, line in code.co_lines():
+        if line is not None and start <= offset < end:
+            return line
+    return code.co_firstlineno
+
+
+def describe(site: Site | None) -> str:
+    """`train.py:12: y = nd.dot(x, x)`, or `In [3], line 2: ...` for a notebook's cell."""
+    if site is None:
+        return "an unknown line"
+    filename, line = site[0].co_filename, line_of(site)
+    text = linecache.getline(filename, line).strip()
+    where = _cell_name(filename)
+    where = f"{where}, line {line}" if where else f"{_short(filename)}:{line}"
+    return f"{where}: {text}" if text else where
+
+
+def _cell_name(filename: str) -> str | None:
+    """`In [3]` when the file is a notebook's cell: its real name holds a process number."""
+    ipython: Any = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    names = getattr(getattr(shell, "compile", None), "_filename_map", None)
+    if names and filename in names:
+        return f"In [{names[filename]}]"
+    return None
+
+
+def _short(filename: str) -> str:
+    """Relative to the working folder when it lies below it."""
+    try:
+        relative = os.path.relpath(filename)
+    except ValueError:  # another drive on Windows
+        return filename
+    return filename if relative.startswith("..") else relative

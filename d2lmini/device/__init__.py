@@ -1,0 +1,1 @@
+"""Devices: where memory comes from and who computes (so far NumPy on the CPU)."""

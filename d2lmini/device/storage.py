@@ -1,0 +1,267 @@
+"""Memory of arrays: pooled, aligned, and counted to the byte.
+
+A fresh 16 MB result costs as much in page faults as the addition that fills it, so memory that an
+array gave back is kept and handed to the next one of its size class. `Chunk` is one piece of
+memory together with the engine Var that orders access to it: the thing an NDArray lives in.
+
+>>> from d2lmini import cpu, nd, storage
+>>> before = storage.stats(cpu()).live
+>>> x = nd.ones((1024, 1024))
+>>> x.wait_to_read()
+>>> storage.stats(cpu()).live - before
+4194304
+>>> del x
+>>> storage.stats(cpu()).live - before
+0
+
+Finalizers. A Chunk dies on whatever thread drops it, perhaps inside this module's own lock. So
+`Chunk.__del__` only appends to a deque; the books are brought up to date (`Pool.drain`) at the
+next allocation or question. Arrays under 4 KiB are left to NumPy's own small-block cache, which is
+quicker than ours; they are counted all the same.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from d2lmini import instrument
+from d2lmini.base import MXNetError
+from d2lmini.context import Context, current_context
+from d2lmini.engine.budget import WeightedVar
+from d2lmini.engine.core import _NO_QUEUE, _NOBODY
+
+#: Below this many bytes an array's memory is NumPy's own.
+SMALL = 4096
+ALIGNMENT = 64
+
+
+class Memory(NamedTuple):
+    """Bytes of a device: in arrays now, kept for reuse, the most ever in arrays, the bound."""
+
+    live: int
+    cached: int
+    peak: int
+    limit: int | None
+
+
+class Pool:
+    """The memory of one context: blocks given back, by size class, and the books."""
+
+    def __init__(self, ctx: Context):
+        self.ctx = ctx
+        self.lock = threading.RLock()
+        self.freed: deque[tuple[int, Any]] = deque()  # (nbytes, block or None), from finalizers
+        self.live = 0
+        self.cached = 0
+        self.peak = 0
+        self.limit: int | None = None
+        self.keep = _default_keep()
+        self._blocks: dict[int, list[np.ndarray]] = {}
+
+    def take(self, nbytes: int) -> np.ndarray:
+        """An aligned block of at least `nbytes` as a uint8 array; MemoryError when there is none
+        after everything cached was given back."""
+        size = size_class(nbytes)
+        with self.lock:
+            self.drain()
+            blocks = self._blocks.get(size)
+            if blocks:
+                self.cached -= size
+                block = blocks.pop()
+            else:
+                block = self._fresh(size, nbytes)
+            self.count(nbytes)
+        return block
+
+    def count(self, nbytes: int) -> None:
+        """Enter an array of `nbytes` in the books."""
+        with self.lock:
+            if len(self.freed) > 64:
+                self.drain()
+            self.live += nbytes
+            if self.live > self.peak:
+                self.drain()
+                self.peak = max(self.peak, self.live)
+        if instrument.listeners:
+            instrument.emit("alloc", self.ctx, nbytes)
+
+    def drain(self) -> None:
+        """Take back what finalizers have left."""
+        with self.lock:
+            while self.freed:
+                try:
+                    nbytes, block = self.freed.popleft()
+                except IndexError:  # another thread took it
+                    break
+                self.live -= nbytes
+                if block is not None:
+                    self._blocks.setdefault(block.nbytes, []).append(block)
+                    self.cached += block.nbytes
+                if instrument.listeners:
+                    instrument.emit("free", self.ctx, nbytes)
+            if self.cached > self.keep:
+                self.release_cached(self.keep)
+
+    def release_cached(self, keep: int = 0) -> None:
+        """Give cached blocks back to the system, the largest first, until `keep` bytes are left."""
+        with self.lock:
+            for size in sorted(self._blocks, reverse=True):
+                blocks = self._blocks[size]
+                while blocks and self.cached > keep:
+                    blocks.pop()
+                    self.cached -= size
+
+    def stats(self) -> Memory:
+        """The books now."""
+        with self.lock:
+            self.drain()
+            return Memory(self.live, self.cached, self.peak, self.limit)
+
+    def _fresh(self, size: int, nbytes: int) -> np.ndarray:
+        if self.limit is not None and self.live + self.cached + size > self.limit:
+            self.release_cached()
+            if self.live + nbytes > self.limit:
+                raise MemoryError(self._explain(nbytes))
+        for attempt in (1, 2):
+            try:
+                raw = np.empty(size + ALIGNMENT, np.uint8)
+                break
+            except MemoryError:
+                if attempt == 2:
+                    raise MemoryError(self._explain(nbytes)) from None
+                self.release_cached()
+        start = -raw.__array_interface__["data"][0] % ALIGNMENT
+        return raw[start : start + size]
+
+    def _explain(self, nbytes: int) -> str:
+        bound = f" of {self.limit / 1e6:.1f} MB allowed" if self.limit else ""
+        return (
+            f"out of memory on {self.ctx}: {nbytes / 1e6:.1f} MB asked for, "
+            f"{self.live / 1e6:.1f} MB{bound} are in use by arrays; drop some, use smaller "
+            "batches, or bound the run-ahead with engine.limit_pending(nbytes)"
+        )
+
+
+class Chunk(WeightedVar):
+    """Memory of `nbytes` and the Var that orders access to it.
+
+    data    the contents as an array of the shape it was made with; None until computed
+    pool    where the memory comes from and goes back to
+    """
+
+    __slots__ = ("block", "data", "nbytes", "pool")
+
+    def __init__(self, pool: Pool, nbytes: int):
+        # The fields of Var, set here: a call saved on every small operation.
+        self.readers = _NOBODY
+        self.writer = None
+        self.queue = _NO_QUEUE
+        self.version = 0
+        self.error = None
+        self.pool = pool
+        self.nbytes = nbytes
+        self.data: Any = None
+        self.block: Any = None
+        if nbytes < SMALL:
+            self.weight = 0
+        else:
+            WeightedVar.__init__(self, nbytes)
+
+    def allocate(self, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+        """Give it memory and return that as an array; contents undefined."""
+        if self.nbytes < SMALL:
+            array = np.empty(shape, dtype)
+            self.pool.count(self.nbytes)
+        else:
+            self.block = self.pool.take(self.nbytes)
+            array = np.ndarray(shape, dtype, self.block)
+        self.data = array
+        return array
+
+    def adopt(self, array: np.ndarray) -> None:
+        """Make `array` its contents: fresh, contiguous, seen by nobody else."""
+        self.data = array
+        self.pool.count(self.nbytes)
+
+    def __del__(self) -> None:
+        if self.data is not None:
+            self.pool.freed.append((self.nbytes, self.block))
+
+
+# -- pools by context ------------------------------------------------------------------------------
+
+_pools: dict[Context, Pool] = {}
+_pools_lock = threading.RLock()
+
+
+def pool_of(ctx: Context) -> Pool:
+    """The pool of a context; MXNetError when the device does not exist."""
+    pool = _pools.get(ctx)
+    if pool is None:
+        if not ctx.is_cpu:
+            raise MXNetError(
+                f"{ctx} is not available: this version computes on the CPU. Use ctx=cpu(); "
+                "devices through CuPy (the extra 'gpu') and virtual GPUs are still to come"
+            )
+        with _pools_lock:
+            pool = _pools.setdefault(ctx, Pool(ctx))
+    return pool
+
+
+def stats(ctx: Context | None = None) -> Memory:
+    """Live, cached and peak bytes of a context (default: the current one)."""
+    return pool_of(ctx or current_context()).stats()
+
+
+def reset_peak(ctx: Context | None = None) -> None:
+    """Let the peak start again from what is live."""
+    pool = pool_of(ctx or current_context())
+    with pool.lock:
+        pool.drain()
+        pool.peak = pool.live
+
+
+def set_limit(ctx: Context, nbytes: int | None) -> None:
+    """Let arrays of `ctx` take at most `nbytes` (None: as much as there is)."""
+    pool_of(ctx).limit = nbytes
+
+
+def release_cached(ctx: Context | None = None) -> None:
+    """Give what is kept for reuse back to the system."""
+    pool = pool_of(ctx or current_context())
+    pool.drain()
+    pool.release_cached()
+
+
+def size_class(nbytes: int) -> int:
+    """`nbytes` rounded up to a quarter step between powers of two: at most 25 % is wasted.
+
+    >>> [size_class(n) for n in (4096, 4097, 5000, 16_000_000)]
+    [4096, 5120, 5120, 16777216]
+    """
+    step = 1 << max((max(nbytes, 1) - 1).bit_length() - 3, 8)
+    return -(-nbytes // step) * step
+
+
+def _default_keep() -> int:
+    """How much may stay cached: an eighth of the machine's memory."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 8
+    except (AttributeError, ValueError, OSError):  # Windows
+        return 1 << 30
+
+
+def _after_fork_in_child() -> None:
+    global _pools_lock
+    _pools_lock = threading.RLock()
+    for pool in _pools.values():
+        pool.lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

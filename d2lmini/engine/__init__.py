@@ -1,0 +1,245 @@
+"""The dependency engine: runs every operation asynchronously, in an order the program allows.
+
+>>> from d2lmini import engine
+>>> a, log = engine.new_var(), []
+>>> engine.push(lambda: log.append("write"), writes=[a])
+>>> engine.push(lambda: log.append("read"), reads=[a])
+>>> engine.waitall()
+>>> log
+['write', 'read']
+
+Which engine: `D2LMINI_ENGINE=threaded|naive` (or MXNet's `MXNET_ENGINE_TYPE=NaiveEngine`) for the
+process, `with engine.use("naive"):` for a scope. The rules are in `core`, the threads in `threaded`.
+
+`engine.inline_below` (microseconds) is the dial of inline execution: operations predicted to be
+shorter run on the thread that issues them, because handing them to a worker would cost more; 0
+turns that off.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import types
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from d2lmini import callsite
+from d2lmini.base import MXNetError
+from d2lmini.context import Context
+from d2lmini.engine import core
+from d2lmini.engine.core import FunctionTask, Task, Var
+from d2lmini.engine.engine import Engine, Stats, here
+from d2lmini.engine.failure import Failure, OutOfMemoryError
+from d2lmini.engine.naive import NaiveEngine
+from d2lmini.engine.threaded import ThreadedEngine
+
+__all__ = [
+    "Engine", "NaiveEngine", "OutOfMemoryError", "Stats", "Task", "ThreadedEngine", "Var", "bulk",
+    "cancel_pending", "current", "explain", "limit_pending", "new_var", "push", "set_bulk_size",
+    "stats", "use", "wait_for_var", "waitall",
+]  # fmt: skip
+
+
+def _make(kind: str, **options: Any) -> Engine:
+    kinds: dict[str, type[Engine]] = {"threaded": ThreadedEngine, "naive": NaiveEngine}
+    if kind not in kinds:
+        raise ValueError(f"engine {kind!r} is unknown; choose 'threaded' or 'naive'")
+    return kinds[kind](**options)
+
+
+def _from_environment() -> Engine:
+    kind = os.environ.get("D2LMINI_ENGINE")
+    if kind is None:
+        kind = "naive" if os.environ.get("MXNET_ENGINE_TYPE") == "NaiveEngine" else "threaded"
+    return _make(kind)
+
+
+#: The engine in use. Ask the functions below rather than this.
+current: Engine = _from_environment()
+
+
+def push(
+    fn: Callable[[], object],
+    reads: Iterable[Any] = (),
+    writes: Iterable[Any] = (),
+    ctx: Context | None = None,
+    priority: int = 0,
+    name: str | None = None,
+) -> None:
+    """Run `fn()` on a worker once nothing it depends on is pending; returns at once.
+
+    reads, writes: Vars (or NDArrays) that `fn` uses. One in both is changed in place: an error
+    kept on it means `fn` is skipped. `fn` may push; it must not wait. `priority`: higher first
+    among those that could run. What `fn` raises is raised by waits on what it writes.
+    """
+    task = FunctionTask(
+        fn,
+        name or getattr(fn, "__name__", "function"),
+        tuple(_var_of(v) for v in reads),
+        tuple(_var_of(v) for v in writes),
+        ctx,
+        priority,
+    )
+    current.push(task)
+
+
+def _var_of(value: Any) -> Var:
+    var = value if isinstance(value, Var) else getattr(value, "_chunk", None)
+    if not isinstance(var, Var):
+        raise TypeError(
+            f"engine.push: reads and writes take Vars (engine.new_var()) or NDArrays, "
+            f"got {type(value).__name__}"
+        )
+    return var
+
+
+def new_var() -> Var:
+    """A fresh tag to order tasks by."""
+    return Var()
+
+
+def wait_for_var(var: Any) -> None:
+    """Block until every write of `var` that was pushed before is done; raises its error."""
+    current.wait("wait_for_var", _var_of(var))
+
+
+def waitall() -> None:
+    """Block until everything pushed is done; raises the errors that no wait has raised yet."""
+    current.wait_all()
+
+
+def stats() -> Stats:
+    """What was pushed, executed, is pending: see `Stats`."""
+    return current.stats()
+
+
+def limit_pending(nbytes: int | None) -> None:
+    """Bound the bytes that may be pending before a push pauses; None: half the free memory."""
+    current.limit_pending(nbytes)
+
+
+def cancel_pending() -> int:
+    """Drop every task that has not begun; how many. Waits on their results raise "cancelled"."""
+    return current.cancel_pending()
+
+
+def set_bulk_size(size: int) -> int:
+    """Collect up to `size` tasks of this thread into one hand-over; 0 or 1: none. The old size."""
+    current._flush()
+    old, here.bulk_size = here.bulk_size, int(size)
+    return old
+
+
+@contextmanager
+def bulk(size: int) -> Iterator[None]:
+    """A scope with that bulk size."""
+    old = set_bulk_size(size)
+    try:
+        yield
+    finally:
+        set_bulk_size(old)
+
+
+def explain(value: Any) -> str:
+    """Who holds a Var (or NDArray) now, and who is in line for it, with the lines they come from."""
+    var = _var_of(value)
+    with current.lock:
+        lines = [f"writing: {_describe(var.writer)}"] if var.writer else []
+        lines += [f"reading: {_describe(task)}" for task in var.readers]
+        lines += [f"waits to {'write' if w else 'read'}: {_describe(t)}" for t, w in var.queue]
+    return "\n".join(lines) or "idle: nothing pending"
+
+
+def _describe(task: Task) -> str:
+    waits = f", waiting for {task.waits} more" if task.waits else ""
+    return f"{task.name} (issued at {callsite.describe(task.site)}{waits})"
+
+
+@contextmanager
+def use(kind: str, **options: Any) -> Iterator[Engine]:
+    """Another engine for this process within the scope: `use("naive")`, `use("threaded",
+    workers=4, inline_below=0)`. Both are idle when the change is made."""
+    global current
+    fresh, outer = _make(kind, **options), current
+    outer._wait("engine.use", None, False, hold=False)
+    current = fresh
+    try:
+        yield fresh
+    finally:
+        fresh._wait("engine.use", None, False, hold=False)
+        current = outer
+        outer._reports += fresh._reports
+        fresh.stop()  # type: ignore[attr-defined]
+
+
+# -- the dial, as an attribute of this module ------------------------------------------------------
+
+
+class _Module(types.ModuleType):
+    @property
+    def inline_below(self) -> float:
+        """Operations predicted to take fewer microseconds run on the caller's thread."""
+        return current.inline_below
+
+    @inline_below.setter
+    def inline_below(self, microseconds: float) -> None:
+        current.inline_below = float(microseconds)
+
+
+sys.modules[__name__].__class__ = _Module
+
+
+# -- the end of the process, and forks ----------------------------------------------------------------
+
+
+def _drain_at_exit() -> None:
+    """Finish what was pushed, within a deadline; tell what did not end or failed unseen."""
+    deadline_s = float(os.environ.get("D2LMINI_EXIT_DEADLINE_S", "10"))
+    try:
+        if not current.wait_all("exit", deadline_s):
+            left = current.stats().pending
+            print(
+                f"d2lmini: {left} operations were still pending {deadline_s:g} s after the program "
+                "ended; they are dropped",
+                file=sys.stderr,
+            )
+    except MXNetError as error:
+        print(f"d2lmini: an error that no wait has raised:\n{error}", file=sys.stderr)
+
+
+def _before_fork() -> None:
+    current.lock.acquire()
+
+
+def _after_fork_in_parent() -> None:
+    current.lock.release()
+
+
+def _after_fork_in_child() -> None:
+    """The workers did not come along: start anew, and say so on what was pending."""
+    global current
+    old = current
+    for task in old.pending:
+        problem = MXNetError(f"{task.name}: pending at fork; only the parent process computes it")
+        failure = Failure(task.name, task.site, problem)
+        for var in (*task.shared, *task.writes):
+            core.forget(var)
+        for var in task.writes:
+            var.error = failure
+    if isinstance(old, ThreadedEngine):
+        current = ThreadedEngine(old._size, old.inline_below, old.budget.limit)
+    else:
+        current = NaiveEngine(old.budget.limit)
+    here.task = here.segment = None
+
+
+atexit.register(_drain_at_exit)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=_after_fork_in_parent,
+        after_in_child=_after_fork_in_child,
+    )

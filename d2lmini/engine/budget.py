@@ -1,0 +1,125 @@
+"""Bounded run-ahead: how many bytes wait in the queue, and when a push has to pause.
+
+A front end that issues faster than the back end computes fills memory with work not yet done. The
+budget counts those bytes exactly: a piece of memory is *pending* while some queued task touches it
+and either its contents are not there yet, or no handle of the user's is left (only the queue keeps
+it alive). Three events change that: a task is queued, a task completes, the last handle dies.
+
+The last comes from a finalizer, which may run on any thread, even inside our own lock; so `Handle`
+only appends to a deque (one atomic operation), and `drain` draws the consequences later.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from d2lmini.engine.core import Task, Var
+
+#: Vars whose last handle died; appended by finalizers, emptied by `Budget.drain`.
+_dropped: deque[WeightedVar] = deque()
+
+
+class WeightedVar(Var):
+    """A Var that stands for memory. `weight`: its bytes as far as the bound counts them."""
+
+    __slots__ = ("counted", "filled", "held", "pins", "weight")
+
+    def __init__(self, weight: int):
+        super().__init__()
+        self.weight = weight
+        if weight:
+            self.pins: set[Task] = set()  # queued or running tasks that touch it
+            self.counted = False  # is its weight in Budget.pending?
+            self.filled = False  # have its contents been computed?
+            self.held = True  # does a user's handle exist?
+
+
+class Handle:
+    """What an array object holds besides its Var; when the last one dies, the memory is only the
+    queue's."""
+
+    __slots__ = ("_var",)
+
+    def __init__(self, var: WeightedVar):
+        self._var = var
+
+    def __del__(self) -> None:
+        _dropped.append(self._var)
+
+
+class Budget:
+    """The books of one engine; every method expects the engine's lock to be held.
+
+    pending   bytes pending now
+    peak      the most there were since `limit_pending` was last called
+    limit     the bound in bytes; None until first needed, then half of the memory available
+    """
+
+    __slots__ = ("limit", "paused", "peak", "pending")
+
+    def __init__(self, limit: int | None = None):
+        self.limit = limit
+        self.pending = 0
+        self.peak = 0
+        self.paused = 0  # how many pushes had to wait
+
+    def pin(self, task: Task) -> None:
+        """`task` was queued."""
+        for var in (*task.shared, *task.writes):
+            if var.weight:
+                var.pins.add(task)  # type: ignore[attr-defined]
+                self._settle(var)  # type: ignore[arg-type]
+
+    def unpin(self, task: Task) -> None:
+        """`task` ran or was skipped; what it writes counts as filled."""
+        for var in task.shared:
+            if var.weight:
+                var.pins.discard(task)  # type: ignore[attr-defined]
+                self._settle(var)  # type: ignore[arg-type]
+        for var in task.writes:
+            if var.weight:
+                var.pins.discard(task)  # type: ignore[attr-defined]
+                var.filled = True  # type: ignore[attr-defined]
+                self._settle(var)  # type: ignore[arg-type]
+
+    def drain(self) -> None:
+        """Take note of handles that died."""
+        while _dropped:
+            try:
+                var = _dropped.popleft()
+            except IndexError:  # another thread took it
+                return
+            var.held = False
+            self._settle(var)
+
+    def admits(self, task: Task) -> bool:
+        """May `task` be queued now without passing the bound?"""
+        extra = sum(v.weight for v in task.writes if v.weight and not v.filled)  # type: ignore[attr-defined]
+        if extra == 0 or self.pending + extra <= (self.limit or 0):
+            return True
+        if self.limit is None:
+            self.limit = default_limit()
+        return self.pending + extra <= self.limit or self.pending == 0
+
+    def recount(self, tasks: Any) -> None:
+        """Set the books from scratch, after a push was interrupted half-way."""
+        weighted = {v for t in tasks for v in (*t.shared, *t.writes) if v.weight}
+        for var in weighted:
+            self._settle(var)
+        self.pending = sum(v.weight for v in weighted if v.counted)
+
+    def _settle(self, var: WeightedVar) -> None:
+        counts = bool(var.pins) and not (var.filled and var.held)
+        if counts is not var.counted:
+            var.counted = counts
+            self.pending += var.weight if counts else -var.weight
+            if self.pending > self.peak:
+                self.peak = self.pending
+
+
+def default_limit() -> int:
+    """Half of the memory available now, in bytes, at least 64 MiB."""
+    import psutil
+
+    return max(64 << 20, psutil.virtual_memory().available // 2)

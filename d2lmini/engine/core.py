@@ -1,0 +1,269 @@
+"""The dependency rules: which task may run when, decided from what each reads and writes.
+
+Purpose. A program issues tasks in order; each names the Vars it reads and the Vars it writes. The
+engine may run them on any number of threads, in any order that gives every Var the history the
+program wrote. It orders tags and knows nothing of arrays: a Var may stand for memory, a file, a
+random stream.
+
+    B = A + 1          # reads A, writes B
+    C = A + 2          # reads A, writes C:      may run beside the first
+    A = C * 2          # reads C, writes A:      after both, for they read A
+    D = A + 3          # reads A, writes D:      after the third
+
+After these four pushes, with the first two running, A's line is: two readers at work, in the queue
+the writer `A = C * 2`, behind it the reader `D = A + 3`.
+
+Fields
+    Var.readers    set of tasks that hold it for reading now; a writer waits until it is empty
+    Var.writer     the task that holds it for writing now, or None
+    Var.queue      tasks not yet granted, in program order: (task, writes?) from oldest to newest
+    Var.version    how many writes were pushed so far (a number may be skipped, none comes twice)
+    Var.error      why its value is missing (a Failure), or None
+    Task.waits     how many of its Vars are not yet granted, 0 ... number of Vars
+    Task.seq       push order; breaks ties of priority
+
+Invariants (asserted where they change, tested by `Engine.check`)
+    I1  a writer holds alone:            writer is not None  implies  readers is empty
+    I2  grants follow push order:        a queue is only non-empty behind somebody who holds
+    I3  the head of a queue cannot be granted now (else it would have been)
+    I4  a task is ready, once, when its `waits` reaches 0
+    I5  no engine lock is held while a task runs on a worker
+    I6  idle (no task pending) means every queue and every holder set is empty
+
+Transitions, all under the engine's one lock
+    push      claim: each Var is granted at once or queued; nothing queued -> ready
+    ready     handed to the workers of its context
+    run       outside the lock
+    complete  release: each Var passes on, to one writer or to all readers up to the next writer;
+              those whose last Var this was become ready
+    fail      complete, with a Failure kept on the Vars it writes; whoever reads them is skipped
+              and passes the same Failure on; a task that only writes (a full overwrite) clears it
+
+Promises. Per Var, tasks take effect in program order: readers together, a writer alone. Every task
+that was pushed runs, or is skipped because what it needs failed or was cancelled. Nothing is
+promised between tasks that share no written Var; priority breaks ties only.
+
+Holders are kept as objects in sets, not counted: every move is then idempotent, so a push that is
+interrupted by Ctrl-C between any two lines can be taken back whole, and "who waits for whom" can
+be read off. MXNet's threaded engine, from which the idea of the queues comes, keeps counts.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from d2lmini.context import Context, cpu
+
+if TYPE_CHECKING:
+    from d2lmini.callsite import Site
+    from d2lmini.engine.failure import Failure
+
+_NOBODY: Any = frozenset()
+_NO_QUEUE: Any = ()
+
+
+class Var:
+    """A tag that tasks read and write; see the module's first page for the fields."""
+
+    __slots__ = ("error", "queue", "readers", "version", "writer", "__weakref__")
+
+    #: Bytes that count against the bound on pending memory; a bare tag has none.
+    weight = 0
+
+    def __init__(self) -> None:
+        self.readers: set[Task] = _NOBODY
+        self.writer: Task | None = None
+        self.queue: deque[tuple[Task, bool]] = _NO_QUEUE
+        self.version = 0
+        self.error: Failure | None = None
+
+    @property
+    def idle(self) -> bool:
+        """No task that was pushed still has to read or write it."""
+        return self.writer is None and not self.readers and not self.queue
+
+
+class Task:
+    """One thing to run. Subclasses say what; the engine sees what it touches.
+
+    name          what messages and traces call it
+    reads         Vars whose values it needs; a failed one means the task is skipped
+    writes        Vars it changes; one also in `reads` is changed in place, one only here is
+                  overwritten whole
+    ctx           the context whose workers run it
+    priority      higher runs first among the ready ones
+    predicted_us  predicted run time; below the engine's dial it may run on the caller's thread
+    site          the user's line that issued it (taken when the task is queued or fails)
+    """
+
+    __slots__ = (
+        "cancelled", "ctx", "name", "predicted_us", "priority", "reads", "seq", "shared", "site",
+        "waits", "writes",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        name: str,
+        reads: tuple[Var, ...],
+        writes: tuple[Var, ...],
+        ctx: Context | None = None,
+        priority: int = 0,
+        predicted_us: float = 1e9,
+    ):
+        self.name = name
+        self.reads = reads
+        self.writes = writes
+        self.ctx = ctx or cpu()
+        self.priority = priority
+        self.predicted_us = predicted_us
+        self.site: Site | None = None
+        self.cancelled: Failure | None = None
+        self.waits = 0
+
+    def run(self) -> None:
+        """Do the work; runs once, with every Var granted."""
+        raise NotImplementedError
+
+    def prepare(self) -> None:
+        """Called when the task is queued: the Vars it holds as a mere reader, each once."""
+        self.seq = 0
+        reads, writes = self.reads, self.writes
+        if len(reads) == 1 and len(writes) == 1:
+            self.shared = reads if reads[0] is not writes[0] else ()
+        else:
+            self.writes = writes = tuple(dict.fromkeys(writes))
+            self.shared = tuple(v for v in dict.fromkeys(reads) if v not in writes)
+
+    def __repr__(self) -> str:
+        return f"<task {self.name}>"
+
+
+class FunctionTask(Task):
+    """A task that calls a function without arguments: what `engine.push` makes."""
+
+    __slots__ = ("fn",)
+
+    def __init__(self, fn: Any, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self.fn = fn
+
+    def run(self) -> None:
+        self.fn()
+
+
+class Gate(Task):
+    """A wait, standing in line like any task: granted when all that came before is done.
+
+    A user thread waits by claiming the Var, as reader or writer, and blocking on the gate's lock.
+    """
+
+    __slots__ = ("opened",)
+
+    def __init__(self, reads: tuple[Var, ...] = (), writes: tuple[Var, ...] = ()):
+        super().__init__("wait", reads, writes)
+        self.opened = threading.Lock()
+        self.opened.acquire()
+        self.prepare()
+
+
+# -- the three moves (the engine's lock is held) ---------------------------------------------------
+
+
+def claim(task: Task) -> bool:
+    """Put `task` in line for its Vars; True when all are granted at once."""
+    waits = 0
+    for var in task.shared:
+        waits += not claim_var(task, var, False)
+    for var in task.writes:
+        waits += not claim_var(task, var, True)
+    task.waits = waits
+    return waits == 0
+
+
+def claim_var(task: Task, var: Var, writes: bool) -> bool:
+    """Put `task` in line for one Var; True when it is granted at once."""
+    if writes:
+        var.version += 1
+    if var.writer is None and not var.queue and not (writes and var.readers):
+        if writes:
+            var.writer = task
+        else:
+            _add_reader(var, task)
+        return True
+    if var.queue is _NO_QUEUE:
+        var.queue = deque(((task, writes),))
+    else:
+        var.queue.append((task, writes))
+    return False
+
+
+def holds(task: Task, var: Var) -> bool:
+    """Has `task` been granted `var`?"""
+    return var.writer is task or task in var.readers
+
+
+def release(task: Task) -> list[Task]:
+    """Take a finished task from its Vars; those that become ready by it, in push order."""
+    ready: list[Task] = []
+    for var in task.shared:
+        assert task in var.readers, "released twice"
+        var.readers.discard(task)
+        if not var.readers and var.queue:
+            _pass_on(var, ready)
+    for var in task.writes:
+        assert var.writer is task, "released twice"
+        var.writer = None
+        if var.queue:
+            _pass_on(var, ready)
+    return ready
+
+
+def withdraw(task: Task) -> list[Task]:
+    """Undo a claim, whole or half done, as if the push had not been; idempotent."""
+    ready: list[Task] = []
+    for var in (*task.shared, *task.writes):
+        if task in var.readers:
+            var.readers.discard(task)
+        if var.writer is task:
+            var.writer = None
+        if any(each is task for each, _ in var.queue):
+            var.queue = deque(entry for entry in var.queue if entry[0] is not task)
+        if var.queue and var.writer is None:
+            _pass_on(var, ready)
+    return ready
+
+
+def forget(var: Var) -> None:
+    """Nobody holds or waits any more: what a forked child makes of the parent's pending work."""
+    var.readers, var.writer, var.queue = _NOBODY, None, _NO_QUEUE
+
+
+def _pass_on(var: Var, ready: list[Task]) -> None:
+    """Grant a Var without writer to the next in line: one writer, or readers up to the next one."""
+    queue = var.queue
+    while queue:
+        task, writes = queue[0]
+        if writes and var.readers:
+            return
+        queue.popleft()
+        if writes:
+            var.writer = task
+        else:
+            _add_reader(var, task)
+        assert task.waits > 0, "granted more often than it waited"
+        task.waits -= 1
+        if task.waits == 0:
+            ready.append(task)
+        if writes:
+            return
+
+
+def _add_reader(var: Var, task: Task) -> None:
+    assert var.writer is None, "a reader beside a writer"
+    if var.readers is _NOBODY:
+        var.readers = {task}
+    else:
+        var.readers.add(task)
+

@@ -1,0 +1,58 @@
+"""`nd`: NDArray and the functions on it, by MXNet's names.
+
+>>> from d2lmini import nd
+>>> x = nd.ones((2, 3))
+>>> (x * 2).sum().asscalar()
+np.float32(12.0)
+
+Every op is here under each of its names; `nd.random`, `nd.linalg`, `nd.contrib`, `nd.op` and
+`nd._internal` are its sub-namespaces.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from d2lmini import ops  # declares every op
+from d2lmini.base import MXNetError
+from d2lmini.ndarray.creation import (
+    arange,
+    array,
+    concatenate,
+    empty,
+    eye,
+    from_dlpack,
+    from_numpy,
+    full,
+    linspace,
+    load,
+    load_frombuffer,
+    moveaxis,
+    ones,
+    save,
+    to_dlpack_for_read,
+    to_dlpack_for_write,
+    waitall,
+    zeros,
+)
+from d2lmini.ndarray.namespaces import Namespace, left_out, public_names
+from d2lmini.ndarray.ndarray import NDArray
+
+__all__ = [
+    "NDArray", "arange", "array", "concatenate", "empty", "eye", "from_dlpack", "from_numpy",
+    "full", "linspace", "load", "load_frombuffer", "moveaxis", "ones", "save",
+    "to_dlpack_for_read", "to_dlpack_for_write", "waitall", "zeros",
+]  # fmt: skip
+
+# MXNet keeps the class in a module of its own.
+globals().update(
+    {name: op for name, op in public_names().items() if name not in globals()},
+    op=Namespace("nd.op"),
+    _internal=Namespace("nd._internal", "_"),
+    linalg=Namespace("nd.linalg", "linalg_", "_linalg_"),
+    contrib=Namespace("nd.contrib", "_contrib_"),
+)
+
+
+def __getattr__(name: str) -> Any:
+    raise left_out("nd", name)

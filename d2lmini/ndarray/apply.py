@@ -1,0 +1,253 @@
+"""How an op is applied to NDArrays: infer at the call, make the outputs, push a task, return.
+
+This is steps 2 to 6 of an operation's road. Shape, dtype and context errors are raised here, on
+the caller's thread; what can only fail while computing fails inside `OpTask.run` and is kept on
+the outputs' Vars.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from d2lmini import engine, random_state
+from d2lmini.base import MXNetError
+from d2lmini.context import Context, current_context
+from d2lmini.device.parallel import GRAIN, parallel_for
+from d2lmini.device.storage import Chunk, pool_of
+from d2lmini.engine.budget import Handle
+from d2lmini.engine.core import Task
+from d2lmini.ops.core import Op, Spec, modes
+
+# What one core of a common machine does in a microsecond: the predicted time of a small operation
+# decides whether it is worth a hand-over. Being wrong by a factor of two costs little.
+BYTES_PER_US = 8e3
+FLOPS_PER_US = 2e4
+
+Operand = tuple[Chunk, "int | None", Spec]
+
+
+class OpTask(Task):
+    """One call of an op: where its inputs lie, where its outputs go.
+
+    An operand is (chunk, offset in elements or None for the whole, spec).
+    """
+
+    __slots__ = ("attrs", "inputs", "op", "outputs")
+
+    def __init__(
+        self,
+        op: Op,
+        inputs: list[Operand],
+        outputs: list[Operand],
+        attrs: dict[str, Any],
+        ctx: Context,
+        predicted_us: float,
+    ):
+        # The fields of Task, set here: a call saved on every small operation.
+        self.name = op.name
+        self.ctx = ctx
+        self.priority = 0
+        self.predicted_us = predicted_us
+        self.site = None
+        self.cancelled = None
+        self.waits = 0
+        self.op = op
+        self.inputs = inputs
+        self.outputs = outputs
+        self.attrs = attrs
+
+    @property
+    def cost(self) -> Any:
+        """Predicted FLOPs and bytes."""
+        attrs = {k: v for k, v in self.attrs.items() if k not in self.op.injects}
+        return self.op.cost([i[2] for i in self.inputs], [o[2] for o in self.outputs], **attrs)
+
+    def run(self) -> None:
+        arrays = [None if i is None else array_of(i) for i in self.inputs]
+        op = self.op
+        if len(self.outputs) == 1:
+            chunk, _, spec = self.outputs[0]
+            if chunk.data is None and not (chunk.weight and op.takes_out):
+                # A small result, or one the op makes itself.
+                store(op, chunk, spec, op.compute(np, *arrays, **self.attrs), arrays)
+                return
+        compute_into(op, arrays, self.attrs, self.outputs)
+
+
+def array_of(operand: Operand) -> np.ndarray:
+    """The operand's memory as a NumPy array of its shape."""
+    chunk, offset, spec = operand
+    data = chunk.data
+    if offset is None:
+        return data if data.shape == spec.shape else data.reshape(spec.shape)
+    return data.reshape(-1)[offset : offset + spec.size].reshape(spec.shape)
+
+
+def store(op: Op, chunk: Chunk, spec: Spec, result: Any, arrays: list) -> None:
+    """Make `result` the contents of a fresh chunk: adopted if nobody else sees it, else copied."""
+    if type(result) is not np.ndarray:
+        result = np.asarray(result)
+    if result.shape != spec.shape or result.dtype != spec.dtype:
+        raise AssertionError(
+            f"{op.name} computed {result.shape} {result.dtype} and had promised {spec}"
+        )
+    if result.base is None and result.flags.c_contiguous and not any(result is a for a in arrays):
+        chunk.adopt(result)
+    else:
+        np.copyto(chunk.allocate(spec.shape, spec.dtype), result)
+
+
+def compute_into(op: Op, arrays: list, attrs: dict[str, Any], outputs: list[Operand]) -> None:
+    """Compute into given places, or into fresh memory where there is none yet."""
+    places = []
+    for operand in outputs:
+        chunk, _, spec = operand
+        fresh = chunk.data is None
+        places.append(chunk.allocate(spec.shape, spec.dtype) if fresh else array_of(operand))
+    single = len(places) == 1
+    if op.takes_out and (op.elementwise or not _overlap(places, arrays)):
+        if single and op.elementwise and places[0].size >= 2 * GRAIN:
+            compute_in_pieces(op, arrays, attrs, places[0])
+        else:
+            op.compute(np, *arrays, out=places[0] if single else tuple(places), **attrs)
+        return
+    results = op.compute(np, *arrays, **attrs)
+    for place, result in zip(places, (results,) if single else results, strict=True):
+        np.copyto(place, result, casting="same_kind")
+
+
+def compute_in_pieces(op: Op, arrays: list, attrs: dict[str, Any], out: np.ndarray) -> None:
+    """A pointwise op, cut along the first axis (or flat, where all shapes agree)."""
+    if all(a.shape == out.shape or a.size == 1 for a in arrays) and out.flags.c_contiguous:
+        arrays = [a.reshape(-1) for a in arrays]
+        out = out.reshape(-1)
+    rows = out.shape[0]
+    n = min(-(-out.size // GRAIN), rows)
+    cut = [a.ndim == out.ndim and a.shape[0] == rows and rows > 1 for a in arrays]
+
+    def piece(i: int) -> None:
+        part = slice(i * rows // n, (i + 1) * rows // n)
+        op.compute(
+            np, *(a[part] if c else a for a, c in zip(arrays, cut, strict=True)),
+            out=out[part], **attrs,
+        )  # fmt: skip
+
+    parallel_for(n, piece)
+
+
+def _overlap(places: list, arrays: list) -> bool:
+    return any(np.may_share_memory(p, a) for p in places for a in arrays if a is not None)
+
+
+def apply(
+    kind: type, op: Op, inputs: tuple, attrs: dict[str, Any], out: Any, ctx: Context | None = None
+) -> Any:
+    """Apply `op` to NDArrays of class `kind`; the results as one NDArray or a list."""
+    operands: list[Any] = []
+    reads = []
+    specs = []
+    for x in inputs:
+        if x is None:
+            operands.append(None)
+            continue
+        if not isinstance(x, kind):
+            raise _not_an_array(op, x)
+        operands.append((x._chunk, x._offset, x._spec))
+        reads.append(x._chunk)
+        specs.append(x._spec)
+        if ctx is None:
+            ctx = x._ctx
+        elif x._ctx is not ctx and x._ctx != ctx and not (ctx.is_cpu and x._ctx.is_cpu):
+            raise MXNetError(
+                f"{op.name}: inputs are on {ctx} and {x._ctx}; move one with "
+                f".as_in_context({ctx})"
+            )
+    ctx = ctx or current_context()
+    try:
+        inferred = op.infer(*specs, **attrs)
+    except (MXNetError, ValueError) as problem:
+        text = str(problem)
+        text = text if text.startswith(op.name) else f"{op.name}: {text}"
+        raise MXNetError(text) from None
+    if type(inferred) is Spec:
+        inferred = (inferred,)
+    if op.injects:
+        attrs = dict(attrs)
+        if op.random:
+            attrs["rng"] = random_state.next_key(ctx)
+        if "training" in op.injects:
+            attrs["training"] = modes.training
+    if out is None:
+        pool = reads[0].pool if reads else pool_of(ctx)
+        outs = [_fresh(kind, pool, spec, ctx) for spec in inferred]
+    else:
+        outs = list(out) if isinstance(out, (list, tuple)) else [out]
+        _check_out(op, kind, outs, inferred)
+    outputs = [(o._chunk, o._offset, o._spec) for o in outs]
+
+    nbytes = 0
+    for spec in specs:
+        nbytes += spec.nbytes
+    size = 0
+    for spec in inferred:
+        nbytes += spec.nbytes
+        size += spec.size
+    flops = op.flops
+    work = (
+        flops(*specs, out=inferred[0], **{k: attrs[k] for k in op.attr_names if k in attrs})
+        if callable(flops)
+        else flops * size
+    )
+    task = OpTask(
+        op, operands, outputs, attrs, ctx, work / FLOPS_PER_US + nbytes / BYTES_PER_US
+    )
+    writes = [o._chunk for o in outs]
+    if op.mutates:
+        writes += [inputs[i]._chunk for i in op.mutates]
+    if out is not None:
+        # Only a whole chunk is overwritten; a part of one is changed in place.
+        reads += [o._chunk for o in outs if o._offset is not None or o._spec.size != _size(o)]
+    task.reads = tuple(reads)
+    task.writes = tuple(writes)
+    engine.current.push(task)
+    return outs[0] if len(outs) == 1 else outs
+
+
+def _fresh(kind: type, pool: Any, spec: Spec, ctx: Context) -> Any:
+    """An NDArray of that spec whose contents do not exist yet."""
+    array = kind.__new__(kind)
+    array._chunk = chunk = Chunk(pool, spec.nbytes)
+    array._handle = Handle(chunk) if chunk.weight else None
+    array._offset = None
+    array._spec = spec
+    array._ctx = ctx
+    array._node = None
+    return array
+
+
+def _size(x: Any) -> int:
+    """Elements of the whole chunk that `x` lies in."""
+    return x._chunk.nbytes // x._spec.dtype.itemsize
+
+
+def _check_out(op: Op, kind: type, outs: list, inferred: Any) -> None:
+    if len(outs) != len(inferred):
+        raise MXNetError(f"{op.name}: gives {len(inferred)} outputs, out= has {len(outs)}")
+    for x, spec in zip(outs, inferred, strict=True):
+        if not isinstance(x, kind):
+            raise TypeError(f"{op.name}: out= takes NDArrays, got {type(x).__name__}")
+        if x._spec.shape != spec.shape:
+            raise MXNetError(f"{op.name}: out= has shape {x._spec.shape}, result is {spec.shape}")
+        if x._spec.dtype != spec.dtype:
+            raise MXNetError(
+                f"{op.name}: out= has dtype {x._spec.dtype.name}, result is {spec.dtype.name}"
+            )
+
+
+def _not_an_array(op: Op, x: Any) -> TypeError:
+    hint = "; make an NDArray of it with nd.array(...)" if hasattr(x, "__len__") else ""
+    return TypeError(f"{op.name}: expected NDArrays, got {type(x).__name__}{hint}")
+
+

@@ -1,0 +1,189 @@
+"""Functions of `nd` that make arrays, and the few that are no single op.
+
+>>> from d2lmini import nd
+>>> nd.array([[1, 2], [3, 4]])           # float32 whatever the source, as in MXNet
+<BLANKLINE>
+[[1. 2.]
+ [3. 4.]]
+<NDArray 2x2 @cpu(0)>
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from d2lmini import engine
+from d2lmini.base import MXNetError
+from d2lmini.context import Context, current_context
+from d2lmini.device.storage import pool_of
+from d2lmini.ndarray import exchange
+from d2lmini.ndarray.apply import apply
+from d2lmini.ndarray.ndarray import NDArray
+from d2lmini.ops.core import as_dtype, registry
+
+
+def _make(op: str, ctx: Context | None, out: NDArray | None = None, **attrs: Any) -> NDArray:
+    """Apply an op without inputs on `ctx`."""
+    if out is not None:
+        ctx = out.context
+    ctx = ctx or current_context()
+    pool_of(ctx)
+    _, attrs = registry[op].bind((), attrs)
+    return apply(NDArray, registry[op], (), attrs, out, ctx)
+
+
+def _dtype(dtype: Any) -> np.dtype:
+    try:
+        return as_dtype("float32" if dtype is None else dtype)
+    except TypeError as problem:
+        raise MXNetError(str(problem)) from None
+
+
+def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> NDArray:
+    """A copy of numbers, nested lists, a NumPy array or an NDArray, as an NDArray on `ctx`.
+
+    dtype: that of an NDArray source, else float32 (of lists, NumPy integers and float64 too).
+    """
+    ctx = ctx or current_context()
+    if isinstance(source_array, NDArray):
+        result = source_array.astype(dtype or source_array.dtype)
+        return result if result.context == ctx else result.copyto(ctx)
+    dtype = _dtype(dtype)
+    try:
+        values = np.asarray(source_array, dtype=dtype)
+    except (TypeError, ValueError) as problem:
+        if isinstance(source_array, (list, tuple)) and any(
+            isinstance(x, NDArray) for x in source_array
+        ):
+            values = np.stack([np.asarray(x) for x in source_array]).astype(dtype)
+        else:
+            raise TypeError(f"array: expected numbers in even nesting: {problem}") from None
+    return exchange.from_array(values, ctx)
+
+
+def empty(shape: Any, ctx: Context | None = None, dtype: Any = None) -> NDArray:
+    """An array whose contents are undefined until written."""
+    return exchange.empty(shape, ctx, _dtype(dtype))
+
+
+def zeros(
+    shape: Any, ctx: Context | None = None, dtype: Any = None, out: NDArray | None = None, **_: Any
+) -> NDArray:
+    """An array of zeros, float32 unless told otherwise."""
+    return _make("_zeros", ctx, out, shape=shape, dtype=_dtype(dtype))
+
+
+def ones(
+    shape: Any, ctx: Context | None = None, dtype: Any = None, out: NDArray | None = None, **_: Any
+) -> NDArray:
+    """An array of ones, float32 unless told otherwise."""
+    return _make("_ones", ctx, out, shape=shape, dtype=_dtype(dtype))
+
+
+def full(
+    shape: Any,
+    val: float,
+    ctx: Context | None = None,
+    dtype: Any = None,
+    out: NDArray | None = None,
+) -> NDArray:
+    """An array filled with `val`."""
+    return _make("_full", ctx, out, shape=shape, value=val, dtype=_dtype(dtype))
+
+
+def arange(
+    start: float,
+    stop: float | None = None,
+    step: float = 1.0,
+    repeat: int = 1,
+    infer_range: bool = False,
+    ctx: Context | None = None,
+    dtype: Any = "float32",
+) -> NDArray:
+    """start, start + step, ... below stop, each `repeat` times; arange(n): 0, 1, ..., n - 1."""
+    return _make(
+        "_arange", ctx, start=start, stop=stop, step=step, repeat=repeat, dtype=_dtype(dtype)
+    )
+
+
+def linspace(
+    start: float,
+    stop: float,
+    num: int,
+    endpoint: bool = True,
+    ctx: Context | None = None,
+    dtype: Any = None,
+) -> NDArray:
+    """`num` evenly spaced numbers from start to stop."""
+    return _make(
+        "_linspace", ctx, start=start, stop=stop, num=num, endpoint=endpoint, dtype=_dtype(dtype)
+    )
+
+
+def eye(N: int, M: int = 0, k: int = 0, ctx: Context | None = None, dtype: Any = None) -> NDArray:
+    """Ones on diagonal k of an (N, M or N) array."""
+    return _make("_eye", ctx, N=N, M=M, k=k, dtype=_dtype(dtype))
+
+
+def from_numpy(ndarray: np.ndarray, zero_copy: bool = True) -> NDArray:
+    """An NDArray of a NumPy array; with `zero_copy` it shares the memory, and the NumPy array is
+    made read-only, so that nobody writes behind the engine's back."""
+    if not isinstance(ndarray, np.ndarray):
+        raise TypeError(f"from_numpy: expected a NumPy array, got {type(ndarray).__name__}")
+    as_dtype(ndarray.dtype)
+    if not zero_copy:
+        return exchange.from_array(ndarray, current_context())
+    if not ndarray.flags.c_contiguous:
+        raise ValueError("from_numpy: only C-contiguous arrays can be shared; use zero_copy=False")
+    shared = ndarray.view()
+    ndarray.flags.writeable = False
+    return exchange.from_array(shared, current_context(), adopt=True)
+
+
+def to_dlpack_for_read(data: NDArray) -> Any:
+    """A DLPack capsule of the array's memory, once what writes it is done."""
+    return exchange.to_dlpack(data)
+
+
+def to_dlpack_for_write(data: NDArray) -> Any:
+    """The same, once what reads it is done as well."""
+    data.wait_to_write()
+    return exchange.to_dlpack(data)
+
+
+def waitall() -> None:
+    """Block until everything issued is done; raises the errors that no wait has raised yet."""
+    engine.waitall()
+
+
+def concatenate(arrays: Sequence[NDArray], axis: int = 0, always_copy: bool = True) -> NDArray:
+    """`concat` of a list along `axis`."""
+    if not arrays:
+        raise ValueError("concatenate: expected at least one array")
+    if len(arrays) == 1 and not always_copy:
+        return arrays[0]
+    return registry["concat"](*arrays, dim=axis)
+
+
+def moveaxis(tensor: NDArray, source: Any, destination: Any) -> NDArray:
+    """Move axes to new places; the others keep their order."""
+    order = np.moveaxis(
+        np.empty((0,) * tensor.ndim), source, destination
+    )  # checks the arguments, errors as NumPy's
+    del order
+    axes = list(range(tensor.ndim))
+    sources = [s % tensor.ndim for s in ([source] if isinstance(source, int) else source)]
+    places = [
+        d % tensor.ndim for d in ([destination] if isinstance(destination, int) else destination)
+    ]
+    rest = [a for a in axes if a not in sources]
+    for place, axis in sorted(zip(places, sources, strict=True)):
+        rest.insert(place, axis)
+    return registry["transpose"](tensor, axes=tuple(rest))
+
+
+save, load, load_frombuffer = exchange.save, exchange.load, exchange.load_frombuffer
+from_dlpack = exchange.from_dlpack

@@ -1,0 +1,174 @@
+"""Arrays in and out: NumPy, DLPack, other devices, pickles, files.
+
+Exports that share memory keep the chunk alive as long as the foreign array lives: NumPy gets a
+`_Lease` as the base of its array.
+
+>>> import numpy as np
+>>> from d2lmini import nd
+>>> x = nd.ones((2, 2))
+>>> np.from_dlpack(x).sum()
+np.float32(4.0)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from d2lmini import engine, serialize
+from d2lmini.base import MXNetError
+from d2lmini.context import Context, cpu, current_context
+from d2lmini.device.storage import Chunk, pool_of
+from d2lmini.engine.budget import Handle
+from d2lmini.ndarray.apply import apply, array_of
+from d2lmini.ops.core import Spec, as_dtype, registry
+
+
+def from_array(array: np.ndarray, ctx: Context, adopt: bool = False) -> Any:
+    """A new NDArray with the contents of `array`: copied at once, or its very memory if `adopt`."""
+    from d2lmini.ndarray.ndarray import NDArray
+
+    spec = Spec(array.shape, array.dtype)
+    result = NDArray.__new__(NDArray)
+    result._chunk = chunk = Chunk(pool_of(ctx), spec.nbytes)
+    if adopt:
+        chunk.adopt(array)
+    else:
+        np.copyto(chunk.allocate(spec.shape, spec.dtype), array)
+    result._handle = None
+    if chunk.weight:
+        chunk.filled = True
+        result._handle = Handle(chunk)
+    result._offset = None
+    result._spec = spec
+    result._ctx = ctx
+    result._node = None
+    return result
+
+
+def copyto(source: Any, target: Any) -> Any:
+    """Copy `source` into an NDArray, or to a context; see NDArray.copyto."""
+    kind = type(source)
+    if isinstance(target, Context):
+        pool_of(target)  # a missing device is an error here
+        spec = source._spec
+        target = empty(spec.shape, target, spec.dtype)
+    if not isinstance(target, kind):
+        raise TypeError(f"copyto: expected an NDArray or a Context, got {type(target).__name__}")
+    if target is source or (
+        target._chunk is source._chunk and target._offset == source._offset
+    ):
+        raise MXNetError("copyto: the target is the source itself")
+    if target.shape != source.shape:
+        raise MXNetError(f"copyto: source has shape {source.shape}, target {target.shape}")
+    apply(kind, registry["_copyto"], (source,), {"dtype": target._spec.dtype}, target, source._ctx)
+    return target
+
+
+def empty(shape: Any, ctx: Context | None = None, dtype: Any = None) -> Any:
+    """An NDArray without defined contents; its memory comes with its first write."""
+    from d2lmini.ndarray.ndarray import NDArray
+
+    ctx = ctx or current_context()
+    spec = Spec((shape,) if isinstance(shape, int) else tuple(shape), as_dtype(dtype or "float32"))
+    result = NDArray.__new__(NDArray)
+    result._chunk = chunk = Chunk(pool_of(ctx), spec.nbytes)
+    chunk.allocate(spec.shape, spec.dtype)
+    result._handle = Handle(chunk) if chunk.weight else None
+    result._offset = None
+    result._spec = spec
+    result._ctx = ctx
+    result._node = None
+    return result
+
+
+class _Lease:
+    """Keeps a chunk alive for a foreign array that looks into its memory."""
+
+    def __init__(self, array: np.ndarray, chunk: Chunk):
+        self.__array_interface__ = array.__array_interface__
+        self._chunk = chunk
+
+
+def as_numpy_view(x: Any, by: str = "asnumpy_view") -> np.ndarray:
+    """The memory of `x` as a NumPy array that keeps it alive; waits."""
+    engine.current.wait(by, x._chunk)
+    return np.asarray(_Lease(array_of((x._chunk, x._offset, x._spec)), x._chunk))
+
+
+def to_dlpack(x: Any, **options: Any) -> Any:
+    """A DLPack capsule that shares the memory of `x`; waits."""
+    return as_numpy_view(x, "dlpack").__dlpack__(**options)
+
+
+def from_dlpack(source: Any) -> Any:
+    """An NDArray that shares the memory of a CPU array of another library (or of a capsule)."""
+    if not hasattr(source, "__dlpack__"):
+        source = _Capsule(source)
+    array = np.from_dlpack(source)
+    as_dtype(array.dtype)
+    if not array.flags.c_contiguous or not array.flags.writeable:
+        return from_array(array, cpu())
+    return from_array(array, cpu(), adopt=True)
+
+
+class _Capsule:
+    """A bare DLPack capsule (MXNet's `to_dlpack_for_read`) as an object NumPy can import."""
+
+    def __init__(self, capsule: Any):
+        self._capsule = capsule
+
+    def __dlpack__(self, **_options: Any) -> Any:
+        return self._capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+
+def rebuild(array: np.ndarray, ctx: Context) -> Any:
+    """What unpickling calls; an array of a device that is not here lands on the CPU."""
+    return from_array(array, ctx if ctx.is_cpu else cpu())
+
+
+# -- files -------------------------------------------------------------------------------------------
+
+
+def save(fname: str | os.PathLike[str], data: Any) -> None:
+    """Write an NDArray, a list of them, or a dict by name, in MXNet's `.params` format; waits."""
+    if hasattr(data, "_chunk"):
+        arrays, names = [data], []
+    elif isinstance(data, dict):
+        arrays, names = list(data.values()), list(data)
+        if not all(isinstance(name, str) for name in names):
+            raise TypeError("save: the names of a dict must be strings")
+    elif isinstance(data, Sequence) and not isinstance(data, str):
+        arrays, names = list(data), []
+    else:
+        raise TypeError(
+            f"save: expected an NDArray, a list of them or a dict of them by name, "
+            f"got {type(data).__name__}"
+        )
+    for x in arrays:
+        if not hasattr(x, "_chunk"):
+            raise TypeError(f"save: expected NDArrays, got {type(x).__name__}; use nd.array(...)")
+    entries = [(x._read("save"), (x._ctx.device_typeid, x._ctx.device_id)) for x in arrays]
+    serialize.save(fname, entries, names)
+
+
+def load(fname: str | os.PathLike[str]) -> Any:
+    """Read a file of `save`, or of MXNet: a dict if its arrays have names, else a list. Arrays of
+    a device that is not here land on the CPU."""
+    return _loaded(*serialize.load(fname))
+
+
+def load_frombuffer(buf: Any) -> Any:
+    """`load` from bytes."""
+    return _loaded(*serialize.load_frombuffer(buf))
+
+
+def _loaded(entries: list, names: list[str]) -> Any:
+    arrays = [from_array(array, cpu()) for array, _ in entries]
+    return dict(zip(names, arrays, strict=True)) if names else arrays

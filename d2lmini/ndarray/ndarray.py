@@ -1,0 +1,290 @@
+"""NDArray: an array whose contents may still be on their way.
+
+An NDArray is a light handle: shape and dtype are known at once, the memory (a `Chunk`, which is
+also the engine's Var) is filled when the operation that makes it has run. Several handles may
+share one chunk: `x[1:3]` and `x.reshape(...)` are views that write through.
+
+>>> from d2lmini import nd
+>>> x = nd.arange(6).reshape((2, 3))
+>>> y = x + 1                    # queued or computed: the handle is here either way
+>>> y.shape
+(2, 3)
+>>> y                            # printing waits
+<BLANKLINE>
+[[1. 2. 3.]
+ [4. 5. 6.]]
+<NDArray 2x3 @cpu(0)>
+
+The functions that wait: `wait_to_read`, `wait_to_write`, `asnumpy`, `asscalar`/`item`, printing,
+`bool`/`float`/`int`, NumPy and DLPack export, `nd.save`, `nd.waitall`. Nothing else does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from d2lmini import engine
+from d2lmini.base import MXNetError
+from d2lmini.context import Context
+from d2lmini.ndarray import exchange, indexing
+from d2lmini.ndarray.apply import apply, array_of
+from d2lmini.ops.core import Op, Spec, as_dtype, invoke, registry
+from d2lmini.ops.fluent import Fluent
+from d2lmini.ops.reshape_codes import infer_reshape
+
+
+class NDArray(Fluent):
+    """A dense array on a device; made by `nd.array`, `nd.zeros`, ... and by operations.
+
+    Operators and methods mean what MXNet 1.x means by them: arithmetic broadcasts, a number keeps
+    the array's dtype, comparisons give 0 and 1 in that dtype, two arrays must share one dtype.
+    """
+
+    __slots__ = ("_chunk", "_ctx", "_handle", "_node", "_offset", "_spec", "__weakref__")
+
+    # NumPy arrays on the left of an operator leave the operation to us.
+    __array_priority__ = 1000.0
+
+    @classmethod
+    def _apply(cls, op: Op, inputs: tuple, attrs: dict[str, Any], out: Any) -> Any:
+        return apply(NDArray, op, inputs, attrs, out)
+
+    # -- what it is ---------------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes of the axes."""
+        return self._spec.shape
+
+    @property
+    def dtype(self) -> type:
+        """The NumPy type of the elements, e.g. numpy.float32."""
+        return self._spec.dtype.type
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self._spec.size
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self._spec.shape)
+
+    @property
+    def context(self) -> Context:
+        """The device it lives on."""
+        return self._ctx
+
+    ctx = context
+    device = context
+
+    @property
+    def stype(self) -> str:
+        """Storage type: always 'default' (dense)."""
+        return "default"
+
+    @property
+    def T(self) -> NDArray:
+        """The axes reversed (a copy)."""
+        return self if self.ndim < 2 else invoke(registry["transpose"], (self,), {"axes": ()}, None)
+
+    # -- waiting ------------------------------------------------------------------------------------
+
+    def wait_to_read(self) -> None:
+        """Block until its contents are there; raises the error of the operation that makes it."""
+        engine.current.wait("wait_to_read", self._chunk)
+
+    def wait_to_write(self) -> None:
+        """Block until everything pushed that reads or writes it is done."""
+        engine.current.wait("wait_to_write", self._chunk, write=True)
+
+    def asnumpy(self) -> np.ndarray:
+        """A NumPy copy; waits."""
+        return self._read("asnumpy")
+
+    def asscalar(self) -> Any:
+        """The one element of an array of size 1 as a NumPy scalar; waits. ValueError otherwise."""
+        return self._scalar("asscalar")
+
+    def item(self) -> Any:
+        """The one element as a Python number; waits. ValueError unless the size is 1."""
+        return self._scalar("item").item()
+
+    def tolist(self) -> Any:
+        """Nested lists of Python numbers; waits."""
+        return self._read("tolist").tolist()
+
+    def _read(self, by: str) -> np.ndarray:
+        """Wait, named `by` in the ledger, and copy the contents out while nobody may write them."""
+        current = engine.current
+        gate = current.hold(by, self._chunk)
+        try:
+            return array_of((self._chunk, self._offset, self._spec)).copy()
+        finally:
+            current.let_go(gate)
+
+    def _scalar(self, by: str) -> Any:
+        if self._spec.size != 1:
+            raise ValueError(
+                f"{by}: the array has shape {self.shape}, only arrays of size 1 become a scalar; "
+                "reduce it first, e.g. with .sum() or .mean()"
+            )
+        return self._read(by).reshape(-1)[0]
+
+    def __bool__(self) -> bool:
+        if self._spec.size == 0:
+            return False
+        if self._spec.size > 1:
+            raise ValueError(
+                f"the truth of an array of shape {self.shape} is ambiguous; "
+                "use .sum(), .max(), or compare a single element"
+            )
+        return bool(self._scalar("bool"))
+
+    def __float__(self) -> float:
+        """The one element. (MXNet 1.9 refuses; many programs expect it.)"""
+        return float(self._scalar("float"))
+
+    def __int__(self) -> int:
+        return int(self._scalar("int"))
+
+    def __index__(self) -> int:
+        if self._spec.dtype.kind not in "iu":
+            raise TypeError(
+                f"only an integer array can be an index here, this is {self._spec.dtype}"
+            )
+        return int(self._scalar("index"))
+
+    def __repr__(self) -> str:
+        size = "x".join(map(str, self.shape))
+        return f"\n{self._read('print')}\n<NDArray {size} @{self._ctx}>"
+
+    # -- elements -----------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        if not self._spec.shape:
+            raise TypeError("len() of an array without axes")
+        return self._spec.shape[0]
+
+    def __iter__(self) -> Iterator[NDArray]:
+        return (self[i] for i in range(len(self)))
+
+    def __getitem__(self, key: Any) -> NDArray:
+        return indexing.getitem(self, key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        indexing.setitem(self, key, value)
+
+    def __contains__(self, value: Any) -> bool:
+        return bool((self == value).asnumpy().any())
+
+    # Comparing gives an array, so equality cannot serve a dictionary; identity does.
+    def __hash__(self) -> int:
+        return id(self) // 16
+
+    # -- views ----------------------------------------------------------------------------------------
+
+    def _view(self, offset: int | None, shape: tuple[int, ...]) -> NDArray:
+        """A handle of the same memory: from element `offset` of this array, of `shape`."""
+        view = NDArray.__new__(NDArray)
+        view._chunk = self._chunk
+        view._handle = self._handle
+        view._offset = self._offset if not offset else (self._offset or 0) + offset
+        view._spec = Spec(shape, self._spec.dtype)
+        if view._offset is None and view._spec.nbytes != self._chunk.nbytes:
+            view._offset = 0
+        view._ctx = self._ctx
+        view._node = None
+        return view
+
+    def reshape(self, *shape: Any, reverse: bool = False, **kwargs: Any) -> NDArray:
+        """A view of another shape: `reshape(2, 3)` or `reshape((2, 3))`, with MXNet's codes 0
+        (keep this axis), -1 (whatever fits), -2 (all the rest), -3 (join two), -4 (split one).
+        ValueError when the sizes do not fit."""
+        target = kwargs.pop("shape", None) if not shape else shape
+        if kwargs or target is None:
+            raise TypeError(f"reshape: takes shape and reverse, got {sorted(kwargs) or 'nothing'}")
+        if len(target) == 1 and isinstance(target[0], (tuple, list)):
+            target = target[0]
+        try:
+            return self._view(None, infer_reshape(self.shape, tuple(target), reverse))
+        except MXNetError as problem:
+            raise ValueError(str(problem)) from None
+
+    def reshape_like(self, other: NDArray) -> NDArray:
+        """A view in the shape of `other`."""
+        return self.reshape(other.shape)
+
+    def expand_dims(self, axis: int, inplace: bool = False) -> NDArray:
+        """A new axis of size 1; a view if `inplace`."""
+        result = invoke(registry["expand_dims"], (self,), {"axis": int(axis)}, None)
+        return self._view(None, result.shape) if inplace else result
+
+    def squeeze(self, axis: Any = None, inplace: bool = False) -> NDArray:
+        """Without the axes of size 1; a view if `inplace`."""
+        result = registry["squeeze"](self, axis=axis)
+        return self._view(None, result.shape) if inplace else result
+
+    def flatten(self, inplace: bool = False) -> NDArray:
+        """All axes but the first as one; a view if `inplace`."""
+        result = registry["Flatten"](self)
+        return self._view(None, result.shape) if inplace else result
+
+    # -- copies -----------------------------------------------------------------------------------------
+
+    def copy(self) -> NDArray:
+        """A copy on the same device."""
+        return invoke(registry["_copy"], (self,), {}, None)
+
+    def copyto(self, other: NDArray | Context) -> NDArray:
+        """Copy into `other`, or into a new array on that context; returns it. The dtype is
+        converted; MXNetError when the shapes differ."""
+        return exchange.copyto(self, other)
+
+    def as_in_context(self, context: Context) -> NDArray:
+        """This array itself if it is there already, else a copy on `context`."""
+        return self if self._ctx == context else self.copyto(context)
+
+    as_in_ctx = as_in_context
+    to_device = as_in_context
+
+    def astype(self, dtype: Any, copy: bool = True) -> NDArray:
+        """Converted to `dtype`; this array itself if it is that already and `copy` is False."""
+        dtype = as_dtype(dtype)
+        if not copy and dtype == self._spec.dtype:
+            return self
+        return invoke(registry["Cast"], (self,), {"dtype": dtype}, None)
+
+    def tostype(self, stype: str) -> NDArray:
+        """The same storage type 'default', the only one; MXNetError for sparse ones."""
+        if stype != "default":
+            raise MXNetError(f"tostype: storage type {stype!r} is not supported, only 'default'")
+        return self
+
+    def asnumpy_view(self) -> np.ndarray:
+        """The memory itself as a NumPy array, without a copy; waits. For reading: the engine does
+        not know of writes made through it."""
+        return exchange.as_numpy_view(self)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        array = self._read("__array__")
+        return array if dtype is None else array.astype(dtype)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return exchange.to_dlpack(self, **options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+    def __copy__(self) -> NDArray:
+        return self.copy()
+
+    def __deepcopy__(self, memo: dict) -> NDArray:
+        return self.copy()
+
+    def __reduce__(self) -> tuple:
+        return exchange.rebuild, (self._read("pickle"), self._ctx)

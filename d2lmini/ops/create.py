@@ -1,0 +1,113 @@
+"""Ops that make arrays from nothing: constant, range, identity.
+
+>>> from d2lmini import nd
+>>> nd.arange(1, 7, 2)
+<BLANKLINE>
+[1. 3. 5.]
+<NDArray 3 @cpu(0)>
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from d2lmini.base import MXNetError
+from d2lmini.ops.core import DType, Shape, Spec, op
+
+
+def _of_shape(*, shape: Shape, dtype: Any, **_attrs: Any) -> Spec:
+    if any(size < 0 for size in shape):
+        raise MXNetError(f"shape {shape} has a negative size")
+    return Spec(tuple(shape), dtype)
+
+
+@op("_full", infer=_of_shape, flops=0, grad=None)
+def full(xp, *, shape: Shape, value: float = 0.0, dtype: DType = "float32", out=None):
+    """Every element is `value`. Cost: the bytes written."""
+    if out is None:
+        return xp.full(shape, value, dtype)
+    out.fill(value)
+    return out
+
+
+@op("_zeros", infer=_of_shape, flops=0, grad=None)
+def zeros(xp, *, shape: Shape, dtype: DType = "float32", out=None):
+    """Zeros."""
+    if out is None:
+        return xp.zeros(shape, dtype)
+    out.fill(0)
+    return out
+
+
+@op("_ones", infer=_of_shape, flops=0, grad=None)
+def ones(xp, *, shape: Shape, dtype: DType = "float32", out=None):
+    """Ones."""
+    if out is None:
+        return xp.ones(shape, dtype)
+    out.fill(1)
+    return out
+
+
+def _range_length(start: float, stop: float, step: float, repeat: int) -> int:
+    if step == 0:
+        raise MXNetError(f"step must not be 0 (start={start}, stop={stop})")
+    return max(0, int(-((stop - start) // -step))) * repeat
+
+
+def _of_range(*, start: float, stop: float | None, step: float, repeat: int, dtype: Any, **_: Any):
+    begin, end = (0.0, start) if stop is None else (start, stop)
+    return Spec((_range_length(begin, end, step, repeat),), dtype)
+
+
+@op("_arange", infer=_of_range, grad=None)
+def arange(
+    xp, *, start: float, stop: float | None = None, step: float = 1.0, repeat: int = 1,
+    infer_range: bool = False, dtype: DType = "float32",
+):  # fmt: skip
+    """start, start + step, ... below stop, each `repeat` times; arange(n) counts from 0."""
+    begin, end = (0.0, start) if stop is None else (start, stop)
+    count = _range_length(begin, end, step, 1)
+    values = (begin + step * xp.arange(count, dtype="float64")).astype(dtype)
+    return xp.repeat(values, repeat) if repeat != 1 else values
+
+
+def _of_linspace(*, start: float, stop: float, num: int, endpoint: bool, dtype: Any) -> Spec:
+    if num < 0:
+        raise MXNetError(f"num must be 0 or more, got {num}")
+    return Spec((num,), dtype)
+
+
+@op("_linspace", infer=_of_linspace, grad=None)
+def linspace(
+    xp, *, start: float, stop: float, num: int, endpoint: bool = True, dtype: DType = "float32"
+):
+    """`num` evenly spaced numbers from start to stop, which is included if `endpoint`."""
+    return xp.linspace(start, stop, num, endpoint=endpoint).astype(dtype)
+
+
+def _of_eye(*, N: int, M: int, k: int, dtype: Any) -> Spec:
+    return Spec((N, M or N), dtype)
+
+
+@op("_eye", infer=_of_eye, flops=0, grad=None)
+def eye(xp, *, N: int, M: int = 0, k: int = 0, dtype: DType = "float32"):
+    """(N, M or N) with ones on diagonal k."""
+    return xp.eye(N, M or None, k, dtype=dtype)
+
+
+def _converted(data: Spec, *, dtype: Any) -> Spec:
+    return Spec(data.shape, dtype)
+
+
+@op("_copyto", infer=_converted, flops=0, elementwise=True)
+def copyto(xp, data, *, dtype: DType, out=None):
+    """The same elements in another place, perhaps on another device, converted to `dtype`."""
+    if out is None:
+        return data.astype(dtype)
+    xp.copyto(out, data, casting="unsafe")
+    return out
+
+
+@copyto.gradient(saves="data.dtype")
+def _(g, dtype):
+    return g.astype(dtype)

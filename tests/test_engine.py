@@ -1,0 +1,307 @@
+"""The engine against serial execution: any workers, any priorities, any engine, equal to the bit."""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import threading
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from d2lmini import MXNetError, engine
+from d2lmini.engine import core
+
+N_VARS, N_TASKS = 30, 500
+
+
+class Program:
+    """A random program over `N_VARS` cells; each task mixes the cells it reads into those it
+    writes, so that any wrong order changes the result."""
+
+    def __init__(self, seed: int, n_tasks: int = N_TASKS):
+        rng = random.Random(seed)
+        self.tasks = [
+            (
+                rng.sample(range(N_VARS), rng.randint(0, 4)),
+                rng.sample(range(N_VARS), rng.randint(0, 3)),
+                rng.randint(-3, 3),
+            )
+            for _ in range(n_tasks)
+        ]
+
+    def step(self, cells: list[int], k: int) -> None:
+        """Task k, on plain integers."""
+        reads, writes, _ = self.tasks[k]
+        mixed = sum(cells[i] * (j + 3) for j, i in enumerate(reads)) + k
+        for i in writes:
+            cells[i] = (cells[i] * 1_000_003 + mixed) % (1 << 61)
+
+    def serial(self) -> list[int]:
+        """The cells after running the tasks in order."""
+        cells = list(range(N_VARS))
+        for k in range(len(self.tasks)):
+            self.step(cells, k)
+        return cells
+
+    def through_engine(self) -> list[int]:
+        """The cells after pushing the tasks to the current engine; checks that it ends clean."""
+        cells = list(range(N_VARS))
+        tags = [engine.new_var() for _ in range(N_VARS)]
+        before = engine.stats().executed
+        for k, (reads, writes, priority) in enumerate(self.tasks):
+            engine.push(
+                lambda k=k: self.step(cells, k),
+                [tags[i] for i in reads],
+                [tags[i] for i in writes],
+                priority=priority,
+            )
+            if k % 100 == 0:
+                engine.current.check()
+        engine.waitall()
+        engine.current.check()
+        assert all(tag.idle and tag.error is None for tag in tags)
+        assert engine.stats().executed - before == len(self.tasks)
+        writes_of = [sum(i in w for _, w, _ in self.tasks) for i in range(N_VARS)]
+        assert [tag.version for tag in tags] == writes_of
+        return cells
+
+
+@settings(max_examples=200)
+@given(
+    seed=st.integers(0, 2**32),
+    workers=st.integers(1, 8),
+    bulk=st.sampled_from([0, 0, 3, 20]),
+)
+def test_random_programs_equal_serial_execution(seed: int, workers: int, bulk: int):
+    program = Program(seed)
+    with engine.use("threaded", workers=workers), engine.bulk(bulk):
+        threaded = program.through_engine()
+    assert threaded == program.serial()
+
+
+@settings(max_examples=20)
+@given(seed=st.integers(0, 2**32))
+def test_naive_engine_equals_serial_execution(seed: int):
+    program = Program(seed)
+    with engine.use("naive"):
+        assert program.through_engine() == program.serial()
+
+
+@pytest.mark.parametrize("collect", [True, False], ids=["gc-on", "gc-off"])
+def test_pushing_from_several_threads(collect: bool):
+    """Each thread's program on its own cells is serial; a shared cell counts every task."""
+    programs = [Program(seed, 200) for seed in range(4)]
+    results: list = [None] * 4
+    total = engine.new_var()
+    count = [0]
+
+    def bump() -> None:
+        count[0] += 1
+
+    def run(i: int) -> None:
+        cells = list(range(N_VARS))
+        tags = [engine.new_var() for _ in range(N_VARS)]
+        for k, (reads, writes, priority) in enumerate(programs[i].tasks):
+            engine.push(
+                lambda k=k: programs[i].step(cells, k),
+                [tags[j] for j in reads],
+                [tags[j] for j in writes],
+                priority=priority,
+            )
+            engine.push(bump, [], [total])
+        results[i] = cells
+
+    if not collect:
+        gc.disable()
+    try:
+        with engine.use("threaded", workers=3):
+            threads = [threading.Thread(target=run, args=(i,)) for i in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            engine.waitall()
+    finally:
+        gc.enable()
+    assert results == [program.serial() for program in programs]
+    assert count[0] == 4 * 200
+
+
+def test_readers_run_together_and_a_writer_alone():
+    """Two readers must be inside at once (each waits for the other); the writer sees none."""
+    both_inside = threading.Barrier(2, timeout=30)
+    inside: list[str] = []
+    seen: list[list[str]] = []
+
+    def read(name: str) -> None:
+        inside.append(name)
+        both_inside.wait()
+        inside.remove(name)
+
+    with engine.use("threaded", workers=3):
+        a = engine.new_var()
+        engine.push(lambda: read("first"), reads=[a])
+        engine.push(lambda: read("second"), reads=[a])
+        engine.push(lambda: seen.append(list(inside)), writes=[a])
+        engine.waitall()
+    assert seen == [[]]
+
+
+def test_priority_orders_those_that_could_run():
+    order: list[int] = []
+    go = threading.Event()
+    with engine.use("threaded", workers=1):
+        engine.push(lambda: go.wait(30))  # occupies the one worker
+        for priority in (0, 5, -1, 5, 2):
+            engine.push(lambda p=priority: order.append(p), priority=priority)
+        go.set()
+        engine.waitall()
+    assert order == [5, 5, 2, 0, -1]
+
+
+def test_a_task_may_push(engine_kind: str):
+    order: list[str] = []
+    a = engine.new_var()
+
+    def outer() -> None:
+        engine.push(lambda: order.append("inner"), reads=[a])
+        order.append("outer")
+
+    engine.push(outer, writes=[a])
+    engine.waitall()
+    assert order == ["outer", "inner"]
+
+
+def test_a_task_must_not_wait(engine_kind: str):
+    a, b = engine.new_var(), engine.new_var()
+    engine.push(engine.waitall, writes=[a], name="impatient")
+    engine.push(lambda: engine.wait_for_var(a), writes=[b], name="impatient_too")
+    with pytest.raises(MXNetError, match="waitall inside the task 'impatient'"):
+        engine.wait_for_var(a)
+    with pytest.raises(MXNetError, match="inside the task 'impatient_too'"):
+        engine.wait_for_var(b)
+
+
+def test_push_refuses_what_is_no_var():
+    with pytest.raises(TypeError, match=r"Vars \(engine.new_var\(\)\) or NDArrays, got list"):
+        engine.push(lambda: None, reads=[[1]])
+
+
+def test_one_var_may_be_named_several_times(engine_kind: str):
+    a, log = engine.new_var(), []
+    engine.push(lambda: log.append(1), reads=[a, a], writes=[a, a])
+    engine.push(lambda: log.append(2), reads=[a, a])
+    engine.waitall()
+    assert log == [1, 2] and a.version == 1
+
+
+def test_bulk_runs_in_order_and_is_flushed_by_whoever_touches_it():
+    log: list[int] = []
+    a, b = engine.new_var(), engine.new_var()
+    with engine.use("threaded", workers=2):
+        with engine.bulk(100):
+            for i in range(5):
+                engine.push(lambda i=i: log.append(i), writes=[a])
+            assert engine.stats().pending == 5 and log == []
+            engine.wait_for_var(a)  # closes the segment
+            assert log == [0, 1, 2, 3, 4]
+            engine.push(lambda: log.append(5), reads=[a], writes=[b])
+            other = threading.Thread(target=lambda: engine.push(lambda: log.append(6), reads=[b]))
+            other.start()  # another thread's push closes it as well
+            other.join()
+        engine.waitall()
+    assert log == [0, 1, 2, 3, 4, 5, 6]
+
+
+def test_bulk_segment_with_a_failure_keeps_the_rest():
+    log: list[str] = []
+    a, b = engine.new_var(), engine.new_var()
+    with engine.use("threaded", workers=1), engine.bulk(10):
+        engine.push(lambda: 1 / 0, writes=[a], name="divide")
+        engine.push(lambda: log.append("poisoned"), reads=[a], writes=[a])
+        engine.push(lambda: log.append("ran"), writes=[b])
+        with pytest.raises(MXNetError, match="divide: ZeroDivisionError"):
+            engine.wait_for_var(a)
+        engine.wait_for_var(b)
+    assert log == ["ran"]
+
+
+def test_cancel_pending_drops_what_has_not_begun():
+    begun, go, log = threading.Event(), threading.Event(), []
+    a, b = engine.new_var(), engine.new_var()
+
+    def first() -> None:
+        begun.set()
+        go.wait(30)
+        log.append("first")
+
+    with engine.use("threaded", workers=1):
+        engine.push(first, writes=[a])
+        assert begun.wait(30)
+        engine.push(lambda: log.append("second"), reads=[a], writes=[b], name="second")
+        engine.push(lambda: log.append("third"), reads=[b], name="third")
+        assert engine.cancel_pending() == 2
+        go.set()
+        with pytest.raises(MXNetError, match="second: cancelled before it ran"):
+            engine.wait_for_var(b)
+        engine.waitall()
+        engine.push(lambda: log.append("after"), writes=[b])
+        engine.wait_for_var(b)
+    assert log == ["first", "after"]
+
+
+def test_choice_of_engine_by_environment():
+    import subprocess
+    import sys
+
+    program = "from d2lmini import engine; print(engine.current.kind)"
+    for name, value, kind in (
+        ("D2LMINI_ENGINE", "naive", "naive"),
+        ("D2LMINI_ENGINE", "threaded", "threaded"),
+        ("MXNET_ENGINE_TYPE", "NaiveEngine", "naive"),
+        ("MXNET_ENGINE_TYPE", "ThreadedEnginePerDevice", "threaded"),
+    ):
+        environment = {**os.environ, name: value}
+        result = subprocess.run(
+            [sys.executable, "-c", program], env=environment, capture_output=True, text=True
+        )
+        assert result.stdout.strip() == kind, result.stderr
+
+
+def test_unknown_engine_is_refused():
+    with pytest.raises(ValueError, match="choose 'threaded' or 'naive'"), engine.use("turbo"):
+        raise AssertionError("not reached")
+
+
+def test_explain_says_who_waits_for_whom():
+    go = threading.Event()
+    a = engine.new_var()
+    engine.push(lambda: go.wait(30), writes=[a], name="slow")
+    engine.push(lambda: None, reads=[a], name="reader")
+    text = engine.explain(a)
+    go.set()
+    engine.waitall()
+    assert "writing: slow (issued at" in text and "test_engine.py" in text
+    assert "waits to read: reader" in text
+    assert engine.explain(a) == "idle: nothing pending"
+
+
+def test_withdraw_lets_those_behind_go_on():
+    """A writer leaves the line: the readers behind it join the reader before it."""
+
+    class Nothing(core.Task):
+        def run(self) -> None:
+            raise AssertionError("not run here")
+
+    var = core.Var()
+    first, writer, last = Nothing("r", (var,), ()), Nothing("w", (), (var,)), Nothing("r", (var,), ())
+    for task in (first, writer, last):
+        task.prepare()
+        core.claim(task)
+    assert [each for each, _ in var.queue] == [writer, last]
+    assert core.withdraw(writer) == [last]
+    assert core.withdraw(writer) == []
+    assert var.readers == {first, last} and not var.queue

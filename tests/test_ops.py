@@ -1,0 +1,181 @@
+"""Every op against NumPy, from one table (`op_rows/`): values, dtype, shape, errors, gradients."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+import numpy as np
+import op_rows
+import pytest
+from op_rows.case import Case
+
+import d2lmini
+from d2lmini import engine, nd
+from d2lmini.ops.core import _MISSING, Op, Spec, as_specs, registry
+
+ROWS: list[Case] = [
+    case
+    for module in pkgutil.iter_modules(op_rows.__path__)
+    if module.name != "case"
+    for case in importlib.import_module(f"op_rows.{module.name}").ROWS
+]
+IDS = [case.id for case in ROWS]
+
+
+def find(name: str):
+    """`nd.NAME`, dotted for sub-namespaces, or an internal op by its registry name."""
+    if name in registry:
+        return registry[name]
+    target = nd
+    for part in name.split("."):
+        target = getattr(target, part)
+    return target
+
+
+def run(case: Case) -> list[np.ndarray]:
+    """The row through the library, as NumPy arrays."""
+    inputs = [nd.array(i, dtype=i.dtype) if isinstance(i, np.ndarray) else i for i in case.inputs]
+    results = find(case.op)(*inputs, **case.attrs)
+    return [r.asnumpy() for r in (results if isinstance(results, list) else [results])]
+
+
+def expected(case: Case) -> list[np.ndarray]:
+    """What NumPy says."""
+    with np.errstate(all="ignore"):
+        results = case.expect(*case.inputs, **case.attrs)
+    return [np.asarray(r) for r in (results if isinstance(results, (list, tuple)) else [results])]
+
+
+@pytest.mark.parametrize("case", ROWS, ids=IDS)
+def test_op_equals_numpy(case: Case):
+    got, want = run(case), expected(case)
+    assert len(got) == len(want)
+    for g, w in zip(got, want, strict=True):
+        assert g.shape == w.shape
+        assert g.dtype == w.dtype
+        np.testing.assert_allclose(g, w, rtol=case.rtol, atol=case.atol)
+
+
+@pytest.mark.parametrize("case", ROWS, ids=IDS)
+def test_queued_and_serial_execution_agree_to_the_bit(case: Case):
+    """Inline, queued and on the naive engine: one result."""
+    d2lmini.random.seed(7)
+    inline = run(case)
+    for kind, options in (("threaded", {"inline_below": 0.0, "workers": 3}), ("naive", {})):
+        with engine.use(kind, **options):
+            d2lmini.random.seed(7)
+            for a, b in zip(inline, run(case), strict=True):
+                assert a.tobytes() == b.tobytes()
+
+
+@pytest.mark.parametrize("case", ROWS, ids=IDS)
+def test_declaration_keeps_its_word(case: Case):
+    """`infer` predicted what came; the cost is a number; the inputs are as they were."""
+    op = find(case.op)
+    if not isinstance(op, Op):
+        pytest.skip("a function over several ops")
+    arrays = [i for i in case.inputs if isinstance(i, np.ndarray)]
+    before = [a.copy() for a in arrays]
+    inputs = tuple(nd.array(a, dtype=a.dtype) for a in arrays)
+    if len(arrays) != len(case.inputs):
+        pytest.skip("attributes by position")
+    bound, attrs = op.bind(inputs, dict(case.attrs))
+    specs = [Spec(x.shape, x.dtype) for x in bound if x is not None]
+    inferred = as_specs(op.infer(*specs, **attrs))
+    assert [(s.shape, s.dtype) for s in inferred] == [
+        (g.shape, g.dtype) for g in run(case)
+    ]
+    cost = op.cost(specs, **attrs)
+    assert cost.flops >= 0 and cost.nbytes >= 0
+    for a, b in zip(arrays, before, strict=True):
+        assert a.tobytes() == b.tobytes()
+
+
+GRADIENT_ROWS = [
+    case
+    for case in ROWS
+    if case.grad
+    and isinstance(find(case.op), Op)
+    and find(case.op).rule is not None
+    and not find(case.op).injects
+    and any(isinstance(i, np.ndarray) and i.dtype.kind == "f" and i.size for i in case.inputs)
+    and not any(isinstance(i, np.ndarray) and i.dtype == np.float16 for i in case.inputs)
+]
+
+
+@pytest.mark.parametrize("case", GRADIENT_ROWS, ids=[c.id for c in GRADIENT_ROWS])
+def test_gradient_rule_agrees_with_differences(case: Case):
+    """Along a random direction, in float64: <g, J v> by central differences = <rule(g), v>."""
+    op = find(case.op)
+    rng = np.random.default_rng(3)
+    arrays = [a.astype("float64") if a.dtype.kind == "f" else a for a in case.inputs]
+    inputs, attrs = op.bind(tuple(nd.array(a, dtype=a.dtype) for a in arrays), dict(case.attrs))
+    for name in ("dtype",):
+        if attrs.get(name) is not None and np.dtype(attrs[name]).kind == "f":
+            attrs[name] = np.dtype("float64")
+    moving = [i for i, a in enumerate(arrays) if a.dtype.kind == "f"]
+    directions = {i: rng.uniform(-1, 1, arrays[i].shape) for i in moving}
+
+    def outputs(step: float) -> list[np.ndarray]:
+        moved = list(inputs)
+        for i in moving:
+            moved[i] = nd.array(arrays[i] + step * directions[i], dtype="float64")
+        result = type(inputs[0])._apply(op, tuple(moved), attrs, None)
+        return [r.asnumpy() for r in (result if isinstance(result, list) else [result])]
+
+    results = op(*inputs, **attrs) if op.variadic else type(inputs[0])._apply(op, inputs, attrs, None)
+    results = results if isinstance(results, list) else [results]
+    if any(r.dtype not in (np.float64,) for r in results[:1]):
+        pytest.skip("the output is not floating")
+    heads = [rng.uniform(-1, 1, r.shape) for r in results]
+    g = [nd.array(h, dtype=r.dtype) for h, r in zip(heads, results, strict=True)]
+    saved = [saved_value(op, name, inputs, results) for name in op.saves]
+    options = {k: attrs[k] for k in op.rule_attrs}
+    grads = op.rule(g[0] if len(g) == 1 else g, *saved, **options)
+    grads = list(grads) if isinstance(grads, (list, tuple)) else [grads]
+    grads += [None] * (len(inputs) - len(grads))
+
+    step = 1e-5
+    plus, minus = outputs(step), outputs(-step)
+    numeric = sum(
+        (h * (p.astype("float64") - m)).sum() / (2 * step)
+        for h, p, m in zip(heads, plus, minus, strict=True)
+    )
+    analytic = 0.0
+    for i in moving:
+        if grads[i] is not None:
+            assert grads[i].shape == inputs[i].shape
+            assert grads[i].dtype == inputs[i].dtype
+            analytic += (grads[i].asnumpy() * directions[i]).sum()
+    np.testing.assert_allclose(analytic, numeric, rtol=2e-4, atol=1e-6)
+
+
+def saved_value(op: Op, name: str, inputs: tuple, results: list):
+    """What the tape would keep under a name of `saves`."""
+    base, _, part = name.partition(".")
+    if base == "y":
+        value = results[0] if len(results) == 1 else results
+    elif op.variadic:
+        return [getattr(x, part) if part else x for x in inputs]
+    else:
+        position = op.input_names.index(base)
+        value = inputs[position] if position < len(inputs) else None
+    return getattr(value, part) if part and value is not None else value
+
+
+def test_every_op_declares_a_gradient_or_that_it_has_none():
+    forgotten = sorted({op.name for op in registry.values() if op.rule is _MISSING})
+    assert not forgotten, f"declare a gradient rule or grad=None: {forgotten}"
+
+
+def test_every_op_has_a_row():
+    tested = {find(case.op).name for case in ROWS if isinstance(find(case.op), Op)}
+    indirect = {"_copyto"}
+    missing = sorted({op.name for op in registry.values()} - tested - indirect)
+    assert not missing, f"add rows for: {missing}"
+
+
+def test_every_op_has_a_docstring():
+    bare = sorted({op.name for op in registry.values() if not (op.__doc__ or "").strip()})
+    assert not bare, f"say what they do: {bare}"
