@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from virtual_engine import VirtualEngine
 
+from d2lmini import engine
 from d2lmini.d2l import Benchmark, get_mem
 
 
@@ -96,6 +97,20 @@ def test_an_error_met_by_sync_passes_and_time_is_kept(machine, monkeypatch, caps
 def test_prefix_must_be_text():
     with pytest.raises(TypeError, match=r"prefix must be a str .* with parentheses"):
         Benchmark(len)
+
+
+@pytest.mark.parametrize("sync", [False, True])
+def test_on_the_real_engine(sync):
+    with engine.use("threaded"):
+        engine.waitall()
+        go, var = threading.Event(), engine.new_var()
+        with Benchmark(quiet=True, sync=sync) as timer:
+            for _ in range(3):
+                engine.push(list if sync else go.wait, writes=(var,))
+        assert timer.in_flight == (0 if sync else 3)
+        go.set()
+        engine.waitall()
+        assert engine.stats().pending == 0
 
 
 # --- the decorator ---

@@ -2,12 +2,15 @@
 
 import importlib.util
 import json
+import time
 from pathlib import Path
 
 import nbformat
+import numpy  # noqa: F401 (brings the BLAS whose threads a verdict names)
 import pytest
 from virtual_engine import VirtualEngine
 
+from d2lmini import MXNetError, engine
 from d2lmini.d2l import Verdict, claims, compare
 
 
@@ -118,6 +121,52 @@ def test_the_verdict_names_the_blas_threads(machine):
         verdict = compare({n: lambda: machine.spend(1) for n in "ab"}, rounds=5)
     assert verdict.blas_threads == 1
     assert "1 BLAS thread)" in verdict.sentence
+
+
+# --- the real engine ---
+
+
+@pytest.mark.parametrize("kind", ["threaded", "naive"])
+def test_the_real_engine_finishes_within_the_clock(kind):
+    with engine.use(kind):
+        race_on_the_real_engine()
+
+
+def race_on_the_real_engine():
+    var, done, late = engine.new_var(), [], []
+
+    def work():
+        time.sleep(0.002)
+        done.append(1)
+
+    def issue_many():
+        # All that an earlier call pushed has run by the time the next round starts.
+        late.append(engine.stats().pending)
+        for _ in range(3):
+            engine.push(work, writes=(var,))
+
+    def issue_one():
+        late.append(engine.stats().pending)
+        engine.push(work, writes=(var,))
+
+    before = engine.stats().executed
+    verdict = compare({"many": issue_many, "one": issue_one}, rounds=5, warmup=0, min_time=0)
+    assert late == [0] * 12
+    assert len(done) == engine.stats().executed - before == 6 * 3 + 6
+    # Whatever the machine does meanwhile, nobody sleeps (much) less than asked.
+    assert min(verdict.times["many"]) > 0.005 and min(verdict.times["one"]) > 0.0015
+
+
+def test_a_late_error_ends_the_race_and_the_engine_goes_on():
+    var = engine.new_var()
+
+    def fail():
+        raise ZeroDivisionError("late")
+
+    with pytest.raises(MXNetError, match="late"):
+        compare({"fails": lambda: engine.push(fail, writes=(var,)), "fine": lambda: None})
+    engine.waitall()
+    assert engine.stats().pending == 0
 
 
 # --- claims ---

@@ -9,9 +9,9 @@ The order to read: `benchmark.py` (one clock), `compare.py` (fair rounds), `verd
 be concluded from them), `claims.py` (claims of the chapters, checked on your machine).
 """
 
-from .benchmark import Benchmark
-from .compare import compare
-from .memory import get_mem
-from .verdict import Ratio, Verdict
+from d2lmini.d2l.benchmark import Benchmark
+from d2lmini.d2l.compare import compare
+from d2lmini.d2l.memory import get_mem
+from d2lmini.d2l.verdict import Ratio, Verdict
 
 __all__ = ["Benchmark", "Ratio", "Verdict", "compare", "get_mem"]

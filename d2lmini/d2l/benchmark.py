@@ -5,7 +5,7 @@ to put them into the queue. `Benchmark` prints what any stopwatch prints, and ke
 how many operations were still pending when the clock stopped.
 
 >>> from d2lmini import d2l
->>> with d2l.Benchmark("Nothing is queued.", quiet=True) as timer:
+>>> with d2l.Benchmark("Nothing is left.", sync=True, quiet=True) as timer:
 ...     total = sum(range(100))
 >>> timer.in_flight, timer.elapsed > 0
 (0, True)
@@ -22,7 +22,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import ParamSpec, TypeVar
 
-from .. import engine
+from d2lmini import engine
 
 P = ParamSpec("P")
 R = TypeVar("R")

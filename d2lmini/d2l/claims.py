@@ -28,7 +28,7 @@ import os
 import re
 from collections.abc import Callable, Iterable
 
-from .verdict import Verdict
+from d2lmini.d2l.verdict import Verdict
 
 
 def parse(claim: str, names: Iterable[str]) -> Callable[[Verdict], bool]:

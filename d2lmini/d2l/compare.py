@@ -23,9 +23,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from .. import engine
-from . import claims
-from .verdict import Verdict
+from d2lmini import engine
+from d2lmini.d2l import claims
+from d2lmini.d2l.verdict import Verdict
 
 Function = Callable[[], object]
 
