@@ -1,0 +1,258 @@
+"""Convolution, its two gradients and Deconvolution: operations that are each other's derivatives.
+
+>>> from d2lmini import nd
+>>> x = nd.arange(16).reshape((1, 1, 4, 4))
+>>> w = nd.ones((1, 1, 3, 3))
+>>> nd.Convolution(x, w, kernel=(3, 3), num_filter=1, no_bias=True)
+<BLANKLINE>
+[[[[45. 54.]
+   [81. 90.]]]]
+<NDArray 1x1x2x2 @cpu(0)>
+
+The convolution y = x * w is linear in x and in w. So there are three operations, one for each way
+to pair the image x, the weight w and the gradient g of y,
+
+    Convolution            (x, w) -> g-like
+    _conv_backward_data    (g, w) -> x-like
+    _conv_backward_weight  (x, g) -> w-like
+
+and each has the other two as its gradients, to any order. Deconvolution is the second under
+another name. How they compute is told in `windows.py`.
+
+Shapes are MXNet's channel-first ones: (N, C, W), (N, C, H, W) or (N, C, D, H, W).
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from d2lmini.base import MXNetError
+from d2lmini.ops.checks import check_float, check_optional, check_shape
+from d2lmini.ops.core import Shape, Spec, op
+from d2lmini.ops.windows import (
+    Geometry,
+    computed,
+    convolve,
+    convolve_data,
+    convolve_weight,
+    full_lists,
+    geometry,
+)
+
+LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
+
+
+def check_layout(layout: str | None, ndim: int, *specs: Spec) -> None:
+    """Channel-first layout, and as many axes as it has."""
+    if layout not in (None, "None", LAYOUTS[ndim]):
+        raise MXNetError(
+            f"layout={layout!r} is not supported for a kernel of {ndim} axes, only "
+            f"{LAYOUTS[ndim]!r}; move the axes with .transpose()"
+        )
+    for spec in specs:
+        if len(spec.shape) != ndim + 2:
+            raise MXNetError(
+                f"a kernel of {ndim} axes needs data {LAYOUTS[ndim]} of {ndim + 2} axes, "
+                f"got {spec.shape}"
+            )
+
+
+def _check_groups(channels: int, num_filter: int, num_group: int) -> None:
+    if num_filter < 1 or num_group < 1 or channels % num_group or num_filter % num_group:
+        raise MXNetError(
+            f"{channels} channels and num_filter={num_filter} cannot be cut into "
+            f"num_group={num_group} equal parts"
+        )
+
+
+def _infer_convolution(
+    data: Spec, weight: Spec, bias: Spec | None = None, *, kernel: Shape, stride: Shape,
+    dilate: Shape, pad: Shape, num_filter: int, num_group: int, no_bias: bool, layout: str | None,
+    **_: Any,
+) -> Spec:  # fmt: skip
+    check_float(data, weight, bias)
+    check_optional("bias", bias, not no_bias, f"no_bias={no_bias}")
+    geo = geometry(data.shape[2:], kernel, stride, dilate, pad)
+    check_layout(layout, len(kernel), data)
+    N, C = data.shape[:2]
+    _check_groups(C, num_filter, num_group)
+    check_shape(
+        "weight", weight, (num_filter, C // num_group, *kernel),
+        why=f"num_filter, channels / num_group, kernel for data {data.shape}",
+    )  # fmt: skip
+    if bias is not None:
+        check_shape("bias", bias, (num_filter,))
+    return Spec((N, num_filter, *geo.out), data.dtype)
+
+
+def _flops(data: Spec, weight: Spec, bias: Spec | None = None, *, out: Spec, **_: Any) -> float:
+    """A multiplication and an addition for each output and each weight that reaches it."""
+    return 2.0 * out.size * prod(weight.shape[1:]) + (out.size if bias else 0)
+
+
+@op(infer=_infer_convolution, flops=_flops)
+def Convolution(
+    xp, data, weight, bias=None, *, kernel: Shape, stride: Shape = (), dilate: Shape = (),
+    pad: Shape = (), num_filter: int, num_group: int = 1, workspace: int = 1024,
+    no_bias: bool = False, cudnn_tune: str | None = None, cudnn_off: bool = False,
+    layout: str | None = None, out=None,
+):  # fmt: skip
+    """Slide filters over images: y[n, f] = bias[f] + sum over c of data[n, c] (x) weight[f, c].
+
+    data (N, C, *size), weight (num_filter, C / num_group, *kernel), bias (num_filter,) unless
+    no_bias -> (N, num_filter, *out), out = (size + 2 pad - dilate (kernel - 1) - 1) // stride + 1,
+    for one to three spatial axes. (x) is cross-correlation: the filter is not flipped. With groups
+    the i-th part of the filters sees the i-th part of the channels. One floating dtype, kept.
+
+    MXNetError at the call for shapes, dtypes and layouts other than channel-first. Cost: 2 FLOPs
+    for each output element and each of its C / num_group * prod(kernel) weights. After MXNet's
+    Convolution; its tuning attributes are taken and have no effect.
+    """
+    geo = geometry(data.shape[2:], kernel, stride, dilate, pad)
+    shape = (data.shape[0], num_filter, *geo.out)
+    y = computed(xp, convolve, data, weight, geo, num_group, shape, out)
+    if bias is not None:
+        y += bias.reshape(-1, *(1,) * len(kernel))
+    return y
+
+
+@Convolution.gradient(saves="data data.shape weight")
+def _(g, data, data_shape, weight, *, kernel, stride, dilate, pad, num_group, no_bias):
+    how = dict(kernel=kernel, stride=stride, dilate=dilate, pad=pad, num_group=num_group)
+    dx = conv_backward_data(g, weight, shape=data_shape, **how)
+    dw = conv_backward_weight(data, g, **how)
+    return (dx, dw) if no_bias else (dx, dw, g.sum(axis=1, exclude=True))
+
+
+@op("_conv_backward_data", infer=lambda grad, weight, *, shape, **_: Spec(shape, grad.dtype),
+    flops=lambda grad, weight, *, out, **_: 2.0 * grad.size * prod(weight.shape[1:]))  # fmt: skip
+def conv_backward_data(
+    xp, grad, weight, *, kernel: Shape, stride: Shape, dilate: Shape, pad: Shape, num_group: int,
+    shape: Shape, out=None,
+):  # fmt: skip
+    """The gradient of a convolution for its data, of `shape`: what D does (see the module)."""
+    geo = geometry(shape[2:], kernel, stride, dilate, pad)
+    return computed(xp, convolve_data, grad, weight, geo, num_group, shape, out)
+
+
+@conv_backward_data.gradient(saves="grad weight weight.shape")
+def _(g, grad, weight, weight_shape, *, kernel, stride, dilate, pad, num_group):
+    how = dict(kernel=kernel, stride=stride, dilate=dilate, pad=pad, num_group=num_group)
+    dgrad = Convolution(g, weight, num_filter=weight_shape[0], no_bias=True, **how)
+    return dgrad, conv_backward_weight(g, grad, **how)
+
+
+def _infer_backward_weight(
+    data: Spec, grad: Spec, *, kernel: Shape, num_group: int, **_: Any
+) -> Spec:
+    return Spec((grad.shape[1], data.shape[1] // num_group, *kernel), data.dtype)
+
+
+@op("_conv_backward_weight", infer=_infer_backward_weight,
+    flops=lambda data, grad, *, out, **_: 2.0 * grad.size * prod(out.shape[1:]))  # fmt: skip
+def conv_backward_weight(
+    xp, data, grad, *, kernel: Shape, stride: Shape, dilate: Shape, pad: Shape, num_group: int,
+    out=None,
+):  # fmt: skip
+    """The gradient of a convolution for its weight: what W does (see the module)."""
+    geo = geometry(data.shape[2:], kernel, stride, dilate, pad)
+    shape = (grad.shape[1], data.shape[1] // num_group, *kernel)
+    return computed(xp, convolve_weight, data, grad, geo, num_group, shape, out)
+
+
+@conv_backward_weight.gradient(saves="data data.shape grad grad.shape")
+def _(g, data, data_shape, grad, grad_shape, *, kernel, stride, dilate, pad, num_group):
+    how = dict(kernel=kernel, stride=stride, dilate=dilate, pad=pad, num_group=num_group)
+    dx = conv_backward_data(grad, g, shape=data_shape, **how)
+    return dx, Convolution(data, g, num_filter=grad_shape[1], no_bias=True, **how)
+
+
+# -- Deconvolution --------------------------------------------------------------------------------
+
+
+def _deconvolved(
+    size: Shape, kernel: Shape, stride: Shape, dilate: Shape, pad: Shape, adj: Shape,
+    target_shape: Shape,
+) -> tuple[Shape, Shape]:  # fmt: skip
+    """Output size and padding of a transposed convolution; MXNetError when they are impossible."""
+    stride, dilate, pad = full_lists(kernel, stride, dilate, pad)
+    spread = [s * (n - 1) + d * (k - 1) + 1 for n, k, s, d in zip(size, kernel, stride, dilate)]
+    if any(target_shape):
+        if len(target_shape) != len(kernel) or any(f < t for f, t in zip(spread, target_shape)):
+            raise MXNetError(f"target_shape={target_shape} must be at most {tuple(spread)}")
+        excess = [f - t for f, t in zip(spread, target_shape)]
+        if any(e % 2 >= s for e, s in zip(excess, stride)):
+            raise MXNetError(
+                f"target_shape={target_shape} cannot be met by the same pad on both ends"
+            )
+        return tuple(target_shape), tuple((e + 1) // 2 for e in excess)
+    adj = adj or (0,) * len(kernel)
+    if len(adj) != len(kernel) or any(not 0 <= a < s for a, s in zip(adj, stride)):
+        raise MXNetError(f"adj={adj} must lie in [0, stride) for stride={stride}")
+    out = tuple(f - 2 * p + a for f, p, a in zip(spread, pad, adj))
+    if min(out) < 1:
+        raise MXNetError(f"pad={pad} leaves nothing of the output {tuple(spread)}")
+    return out, pad
+
+
+def _infer_deconvolution(
+    data: Spec, weight: Spec, bias: Spec | None = None, *, kernel: Shape, stride: Shape,
+    dilate: Shape, pad: Shape, adj: Shape, target_shape: Shape, num_filter: int, num_group: int,
+    no_bias: bool, layout: str | None, **_: Any,
+) -> Spec:  # fmt: skip
+    check_float(data, weight, bias)
+    check_optional("bias", bias, not no_bias, f"no_bias={no_bias}")
+    full_lists(kernel, stride, dilate, pad)
+    check_layout(layout, len(kernel), data)
+    size, _pad = _deconvolved(data.shape[2:], kernel, stride, dilate, pad, adj, target_shape)
+    N, C = data.shape[:2]
+    _check_groups(C, num_filter, num_group)
+    check_shape(
+        "weight", weight, (C, num_filter // num_group, *kernel),
+        why=f"channels, num_filter / num_group, kernel for data {data.shape}",
+    )  # fmt: skip
+    if bias is not None:
+        check_shape("bias", bias, (num_filter,))
+    return Spec((N, num_filter, *size), data.dtype)
+
+
+def _flops_deconvolution(
+    data: Spec, weight: Spec, bias: Spec | None = None, *, out: Spec, **_: Any
+) -> float:
+    return 2.0 * data.size * prod(weight.shape[1:]) + (out.size if bias else 0)
+
+
+@op(infer=_infer_deconvolution, flops=_flops_deconvolution)
+def Deconvolution(
+    xp, data, weight, bias=None, *, kernel: Shape, stride: Shape = (), dilate: Shape = (),
+    pad: Shape = (), adj: Shape = (), target_shape: Shape = (), num_filter: int,
+    num_group: int = 1, workspace: int = 512, no_bias: bool = True, cudnn_tune: str | None = None,
+    cudnn_off: bool = False, layout: str | None = None, out=None,
+):  # fmt: skip
+    """Transposed convolution: each place of the data adds a scaled filter to the output.
+
+    data (N, C, *size), weight (C, num_filter / num_group, *kernel) -> (N, num_filter, *out),
+    out = stride (size - 1) + dilate (kernel - 1) + 1 - 2 pad + adj, or target_shape, for which pad
+    and adj are then chosen. It is the gradient of the Convolution from `out` to `size`. A bias only
+    if no_bias is False (by default it is True). Errors and dtypes as for Convolution.
+    """
+    size, pad = _deconvolved(data.shape[2:], kernel, stride, dilate, pad, adj, target_shape)
+    geo = Geometry(size, kernel, *full_lists(kernel, stride, dilate, pad), data.shape[2:])
+    shape = (data.shape[0], num_filter, *size)
+    y = computed(xp, convolve_data, data, weight, geo, num_group, shape, out)
+    if bias is not None:
+        y += bias.reshape(-1, *(1,) * len(kernel))
+    return y
+
+
+@Deconvolution.gradient(saves="data data.shape weight")
+def _(
+    g, data, data_shape, weight, *, kernel, stride, dilate, pad, adj, target_shape, num_group,
+    no_bias,
+):  # fmt: skip
+    _size, pad = _deconvolved(data_shape[2:], kernel, stride, dilate, pad, adj, target_shape)
+    how = dict(kernel=kernel, stride=stride, dilate=dilate, pad=pad, num_group=num_group)
+    dx = Convolution(g, weight, num_filter=data_shape[1], no_bias=True, **how)
+    dw = conv_backward_weight(g, data, **how)
+    return (dx, dw) if no_bias else (dx, dw, g.sum(axis=1, exclude=True))

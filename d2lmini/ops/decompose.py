@@ -1,0 +1,203 @@
+"""Factors, inverses and determinants of matrices: the rest of MXNet's `linalg_` family.
+
+>>> from d2lmini import nd
+>>> A = nd.array([[4, 2], [2, 5]])
+>>> L = nd.linalg.potrf(A)                    # Cholesky: A = L L^T
+>>> L
+<BLANKLINE>
+[[2. 0.]
+ [1. 2.]]
+<NDArray 2x2 @cpu(0)>
+>>> nd.linalg.sumlogdiag(L) * 2               # log(det(A)) = log(16)
+<BLANKLINE>
+[2.7725887]
+<NDArray 1 @cpu(0)>
+
+All take a matrix on the last two axes or any batch of them, in float32 or float64, and call LAPACK
+through NumPy. Wrong shapes and dtypes are MXNetErrors at the call; a matrix that cannot be factored
+or inverted fails when the task runs, and the error waits on the result.
+
+The gradients of factorizations are those of M. Seeger et al., "Auto-Differentiating Linear
+Algebra" (2017), and I. Murray, "Differentiation of the Cholesky decomposition" (2016): a few
+products and triangular solves, so they are written in the ops of this family and can be
+differentiated again. `g` is the gradient of the result y.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from d2lmini.base import MXNetError
+from d2lmini.ops.checks import check_float
+from d2lmini.ops.core import Shape, Spec, op
+from d2lmini.ops.linalg import gemm2, swapped
+from d2lmini.ops.triangle import (
+    check_square,
+    extractdiag,
+    like_square,
+    makediag,
+    one_per_matrix,
+    operand,
+    triangle,
+    trsm,
+)
+
+
+def _cubic(factor: float) -> Any:
+    """The cost of n^3 methods: factor * n^3 FLOPs for each matrix."""
+    return lambda A, *_, out, **_attrs: factor * A.size * A.shape[-1]
+
+
+# -- Cholesky -------------------------------------------------------------------------------------
+
+
+@op("linalg_potrf", aliases=["_linalg_potrf"], infer=like_square, flops=_cubic(1 / 3))
+def potrf(xp, A, *, lower: bool = True):
+    """Cholesky factor of a symmetric positive definite matrix: A = y y^T, or y^T y if not `lower`.
+
+    Only the lower triangle of A is read. Not positive definite: an error at run time.
+    """
+    y = xp.linalg.cholesky(A)
+    return y if lower else y.swapaxes(-1, -2)
+
+
+@potrf.gradient(saves="y")
+def _(g, y, *, lower):
+    # With y = L (or L^T): P is the lower triangle of L^T g with half its diagonal; the gradient
+    # is the symmetric part of L^-T P L^-1.
+    P = triangle(gemm2(y, g, transpose_a=lower, transpose_b=not lower))
+    P = P - makediag(extractdiag(P)) * 0.5
+    S = trsm(y, P, transpose=lower, lower=lower)
+    S = trsm(y, S, transpose=not lower, lower=lower, rightside=True)
+    return (S + swapped(S)) * 0.5
+
+
+@op("linalg_potri", aliases=["_linalg_potri"], infer=like_square, flops=_cubic(2.0))
+def potri(xp, A, *, lower: bool = True):
+    """The inverse of a matrix from its Cholesky factor A: (A A^T)^-1, or (A^T A)^-1 if not `lower`.
+
+    Only that triangle of A is looked at. `linalg_trsm` is cheaper and safer where it serves.
+    """
+    T = xp.linalg.inv(operand(xp, A, lower, False))
+    left, right = (T.swapaxes(-1, -2), T) if lower else (T, T.swapaxes(-1, -2))
+    return xp.matmul(left, right)
+
+
+@potri.gradient(saves="y A")
+def _(g, y, A, *, lower):
+    g = g + swapped(g)
+    if lower:
+        dA = trsm(A, gemm2(y, g), transpose=True, rightside=True, alpha=-1.0)
+    else:
+        dA = trsm(A, gemm2(g, y), transpose=True, lower=False, alpha=-1.0)
+    return triangle(dA, lower=lower)
+
+
+# -- inverse and determinant ----------------------------------------------------------------------
+
+
+@op("linalg_inverse", aliases=["_linalg_inverse"], infer=like_square, flops=_cubic(2.0))
+def inverse(xp, A):
+    """A^-1. A singular matrix: an error at run time. Cost: 2 n^3."""
+    return xp.linalg.inv(A)
+
+
+@op("_linalg_inverse_or_zero", infer=like_square, flops=_cubic(3.0))
+def inverse_or_zero(xp, A):
+    """A^-1 where there is one, else zeros: what `linalg_det` needs to go on after a singular A."""
+    singular = (xp.linalg.slogdet(A)[0] == 0)[..., None, None]
+    return xp.linalg.inv(xp.where(singular, xp.eye(A.shape[-1], dtype=A.dtype), A)) * ~singular
+
+
+@inverse.gradient(saves="y")
+@inverse_or_zero.gradient(saves="y")
+def _(g, y):
+    return gemm2(gemm2(y, g, transpose_a=True), y, transpose_b=True, alpha=-1.0)
+
+
+@op("linalg_det", aliases=["_linalg_det"], infer=one_per_matrix, flops=_cubic(2 / 3))
+def det(xp, A):
+    """Determinant: (..., n, n) -> (...), or (1,) for one matrix. A singular A gets no gradient."""
+    return xp.linalg.det(A).reshape(A.shape[:-2] or (1,))
+
+
+@det.gradient(saves="y A A.shape")
+def _(g, y, A, shape):
+    return swapped(inverse_or_zero(A)) * (g * y).reshape((*shape[:-2], 1, 1))
+
+
+@op(
+    "linalg_slogdet", aliases=["_linalg_slogdet"], outputs=2, flops=_cubic(2 / 3),
+    infer=lambda A: [one_per_matrix(A)] * 2,
+)  # fmt: skip
+def slogdet(xp, A):
+    """Sign of the determinant and log of its absolute value, each (...), or (1,) for one matrix.
+
+    A singular matrix gives 0 and -inf. The sign has no gradient, nor has a singular A.
+    """
+    sign, logabsdet = xp.linalg.slogdet(A)
+    shape: Shape = A.shape[:-2] or (1,)
+    return sign.reshape(shape), logabsdet.reshape(shape)
+
+
+@slogdet.gradient(saves="A A.shape")
+def _(g, A, shape):
+    return swapped(inverse_or_zero(A)) * g[1].reshape((*shape[:-2], 1, 1))
+
+
+# -- orthogonal factors ---------------------------------------------------------------------------
+
+
+def _infer_gelqf(A: Spec) -> list[Spec]:
+    check_float(A, half=False)
+    if len(A.shape) < 2 or A.shape[-2] > A.shape[-1]:
+        raise MXNetError(f"needs matrices (m, n) with m <= n, got {A.shape}")
+    return [A, Spec((*A.shape[:-1], A.shape[-2]), A.dtype)]
+
+
+@op("linalg_gelqf", aliases=["_linalg_gelqf"], infer=_infer_gelqf, outputs=2, flops=_cubic(4.0))
+def gelqf(xp, A):
+    """LQ factors, A = L Q: A (..., m, n) with m <= n of full rank -> Q (..., m, n), L (..., m, m).
+
+    The rows of Q are orthonormal, L is lower triangular.
+    """
+    Q, R = xp.linalg.qr(A.swapaxes(-1, -2))
+    return Q.swapaxes(-1, -2), R.swapaxes(-1, -2)
+
+
+@gelqf.gradient(saves="y")
+def _(g, y):
+    (gQ, gL), (Q, L) = g, y
+    # M = L^T gL - gQ Q^T, its lower triangle mirrored, gives L^-T (gQ + mirrored(M) Q).
+    M = triangle(gemm2(L, triangle(gL), transpose_a=True) - gemm2(gQ, Q, transpose_b=True))
+    M = M + swapped(M) - makediag(extractdiag(M))
+    return trsm(L, gQ + gemm2(M, Q), transpose=True)
+
+
+def _infer_syevd(A: Spec) -> list[Spec]:
+    check_square(A)
+    return [A, Spec(A.shape[:-1], A.dtype)]
+
+
+@op("linalg_syevd", aliases=["_linalg_syevd"], infer=_infer_syevd, outputs=2, flops=_cubic(9.0))
+def syevd(xp, A):
+    """Eigenvectors and eigenvalues of a symmetric matrix: U A = diag(L) U, L ascending.
+
+    (..., n, n) -> U (..., n, n) with the vectors in rows, each so that its largest component is
+    positive, and L (..., n). The gradient needs all eigenvalues distinct. Reads the lower triangle.
+    """
+    L, vectors = xp.linalg.eigh(A)
+    U = vectors.swapaxes(-1, -2)
+    largest = xp.take_along_axis(U, abs(U).argmax(-1, keepdims=True), -1)
+    return U * xp.where(largest < 0, -1, 1).astype(U.dtype), L
+
+
+@syevd.gradient(saves="y A.shape")
+def _(g, y, shape):
+    (gU, gL), (U, L) = g, y
+    # Rotations of the eigenvectors i and j are divided by the gap of their eigenvalues.
+    gaps = L.reshape((*shape[:-1], 1)) - L.reshape((*shape[:-2], 1, shape[-1]))
+    M = gemm2(gU, U, transpose_b=True) / (gaps + makediag(L.ones_like()))
+    M = M - makediag(extractdiag(M) - gL)
+    S = gemm2(gemm2(U, M, transpose_a=True), U)
+    return (S + swapped(S)) * 0.5

@@ -1,0 +1,341 @@
+"""Products of matrices: dot, batch_dot, and BLAS's gemm and syrk under MXNet's `linalg_` names.
+
+>>> from d2lmini import nd
+>>> a = nd.array([[1, 2], [3, 4]])
+>>> nd.dot(a, a, transpose_b=True)
+<BLANKLINE>
+[[ 5. 11.]
+ [11. 25.]]
+<NDArray 2x2 @cpu(0)>
+>>> nd.dot.cost([((2, 2), "float32")] * 2).flops          # 2 * M * N * K
+16.0
+
+Each is a call of `matmul` on views: a transposed operand is the same memory read the other way
+round, which BLAS does at no cost, and the result is written where the caller wants it. float16,
+for which no BLAS exists, is computed in float32. Triangles are in `triangle.py`, factors and
+inverses in `decompose.py`.
+
+The gradient of every product is two products. With y = a b and g the gradient of y,
+
+    da = g b^T        db = a^T g
+
+and where an operand was transposed, so is its gradient (`_gradients_of_product`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+from d2lmini.base import MXNetError
+from d2lmini.ops.checks import check_float, check_one_dtype, check_shape
+from d2lmini.ops.core import Shape, Spec, op
+
+
+def matmul(xp: Any, a: Any, b: Any, out: Any = None) -> Any:
+    """a @ b into `out`; float16 by way of float32. Operands may be strided views."""
+    if a.dtype.itemsize == 2 and a.dtype.kind == "f":
+        product = xp.matmul(a.astype("float32"), b.astype("float32"))
+        if out is None:
+            return product.astype("float16")
+        xp.copyto(out, product, casting="same_kind")
+        return out
+    return xp.matmul(a, b, out=out)
+
+
+def swapped(a: Any) -> Any:
+    """The matrices on the last two axes transposed: a view of an array, a copy of a value."""
+    return a.swapaxes(-2, -1)
+
+
+def _gradients_of_product(
+    product: Callable, g: Any, a: Any, b: Any, transpose_a: bool, transpose_b: bool
+) -> tuple[Any, Any]:
+    """Gradients of product(a, b, transpose_a, transpose_b), themselves such products."""
+    if transpose_a:
+        da = product(b, g, transpose_a=transpose_b, transpose_b=True)
+    else:
+        da = product(g, b, transpose_b=not transpose_b)
+    if transpose_b:
+        db = product(g, a, transpose_a=True, transpose_b=transpose_a)
+    else:
+        db = product(a, g, transpose_a=not transpose_a)
+    return da, db
+
+
+def _check_product_dtype(lhs: Spec, rhs: Spec) -> None:
+    check_one_dtype(lhs, rhs)
+    if lhs.dtype.kind == "b":
+        raise MXNetError("has no meaning for bool; convert with .astype('float32')")
+
+
+# -- dot ------------------------------------------------------------------------------------------
+
+
+def _as_matrices(
+    lhs: Shape, rhs: Shape, transpose_a: bool, transpose_b: bool
+) -> tuple[Shape, bool, Shape, bool, Shape]:
+    """dot of arrays as one product of matrices: (shape of a, is it transposed, the same for b,
+    shape of the result). A vector is a row on the left and a column on the right."""
+    if not lhs or not rhs:
+        raise MXNetError(f"needs at least one axis each, a is {lhs}, b is {rhs}; use * for scalars")
+    if len(lhs) == len(rhs) == 1 and (transpose_a or transpose_b):
+        raise MXNetError("two vectors cannot be transposed; leave out transpose_a and transpose_b")
+    transpose_a = transpose_a and len(lhs) > 1
+    transpose_b = transpose_b and len(rhs) > 1
+    inner, left = (lhs[0], lhs[1:]) if transpose_a else (lhs[-1], lhs[:-1])
+    inner_b, right = (rhs[-1], rhs[:-1]) if transpose_b else (rhs[0], rhs[1:])
+    if inner != inner_b:
+        hint = ""
+        if len(lhs) == len(rhs) == 2 and inner == rhs[0 if transpose_b else 1]:
+            hint = f"; did you mean transpose_b={not transpose_b}?"
+        raise MXNetError(
+            f"inner sizes differ: a is {lhs}, b is {rhs}, need "
+            f"a.shape[{0 if transpose_a else -1}] == b.shape[{-1 if transpose_b else 0}]{hint}"
+        )
+    a = (inner, prod(left)) if transpose_a else (prod(left), inner)
+    b = (prod(right), inner) if transpose_b else (inner, prod(right))
+    return a, transpose_a, b, transpose_b, (left + right) or (1,)
+
+
+def _infer_dot(lhs: Spec, rhs: Spec, *, transpose_a: bool, transpose_b: bool, **_: Any) -> Spec:
+    _check_product_dtype(lhs, rhs)
+    return Spec(_as_matrices(lhs.shape, rhs.shape, transpose_a, transpose_b)[-1], lhs.dtype)
+
+
+def _flops_dot(lhs: Spec, rhs: Spec, *, out: Spec, transpose_a: bool, **_: Any) -> float:
+    inner = lhs.shape[0 if transpose_a else -1]
+    return 2.0 * out.size * inner
+
+
+@op(infer=_infer_dot, flops=_flops_dot)
+def dot(
+    xp, lhs, rhs, *, transpose_a: bool = False, transpose_b: bool = False,
+    forward_stype: str | None = None, out=None,
+):  # fmt: skip
+    """Sum of products over the last axis of lhs and the first of rhs: (M, K) x (K, N) -> (M, N).
+
+    (A..., K) x (K, B...) -> (A..., B...); two vectors give shape (1,). transpose_a takes the first
+    axis of lhs instead of the last, (K, A...); transpose_b the last of rhs, (B..., K); beside a
+    matrix they leave a vector alone. One dtype for both, kept: float16, float32, float64, and,
+    which MXNet refuses on the CPU, integers (without BLAS, hence slow). forward_stype, for sparse
+    storage, is taken and has no effect.
+
+    MXNetError at the call when inner sizes or dtypes differ, or for scalars. Cost: 2 M N K.
+    """
+    if lhs.ndim == rhs.ndim == 2:
+        return matmul(xp, lhs.T if transpose_a else lhs, rhs.T if transpose_b else rhs, out)
+    a, ta, b, tb, shape = _as_matrices(lhs.shape, rhs.shape, transpose_a, transpose_b)
+    left, right = lhs.reshape(a), rhs.reshape(b)
+    left, right = (left.T if ta else left), (right.T if tb else right)
+    place = None if out is None else out.reshape(left.shape[0], right.shape[1])
+    product = matmul(xp, left, right, place)
+    return product.reshape(shape) if out is None else out
+
+
+@dot.gradient(saves="lhs rhs lhs.shape rhs.shape")
+def _(g, lhs, rhs, lhs_shape, rhs_shape, *, transpose_a, transpose_b):
+    if len(lhs_shape) == len(rhs_shape) == 2:
+        return _gradients_of_product(dot, g, lhs, rhs, transpose_a, transpose_b)
+    a, ta, b, tb, _shape = _as_matrices(lhs_shape, rhs_shape, transpose_a, transpose_b)
+    g = g.reshape((a[1 if ta else 0], b[0 if tb else 1]))
+    da, db = _gradients_of_product(dot, g, lhs.reshape(a), rhs.reshape(b), ta, tb)
+    return da.reshape(lhs_shape), db.reshape(rhs_shape)
+
+
+# -- batches of products --------------------------------------------------------------------------
+
+
+def _infer_batch_dot(
+    lhs: Spec, rhs: Spec, *, transpose_a: bool, transpose_b: bool, **_: Any
+) -> Spec:
+    _check_product_dtype(lhs, rhs)
+    a, b = lhs.shape, rhs.shape
+    if len(a) < 3 or len(a) != len(b) or a[:-2] != b[:-2]:
+        raise MXNetError(
+            f"needs two arrays of three or more axes that agree on all but the last two, a is {a}, "
+            f"b is {b}; use dot for single matrices"
+        )
+    return Spec(a[:-2] + _shape_of_product(a, b, transpose_a, transpose_b), lhs.dtype)
+
+
+def _shape_of_product(a: Shape, b: Shape, transpose_a: bool, transpose_b: bool) -> Shape:
+    rows, inner = a[-2:][::-1] if transpose_a else a[-2:]
+    inner_b, columns = b[-2:][::-1] if transpose_b else b[-2:]
+    if inner != inner_b:
+        raise MXNetError(
+            f"inner sizes differ: a is {a}, b is {b}, need "
+            f"a.shape[{-2 if transpose_a else -1}] == b.shape[{-1 if transpose_b else -2}]"
+        )
+    return (rows, columns)
+
+
+def _flops_batch_dot(lhs: Spec, rhs: Spec, *, out: Spec, transpose_a: bool, **_: Any) -> float:
+    return 2.0 * out.size * lhs.shape[-2 if transpose_a else -1]
+
+
+@op(infer=_infer_batch_dot, flops=_flops_batch_dot)
+def batch_dot(
+    xp, lhs, rhs, *, transpose_a: bool = False, transpose_b: bool = False,
+    forward_stype: str | None = None, out=None,
+):  # fmt: skip
+    """The matrix products of two batches: (B..., M, K) x (B..., K, N) -> (B..., M, N).
+
+    transpose_a and transpose_b transpose each matrix first. dtypes as for `dot`. MXNetError at the
+    call unless there are three or more axes and all but the inner sizes agree: batches do not
+    broadcast. Cost: 2 B M N K.
+    """
+    left = swapped(lhs) if transpose_a else lhs
+    right = swapped(rhs) if transpose_b else rhs
+    return matmul(xp, left, right, out)
+
+
+@batch_dot.gradient(saves="lhs rhs")
+def _(g, lhs, rhs, *, transpose_a, transpose_b):
+    return _gradients_of_product(batch_dot, g, lhs, rhs, transpose_a, transpose_b)
+
+
+def _infer_khatri_rao(*args: Spec) -> Spec:
+    check_one_dtype(*args)
+    for spec in args:
+        if len(spec.shape) != 2 or spec.shape[1] != args[0].shape[1]:
+            shapes = " and ".join(str(s.shape) for s in args)
+            raise MXNetError(f"needs matrices with the same number of columns, got {shapes}")
+    return Spec((prod(s.shape[0] for s in args), args[0].shape[1]), args[0].dtype)
+
+
+@op(infer=_infer_khatri_rao, grad=None)
+def khatri_rao(xp, *args):
+    """Kronecker product column by column: (M1, N), (M2, N), ... -> (M1 M2 ..., N).
+
+    No gradient, as in MXNet. MXNetError at the call when the numbers of columns differ.
+    """
+    y = args[0]
+    for factor in args[1:]:
+        y = (y[:, None, :] * factor).reshape(-1, y.shape[1])
+    return y
+
+
+# -- gemm and syrk --------------------------------------------------------------------------------
+
+
+def _infer_gemm2(
+    A: Spec, B: Spec, *, transpose_a: bool, transpose_b: bool, axis: int, **_: Any
+) -> Spec:
+    check_float(A, B, half=False)
+    ndim = len(A.shape)
+    if ndim < 2 or ndim != len(B.shape):
+        raise MXNetError(f"needs matrices or batches of them, A is {A.shape}, B is {B.shape}")
+    rows = axis + ndim if axis < 0 else axis
+    if not 0 <= rows < ndim - 1:
+        raise MXNetError(f"axis={axis} is no row axis of {A.shape}, need one before the last")
+    a, b = list(A.shape), list(B.shape)
+    a[rows], a[-2] = a[-2], a[rows]
+    b[rows], b[-2] = b[-2], b[rows]
+    if a[:-2] != b[:-2]:
+        raise MXNetError(f"batches differ: A is {A.shape}, B is {B.shape}, row axis {rows}")
+    shape = a[:-2] + list(_shape_of_product(tuple(a), tuple(b), transpose_a, transpose_b))
+    shape[rows], shape[-2] = shape[-2], shape[rows]
+    return Spec(tuple(shape), A.dtype)
+
+
+def _flops_gemm2(
+    A: Spec, *_: Spec, out: Spec, transpose_a: bool, axis: int, **_attrs: Any
+) -> float:
+    return 2.0 * out.size * A.shape[axis if transpose_a else -1]
+
+
+@op("linalg_gemm2", aliases=["_linalg_gemm2"], infer=_infer_gemm2, flops=_flops_gemm2)
+def gemm2(
+    xp, A, B, *, transpose_a: bool = False, transpose_b: bool = False, alpha: float = 1.0,
+    axis: int = -2, out=None,
+):  # fmt: skip
+    """alpha op(A) op(B), op being the identity or the transposition; alone or in batches.
+
+    A (..., M, K), B (..., K, N) -> (..., M, N). `axis` is where the rows are if not second to
+    last; columns are always last. float32 or float64. MXNetError at the call for shapes, axis,
+    dtype. Cost: 2 M N K for each pair.
+    """
+    if out is None:
+        shape = _infer_gemm2(
+            Spec(A.shape, A.dtype), Spec(B.shape, B.dtype),
+            transpose_a=transpose_a, transpose_b=transpose_b, axis=axis,
+        ).shape  # fmt: skip
+        out = xp.empty(shape, A.dtype)
+    # Matrices onto the last two axes, as views.
+    left, right, place = (x.swapaxes(axis, -2) for x in (A, B, out))
+    left = left.swapaxes(-1, -2) if transpose_a else left
+    right = right.swapaxes(-1, -2) if transpose_b else right
+    xp.matmul(left, right, out=place)
+    if alpha != 1.0:
+        out *= alpha
+    return out
+
+
+@gemm2.gradient(saves="A B")
+def _(g, A, B, *, transpose_a, transpose_b, alpha, axis):
+    def product(a: Any, b: Any, **transposed: bool) -> Any:
+        return gemm2(a, b, alpha=alpha, axis=axis, **transposed)
+
+    return _gradients_of_product(product, g, A, B, transpose_a, transpose_b)
+
+
+def _infer_gemm(A: Spec, B: Spec, C: Spec, **attrs: Any) -> Spec:
+    out = _infer_gemm2(A, B, **attrs)
+    check_one_dtype(A, C)
+    check_shape("C", C, out.shape, why="the shape of op(A) op(B)")
+    return out
+
+
+@op("linalg_gemm", aliases=["_linalg_gemm"], infer=_infer_gemm, flops=_flops_gemm2)
+def gemm(
+    xp, A, B, C, *, transpose_a: bool = False, transpose_b: bool = False, alpha: float = 1.0,
+    beta: float = 1.0, axis: int = -2, out=None,
+):  # fmt: skip
+    """alpha op(A) op(B) + beta C: `linalg_gemm2` with a matrix added. C has the product's shape."""
+    out = gemm2.compute(
+        xp, A, B, transpose_a=transpose_a, transpose_b=transpose_b, alpha=alpha, axis=axis, out=out
+    )
+    out += C if beta == 1.0 else C * C.dtype.type(beta)
+    return out
+
+
+@gemm.gradient(saves="A B")
+def _(g, A, B, *, transpose_a, transpose_b, alpha, beta, axis):
+    def product(a: Any, b: Any, **transposed: bool) -> Any:
+        return gemm2(a, b, alpha=alpha, axis=axis, **transposed)
+
+    return (*_gradients_of_product(product, g, A, B, transpose_a, transpose_b), g * beta)
+
+
+def _infer_syrk(A: Spec, *, transpose: bool, **_: Any) -> Spec:
+    check_float(A, half=False)
+    if len(A.shape) < 2:
+        raise MXNetError(f"needs matrices, A is {A.shape}")
+    n = A.shape[-1 if transpose else -2]
+    return Spec((*A.shape[:-2], n, n), A.dtype)
+
+
+def _flops_syrk(A: Spec, *, out: Spec, transpose: bool, **_: Any) -> float:
+    return 2.0 * out.size * A.shape[-2 if transpose else -1]
+
+
+@op("linalg_syrk", aliases=["_linalg_syrk"], infer=_infer_syrk, flops=_flops_syrk)
+def syrk(xp, A, *, transpose: bool = False, alpha: float = 1.0, out=None):
+    """A matrix times its own transpose: alpha A A^T, or with `transpose` alpha A^T A.
+
+    (..., M, K) -> (..., M, M), or (..., K, K). float32 or float64. Cost: 2 M M K.
+    """
+    left, right = (swapped(A), A) if transpose else (A, swapped(A))
+    out = xp.matmul(left, right, out=out)
+    if alpha != 1.0:
+        out *= alpha
+    return out
+
+
+@syrk.gradient(saves="A")
+def _(g, A, *, transpose, alpha):
+    if transpose:
+        return gemm2(A, g, alpha=alpha) + gemm2(A, g, transpose_b=True, alpha=alpha)
+    return gemm2(g, A, alpha=alpha) + gemm2(g, A, transpose_a=True, alpha=alpha)

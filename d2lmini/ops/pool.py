@@ -1,0 +1,295 @@
+"""Pooling: the largest, mean, sum or norm of each window.
+
+>>> from d2lmini import nd
+>>> x = nd.arange(16).reshape((1, 1, 4, 4))
+>>> nd.Pooling(x, kernel=(2, 2), stride=(2, 2), pool_type="max")
+<BLANKLINE>
+[[[[ 5.  7.]
+   [13. 15.]]]]
+<NDArray 1x1x2x2 @cpu(0)>
+
+A maximum or a sum over a rectangle can be taken along one axis, then along the next, so a k x k
+window costs 2 k operations and not k^2. Along an axis, tap j of all windows at once is one slice of
+the image with the stride as its step; slices that would reach into the padding are cut short, so
+nothing is ever padded.
+
+Backward. The sum's gradient spreads each g over its window, again axis by axis
+(`_pooling_spread`); the maximum's gives each g to the first place that held the largest value
+(`_max_pooling_backward`). Spreading and summing are each other's gradients, as are giving to the
+winner and asking what the winner holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import product
+from math import prod
+from typing import Any, NamedTuple
+
+from d2lmini.base import MXNetError
+from d2lmini.device.parallel import parallel_for
+from d2lmini.ops.checks import check_choice, check_float
+from d2lmini.ops.conv import check_layout
+from d2lmini.ops.core import Shape, Spec, op
+from d2lmini.ops.pieces import cut
+from d2lmini.ops.windows import full_lists
+
+#: Images (one channel each) are worked on in groups of about this many elements.
+GRAIN = 1 << 17
+
+
+class Pool(NamedTuple):
+    """Windows on an image, one number for each spatial axis in every field (see `Geometry`)."""
+
+    size: Shape
+    kernel: Shape
+    stride: Shape
+    pad: Shape
+    out: Shape
+
+
+class Tap(NamedTuple):
+    """Place j of every window along an axis: `outputs` are the windows whose place j lies on the
+    image, `inputs` where it lies."""
+
+    outputs: slice
+    inputs: slice
+
+
+def _pool(
+    size: Shape, kernel: Shape, stride: Shape, pad: Shape, global_pool: bool, convention: str
+) -> Pool:
+    """The windows; MXNetError when none fits."""
+    if global_pool:
+        ones, zeros = (1,) * len(size), (0,) * len(size)
+        return Pool(size, size, ones, zeros, ones)
+    stride, _dilate, pad = full_lists(kernel, stride, (), pad)
+    spans = [n + 2 * p - k for n, p, k in zip(size, pad, kernel)]
+    if min(spans) < 0:
+        raise MXNetError(f"the kernel exceeds the input: kernel {kernel}, input {size}, pad {pad}")
+    # 'full' rounds up: the last window may hang over the end.
+    up = convention == "full"
+    out = tuple((-(-v // s) if up else v // s) + 1 for v, s in zip(spans, stride))
+    return Pool(size, kernel, stride, pad, out)
+
+
+def _taps(pool: Pool, axis: int) -> Iterator[Tap]:
+    """The taps along spatial axis `axis`, those that lie in the padding everywhere left out."""
+    n, k, s, p, o = (field[axis] for field in pool)
+    for j in range(k):
+        first = max(0, -((j - p) // s))
+        last = min(o - 1, (n - 1 + p - j) // s)
+        if first <= last:
+            start = first * s - p + j
+            yield Tap(slice(first, last + 1), slice(start, start + (last - first) * s + 1, s))
+
+
+def _along(axis: int, part: slice) -> tuple:
+    """The index that takes `part` of spatial axis `axis` of (images, *size)."""
+    return (slice(None),) * (axis + 1) + (part,)
+
+
+def _reduce(xp: Any, x: Any, pool: Pool, combine: Any, start: float, y: Any) -> None:
+    """y[window] = start combined with all of x in the window: (images, *size) -> (images, *out)."""
+    last = len(pool.size) - 1
+    for axis in range(last + 1):
+        shape = x.shape[: axis + 1] + (pool.out[axis],) + x.shape[axis + 2 :]
+        result = y if axis == last else xp.empty(shape, y.dtype)
+        result.fill(start)
+        for tap in _taps(pool, axis):
+            place = result[_along(axis, tap.outputs)]
+            combine(place, x[_along(axis, tap.inputs)], out=place)
+        x = result
+
+
+def _spread(xp: Any, g: Any, pool: Pool, dx: Any) -> None:
+    """The other way: each g is added to all places of its window."""
+    for axis in reversed(range(len(pool.size))):
+        shape = g.shape[: axis + 1] + (pool.size[axis],) + g.shape[axis + 2 :]
+        result = dx if axis == 0 else xp.empty(shape, dx.dtype)
+        result.fill(0)
+        for tap in _taps(pool, axis):
+            result[_along(axis, tap.inputs)] += g[_along(axis, tap.outputs)]
+        g = result
+
+
+def _winners(xp: Any, x: Any, y: Any, pool: Pool) -> Iterator[tuple[tuple, tuple, Any]]:
+    """For each tap of the windows (outputs, inputs, where it holds the largest value first)."""
+    free = xp.ones(y.shape, bool)
+    for taps in product(*(list(_taps(pool, axis)) for axis in range(len(pool.size)))):
+        outputs = (slice(None), *(tap.outputs for tap in taps))
+        inputs = (slice(None), *(tap.inputs for tap in taps))
+        won = (x[inputs] == y[outputs]) & free[outputs]
+        free[outputs] ^= won
+        yield outputs, inputs, won
+
+
+def _counts(xp: Any, pool: Pool, include_pad: bool, dtype: Any) -> Any:
+    """How many places each window counts, (*out): those on the image, or on its padding too."""
+    counts = xp.ones((), dtype)
+    for n, k, s, p, o in zip(*pool):
+        start = xp.arange(o) * s - p
+        if include_pad:
+            places = xp.minimum(start + k, n + p) - start
+        else:
+            places = xp.minimum(start + k, n) - xp.maximum(start, 0)
+        counts = counts[..., None] * xp.maximum(places, 1).astype(dtype)
+    return counts
+
+
+def _by_images(xp: Any, body: Callable[..., None], *arrays: Any) -> None:
+    """body(*parts) for groups of images of arrays (N, C, ...), as (images, ...)."""
+    flat = [a.reshape(a.shape[0] * a.shape[1], *a.shape[2:]) for a in arrays]
+    images = len(flat[0])
+    largest = max(prod(a.shape[1:]) for a in flat)
+    parts = cut(images, max(1, min(images, images * largest // GRAIN)))
+    parallel_for(len(parts), lambda i: body(*(a[parts[i]] for a in flat)))
+
+
+# -- the ops --------------------------------------------------------------------------------------
+
+
+def _infer_pooling(
+    data: Spec, *, kernel: Shape, pool_type: str, global_pool: bool, pooling_convention: str,
+    stride: Shape, pad: Shape, p_value: int | None, layout: str | None, **_: Any,
+) -> Spec:  # fmt: skip
+    check_float(data)
+    check_choice("pool_type", pool_type, ("max", "avg", "sum", "lp"))
+    check_choice("pooling_convention", pooling_convention, ("valid", "full"))
+    if pool_type == "lp":
+        check_choice("p_value", p_value, (1, 2, 3))
+    ndim = len(data.shape) - 2
+    if ndim not in (1, 2, 3):
+        raise MXNetError(f"needs data (N, C, *size) with one to three sizes, got {data.shape}")
+    check_layout(layout, ndim if global_pool else len(kernel), data)
+    pool = _pool(data.shape[2:], kernel, stride, pad, global_pool, pooling_convention)
+    if pool_type == "max" and any(p >= k for p, k in zip(pool.pad, pool.kernel)):
+        raise MXNetError(f"pad={pad} must be less than kernel={kernel}: a window lies in padding")
+    return Spec((*data.shape[:2], *pool.out), data.dtype)
+
+
+def _flops(data: Spec, *, out: Spec, kernel: Shape, global_pool: bool, **_: Any) -> float:
+    return float(data.size if global_pool else out.size * sum(kernel))
+
+
+@op(infer=_infer_pooling, flops=_flops)
+def Pooling(
+    xp, data, *, kernel: Shape = (), pool_type: str = "max", global_pool: bool = False,
+    cudnn_off: bool = False, pooling_convention: str = "valid", stride: Shape = (),
+    pad: Shape = (), p_value: int | None = None, count_include_pad: bool | None = None,
+    layout: str | None = None, out=None,
+):  # fmt: skip
+    """One number for each window: its largest, mean, sum, or p-norm; (N, C, *size) -> (N, C, *out).
+
+    pool_type 'max', 'avg', 'sum', or 'lp': (sum of x^p_value)^(1 / p_value), p_value 1, 2 or 3.
+    out = (size + 2 pad - kernel) // stride + 1; with pooling_convention 'full' rounded up, so that
+    the last window may hang over. global_pool: one window, the image. Padding never wins a maximum
+    and adds nothing to a sum; 'avg' divides by the window's places including padding unless
+    count_include_pad is False. float16, float32, float64, kept (float16 sums are rounded).
+
+    MXNetError at the call when the kernel exceeds the padded input, for unknown choices, and for
+    layouts other than channel-first. After MXNet's Pooling.
+    """
+    pool = _pool(data.shape[2:], kernel, stride, pad, global_pool, pooling_convention)
+    y = xp.empty((*data.shape[:2], *pool.out), data.dtype) if out is None else out
+    combine, start = xp.add, 0.0
+    if pool_type == "max":
+        combine, start = xp.maximum, float(xp.finfo(data.dtype).min)
+    if pool_type == "avg":
+        counts = _counts(xp, pool, count_include_pad is not False, y.dtype)
+
+    def body(x: Any, y: Any) -> None:
+        powers = x if pool_type != "lp" or p_value == 1 else x**p_value
+        _reduce(xp, powers, pool, combine, start, y)
+        if pool_type == "avg":
+            y /= counts
+        elif pool_type == "lp" and p_value != 1:
+            (xp.sqrt if p_value == 2 else xp.cbrt)(y, out=y)
+
+    _by_images(xp, body, data, y)
+    return y
+
+
+@Pooling.gradient(saves="data data.shape y")
+def _(
+    g, data, shape, y, *, kernel, pool_type, global_pool, pooling_convention, stride, pad, p_value,
+    count_include_pad,
+):  # fmt: skip
+    pool = _pool(shape[2:], kernel, stride, pad, global_pool, pooling_convention)
+    how = dict(kernel=pool.kernel, stride=pool.stride, pad=pool.pad)
+    if pool_type == "max":
+        return max_pooling_backward(g, data, y, **how)
+    how |= dict(shape=shape, pooling_convention=pooling_convention)
+    if pool_type == "avg":
+        include = count_include_pad is not False
+        return pooling_spread(g, average=True, count_include_pad=include, **how)
+    if pool_type == "lp" and p_value != 1:
+        # dy/dx = (x / y)^(p - 1); a window of zeros has the gradient 0.
+        g = g / (y + (y == 0)) ** (p_value - 1)
+        return pooling_spread(g, **how) * data ** (p_value - 1)
+    return pooling_spread(g, **how)
+
+
+@op("_pooling_spread", infer=lambda g, *, shape, **_: Spec(shape, g.dtype))
+def pooling_spread(
+    xp, g, *, shape: Shape, kernel: Shape, stride: Shape, pad: Shape,
+    pooling_convention: str = "valid", average: bool = False, count_include_pad: bool = True,
+    out=None,
+):  # fmt: skip
+    """The gradient of sum pooling, or with `average` of mean pooling: g shared over its window."""
+    pool = Pool(shape[2:], kernel, stride, pad, g.shape[2:])
+    dx = xp.empty(shape, g.dtype) if out is None else out
+    if average:
+        g = g / _counts(xp, pool, count_include_pad, g.dtype)
+    _by_images(xp, lambda g, dx: _spread(xp, g, pool, dx), g, dx)
+    return dx
+
+
+@pooling_spread.gradient()
+def _(g, *, kernel, stride, pad, pooling_convention, average, count_include_pad):
+    return Pooling(
+        g, kernel=kernel, stride=stride, pad=pad, pooling_convention=pooling_convention,
+        pool_type="avg" if average else "sum", count_include_pad=count_include_pad,
+    )  # fmt: skip
+
+
+@op("_max_pooling_backward", infer=lambda g, data, y, **_: data)
+def max_pooling_backward(
+    xp, g, data, y, *, kernel: Shape, stride: Shape, pad: Shape, out=None
+):  # fmt: skip
+    """The gradient of max pooling: g goes to the first place of its window that holds y."""
+    pool = Pool(data.shape[2:], kernel, stride, pad, y.shape[2:])
+    dx = xp.empty(data.shape, g.dtype) if out is None else out
+
+    def body(g: Any, x: Any, y: Any, dx: Any) -> None:
+        dx.fill(0)
+        for outputs, inputs, won in _winners(xp, x, y, pool):
+            dx[inputs] += g[outputs] * won
+
+    _by_images(xp, body, g, data, y, dx)
+    return dx
+
+
+@op("_max_pooling_pick", infer=lambda u, data, y, **_: y)
+def max_pooling_pick(xp, u, data, y, *, kernel: Shape, stride: Shape, pad: Shape, out=None):
+    """What u, of data's shape, holds at the place where each window of data is largest."""
+    pool = Pool(data.shape[2:], kernel, stride, pad, y.shape[2:])
+    picked = xp.empty(y.shape, u.dtype) if out is None else out
+
+    def body(u: Any, x: Any, y: Any, picked: Any) -> None:
+        picked.fill(0)
+        for outputs, inputs, won in _winners(xp, x, y, pool):
+            picked[outputs] += u[inputs] * won
+
+    _by_images(xp, body, u, data, y, picked)
+    return picked
+
+
+@max_pooling_backward.gradient(saves="data y")
+def _(g, data, y, *, kernel, stride, pad):
+    return max_pooling_pick(g, data, y, kernel=kernel, stride=stride, pad=pad), None, None
+
+
+@max_pooling_pick.gradient(saves="data y")
+def _(g, data, y, *, kernel, stride, pad):
+    return max_pooling_backward(g, data, y, kernel=kernel, stride=stride, pad=pad), None, None

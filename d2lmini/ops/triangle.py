@@ -1,0 +1,254 @@
+"""Diagonals and triangles of matrices, products with them and solves: part of MXNet's `linalg_`.
+
+>>> from d2lmini import nd
+>>> L = nd.linalg.maketrian(nd.array([2, 1, 2]))
+>>> L
+<BLANKLINE>
+[[2. 0.]
+ [1. 2.]]
+<NDArray 2x2 @cpu(0)>
+>>> nd.linalg.trsm(L, nd.array([[4], [4]]))          # solves L y = b
+<BLANKLINE>
+[[2.]
+ [1.]]
+<NDArray 2x1 @cpu(0)>
+
+All take a matrix on the last two axes or any batch of them, in float32 or float64. To take a
+diagonal (or triangle) out and to put it in are each other's gradients.
+"""
+
+from __future__ import annotations
+
+from math import isqrt
+from typing import Any
+
+from d2lmini.base import MXNetError
+from d2lmini.ops.checks import check_float, check_shape
+from d2lmini.ops.core import Spec, op
+from d2lmini.ops.linalg import gemm2
+
+
+def check_square(A: Spec) -> None:
+    check_float(A, half=False)
+    if len(A.shape) < 2 or A.shape[-1] != A.shape[-2]:
+        raise MXNetError(f"needs square matrices on the last two axes, got {A.shape}")
+
+
+def like_square(A: Spec, **_: Any) -> Spec:
+    check_square(A)
+    return A
+
+
+# -- diagonals and triangles ----------------------------------------------------------------------
+
+
+def _infer_extractdiag(A: Spec, *, offset: int) -> Spec:
+    check_square(A)
+    length = A.shape[-1] - abs(offset)
+    if length <= 0:
+        raise MXNetError(f"offset={offset} lies outside matrices of shape {A.shape}")
+    return Spec((*A.shape[:-2], length), A.dtype)
+
+
+@op("linalg_extractdiag", aliases=["_linalg_extractdiag"], infer=_infer_extractdiag, flops=0)
+def extractdiag(xp, A, *, offset: int = 0):
+    """A diagonal of each matrix: (..., n, n) -> (..., n - |offset|); above the main one if > 0."""
+    return xp.diagonal(A, offset, -2, -1)
+
+
+def _infer_makediag(A: Spec, *, offset: int) -> Spec:
+    check_float(A, half=False)
+    if not A.shape:
+        raise MXNetError("needs at least one axis, got a scalar")
+    n = A.shape[-1] + abs(offset)
+    return Spec((*A.shape[:-1], n, n), A.dtype)
+
+
+@op("linalg_makediag", aliases=["_linalg_makediag"], infer=_infer_makediag, flops=0)
+def makediag(xp, A, *, offset: int = 0):
+    """Matrices of zeros with a diagonal: (..., n) -> (..., m, m) with m = n + |offset|."""
+    n = A.shape[-1]
+    y = xp.zeros((*A.shape[:-1], n + abs(offset), n + abs(offset)), A.dtype)
+    i = xp.arange(n)
+    y[..., i + max(-offset, 0), i + max(offset, 0)] = A
+    return y
+
+
+@extractdiag.gradient()
+def _(g, *, offset):
+    return makediag(g, offset=offset)
+
+
+@makediag.gradient()
+def _(g, *, offset):
+    return extractdiag(g, offset=offset)
+
+
+def _triangle(xp: Any, n: int, offset: int, lower: bool) -> tuple[Any, Any]:
+    """Row and column numbers of a triangle, row by row: all below diagonal `offset` if that is
+    negative, above it if positive, and for the main diagonal as `lower` says."""
+    if offset < 0 or (offset == 0 and lower):
+        return xp.tril_indices(n, offset)
+    return xp.triu_indices(n, offset)
+
+
+def _infer_extracttrian(A: Spec, *, offset: int, **_: Any) -> Spec:
+    side = _infer_extractdiag(A, offset=offset).shape[-1]
+    return Spec((*A.shape[:-2], side * (side + 1) // 2), A.dtype)
+
+
+@op("linalg_extracttrian", aliases=["_linalg_extracttrian"], infer=_infer_extracttrian, flops=0)
+def extracttrian(xp, A, *, offset: int = 0, lower: bool = True):
+    """A triangle of each matrix as a vector, row by row: (..., n, n) -> (..., m (m + 1) / 2).
+
+    m = n - |offset|. offset < 0: from that diagonal down, > 0: from it up, 0: as `lower` says.
+    """
+    rows, columns = _triangle(xp, A.shape[-1], offset, lower)
+    return A[..., rows, columns]
+
+
+def _infer_maketrian(A: Spec, *, offset: int, **_: Any) -> Spec:
+    check_float(A, half=False)
+    length = A.shape[-1] if A.shape else 0
+    side = (isqrt(8 * length + 1) - 1) // 2
+    if not A.shape or side * (side + 1) // 2 != length:
+        raise MXNetError(
+            f"a triangle of side m has m (m + 1) / 2 elements: 1, 3, 6, 10, ...; got {A.shape}"
+        )
+    n = side + abs(offset)
+    return Spec((*A.shape[:-1], n, n), A.dtype)
+
+
+@op("linalg_maketrian", aliases=["_linalg_maketrian"], infer=_infer_maketrian, flops=0)
+def maketrian(xp, A, *, offset: int = 0, lower: bool = True):
+    """Matrices of zeros with a triangle filled row by row: the inverse of `linalg_extracttrian`."""
+    shape = _infer_maketrian(Spec(A.shape, A.dtype), offset=offset).shape
+    rows, columns = _triangle(xp, shape[-1], offset, lower)
+    y = xp.zeros(shape, A.dtype)
+    y[..., rows, columns] = A
+    return y
+
+
+@extracttrian.gradient()
+def _(g, *, offset, lower):
+    return maketrian(g, offset=offset, lower=lower)
+
+
+@maketrian.gradient()
+def _(g, *, offset, lower):
+    return extracttrian(g, offset=offset, lower=lower)
+
+
+@op("_linalg_triangle", infer=like_square, flops=0)
+def triangle(xp, A, *, lower: bool = True):
+    """Each matrix with the other triangle set to zero; the main diagonal stays."""
+    return xp.tril(A) if lower else xp.triu(A)
+
+
+@triangle.gradient()
+def _(g, *, lower):
+    return triangle(g, lower=lower)
+
+
+def one_per_matrix(A: Spec) -> Spec:
+    check_square(A)
+    return Spec(A.shape[:-2] or (1,), A.dtype)
+
+
+@op(
+    "linalg_sumlogdiag", aliases=["_linalg_sumlogdiag"], infer=one_per_matrix,
+    flops=lambda A, *, out: 2.0 * out.size * A.shape[-1],
+)  # fmt: skip
+def sumlogdiag(xp, A):
+    """Sum of the logarithms of the main diagonal: (..., n, n) -> (...), or (1,) for one matrix."""
+    total = xp.log(xp.diagonal(A, 0, -2, -1)).sum(-1)
+    return total.reshape(A.shape[:-2] or (1,))
+
+
+@sumlogdiag.gradient(saves="A A.shape")
+def _(g, A, shape):
+    return makediag(g.reshape((*shape[:-2], 1)) / extractdiag(A))
+
+
+# -- triangular products and solves ---------------------------------------------------------------
+
+
+def _infer_beside(A: Spec, B: Spec, *, rightside: bool, **_: Any) -> Spec:
+    check_square(A)
+    check_float(A, B, half=False)
+    n = A.shape[-1]
+    if len(B.shape) != len(A.shape) or B.shape[:-2] != A.shape[:-2]:
+        raise MXNetError(f"batches differ: A is {A.shape}, B is {B.shape}")
+    if B.shape[-1 if rightside else -2] != n:
+        wanted = (B.shape[-2], n) if rightside else (n, B.shape[-1])
+        check_shape("B", B, (*A.shape[:-2], *wanted), why=f"beside A {A.shape}")
+    return B
+
+
+def _flops_beside(A: Spec, B: Spec, **_: Any) -> float:
+    return 1.0 * B.size * A.shape[-1]
+
+
+def operand(xp: Any, A: Any, lower: bool, transpose: bool) -> Any:
+    """The triangle of A that counts, transposed on request."""
+    A = xp.tril(A) if lower else xp.triu(A)
+    return A.swapaxes(-1, -2) if transpose else A
+
+
+@op("linalg_trmm", aliases=["_linalg_trmm"], infer=_infer_beside, flops=_flops_beside)
+def trmm(
+    xp, A, B, *, transpose: bool = False, rightside: bool = False, lower: bool = True,
+    alpha: float = 1.0, out=None,
+):  # fmt: skip
+    """A triangular matrix times another: alpha op(A) B, or with `rightside` alpha B op(A).
+
+    A (..., n, n), of which only the lower (or upper) triangle is looked at; B (..., n, m), or
+    (..., m, n) -> the shape of B. op transposes if `transpose`.
+    """
+    A = operand(xp, A, lower, transpose)
+    out = xp.matmul(B, A, out=out) if rightside else xp.matmul(A, B, out=out)
+    if alpha != 1.0:
+        out *= alpha
+    return out
+
+
+@trmm.gradient(saves="A B")
+def _(g, A, B, *, transpose, rightside, lower, alpha):
+    # y = op(A) B: the gradient of op(A) is g B^T; on the right side it is B^T g.
+    if transpose:
+        a, b = (g, B) if rightside else (B, g)
+    else:
+        a, b = (B, g) if rightside else (g, B)
+    dA = gemm2(a, b, transpose_a=rightside, transpose_b=not rightside, alpha=alpha)
+    dB = trmm(A, g, transpose=not transpose, rightside=rightside, lower=lower, alpha=alpha)
+    return triangle(dA, lower=lower), dB
+
+
+@op("linalg_trsm", aliases=["_linalg_trsm"], infer=_infer_beside, flops=_flops_beside)
+def trsm(
+    xp, A, B, *, transpose: bool = False, rightside: bool = False, lower: bool = True,
+    alpha: float = 1.0,
+):  # fmt: skip
+    """Solve a triangular system for y: op(A) y = alpha B, or with `rightside` y op(A) = alpha B.
+
+    Shapes as for `linalg_trmm`. A zero on the diagonal fails at run time. (NumPy has no triangular
+    solver: this is the general one, of 2/3 n^3 FLOPs more.)
+    """
+    A = operand(xp, A, lower, transpose)
+    if rightside:
+        y = xp.linalg.solve(A.swapaxes(-1, -2), B.swapaxes(-1, -2)).swapaxes(-1, -2)
+    else:
+        y = xp.linalg.solve(A, B)
+    return y * y.dtype.type(alpha) if alpha != 1.0 else y
+
+
+@trsm.gradient(saves="y A")
+def _(g, y, A, *, transpose, rightside, lower, alpha):
+    s = trsm(A, g, transpose=not transpose, rightside=rightside, lower=lower)
+    # d op(A) = -s y^T; on the right side -y^T s.
+    if transpose:
+        a, b = (s, y) if rightside else (y, s)
+    else:
+        a, b = (y, s) if rightside else (s, y)
+    dA = gemm2(a, b, transpose_a=rightside, transpose_b=not rightside, alpha=-1.0)
+    return triangle(dA, lower=lower), s * alpha
