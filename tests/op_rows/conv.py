@@ -125,10 +125,9 @@ for size, kernel, attrs in GEOMETRIES:
             Case("Deconvolution", (y, w), deconvolution, how, mxnet=False, why="not on its CPU")
         )
     ndim = len(kernel)
-    lists = {
-        "kernel": kernel, "num_group": 2, "stride": full(attrs.get("stride", ()), ndim, 1),
-        "dilate": full(attrs.get("dilate", ()), ndim, 1), "pad": full(attrs.get("pad", ()), ndim, 0),
-    }  # fmt: skip
+    lists = {"kernel": kernel, "num_group": 2}
+    for name, default in (("stride", 1), ("dilate", 1), ("pad", 0)):
+        lists[name] = full(attrs.get(name, ()), ndim, default)
     x, w = draw((2, 4, *size)), draw((6, 2, *kernel), seed=1)
     g = convolution(x, w, num_filter=6, **lists)
     ROWS += [
@@ -230,7 +229,9 @@ for dtype in ("float16", "float64"):
     for kind in ("max", "avg"):
         attrs = {"kernel": (2, 2), "pool_type": kind}
         ROWS.append(
-            Case("Pooling", (draw((1, 2, 3, 4), dtype=dtype),), pooling, attrs, rtol=2e-3, atol=1e-3)
+            Case(
+                "Pooling", (draw((1, 2, 3, 4), dtype=dtype),), pooling, attrs, rtol=2e-3, atol=1e-3
+            )
         )
 ROWS += [
     # Windows that hold no place of the image at all.

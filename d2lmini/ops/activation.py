@@ -1,0 +1,162 @@
+"""Activation functions: `Activation` and `LeakyReLU`, each a family chosen by `act_type`.
+
+>>> from d2lmini import nd
+>>> x = nd.array([-2, 0, 3])
+>>> nd.Activation(x, act_type="relu")
+<BLANKLINE>
+[0. 0. 3.]
+<NDArray 3 @cpu(0)>
+>>> nd.LeakyReLU(x, act_type="leaky", slope=0.1)
+<BLANKLINE>
+[-0.2  0.   3. ]
+<NDArray 3 @cpu(0)>
+
+They keep shape and dtype and work element by element. The softmax family, which does not, is in
+`softmax.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from d2lmini.base import MXNetError
+from d2lmini.ops.checks import check_choice, check_float, check_optional
+from d2lmini.ops.core import Shape, Spec, op, registry
+from d2lmini.ops.distributions import draw
+
+# -- Activation -----------------------------------------------------------------------------------
+
+
+def _softrelu(xp: Any, data: Any, out: Any) -> Any:
+    """log(1 + exp(x)) as max(x, 0) + log1p(exp(-|x|)), which neither overflows nor loses digits."""
+    tail = xp.log1p(xp.exp(-abs(data)))
+    return xp.add(xp.maximum(data, 0), tail, out=out)
+
+
+def _infer_activation(data: Spec, *, act_type: str) -> Spec:
+    check_choice("act_type", act_type, ("relu", "sigmoid", "softrelu", "softsign", "tanh"))
+    check_float(data)
+    return data
+
+
+@op(infer=_infer_activation, flops=8, elementwise=True)
+def Activation(xp, data, *, act_type: str, out=None):
+    """relu max(x, 0), sigmoid 1 / (1 + e^-x), tanh, softrelu log(1 + e^x), softsign x / (1 + |x|).
+
+    Any shape, floating dtype, both kept. MXNetError at the call for another act_type. relu passes
+    nan on (MXNet's Activation makes it 0, its nd.relu does not).
+    """
+    if act_type == "softrelu":
+        return _softrelu(xp, data, out)
+    return registry[act_type].compute(xp, data, out=out)
+
+
+@Activation.gradient(saves="y")
+def _(g, y, *, act_type):
+    if act_type == "relu":
+        return g * (y > 0)
+    if act_type == "sigmoid":
+        return g * y * (1 - y)
+    if act_type == "tanh":
+        return g * (1 - y * y)
+    if act_type == "softrelu":
+        return g * (1 - (-y).exp())
+    # softsign: 1 - |y| = 1 / (1 + |x|)
+    return g * (1 - abs(y)) ** 2
+
+
+# -- LeakyReLU ------------------------------------------------------------------------------------
+
+#: S. Klambauer et al., "Self-Normalizing Neural Networks" (2017).
+SELU_ALPHA = 1.6732632423543772848170429916717
+SELU_SCALE = 1.0507009873554804934193349852946
+
+
+def _gamma_shape(data: Shape, gamma: Shape) -> Shape:
+    """The shape in which prelu's slopes broadcast: one for all, or one per channel (axis 1)."""
+    channel = 1 if len(data) > 1 else 0
+    if np.prod(gamma) == 1:
+        return (1,) * len(data)
+    if len(data) and gamma in ((data[channel],), (1, data[channel])):
+        return (1,) * channel + (data[channel],) + (1,) * (len(data) - channel - 1)
+    raise MXNetError(
+        f"gamma is {gamma}, need (1,) or one slope for each channel of data {data}, its axis "
+        f"{channel}"
+    )
+
+
+def _infer_leaky(data: Spec, gamma: Spec | None = None, *, act_type: str, **_: Any) -> Spec:
+    choices = ("elu", "gelu", "leaky", "prelu", "rrelu", "selu")
+    check_choice("act_type", act_type, choices)
+    check_float(data, gamma)
+    check_optional("gamma", gamma, act_type == "prelu", f"act_type={act_type!r}")
+    if gamma is not None:
+        _gamma_shape(data.shape, gamma.shape)
+    return data
+
+
+@op(infer=_infer_leaky, flops=4)
+def LeakyReLU(
+    xp, data, gamma=None, *, act_type: str = "leaky", slope: float = 0.25,
+    lower_bound: float = 0.125, upper_bound: float = 0.334, rng, training, out=None,
+):  # fmt: skip
+    """Units that let something through below zero; for x > 0 all but selu and gelu give x.
+
+    leaky    slope x                                     below zero
+    prelu    gamma x, gamma a learnt input: (1,), or one per channel (axis 1)
+    rrelu    slope drawn from [lower_bound, upper_bound) per element in training, else their mean
+    elu      slope (e^x - 1)
+    selu     1.0507 (x, or 1.6733 (e^x - 1))             (Klambauer et al. 2017)
+    gelu     x Phi(x), Phi the normal distribution's     (Hendrycks and Gimpel 2016)
+
+    Any shape, floating dtype, both kept. MXNetError at the call for another act_type, or a gamma
+    that is missing, not wanted, or of another shape.
+    """
+    if act_type == "gelu":
+        y = registry["erf"].compute(xp, data * data.dtype.type(0.5**0.5))
+        y += 1
+        y *= data
+        return xp.multiply(y, data.dtype.type(0.5), out=out)
+    below = xp.minimum(data, 0, out=xp.empty(data.shape, data.dtype))
+    if act_type in ("elu", "selu"):
+        xp.expm1(below, out=below)
+        below *= data.dtype.type(slope if act_type == "elu" else SELU_ALPHA)
+    elif act_type == "prelu":
+        below *= gamma.reshape(_gamma_shape(data.shape, gamma.shape))
+    elif act_type == "rrelu" and training:
+        bounds = {"low": lower_bound, "high": upper_bound}
+        below *= draw("uniform", rng, xp.empty(data.shape, data.dtype), bounds)
+    else:
+        below *= data.dtype.type(slope if act_type == "leaky" else (lower_bound + upper_bound) / 2)
+    y = xp.maximum(data, 0, out=out)
+    y += below
+    if act_type == "selu":
+        y *= data.dtype.type(SELU_SCALE)
+    return y
+
+
+@LeakyReLU.gradient(saves="y data data.shape gamma gamma.shape")
+def _(g, y, data, shape, gamma, gamma_shape, *, act_type, slope):
+    if act_type == "gelu":
+        phi = (data * data * -0.5).exp() * (2 * np.pi) ** -0.5
+        return g * (0.5 * (1 + registry["erf"](data * 0.5**0.5)) + data * phi)
+    below = data <= 0
+    above = 1 - below
+    if act_type == "leaky":
+        return g * (above + below * slope)
+    if act_type == "elu":
+        return g * (above + below * (y + slope))
+    if act_type == "selu":
+        return g * (above * SELU_SCALE + below * (y + SELU_SCALE * SELU_ALPHA))
+    if act_type == "rrelu":
+        # The slope an element met is what it became over what it was.
+        return g * (y / (data + (data == 0)))
+    slopes = _gamma_shape(shape, gamma_shape)
+    dgamma = g * data * below
+    if np.prod(slopes) == 1:
+        dgamma = dgamma.sum()
+    elif len(shape) > 1:
+        dgamma = dgamma.sum(axis=1, exclude=True)
+    return g * (above + below * gamma.reshape(slopes)), dgamma.reshape(gamma_shape)

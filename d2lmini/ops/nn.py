@@ -1,0 +1,292 @@
+"""Layers without a family of their own: FullyConnected, Dropout, L2Normalization, LRN, UpSampling.
+
+>>> from d2lmini import nd
+>>> x, w, b = nd.ones((2, 3)), nd.ones((4, 3)), nd.arange(4)
+>>> nd.FullyConnected(x, w, b, num_hidden=4)
+<BLANKLINE>
+[[3. 4. 5. 6.]
+ [3. 4. 5. 6.]]
+<NDArray 2x4 @cpu(0)>
+
+Convolution, pooling, normalization and softmax are in files of their names.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from d2lmini.base import MXNetError
+from d2lmini.device.parallel import parallel_for
+from d2lmini.ops.checks import (
+    check_choice,
+    check_float,
+    check_one_dtype,
+    check_optional,
+    check_shape,
+)
+from d2lmini.ops.core import Shape, Spec, normalize_axes, op
+from d2lmini.ops.distributions import PIECE
+from d2lmini.ops.linalg import dot, matmul
+
+# -- FullyConnected -------------------------------------------------------------------------------
+
+
+def _infer_fully_connected(
+    data: Spec, weight: Spec, bias: Spec | None = None, *, num_hidden: int, no_bias: bool,
+    flatten: bool,
+) -> Spec:  # fmt: skip
+    check_float(data, weight, bias)
+    check_optional("bias", bias, not no_bias, f"no_bias={no_bias}")
+    if not data.shape:
+        raise MXNetError("data needs at least one axis, got a scalar")
+    inner = prod(data.shape[1:]) if flatten else data.shape[-1]
+    check_shape(
+        "weight", weight, (num_hidden, inner),
+        why=f"num_hidden and the inputs of data {data.shape} with flatten={flatten}",
+    )  # fmt: skip
+    if bias is not None:
+        check_shape("bias", bias, (num_hidden,))
+    outer = data.shape[:1] if flatten else data.shape[:-1]
+    return Spec((*outer, num_hidden), data.dtype)
+
+
+def _flops_fully_connected(
+    data: Spec, weight: Spec, bias: Spec | None = None, *, out: Spec, **_: Any
+) -> float:
+    return 2.0 * out.size * weight.shape[1] + (0 if bias is None else out.size)
+
+
+def _rows(shape: Shape, flatten: bool) -> Shape:
+    """data as a matrix with one sample in each row."""
+    return (shape[0], prod(shape[1:])) if flatten else (prod(shape[:-1]), shape[-1])
+
+
+@op(infer=_infer_fully_connected, flops=_flops_fully_connected)
+def FullyConnected(
+    xp, data, weight, bias=None, *, num_hidden: int, no_bias: bool = False, flatten: bool = True,
+    out=None,
+):  # fmt: skip
+    """y = data weight^T + bias, a layer of `num_hidden` units.
+
+    data (N, ...), all but the first axis taken as one, K long -> (N, num_hidden); with flatten
+    False data (..., K) -> (..., num_hidden). weight (num_hidden, K), bias (num_hidden,) unless
+    no_bias. One floating dtype, kept. MXNetError at the call for shapes and dtypes.
+    Cost: 2 N K num_hidden.
+    """
+    rows = data.reshape(_rows(data.shape, flatten))
+    place = None if out is None else out.reshape(len(rows), num_hidden)
+    y = matmul(xp, rows, weight.T, place)
+    if bias is not None:
+        y += bias
+    return y.reshape((data.shape[:1] if flatten else data.shape[:-1]) + (num_hidden,))
+
+
+@FullyConnected.gradient(saves="data data.shape weight")
+def _(g, data, shape, weight, *, num_hidden, no_bias, flatten):
+    rows = _rows(shape, flatten)
+    g = g.reshape((rows[0], num_hidden))
+    dx = dot(g, weight).reshape(shape)
+    dw = dot(g, data.reshape(rows), transpose_a=True)
+    return (dx, dw) if no_bias else (dx, dw, g.sum(axis=0))
+
+
+# -- Dropout --------------------------------------------------------------------------------------
+
+
+def _infer_dropout(data: Spec, *, p: float, mode: str, axes: Shape, **_: Any) -> Spec:
+    check_float(data)
+    check_choice("mode", mode, ("training", "always"))
+    if not 0 <= p <= 1:
+        raise MXNetError(f"p={p} is no probability, need a number from 0 to 1")
+    if axes:
+        normalize_axes(axes, len(data.shape))
+    return data
+
+
+@op(infer=_infer_dropout, flops=4)
+def Dropout(
+    xp, data, *, p: float = 0.5, mode: str = "training", axes: Shape = (),
+    cudnn_off: bool | None = False, rng, training, out=None,
+):  # fmt: skip
+    """Set elements to zero with probability p and divide the others by 1 - p, while training.
+
+    Otherwise data itself, unless mode is 'always'. Along `axes` all elements share one fate. Shape
+    and floating dtype are kept; p = 1 gives zeros. MXNetError at the call for p, mode, axes.
+
+    The mask is not kept for backward: it is drawn again from the stream of this operation, which
+    costs some time and no memory. After N. Srivastava et al. (2014) and MXNet's Dropout.
+    """
+    if not (training or mode == "always") or p == 0:
+        return xp.positive(data, out=out)
+    return dropped.compute(xp, data, p=p, axes=axes, key=rng, out=out)
+
+
+@Dropout.gradient()
+def _(g, *, p, mode, axes, rng, training):
+    return dropped(g, p=p, axes=axes, key=rng) if (training or mode == "always") and p else g
+
+
+@op("_dropped", flops=4)
+def dropped(xp, data, *, p: float, axes: Shape, key, out=None):
+    """data times the mask that `key` draws: 0 with probability p, else 1 / (1 - p)."""
+    y = xp.empty(data.shape, data.dtype) if out is None else out
+    scale = data.dtype.type(0 if p == 1 else 1 / (1 - p))
+    if axes:
+        shared = normalize_axes(axes, data.ndim)
+        shape = tuple(1 if i in shared else n for i, n in enumerate(data.shape))
+        kept = xp.asarray(key.generator(0).random(shape, dtype="float32")) >= p
+        return xp.multiply(data, kept * scale, out=y)
+    flat, place = data.reshape(-1), y.reshape(-1)
+
+    def piece(i: int) -> None:
+        part = slice(i * PIECE, min((i + 1) * PIECE, flat.size))
+        drawn = key.generator(i).random(part.stop - part.start, dtype="float32")
+        xp.multiply(flat[part], (xp.asarray(drawn) >= p) * scale, out=place[part])
+
+    parallel_for(-(-flat.size // PIECE), piece)
+    return y
+
+
+@dropped.gradient()
+def _(g, *, p, axes, key):
+    return dropped(g, p=p, axes=axes, key=key)
+
+
+# -- L2Normalization and LRN ----------------------------------------------------------------------
+
+
+def _infer_l2(data: Spec, *, mode: str, **_: Any) -> Spec:
+    check_float(data)
+    check_choice("mode", mode, ("instance", "channel", "spatial"))
+    if len(data.shape) < (1 if mode == "instance" else 3):
+        raise MXNetError(f"mode={mode!r} needs more axes, got {data.shape}")
+    return data
+
+
+def _l2_axes(mode: str, ndim: int) -> tuple[int, ...]:
+    """The axes over which the squares are added up."""
+    return {
+        "instance": tuple(range(min(1, ndim - 1), ndim)),
+        "channel": (1,),
+        "spatial": tuple(range(2, ndim)),
+    }[mode]
+
+
+@op(infer=_infer_l2, flops=4)
+def L2Normalization(xp, data, *, eps: float = 1e-10, mode: str = "instance", out=None):
+    """data / sqrt(sum of squares + eps): over each 'instance', 'channel' (axis 1), or 'spatial'
+    (axes 2 on, for each channel). Shape and floating dtype are kept.
+
+    A vector is one instance. (In MXNet 1.9 each of its elements is one.)
+    """
+    axes = _l2_axes(mode, data.ndim)
+    length = xp.sqrt(xp.sum(data * data, axis=axes, keepdims=True) + data.dtype.type(eps))
+    return xp.divide(data, length, out=out)
+
+
+@L2Normalization.gradient(saves="y data data.shape")
+def _(g, y, data, shape, *, eps, mode):
+    axes = _l2_axes(mode, len(shape))
+    length = ((data * data).sum(axis=axes, keepdims=True) + eps).sqrt()
+    return (g - y * (g * y).sum(axis=axes, keepdims=True)) / length
+
+
+def _infer_lrn(data: Spec, *, nsize: int, **_: Any) -> Spec:
+    check_float(data)
+    if len(data.shape) != 4 or nsize < 1:
+        raise MXNetError(f"needs data (N, C, H, W) and nsize > 0, got {data.shape}, nsize={nsize}")
+    return data
+
+
+@op("_channel_window_sum", flops=lambda data, *, out, nsize: float(out.size * nsize))
+def channel_window_sum(xp, data, *, nsize: int):
+    """For each channel the sum over the channels at most nsize // 2 away: (N, C, ...), kept."""
+    y = data.copy()
+    for away in range(1, min(nsize // 2, data.shape[1] - 1) + 1):
+        y[:, away:] += data[:, :-away]
+        y[:, :-away] += data[:, away:]
+    return y
+
+
+@channel_window_sum.gradient()
+def _(g, *, nsize):
+    return channel_window_sum(g, nsize=nsize)
+
+
+@op(infer=_infer_lrn, flops=lambda data, *, out, nsize, **_: float(out.size * (nsize + 6)))
+def LRN(
+    xp, data, *, alpha: float = 1e-4, beta: float = 0.75, knorm: float = 2.0, nsize: int
+):  # fmt: skip
+    """Local response normalization: data / (knorm + alpha / nsize * S)^beta, (N, C, H, W) kept.
+
+    S is the sum of squares over the channels at most nsize // 2 away. A. Krizhevsky et al. (2012).
+    """
+    kind = data.dtype.type
+    near = channel_window_sum.compute(xp, data * data, nsize=nsize)
+    return data * (kind(knorm) + near * kind(alpha / nsize)) ** kind(-beta)
+
+
+@LRN.gradient(saves="data")
+def _(g, data, *, alpha, beta, knorm, nsize):
+    s = channel_window_sum(data * data, nsize=nsize) * (alpha / nsize) + knorm
+    around = channel_window_sum(g * data * s ** (-beta - 1), nsize=nsize)
+    return g * s**-beta - data * around * (2 * alpha * beta / nsize)
+
+
+# -- UpSampling -----------------------------------------------------------------------------------
+
+
+def _infer_upsampling(
+    *data: Spec, scale: int, sample_type: str, multi_input_mode: str, **_: Any
+) -> Spec:
+    check_choice("sample_type", sample_type, ("nearest",))
+    check_choice("multi_input_mode", multi_input_mode, ("concat", "sum"))
+    check_one_dtype(*data)
+    first = data[0].shape
+    if any(len(s.shape) != 4 for s in data) or scale < 1:
+        shapes = ", ".join(str(s.shape) for s in data)
+        raise MXNetError(f"needs images (N, C, H, W) and scale > 0, got {shapes}, scale={scale}")
+    H, W = first[2] * scale, first[3] * scale
+    for spec in data:
+        N, C, h, w = spec.shape
+        fits = h and w and H % h == 0 and W % w == 0 and H // h == W // w
+        if first[0] != N or not fits or (multi_input_mode == "sum" and first[1] != C):
+            raise MXNetError(f"input {spec.shape} does not scale up to the first's {(H, W)}")
+    channels = first[1] if multi_input_mode == "sum" else sum(s.shape[1] for s in data)
+    return Spec((first[0], channels, H, W), data[0].dtype)
+
+
+@op(infer=_infer_upsampling, flops=0)
+def UpSampling(
+    xp, *data, scale: int, num_filter: int = 0, sample_type: str, multi_input_mode: str = "concat",
+    num_args: int = 1, workspace: int = 512,
+):  # fmt: skip
+    """Repeat each pixel scale x scale times: (N, C, H, W) -> (N, C, H scale, W scale).
+
+    Several inputs are all brought to the first's result size, and joined along the channels or,
+    with multi_input_mode 'sum', added. sample_type 'nearest' is the one there is: for 'bilinear'
+    use Deconvolution with bilinear weights, which is what MXNet does.
+    """
+    H, W = data[0].shape[2] * scale, data[0].shape[3] * scale
+    enlarged = [
+        xp.repeat(xp.repeat(x, H // x.shape[2], axis=2), W // x.shape[3], axis=3) for x in data
+    ]
+    if multi_input_mode == "concat":
+        return xp.concatenate(enlarged, axis=1)
+    return sum(enlarged[1:], start=enlarged[0])
+
+
+@UpSampling.gradient(saves="data.shape")
+def _(g, shapes, *, scale, multi_input_mode):
+    H, W = shapes[0][2] * scale, shapes[0][3] * scale
+    gradients = []
+    begin = 0
+    for N, C, h, w in shapes:
+        part = g
+        if multi_input_mode == "concat":
+            part = g.slice_axis(axis=1, begin=begin, end=begin + C)
+            begin += C
+        blocks = part.reshape((N, C, h, H // h, w, W // w))
+        gradients.append(blocks.sum(axis=(3, 5)))
+    return gradients

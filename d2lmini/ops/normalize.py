@@ -1,0 +1,335 @@
+"""BatchNorm, LayerNorm, InstanceNorm, GroupNorm: one formula over four choices of axes.
+
+>>> from d2lmini import nd
+>>> x = nd.array([[1, 2, 3], [10, 20, 30]])
+>>> nd.LayerNorm(x, nd.ones(3), nd.zeros(3)).round()
+<BLANKLINE>
+[[-1.  0.  1.]
+ [-1.  0.  1.]]
+<NDArray 2x3 @cpu(0)>
+
+All compute
+
+    h = (x - mean) / sqrt(var + eps)        y = gamma h + beta
+
+and differ in what mean and variance are taken over: LayerNorm over one axis, InstanceNorm over the
+places of each channel of each image, GroupNorm over groups of channels, BatchNorm over everything
+but the channel, and it remembers a running mean of both for use after training.
+
+The gradient. Of gh = g gamma, the parts that a shift or a scaling of x would cancel again are taken
+away:
+
+    dx = (gh - mean(gh) - h mean(gh h)) / sqrt(var + eps)
+
+where the means are over the same axes (S. Ioffe and C. Szegedy, "Batch Normalization", 2015).
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from d2lmini.base import MXNetError
+from d2lmini.device.parallel import parallel_for
+from d2lmini.ops.checks import check_float, check_one_dtype, check_shape
+from d2lmini.ops.core import Shape, Spec, normalize_axis, op
+from d2lmini.ops.pieces import cut
+
+#: Parts that do not meet in a mean are worked on in groups of about this many elements.
+GRAIN = 1 << 17
+
+
+def _normalize(
+    xp: Any, x: Any, axes: tuple[int, ...], split: int, eps: float, gamma: Any, beta: Any, y: Any
+) -> tuple[Any, Any]:
+    """Fill y with the normalized x; returns mean and (biased) variance, of x's shape with 1 at
+    axes.
+
+    The work is cut along axis `split`, over which no mean is taken. float16 is computed in
+    float32. The variance is that of the differences: E x^2 - (E x)^2 would lose the digits.
+    """
+    wide = xp.promote_types(x.dtype, "float32")
+    shape = tuple(1 if a in axes else n for a, n in enumerate(x.shape))
+    means, variances = xp.zeros(shape, wide), xp.zeros(shape, wide)
+    parts = cut(x.shape[split], max(1, min(x.shape[split], x.size // GRAIN)))
+
+    def body(i: int) -> None:
+        part = (slice(None),) * split + (parts[i],)
+        block = x[part].astype(wide, copy=False)
+        mean = block.mean(axis=axes, keepdims=True)
+        block = block - mean
+        variance = (block * block).mean(axis=axes, keepdims=True)
+        means[part], variances[part] = mean, variance
+        scale, shift = (v[part] if v.shape[split] > 1 else v for v in (gamma, beta))
+        block *= scale / xp.sqrt(variance + wide.type(eps))
+        xp.add(block, shift, out=y[part])
+
+    if x.size:
+        parallel_for(len(parts), body)
+    return means, variances
+
+
+def _gradients(g: Any, x: Any, gamma: Any, axes: tuple[int, ...], eps: float) -> tuple[Any, Any]:
+    """dx, and g h, which adds up to gamma's gradient; in ops on values."""
+    centered = x - x.mean(axis=axes, keepdims=True)
+    inverse = ((centered * centered).mean(axis=axes, keepdims=True) + eps).rsqrt()
+    h = centered * inverse
+    gh = g * gamma
+    away = gh.mean(axis=axes, keepdims=True) + h * (gh * h).mean(axis=axes, keepdims=True)
+    return (gh - away) * inverse, g * h
+
+
+# -- LayerNorm ------------------------------------------------------------------------------------
+
+
+def _three(shape: Shape, axis: int) -> Shape:
+    """The shape as (what is before, axis, what is after)."""
+    axis %= len(shape)
+    return (prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :]))
+
+
+def _infer_layer_norm(
+    data: Spec, gamma: Spec, beta: Spec, *, axis: int, output_mean_var: bool, **_: Any
+) -> Spec | list[Spec]:
+    check_float(data, gamma, beta)
+    axis = normalize_axis(axis, len(data.shape))
+    for name, spec in (("gamma", gamma), ("beta", beta)):
+        check_shape(name, spec, (data.shape[axis],), why=f"axis {axis} of data {data.shape}")
+    kept = Spec((*data.shape[:axis], 1, *data.shape[axis + 1 :]), data.dtype)
+    return [data, kept, kept] if output_mean_var else data
+
+
+@op(
+    infer=_infer_layer_norm, flops=8,
+    outputs=lambda *, output_mean_var=False, **_: 3 if output_mean_var else 1,
+)  # fmt: skip
+def LayerNorm(
+    xp, data, gamma, beta, *, axis: int = -1, eps: float = 1e-5, output_mean_var: bool = False,
+    out=None,
+):  # fmt: skip
+    """Normalize along one axis, of n elements: gamma and beta (n,), the shape is kept.
+
+    With output_mean_var also mean and sqrt(var + eps), the axis kept as 1; they pass no gradient.
+    One floating dtype. MXNetError at the call for shapes. J. Ba et al., "Layer Normalization".
+    """
+    y = _first(xp, data, out)
+    view = _three(data.shape, axis)
+    scale, shift = gamma.reshape(1, -1, 1), beta.reshape(1, -1, 1)
+    mean, var = _normalize(xp, data.reshape(view), (1,), 0, eps, scale, shift, y.reshape(view))
+    if not output_mean_var:
+        return y
+    axis %= data.ndim
+    kept = (*data.shape[:axis], 1, *data.shape[axis + 1 :])
+    return _all(y, mean.reshape(kept), xp.sqrt(var + eps).reshape(kept), data.dtype, out)
+
+
+def _first(xp: Any, data: Any, out: Any) -> Any:
+    """Where the (first) output goes."""
+    if out is None:
+        return xp.empty(data.shape, data.dtype)
+    return out[0] if isinstance(out, tuple) else out
+
+
+def _all(y: Any, mean: Any, second: Any, dtype: Any, out: Any) -> Any:
+    """The three outputs, in their places if there are any."""
+    if out is None:
+        return y, mean.astype(dtype), second.astype(dtype)
+    out[1][...], out[2][...] = mean, second
+    return out
+
+
+@LayerNorm.gradient(saves="data data.shape gamma")
+def _(g, data, shape, gamma, *, axis, eps, output_mean_var):
+    g = g[0] if output_mean_var else g
+    view = _three(shape, axis)
+    g = g.reshape(view)
+    dx, gh = _gradients(g, data.reshape(view), gamma.reshape((1, view[1], 1)), (1,), eps)
+    return dx.reshape(shape), gh.sum(axis=(0, 2)), g.sum(axis=(0, 2))
+
+
+# -- InstanceNorm and GroupNorm -------------------------------------------------------------------
+
+
+def _check_image(data: Spec) -> None:
+    if len(data.shape) < 3:
+        raise MXNetError(f"needs data (N, C, ...) of three axes or more, got {data.shape}")
+
+
+def _infer_instance_norm(data: Spec, gamma: Spec, beta: Spec, **_: Any) -> Spec:
+    check_float(data, gamma, beta)
+    _check_image(data)
+    for name, spec in (("gamma", gamma), ("beta", beta)):
+        check_shape(name, spec, data.shape[1:2], why=f"the channels of data {data.shape}")
+    return data
+
+
+@op(infer=_infer_instance_norm, flops=8)
+def InstanceNorm(xp, data, gamma, beta, *, eps: float = 1e-3, out=None):
+    """Normalize each channel of each image: data (N, C, ...), gamma and beta (C,); shape kept.
+
+    One floating dtype. MXNetError at the call for shapes. D. Ulyanov et al. (2016).
+    """
+    y = _first(xp, data, out)
+    view = (*data.shape[:2], prod(data.shape[2:]))
+    scale, shift = gamma.reshape(1, -1, 1), beta.reshape(1, -1, 1)
+    _normalize(xp, data.reshape(view), (2,), 0, eps, scale, shift, y.reshape(view))
+    return y
+
+
+@InstanceNorm.gradient(saves="data data.shape gamma")
+def _(g, data, shape, gamma, *, eps):
+    view = (*shape[:2], prod(shape[2:]))
+    g = g.reshape(view)
+    dx, gh = _gradients(g, data.reshape(view), gamma.reshape((1, shape[1], 1)), (2,), eps)
+    return dx.reshape(shape), gh.sum(axis=(0, 2)), g.sum(axis=(0, 2))
+
+
+def _groups(shape: Shape, num_groups: int) -> Shape:
+    """(N, groups, channels of a group, places)."""
+    return (shape[0], num_groups, shape[1] // num_groups, prod(shape[2:]))
+
+
+def _per_group(gamma: Shape, view: Shape) -> Shape:
+    """How gamma lies on the view: one number for each group or for each channel."""
+    return (1, view[1], 1 if gamma == (view[1],) else view[2], 1)
+
+
+def _infer_group_norm(
+    data: Spec, gamma: Spec, beta: Spec, *, num_groups: int, output_mean_var: bool, **_: Any
+) -> Spec | list[Spec]:
+    check_float(data, gamma, beta)
+    _check_image(data)
+    N, C = data.shape[:2]
+    if num_groups < 1 or C % num_groups:
+        raise MXNetError(f"{C} channels cannot be cut into num_groups={num_groups} equal groups")
+    for name, spec in (("gamma", gamma), ("beta", beta)):
+        check_shape(name, spec, (num_groups,), (C,), why="one number per group or channel")
+    kept = Spec((N, num_groups), data.dtype)
+    return [data, kept, kept] if output_mean_var else data
+
+
+@op(
+    infer=_infer_group_norm, flops=8,
+    outputs=lambda *, output_mean_var=False, **_: 3 if output_mean_var else 1,
+)  # fmt: skip
+def GroupNorm(
+    xp, data, gamma, beta, *, num_groups: int = 1, eps: float = 1e-5,
+    output_mean_var: bool = False, out=None,
+):  # fmt: skip
+    """Normalize each group of C / num_groups channels of each image (N, C, ...); shape kept.
+
+    gamma and beta: one number per group, as MXNet 1.9 wants it, or per channel, as in the paper
+    (Y. Wu and K. He, "Group Normalization", 2018). With output_mean_var also mean and
+    sqrt(var + eps), (N, num_groups); they pass no gradient. One floating dtype.
+    """
+    y = _first(xp, data, out)
+    view = _groups(data.shape, num_groups)
+    scale = gamma.reshape(_per_group(gamma.shape, view))
+    shift = beta.reshape(_per_group(beta.shape, view))
+    mean, var = _normalize(xp, data.reshape(view), (2, 3), 0, eps, scale, shift, y.reshape(view))
+    if not output_mean_var:
+        return y
+    kept = view[:2]
+    return _all(y, mean.reshape(kept), xp.sqrt(var + eps).reshape(kept), data.dtype, out)
+
+
+@GroupNorm.gradient(saves="data data.shape gamma gamma.shape beta.shape")
+def _(g, data, shape, gamma, gamma_shape, beta_shape, *, num_groups, eps, output_mean_var):
+    g = g[0] if output_mean_var else g
+    view = _groups(shape, num_groups)
+    g = g.reshape(view)
+    scale = _per_group(gamma_shape, view)
+    dx, gh = _gradients(g, data.reshape(view), gamma.reshape(scale), (2, 3), eps)
+    dgamma = gh.sum(axis=tuple(a for a in range(4) if scale[a] == 1))
+    shift = _per_group(beta_shape, view)
+    dbeta = g.sum(axis=tuple(a for a in range(4) if shift[a] == 1))
+    return dx.reshape(shape), dgamma.reshape(gamma_shape), dbeta.reshape(beta_shape)
+
+
+# -- BatchNorm ------------------------------------------------------------------------------------
+
+
+def _infer_batch_norm(
+    data: Spec, gamma: Spec, beta: Spec, moving_mean: Spec, moving_var: Spec, *, axis: int, **_: Any
+) -> list[Spec]:
+    check_float(data)
+    check_float(gamma, beta, moving_mean, moving_var)
+    if gamma.dtype != data.dtype and not (data.dtype == "float16" and gamma.dtype == "float32"):
+        check_one_dtype(data, gamma)
+    if len(data.shape) < 2:
+        raise MXNetError(f"needs data of two axes or more, got {data.shape}")
+    axis = normalize_axis(axis, len(data.shape))
+    specs = (gamma, beta, moving_mean, moving_var)
+    for name, spec in zip(("gamma", "beta", "moving_mean", "moving_var"), specs):
+        check_shape(name, spec, (data.shape[axis],), why=f"axis {axis} of data {data.shape}")
+    return [data, gamma, gamma]
+
+
+@op(
+    infer=_infer_batch_norm, flops=8, mutates=["moving_mean", "moving_var"],
+    outputs=lambda *, output_mean_var=False, **_: 3 if output_mean_var else 1,
+)  # fmt: skip
+def BatchNorm(
+    xp, data, gamma, beta, moving_mean, moving_var, *, eps: float = 1e-3, momentum: float = 0.9,
+    fix_gamma: bool = True, use_global_stats: bool = False, output_mean_var: bool = False,
+    axis: int = 1, cudnn_off: bool = False, min_calib_range: float | None = None,
+    max_calib_range: float | None = None, training, out=None,
+):  # fmt: skip
+    """Normalize each channel (axis `axis`, of C elements) over the batch; the shape is kept.
+
+    gamma, beta, moving_mean, moving_var (C,). In training mean and variance are those of the batch,
+    and moving = momentum moving + (1 - momentum) batch for both; otherwise, or with
+    use_global_stats, the moving ones are used and stay as they are. With fix_gamma, the default,
+    gamma counts as 1 and its gradient is 0. With output_mean_var also the mean and
+    1 / sqrt(var + eps) that were used, (C,); they pass no gradient.
+
+    float32 or float64, or float16 data with float16 or float32 parameters. MXNetError at the call
+    for shapes and dtypes. The moving statistics change here, in forward, as MXNet's documentation
+    has it (its CPU code does so in backward).
+    """
+    y = _first(xp, data, out)
+    view = _three(data.shape, axis)
+    x, place = data.reshape(view), y.reshape(view)
+    column = (1, view[1], 1)
+    scale = xp.ones(column, gamma.dtype) if fix_gamma else gamma.reshape(column)
+    shift = beta.reshape(column)
+    if training and not use_global_stats:
+        mean, var = _normalize(xp, x, (0, 2), 1, eps, scale, shift, place)
+        kind = moving_mean.dtype.type
+        for moving, batch in ((moving_mean, mean), (moving_var, var)):
+            moving *= kind(momentum)
+            moving += batch.reshape(-1).astype(moving.dtype) * kind(1 - momentum)
+    else:
+        wide = xp.promote_types(x.dtype, "float32")
+        mean, var = (v.reshape(column).astype(wide) for v in (moving_mean, moving_var))
+        scale = scale / xp.sqrt(var + wide.type(eps))
+        shift = shift - mean * scale
+        parts = cut(view[1], max(1, min(view[1], x.size // GRAIN)))
+
+        def body(i: int) -> None:
+            part = (slice(None), parts[i])
+            xp.add(x[part] * scale[part], shift[part], out=place[part])
+
+        parallel_for(len(parts), body)
+    inverse = 1 / xp.sqrt(var + var.dtype.type(eps))
+    return _all(y, mean.reshape(-1), inverse.reshape(-1), gamma.dtype, out)
+
+
+@BatchNorm.gradient(saves="y data data.shape data.dtype gamma gamma.dtype")
+def _(
+    g, y, data, shape, dtype, gamma, wide, *, eps, fix_gamma, use_global_stats, axis, training
+):  # fmt: skip
+    view = _three(shape, axis)
+    g, x = g[0].reshape(view), data.reshape(view)
+    if dtype != wide:
+        g, x = g.astype(wide), x.astype(wide)
+    scale = (gamma.ones_like() if fix_gamma else gamma).reshape((1, view[1], 1))
+    if training and not use_global_stats:
+        # Mean and variance are taken again: they depend on data, which counts in higher orders.
+        dx, gh = _gradients(g, x, scale, (0, 2), eps)
+    else:
+        inverse = y[2].reshape((1, view[1], 1))
+        dx, gh = g * scale * inverse, g * (x - y[1].reshape((1, view[1], 1))) * inverse
+    dx = dx.reshape(shape)
+    dgamma = gamma.zeros_like() if fix_gamma else gh.sum(axis=(0, 2))
+    return dx if dtype == wide else dx.astype(dtype), dgamma, g.sum(axis=(0, 2)), None, None

@@ -1,0 +1,357 @@
+"""Softmax, its relatives, and the outputs that carry a loss's gradient in them.
+
+>>> from d2lmini import nd
+>>> nd.softmax(nd.array([[1, 1], [0, 100]]))
+<BLANKLINE>
+[[0.5 0.5]
+ [0.  1. ]]
+<NDArray 2x2 @cpu(0)>
+
+softmax(x)_i = exp(x_i) / sum_j exp(x_j) along an axis. The largest x is subtracted first, which
+changes nothing and keeps exp from overflowing.
+
+`SoftmaxOutput`, `LinearRegressionOutput`, ... come from the days of symbols: what goes forward is
+the prediction, what comes back is the gradient of a loss that is never computed, whatever gradient
+arrives. They end a network and need no loss after them.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from d2lmini.base import MXNetError
+from d2lmini.device.parallel import parallel_for
+from d2lmini.ops.checks import check_choice, check_float, check_optional, check_shape
+from d2lmini.ops.core import DType, Shape, Spec, normalize_axis, op, registry
+from d2lmini.ops.pieces import cut
+
+#: Rows are worked on in groups of about this many elements: they stay in the cache from the search
+#: for the largest to the last division.
+GRAIN = 1 << 17
+
+
+def _softmax(xp: Any, x: Any, scale: float, log: bool, mask: Any, y: Any) -> None:
+    """Along axis 1 of (rows, n, columns) into y: softmax(scale x), or its logarithm."""
+    if scale != 1.0:
+        x = xp.multiply(x, y.dtype.type(scale), out=y)
+    if mask is not None:
+        x = xp.where(mask, -xp.inf, x)
+        largest = x.max(axis=1, keepdims=True)
+        # A row that is masked altogether: exp(-inf - 0) = 0 everywhere.
+        largest = xp.where(largest == -xp.inf, 0, largest)
+    else:
+        largest = x.max(axis=1, keepdims=True)
+    xp.subtract(x, largest, out=y)
+    if log:
+        y -= xp.log(xp.exp(y).sum(axis=1, keepdims=True))
+        return
+    xp.exp(y, out=y)
+    total = y.sum(axis=1, keepdims=True)
+    y /= total if mask is None else xp.maximum(total, xp.finfo(y.dtype).tiny)
+
+
+def softmax_along(
+    xp: Any, x: Any, axis: int, out: Any = None, *, scale: float = 1.0, log: bool = False,
+    length: Any = None, dtype: Any = None,
+) -> Any:  # fmt: skip
+    """softmax(scale x) along an axis, of arrays; float16 is computed in float32."""
+    dtype = dtype or x.dtype
+    if out is None:
+        out = xp.empty(x.shape, dtype)
+    if x.size == 0:
+        return out
+    wide = "float32" if dtype.itemsize == 2 or x.dtype.itemsize == 2 else dtype
+    wide = xp.result_type(wide, x.dtype)
+    axis %= x.ndim
+    rows, n = prod(x.shape[:axis]), x.shape[axis]
+    x, y = x.reshape(rows, n, -1), out.reshape(rows, n, -1)
+    if length is not None:
+        length = length.reshape(rows, 1, -1)
+    parts = cut(rows, max(1, min(rows, x.size // GRAIN)))
+
+    def body(i: int) -> None:
+        part = parts[i]
+        mask = None if length is None else xp.arange(n)[:, None] >= length[part]
+        if x.dtype == y.dtype == wide:
+            _softmax(xp, x[part], scale, log, mask, y[part])
+            return
+        result = xp.empty(y[part].shape, wide)
+        _softmax(xp, x[part].astype(wide), scale, log, mask, result)
+        y[part] = result
+
+    parallel_for(len(parts), body)
+    return out
+
+
+def _infer_softmax(
+    data: Spec, length: Spec | None = None, *, axis: int, temperature: float | None, dtype: Any,
+    use_length: bool | None,
+) -> Spec:  # fmt: skip
+    check_float(data)
+    axis = normalize_axis(axis, len(data.shape))
+    check_optional("length", length, bool(use_length), f"use_length={bool(use_length)}")
+    if temperature == 0:
+        raise MXNetError("temperature must not be 0")
+    if length is not None:
+        if length.dtype.kind not in "iu":
+            raise MXNetError(f"length must be integers, got {length.dtype.name}")
+        check_shape("length", length, data.shape[:axis] + data.shape[axis + 1 :])
+    dtype = data.dtype if dtype is None else dtype
+    check_float(Spec(data.shape, dtype))
+    return Spec(data.shape, dtype)
+
+
+def _infer_plain(data: Spec, *, use_length: bool | None, **attrs: Any) -> Spec:
+    if use_length:
+        raise MXNetError("use_length is not supported here; use nd.softmax and take the logarithm")
+    return _infer_softmax(data, use_length=False, **attrs)
+
+
+@op(infer=_infer_softmax, flops=5)
+def softmax(
+    xp, data, length=None, *, axis: int = -1, temperature: float | None = None,
+    dtype: DType | None = None, use_length: bool | None = False, out=None,
+):  # fmt: skip
+    """exp(x / temperature), divided by its sum along `axis`: positive numbers that add up to 1.
+
+    Any shape, floating dtype; `dtype` chooses the result's. With use_length, `length` (integers, of
+    data's shape without that axis) says how many elements count; the others become 0.
+    MXNetError at the call for axis, dtypes, length. Cost: about 5 FLOPs an element.
+    """
+    return softmax_along(
+        xp, data, axis, out, scale=1 / (temperature or 1), length=length, dtype=dtype
+    )
+
+
+@op(infer=_infer_plain, flops=5)
+def log_softmax(
+    xp, data, *, axis: int = -1, temperature: float | None = None, dtype: DType | None = None,
+    use_length: bool | None = False, out=None,
+):  # fmt: skip
+    """log(softmax(data)) without the rounding of doing it in two steps; attributes as there."""
+    return softmax_along(xp, data, axis, out, scale=1 / (temperature or 1), log=True, dtype=dtype)
+
+
+@op(infer=_infer_plain, flops=5)
+def softmin(
+    xp, data, *, axis: int = -1, temperature: float | None = None, dtype: DType | None = None,
+    use_length: bool | None = False, out=None,
+):  # fmt: skip
+    """softmax(-data): the smallest gets the most; attributes as there."""
+    return softmax_along(xp, data, axis, out, scale=-1 / (temperature or 1), dtype=dtype)
+
+
+def _softmax_gradient(g: Any, y: Any, axis: int, scale: float, dtype: Any, target: Any) -> Any:
+    dx = y * (g - (g * y).sum(axis=axis, keepdims=True))
+    dx = dx if scale == 1.0 else dx * scale
+    return dx if dtype is None else dx.astype(target)
+
+
+@softmax.gradient(saves="y data.dtype")
+def _(g, y, target, *, axis, temperature, dtype):
+    return _softmax_gradient(g, y, axis, 1 / (temperature or 1), dtype, target)
+
+
+@softmin.gradient(saves="y data.dtype")
+def _(g, y, target, *, axis, temperature, dtype):
+    return _softmax_gradient(g, y, axis, -1 / (temperature or 1), dtype, target)
+
+
+@log_softmax.gradient(saves="y data.dtype")
+def _(g, y, target, *, axis, temperature, dtype):
+    dx = g - y.exp() * g.sum(axis=axis, keepdims=True)
+    dx = dx if temperature in (None, 1.0) else dx * (1 / temperature)
+    return dx if dtype is None else dx.astype(target)
+
+
+def _infer_softmax_activation(data: Spec, *, mode: str) -> Spec:
+    check_choice("mode", mode, ("instance", "channel"))
+    check_float(data)
+    if len(data.shape) < (3 if mode == "channel" else 2):
+        raise MXNetError(f"mode={mode!r} needs more axes, got {data.shape}")
+    return data
+
+
+def _as_rows(shape: Shape) -> Shape:
+    """One row for each instance: all axes but the first as one."""
+    return (shape[0], prod(shape[1:]))
+
+
+@op(infer=_infer_softmax_activation, flops=5)
+def SoftmaxActivation(xp, data, *, mode: str = "instance", out=None):
+    """softmax of each instance as one row, or with mode 'channel' over the channels (axis 1)."""
+    if mode == "channel":
+        return softmax_along(xp, data, 1, out)
+    rows = _as_rows(data.shape)
+    place = None if out is None else out.reshape(rows)
+    return softmax_along(xp, data.reshape(rows), 1, place).reshape(data.shape)
+
+
+@SoftmaxActivation.gradient(saves="y y.shape")
+def _(g, y, shape, *, mode):
+    if mode == "channel":
+        return _softmax_gradient(g, y, 1, 1.0, None, None)
+    rows = _as_rows(shape)
+    return _softmax_gradient(g.reshape(rows), y.reshape(rows), 1, 1.0, None, None).reshape(shape)
+
+
+# -- SoftmaxOutput --------------------------------------------------------------------------------
+
+
+def _infer_softmax_output(
+    data: Spec, label: Spec, *, multi_output: bool, preserve_shape: bool, normalization: str,
+    **_: Any,
+) -> Spec:  # fmt: skip
+    check_float(data, label)
+    check_choice("normalization", normalization, ("null", "batch", "valid"))
+    shape = data.shape
+    if not shape or (multi_output and len(shape) < 2):
+        raise MXNetError(f"data needs more axes, got {shape}")
+    if multi_output:
+        rest = shape[2:]
+        labels = [(shape[0], *rest), (shape[0], 1, *rest), (shape[0], prod(rest))]
+    elif preserve_shape:
+        labels = [shape[:-1]]
+    else:
+        labels = [shape[:1]]
+    check_shape("label", label, shape, *labels, why="probabilities like data, or class numbers")
+    return data
+
+
+def _view_of_classes(shape: Shape, multi_output: bool, preserve_shape: bool) -> Shape:
+    """The shape in which classes are axis 1: (instances, classes, places)."""
+    if multi_output:
+        return (shape[0], shape[1], prod(shape[2:]))
+    if preserve_shape:
+        return (prod(shape[:-1]), shape[-1], 1)
+    return (*_as_rows(shape), 1)
+
+
+@op(aliases=["Softmax"], infer=_infer_softmax_output, flops=5)
+def SoftmaxOutput(
+    xp, data, label, *, grad_scale: float = 1.0, ignore_label: float = -1.0,
+    multi_output: bool = False, use_ignore: bool = False, preserve_shape: bool = False,
+    normalization: str = "null", out_grad: bool = False, smooth_alpha: float = 0.0, out=None,
+):  # fmt: skip
+    """softmax(data) forward, the gradient of its cross-entropy with `label` backward.
+
+    Classes are all axes but the first taken together; the last with preserve_shape; axis 1 with
+    multi_output. label, of data's dtype, holds class numbers, one for each softmax (a number
+    outside stands for no class), or probabilities of data's shape.
+
+    Backward, whatever gradient arrives (with out_grad it is multiplied in):
+        (softmax(data) - one_hot(label)) * grad_scale / m
+    m is 1, or with multi_output the number of places of an instance; normalization 'batch': times
+    the number of instances; 'valid': the number of labels that are not ignore_label. With
+    use_ignore such labels give a zero gradient. smooth_alpha takes that much from the one and
+    shares it among the other classes (not with multi_output). Probabilities: m is 1 and nothing is
+    ignored. The label gets no gradient. After MXNet's SoftmaxOutput.
+    """
+    view = _view_of_classes(data.shape, multi_output, preserve_shape)
+    place = None if out is None else out.reshape(view)
+    return softmax_along(xp, data.reshape(view), 1, place).reshape(data.shape)
+
+
+@SoftmaxOutput.gradient(saves="y y.shape data.dtype label label.shape")
+def _(
+    g, y, shape, dtype, label, label_shape, *, grad_scale, ignore_label, multi_output, use_ignore,
+    preserve_shape, normalization, out_grad, smooth_alpha,
+):  # fmt: skip
+    if label_shape == shape:
+        dx = (y - label) * grad_scale
+        return (dx * g if out_grad else dx), None
+    I, K, P = view = _view_of_classes(shape, multi_output, preserve_shape)
+    label = label.reshape((I, P))
+    target = registry["one_hot"](label, depth=K, dtype=dtype).swapaxes(1, 2)  # (I, K, P)
+    if smooth_alpha and not multi_output:
+        share = smooth_alpha / max(K - 1, 1)
+        target = target * (1 - smooth_alpha - share) + share
+    dx = y.reshape(view) - target
+    counted = label != ignore_label
+    if use_ignore:
+        dx = dx * counted.reshape((I, 1, P))
+    if normalization == "valid":
+        dx = dx * (grad_scale / counted.sum().clip(1, I * P)).reshape((1, 1, 1))
+    else:
+        dx = dx * (grad_scale / (I * P if normalization == "batch" else P if multi_output else 1))
+    dx = dx.reshape(shape)
+    return (dx * g if out_grad else dx), None
+
+
+def _infer_cross_entropy(data: Spec, label: Spec) -> Spec:
+    check_float(data, label)
+    if len(data.shape) != 2:
+        raise MXNetError(f"data must be (N, classes), got {data.shape}")
+    check_shape("label", label, data.shape[:1])
+    return Spec((1,), data.dtype)
+
+
+@op(infer=_infer_cross_entropy, flops=lambda data, label, *, out: 5.0 * data.size)
+def softmax_cross_entropy(xp, data, label):
+    """Sum over the rows of -log(softmax(data)[label]): (N, classes), (N,) -> (1,).
+
+    label has data's dtype; numbers outside are clipped. (MXNet bounds each term at 18.42, which is
+    -log(1e-8); here it is exact.)
+    """
+    places = xp.clip(label, 0, data.shape[1] - 1).astype("int64")[:, None]
+    picked = xp.take_along_axis(softmax_along(xp, data, 1, log=True), places, 1)
+    return -picked.sum().reshape(1)
+
+
+@softmax_cross_entropy.gradient(saves="data data.shape data.dtype label")
+def _(g, data, shape, dtype, label):
+    label = label.clip(0, shape[1] - 1)
+    return g * (softmax(data) - registry["one_hot"](label, depth=shape[1], dtype=dtype)), None
+
+
+# -- regression outputs ---------------------------------------------------------------------------
+
+
+def _infer_regression(data: Spec, label: Spec, **_: Any) -> Spec:
+    check_float(data, label)
+    shapes = [data.shape]
+    if len(data.shape) > 1 and prod(data.shape[1:]) == 1:
+        shapes.append(data.shape[:1])
+    check_shape("label", label, *shapes, why="the shape of data")
+    return data
+
+
+def _per_instance(shape: Shape, grad_scale: float) -> float:
+    """grad_scale over the number of outputs of one instance."""
+    return grad_scale / max(prod(shape[1:]), 1)
+
+
+@op(infer=_infer_regression, flops=0)
+def LinearRegressionOutput(xp, data, label, *, grad_scale: float = 1.0, out=None):
+    """data forward; backward (data - label) * grad_scale / m, the gradient of half the squared
+    error, m being the outputs of one instance. The arriving gradient is not looked at."""
+    return xp.positive(data, out=out)
+
+
+@LinearRegressionOutput.gradient(saves="y y.shape label")
+def _(g, y, shape, label, *, grad_scale):
+    return (y - label.reshape(shape)) * _per_instance(shape, grad_scale), None
+
+
+@op(infer=_infer_regression, flops=0)
+def MAERegressionOutput(xp, data, label, *, grad_scale: float = 1.0, out=None):
+    """data forward; backward sign(data - label) * grad_scale / m: that of the absolute error."""
+    return xp.positive(data, out=out)
+
+
+@MAERegressionOutput.gradient(saves="y y.shape label")
+def _(g, y, shape, label, *, grad_scale):
+    return (y - label.reshape(shape)).sign() * _per_instance(shape, grad_scale), None
+
+
+@op(infer=_infer_regression, flops=8)
+def LogisticRegressionOutput(xp, data, label, *, grad_scale: float = 1.0, out=None):
+    """sigmoid(data) forward; backward (sigmoid(data) - label) * grad_scale / m: the gradient of the
+    cross-entropy of a yes-or-no prediction."""
+    return registry["sigmoid"].compute(xp, data, out=out)
+
+
+@LogisticRegressionOutput.gradient(saves="y y.shape label")
+def _(g, y, shape, label, *, grad_scale):
+    return (y - label.reshape(shape)) * _per_instance(shape, grad_scale), None

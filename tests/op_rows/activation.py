@@ -1,0 +1,203 @@
+"""Rows of `ops/activation.py` and `ops/softmax.py`."""
+
+from __future__ import annotations
+
+from math import erf
+
+import numpy as np
+
+from op_rows.case import EDGE_SHAPES, Case, draw
+
+UNKNOWN = "MXNet takes () and a size of 0 for unknown"
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def wide(function):
+    """Computed in float64, returned in the input's dtype."""
+
+    def expect(x, *others, **attrs):
+        others = [o.astype("float64") for o in others]
+        return np.asarray(function(x.astype("float64"), *others, **attrs)).astype(x.dtype)
+
+    return expect
+
+
+@wide
+def activation(x, act_type):
+    return {
+        "relu": lambda: np.maximum(x, 0),
+        "sigmoid": lambda: sigmoid(x),
+        "tanh": lambda: np.tanh(x),
+        "softrelu": lambda: np.logaddexp(x, 0),
+        "softsign": lambda: x / (1 + abs(x)),
+    }[act_type]()
+
+
+@wide
+def leaky(x, gamma=None, act_type="leaky", slope=0.25, lower_bound=0.125, upper_bound=0.334):
+    if gamma is not None and gamma.size > 1 and x.ndim > 1:
+        gamma = gamma.reshape(-1, *(1,) * (x.ndim - 2))
+    normal = np.vectorize(lambda v: (1 + erf(v / 2**0.5)) / 2, otypes="d")
+    alpha, scale = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
+    return {
+        "leaky": lambda: np.where(x > 0, x, slope * x),
+        "prelu": lambda: np.where(x > 0, x, gamma * x),
+        "rrelu": lambda: np.where(x > 0, x, (lower_bound + upper_bound) / 2 * x),
+        "elu": lambda: np.where(x > 0, x, slope * np.expm1(x)),
+        "selu": lambda: scale * np.where(x > 0, x, alpha * np.expm1(x)),
+        "gelu": lambda: x * normal(x),
+    }[act_type]()
+
+
+ROWS = []
+for kind in ("relu", "sigmoid", "tanh", "softrelu", "softsign"):
+    attrs = {"act_type": kind}
+    ROWS += [
+        Case("Activation", (draw(shape),), activation, attrs, mxnet=bool(np.prod(shape) and shape),
+             why=UNKNOWN)
+        for shape in ((2, 3), *EDGE_SHAPES)
+    ] + [
+        Case("Activation", (draw((3, 4), dtype=dtype),), activation, attrs, rtol=2e-3, atol=1e-4)
+        for dtype in ("float16", "float64")
+    ] + [
+        Case("Activation", (np.float32([-1e4, -100, 0, 100, 1e4]),), activation, attrs, grad=False)
+    ]  # fmt: skip
+
+for kind in ("leaky", "elu", "selu", "gelu", "rrelu"):
+    attrs = {"act_type": kind}
+    ROWS += [
+        Case("LeakyReLU", (draw(shape),), leaky, attrs, mxnet=bool(np.prod(shape) and shape),
+             why=UNKNOWN)
+        for shape in ((2, 3), *EDGE_SHAPES)
+        if kind != "rrelu" or shape == (2, 3)
+    ] + [
+        Case("LeakyReLU", (draw((3, 4), dtype=dtype),), leaky, attrs, rtol=2e-3, atol=1e-3)
+        for dtype in ("float16", "float64")
+    ]  # fmt: skip
+ROWS += [
+    Case("LeakyReLU", (draw((2, 3)),), leaky, {"slope": 0.0}),
+    Case("LeakyReLU", (draw((2, 3)),), leaky, {"act_type": "elu", "slope": 1.5}),
+    Case("LeakyReLU", (draw((2, 3)),), leaky,
+         {"act_type": "rrelu", "lower_bound": 0.5, "upper_bound": 0.7}, mxnet=False,
+         why="MXNet gives the slopes as well"),
+]  # fmt: skip
+for shape, gamma in (
+    ((2, 3), (3,)), ((2, 3), (1,)), ((2, 3, 4), (3,)), ((2, 3, 4), (1, 3)), ((4,), (1,)),
+    ((4,), (4,)),
+):  # fmt: skip
+    ROWS.append(Case("LeakyReLU", (draw(shape), draw(gamma)), leaky, {"act_type": "prelu"}))
+
+# -- softmax --------------------------------------------------------------------------------------
+
+
+def softmax(x, length=None, axis=-1, temperature=None, dtype=None, use_length=False, sign=1):
+    z = sign * x.astype("float64") / (temperature or 1)
+    counted = np.ones(z.shape, bool)
+    if length is not None:
+        numbers = np.cumsum(counted, axis) - 1
+        counted = numbers < np.expand_dims(length, axis)
+    with np.errstate(all="ignore"):
+        e = np.where(counted, np.exp(z - z.max(axis, keepdims=True, initial=-np.inf)), 0)
+        total = e.sum(axis, keepdims=True)
+        return (e / np.where(total == 0, 1, total)).astype(dtype or x.dtype)
+
+
+def softmin(x, **attrs):
+    return softmax(x, sign=-1, **attrs)
+
+
+def log_softmax(x, dtype=None, **attrs):
+    with np.errstate(all="ignore"):
+        return np.log(softmax(x.astype("float64"), **attrs)).astype(dtype or x.dtype)
+
+
+FAMILY = (("softmax", softmax), ("log_softmax", log_softmax), ("softmin", softmin))
+for name, expect in FAMILY:
+    ROWS += [
+        Case(name, (draw(shape),), expect, mxnet=bool(np.prod(shape)), why=UNKNOWN)
+        for shape in ((2, 3), (2, 3, 4), *EDGE_SHAPES)
+        if shape
+    ] + [
+        Case(name, (draw((2, 3, 4)),), expect, attrs)
+        for attrs in ({"axis": 0}, {"axis": 1}, {"axis": -2}, {"temperature": 2.0},
+                      {"axis": 1, "temperature": 0.5})
+    ] + [
+        Case(name, (draw((3, 4), dtype=dtype),), expect, rtol=2e-3, atol=2e-3)
+        for dtype in ("float16", "float64")
+    ] + [
+        Case(name, (draw((3, 4), dtype="float16"),), expect, {"dtype": "float32"}, rtol=2e-3,
+             atol=2e-3),
+        Case(name, (draw((3, 4)),), expect, {"dtype": "float64"}),
+        Case(name, (100 * draw((3, 4)),), expect, rtol=1e-4, grad=False),
+    ]  # fmt: skip
+used = {"use_length": True}
+ROWS += [
+    Case("softmax", (draw((2, 3)), np.int32([1, 2])), softmax, used),
+    Case("softmax", (draw((2, 3)), np.int32([0, 7])), softmax, used),
+    Case("softmax", (draw((2, 3, 4)), draw((2, 4), 0, 4, "int64")), softmax, {**used, "axis": 1}),
+    Case("softmax", (draw((3, 2)), np.int32([1, 3])), softmax, {**used, "axis": 0}),
+    Case("softmax", (draw((2, 3)), np.int32([2, 3])), softmax, {**used, "temperature": 0.5}),
+]
+
+
+def softmax_activation(x, mode="instance"):
+    if mode == "channel":
+        return softmax(x, axis=1)
+    return softmax(x.reshape(len(x), -1)).reshape(x.shape)
+
+
+ROWS += [
+    Case("SoftmaxActivation", (draw((2, 3)),), softmax_activation),
+    Case("SoftmaxActivation", (draw((2, 3, 4)),), softmax_activation),
+    Case("SoftmaxActivation", (draw((2, 3, 4)),), softmax_activation, {"mode": "channel"}),
+]
+
+
+def softmax_output(x, label, multi_output=False, preserve_shape=False, **_):
+    if multi_output:
+        return softmax(x, axis=1)
+    return softmax(x) if preserve_shape else softmax_activation(x)
+
+
+HEAD = "its gradient stands for a loss: test_outputs.py"
+for attrs, shape, label in (
+    ({}, (4, 3), np.float32([0, 2, 1, -1])),
+    ({"grad_scale": 2.0, "normalization": "batch"}, (2, 3, 2), draw((2,), 0, 6)),
+    ({}, (2, 3), draw((2, 3))),
+    ({"preserve_shape": True, "normalization": "valid"}, (2, 4, 3), draw((2, 4))),
+    ({"multi_output": True, "use_ignore": True}, (2, 3, 4), draw((2, 4))),
+    ({"multi_output": True}, (2, 3, 2, 2), draw((2, 4))),
+    ({"multi_output": True}, (2, 3, 2, 2), draw((2, 2, 2))),
+):
+    ROWS.append(
+        Case("SoftmaxOutput", (draw(shape), label), softmax_output, attrs, grad=False, why=HEAD)
+    )
+
+
+def cross_entropy(x, label):
+    rows = np.arange(len(x))
+    return -log_softmax(x)[rows, label.astype(int)].sum(keepdims=True)
+
+
+ROWS += [
+    Case("softmax_cross_entropy", (draw((n, k)), np.arange(n, dtype="float32") % k), cross_entropy,
+         grad=False, why="the label cannot be varied: test_outputs.py")
+    for n, k in ((4, 3), (1, 1), (1, 4))
+]  # fmt: skip
+for name, expect in (
+    ("LinearRegressionOutput", lambda x, label, grad_scale=1.0: x),
+    ("MAERegressionOutput", lambda x, label, grad_scale=1.0: x),
+    ("LogisticRegressionOutput", lambda x, label, grad_scale=1.0: sigmoid(x)),
+):
+    ROWS += [
+        Case(name, (draw(shape), draw(label)), expect, attrs, grad=False, why=HEAD)
+        for shape, label, attrs in (
+            ((3,), (3,), {}),
+            ((3, 2), (3, 2), {"grad_scale": 2.0}),
+            ((3, 1), (3,), {}),
+            ((2, 3, 2), (2, 3, 2), {}),
+        )
+    ]

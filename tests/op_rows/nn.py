@@ -1,0 +1,222 @@
+"""Rows of `ops/nn.py` and `ops/normalize.py`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from d2lmini.random_state import Key
+from op_rows.case import Case, draw
+
+OWN = "an op of ours alone"
+HALF = "MXNet has no float16 for this on the CPU"
+
+
+def fully_connected(x, w, b=None, num_hidden=0, no_bias=False, flatten=True):
+    rows = x.reshape(len(x), w.shape[1]) if flatten else x
+    y = rows.astype("float64") @ w.T.astype("float64")
+    return (y if b is None else y + b).astype(x.dtype)
+
+
+ROWS = []
+for shape, flatten in (
+    ((3, 4), True), ((3, 2, 2), True), ((3, 2, 4), False), ((4,), False), ((1, 4), True),
+    ((4, 1), True),
+):  # fmt: skip
+    inner = int(np.prod(shape[1:])) if flatten else shape[-1]
+    x, w, b = draw(shape), draw((5, inner), seed=1), draw((5,), seed=2)
+    attrs = {"num_hidden": 5, "flatten": flatten}
+    ROWS += [
+        Case("FullyConnected", (x, w, b), fully_connected, attrs),
+        Case("FullyConnected", (x, w), fully_connected, {**attrs, "no_bias": True}),
+    ]
+for dtype in ("float16", "float64"):
+    arrays = (draw((3, 4), dtype=dtype), draw((2, 4), dtype=dtype), draw((2,), dtype=dtype))
+    ROWS.append(
+        Case("FullyConnected", arrays, fully_connected, {"num_hidden": 2}, rtol=2e-3, atol=5e-3,
+             mxnet=dtype != "float16", why=HALF)
+    )  # fmt: skip
+empty = (draw((0, 4)), draw((2, 4)), draw((2,)))
+ROWS.append(
+    Case(
+        "FullyConnected",
+        empty,
+        fully_connected,
+        {"num_hidden": 2},
+        mxnet=False,
+        why="no batch of 0",
+    )
+)
+
+# -- Dropout: its mask is in test_nn.py; here is what does not depend on it -----------------------
+
+for shape in ((3, 4), (1,), (0,), ()):
+    ROWS += [
+        Case("Dropout", (draw(shape),), lambda x, p=0.5: x, {"p": p},
+             mxnet=bool(shape and shape[0]), why="MXNet takes () and a size of 0 for unknown")
+        for p in (0.0, 0.5)
+    ]  # fmt: skip
+always = {"mode": "always"}
+ROWS += [
+    Case("Dropout", (draw((3, 4)),), lambda x, p, mode: x, {"p": 0.0, **always}),
+    Case("Dropout", (draw((3, 4)),), lambda x, p, mode: 0 * x, {"p": 1.0, **always}, mxnet=False,
+         why="MXNet divides by zero"),
+    Case("_dropped", (draw((3, 4)),), lambda x, p, axes, key: 0 * x,
+         {"p": 1.0, "axes": (), "key": Key(1, 0, 0)}, mxnet=False, why=OWN),
+    Case("_dropped", (draw((3, 4)),), lambda x, p, axes, key: x,
+         {"p": 0.0, "axes": (1,), "key": Key(1, 0, 0)}, mxnet=False, why=OWN),
+]  # fmt: skip
+
+# -- L2Normalization, LRN, UpSampling -------------------------------------------------------------
+
+
+def l2(x, eps=1e-10, mode="instance"):
+    first = min(1, x.ndim - 1)
+    axes = {"instance": range(first, x.ndim), "channel": (1,), "spatial": range(2, x.ndim)}[mode]
+    square = (x.astype("float64") ** 2).sum(tuple(axes), keepdims=True)
+    return (x / np.sqrt(square + eps)).astype(x.dtype)
+
+
+ROWS += [
+    Case("L2Normalization", (draw(shape),), l2, attrs)
+    for shape in ((2, 3, 4), (2, 3, 2, 2), (1, 5, 1))
+    for attrs in ({}, {"mode": "channel"}, {"mode": "spatial"}, {"eps": 2.0})
+]
+ROWS += [
+    Case("L2Normalization", (draw((3, 4)),), l2),
+    Case("L2Normalization", (draw((3, 4), dtype="float16"),), l2, rtol=2e-3, atol=1e-3),
+    Case("L2Normalization", (draw((5,)),), l2, mxnet=False, why="MXNet gives signs for a vector"),
+]
+
+
+def window_sum(x, nsize):
+    channels = range(x.shape[1])
+    near = [[c for c in channels if abs(c - i) <= nsize // 2] for i in channels]
+    return np.stack([x[:, n].sum(1) for n in near], axis=1)
+
+
+def lrn(x, nsize, alpha=1e-4, beta=0.75, knorm=2.0):
+    square = window_sum(x.astype("float64") ** 2, nsize)
+    return (x * (knorm + alpha / nsize * square) ** -beta).astype(x.dtype)
+
+
+for nsize in (1, 3, 5):
+    ROWS += [
+        Case("LRN", (draw((2, 4, 2, 3)),), lrn, {"nsize": nsize, "alpha": 0.5}),
+        Case("LRN", (draw((1, 1, 2, 1)),), lrn, {"nsize": nsize, "beta": 0.5, "knorm": 1.0}),
+        Case("_channel_window_sum", (draw((2, 4, 3)),), window_sum, {"nsize": nsize}, mxnet=False,
+             why=OWN),
+    ]  # fmt: skip
+
+
+def upsampling(*images, scale, sample_type, multi_input_mode="concat", num_args=1):
+    H = images[0].shape[2] * scale
+    big = [np.kron(x, np.ones((H // x.shape[2],) * 2, x.dtype)) for x in images]
+    return sum(big) if multi_input_mode == "sum" else np.concatenate(big, 1)
+
+
+nearest = {"sample_type": "nearest"}
+for images, attrs in (
+    (((2, 3, 2, 3),), {"scale": 2}),
+    (((1, 1, 1, 1),), {"scale": 3}),
+    (((1, 2, 2, 2), (1, 1, 4, 4)), {"scale": 2, "num_args": 2}),
+    (((1, 2, 4, 4), (1, 2, 4, 4)), {"scale": 2, "multi_input_mode": "sum", "num_args": 2}),
+    (((1, 2, 4, 4), (1, 1, 2, 2), (1, 3, 1, 1)), {"scale": 1, "num_args": 3}),
+):
+    inputs = tuple(draw(shape, seed=i) for i, shape in enumerate(images))
+    ROWS.append(Case("UpSampling", inputs, upsampling, {**nearest, **attrs}))
+
+# -- normalization --------------------------------------------------------------------------------
+
+
+def normalized(x, axes, eps):
+    x = x.astype("float64")
+    mean, var = x.mean(axes, keepdims=True), x.var(axes, keepdims=True)
+    return (x - mean) / np.sqrt(var + eps), mean, np.sqrt(var + eps)
+
+
+def layer_norm(x, gamma, beta, axis=-1, eps=1e-5, output_mean_var=False):
+    h, mean, deviation = normalized(x, axis, eps)
+    column = (-1, *(1,) * (x.ndim - 1 - axis % x.ndim))
+    y = h * gamma.reshape(column) + beta.reshape(column)
+    results = [r.astype(x.dtype) for r in (y, mean, deviation)]
+    return results if output_mean_var else results[0]
+
+
+def instance_norm(x, gamma, beta, eps=1e-3):
+    h = normalized(x, tuple(range(2, x.ndim)), eps)[0]
+    column = (-1, *(1,) * (x.ndim - 2))
+    return (h * gamma.reshape(column) + beta.reshape(column)).astype(x.dtype)
+
+
+def group_norm(x, gamma, beta, num_groups=1, eps=1e-5, output_mean_var=False):
+    groups = x.reshape(len(x), num_groups, -1)
+    h, mean, deviation = normalized(groups, 2, eps)
+    if gamma.shape == (num_groups,):
+        gamma, beta = (v.repeat(x.shape[1] // num_groups) for v in (gamma, beta))
+    column = (-1, *(1,) * (x.ndim - 2))
+    y = h.reshape(x.shape) * gamma.reshape(column) + beta.reshape(column)
+    results = [y, mean[..., 0], deviation[..., 0]]
+    results = [r.astype(x.dtype) for r in results]
+    return results if output_mean_var else results[0]
+
+
+def batch_norm(
+    x, gamma, beta, mean, var, eps=1e-3, fix_gamma=True, output_mean_var=False, axis=1, **_
+):
+    column = (-1, *(1,) * (x.ndim - 1 - axis % x.ndim))
+    inverse = 1 / np.sqrt(var.astype("float64") + eps)
+    scale = inverse * (1 if fix_gamma else gamma)
+    y = (x - mean.reshape(column)) * scale.reshape(column) + beta.reshape(column)
+    results = [y.astype(x.dtype), mean, inverse.astype(var.dtype)]
+    return results if output_mean_var else results[0]
+
+
+def parameters(n, dtype="float32"):
+    return draw((n,), 0.5, 2, dtype), draw((n,), -1, 1, dtype, seed=1)
+
+
+CLOSE = {"rtol": 1e-4, "atol": 1e-5}
+for shape, axis in (((3, 4), -1), ((2, 3, 4), -1), ((2, 3, 4), 1), ((2, 3, 4), 0), ((5, 1), -1)):
+    arrays = (draw(shape), *parameters(shape[axis]))
+    ROWS += [
+        Case("LayerNorm", arrays, layer_norm, {"axis": axis, "eps": 0.1}, **CLOSE),
+        Case("LayerNorm", arrays, layer_norm, {"axis": axis, "eps": 0.1, "output_mean_var": True},
+             **CLOSE, grad=False, why="mean and deviation pass no gradient"),
+    ]  # fmt: skip
+for shape in ((2, 3, 4), (2, 3, 2, 3), (1, 1, 5)):
+    ROWS.append(Case("InstanceNorm", (draw(shape), *parameters(shape[1])), instance_norm, **CLOSE))
+for shape, groups in (((2, 4, 3), 2), ((2, 4, 2, 2), 1), ((1, 4, 3), 4)):
+    for n in {groups, 4}:
+        arrays = (draw(shape), *parameters(n))
+        here = {"mxnet": n == groups, "why": "MXNet 1.9 has one gamma per group"}
+        ROWS += [
+            Case("GroupNorm", arrays, group_norm, {"num_groups": groups}, **CLOSE, **here),
+            Case("GroupNorm", arrays, group_norm, {"num_groups": groups, "output_mean_var": True},
+                 **CLOSE, grad=False, **here),
+        ]  # fmt: skip
+for name, expect in (("LayerNorm", layer_norm), ("InstanceNorm", instance_norm),
+                     ("GroupNorm", group_norm)):  # fmt: skip
+    arrays = (draw((2, 3, 3), dtype="float16"), *parameters(3, "float16"))
+    ROWS.append(
+        Case(name, arrays, expect, {"num_groups": 3} if name == "GroupNorm" else {}, rtol=1e-2,
+             atol=1e-2, mxnet=False, why=HALF)
+    )  # fmt: skip
+# Outside training; training is in test_nn.py.
+for shape, axis in (((2, 3, 4), 1), ((2, 3), 1), ((2, 3, 2, 2), -1), ((2, 1, 3), 1)):
+    n = shape[axis]
+    for attrs in ({}, {"fix_gamma": False}, {"use_global_stats": True, "eps": 0.01}):
+        arrays = (
+            draw(shape),
+            *parameters(n),
+            draw((n,), -1, 1, seed=3),
+            draw((n,), 0.5, 2, seed=4),
+        )
+        attrs = {**attrs, "axis": axis, "output_mean_var": True}
+        ROWS.append(Case("BatchNorm", arrays, batch_norm, attrs, **CLOSE))
+for other in ("float16", "float32"):
+    arrays = (draw((2, 3, 4), dtype="float16"), *parameters(3, other), draw((3,), dtype=other),
+              draw((3,), 0.5, 2, other))  # fmt: skip
+    ROWS.append(
+        Case("BatchNorm", arrays, batch_norm, {"output_mean_var": True}, rtol=1e-2, atol=1e-2,
+             mxnet=False, why=HALF)
+    )  # fmt: skip
