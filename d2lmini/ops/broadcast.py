@@ -1,0 +1,207 @@
+"""More of the same: broadcast_to, broadcast_axis, broadcast_like, tile, repeat.
+
+>>> from d2lmini import nd
+>>> x = nd.array([[1, 2]])
+>>> nd.broadcast_to(x, shape=(2, 0))                  # 0 keeps the size
+<BLANKLINE>
+[[1. 2.]
+ [1. 2.]]
+<NDArray 2x2 @cpu(0)>
+>>> nd.tile(x, reps=(1, 2)), nd.repeat(x, repeats=2, axis=1)
+(
+[[1. 2. 1. 2.]]
+<NDArray 1x4 @cpu(0)>,
+[[1. 1. 2. 2.]]
+<NDArray 1x4 @cpu(0)>)
+
+All keep the dtype; the gradient of an element is the sum over its copies.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from d2lmini.base import MXNetError
+from d2lmini.ops import pieces
+from d2lmini.ops.core import Axes, Shape, Spec, normalize_axis, op
+from d2lmini.ops.reduce import reshape_to, sum_, sum_to
+
+# -- broadcast -------------------------------------------------------------------------------------
+
+
+def _stretched(shape: Shape, target: Shape) -> Shape:
+    """`target` if `shape` broadcasts to it, which may have more axes in front."""
+    extra = len(target) - len(shape)
+    if extra < 0 or any(n != t and n != 1 for n, t in zip(shape, target[max(extra, 0) :])):
+        raise MXNetError(
+            f"{shape} does not broadcast to {target}: sizes counted from the last axis must be "
+            "equal, or 1 in the array"
+        )
+    return target
+
+
+def _to(shape: Shape, target: Shape) -> Shape:
+    extra = len(target) - len(shape)
+    if extra >= 0:  # 0 keeps the size
+        sizes = (1,) * extra + shape
+        keeps = [t == 0 and a >= extra for a, t in enumerate(target)]
+        target = tuple(s if keep else t for s, t, keep in zip(sizes, target, keeps))
+    return _stretched(shape, target)
+
+
+@op(infer=lambda data, *, shape=(): Spec(_to(data.shape, shape), data.dtype), flops=0)
+def broadcast_to(xp, data, *, shape: Shape = (), out=None):
+    """Copies along every axis of size 1 up to `shape`, in which 0 keeps the size of the data.
+
+    New axes may come in front, as in NumPy (MXNet refuses them here, not in the NDArray method).
+    MXNetError at the call if the shapes do not broadcast.
+    """
+    return pieces.placed(xp, xp.broadcast_to(data, _to(data.shape, shape)), out)
+
+
+def _axes_to(shape: Shape, axis: Any, size: Any) -> Shape:
+    axes = (axis,) if isinstance(axis, int) else axis
+    sizes = (size,) if isinstance(size, int) else size
+    if len(axes) != len(sizes):
+        raise MXNetError(f"axis={axis} and size={size} must have the same length")
+    target = list(shape)
+    for a, n in zip(axes, sizes):
+        a = normalize_axis(a, len(shape))
+        if shape[a] != 1 or n < 0 or target[a] != 1:
+            raise MXNetError(f"axis {a} of {shape} cannot become {n}: need size 1, named once")
+        target[a] = n
+    return tuple(target)
+
+
+@op(
+    aliases=["broadcast_axes"],
+    infer=lambda data, *, axis=(), size=(): Spec(_axes_to(data.shape, axis, size), data.dtype),
+    flops=0,
+)
+def broadcast_axis(xp, data, *, axis: Axes = (), size: Axes = (), out=None):
+    """Copies along `axis` (an int or a tuple), whose size is 1, until it has size `size`.
+
+    MXNetError at the call for an axis of another size.
+    """
+    return pieces.placed(xp, xp.broadcast_to(data, _axes_to(data.shape, axis, size)), out)
+
+
+def _like(lhs: Shape, rhs: Shape, lhs_axes: Shape | None, rhs_axes: Shape | None) -> Shape:
+    if lhs_axes is None and rhs_axes is None:
+        if len(lhs) != len(rhs):
+            raise MXNetError(
+                f"lhs is {lhs}, rhs {rhs}: with more axes in one give lhs_axes and rhs_axes"
+            )
+        return _stretched(lhs, rhs)
+    if lhs_axes is None or rhs_axes is None or len(lhs_axes) != len(rhs_axes):
+        raise MXNetError(f"lhs_axes={lhs_axes} and rhs_axes={rhs_axes} must name as many axes")
+    target = list(lhs)
+    for a, b in zip(lhs_axes, rhs_axes):
+        target[normalize_axis(a, len(lhs), "lhs_axes")] = rhs[
+            normalize_axis(b, len(rhs), "rhs_axes")
+        ]
+    return _stretched(lhs, tuple(target))
+
+
+def _infer_like(
+    lhs: Spec, rhs: Spec, *, lhs_axes: Shape | None = None, rhs_axes: Shape | None = None
+) -> Spec:
+    return Spec(_like(lhs.shape, rhs.shape, lhs_axes, rhs_axes), lhs.dtype)
+
+
+@op(infer=_infer_like, flops=0)
+def broadcast_like(
+    xp, lhs, rhs, *, lhs_axes: Shape | None = None, rhs_axes: Shape | None = None, out=None
+):  # fmt: skip
+    """lhs broadcast to the shape of rhs; or its lhs_axes to the sizes of rhs_axes in rhs.
+
+    dtype of lhs. MXNetError at the call if the shapes do not broadcast.
+    """
+    target = _like(lhs.shape, rhs.shape, lhs_axes, rhs_axes)
+    return pieces.placed(xp, xp.broadcast_to(lhs, target), out)
+
+
+@broadcast_to.gradient(saves="data.shape")
+@broadcast_axis.gradient(saves="data.shape")
+def _(g, shape):
+    return sum_to(g, shape=shape)
+
+
+@broadcast_like.gradient(saves="lhs.shape")
+def _(g, shape):
+    return sum_to(g, shape=shape), None
+
+
+# -- tile and repeat: copies on an axis of their own, which is then merged -------------------------
+
+
+def _tiles(shape: Shape, reps: Shape) -> tuple[Shape, Shape]:
+    """Shape and repetitions with as many axes each, filled up with 1 in front."""
+    ndim = max(len(shape), len(reps))
+    return (1,) * (ndim - len(shape)) + shape, (1,) * (ndim - len(reps)) + reps
+
+
+def _infer_tile(data: Spec, *, reps: Shape) -> Spec:
+    if any(r < 0 for r in reps):
+        raise MXNetError(f"reps={reps}, need numbers >= 0")
+    return Spec(tuple(n * r for n, r in zip(*_tiles(data.shape, reps))), data.dtype)
+
+
+@op(infer=_infer_tile, flops=0)
+def tile(xp, data, *, reps: Shape, out=None):
+    """The whole array reps[i] times along axis i; the shorter of shape and reps gets 1 in front.
+
+    (2, 3) with reps (2, 2) -> (4, 6), with reps 2 -> (2, 6), with (2, 1, 1) -> (2, 2, 3).
+    """
+    sizes, reps = _tiles(data.shape, reps)
+    if out is None:
+        out = xp.empty(tuple(n * r for n, r in zip(sizes, reps)), data.dtype)
+    pieces.copy(
+        xp,
+        data.reshape([s for n in sizes for s in (1, n)]),
+        out.reshape([s for n, r in zip(sizes, reps) for s in (r, n)]),
+    )
+    return out
+
+
+@tile.gradient(saves="data.shape")
+def _(g, shape, *, reps):
+    sizes, reps = _tiles(shape, reps)
+    apart = reshape_to(g, tuple(s for n, r in zip(sizes, reps) for s in (r, n)))
+    if not sizes:
+        return g
+    return reshape_to(sum_(apart, axis=tuple(range(0, 2 * len(sizes), 2))), shape)
+
+
+def _infer_repeat(data: Spec, *, repeats: int, axis: int | None = None) -> Spec:
+    if repeats < 0:
+        raise MXNetError(f"repeats={repeats}, need a number >= 0")
+    if axis is None:
+        return Spec((data.size * repeats,), data.dtype)
+    shape = list(data.shape)
+    shape[normalize_axis(axis, len(shape))] *= repeats
+    return Spec(tuple(shape), data.dtype)
+
+
+@op(infer=_infer_repeat, flops=0)
+def repeat(xp, data, *, repeats: int, axis: int | None = None, out=None):
+    """Each element `repeats` times in a row along `axis`, or of the flattened array."""
+    if axis is None:
+        data, axis = data.reshape(-1), 0
+    axis %= data.ndim
+    before, n, after = data.shape[:axis], data.shape[axis], data.shape[axis + 1 :]
+    if out is None:
+        out = xp.empty((*before, n * repeats, *after), data.dtype)
+    apart = out.reshape(*before, n, repeats, *after)
+    pieces.copy(xp, xp.expand_dims(data, axis + 1), apart)
+    return out
+
+
+@repeat.gradient(saves="data.shape")
+def _(g, shape, *, repeats, axis):
+    if axis is None:
+        return reshape_to(sum_(reshape_to(g, (prod(shape), repeats)), axis=1), shape)
+    axis %= len(shape)
+    apart = reshape_to(g, (*shape[: axis + 1], repeats, *shape[axis + 1 :]))
+    return reshape_to(sum_(apart, axis=axis + 1), shape)

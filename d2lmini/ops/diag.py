@@ -1,0 +1,80 @@
+"""diag: a vector onto a diagonal, or the diagonals of a stack of matrices.
+
+>>> from d2lmini import nd
+>>> nd.diag(nd.array([1, 2]), k=1)
+<BLANKLINE>
+[[0. 1. 0.]
+ [0. 0. 2.]
+ [0. 0. 0.]]
+<NDArray 3x3 @cpu(0)>
+>>> nd.diag(nd.array([[1, 2], [3, 4]]))
+<BLANKLINE>
+[1. 4.]
+<NDArray 2 @cpu(0)>
+"""
+
+from __future__ import annotations
+
+from d2lmini.base import MXNetError
+from d2lmini.ops.core import Shape, Spec, normalize_axis, op
+
+
+def _diagonal_shape(shape: Shape, k: int, axis1: int, axis2: int) -> Shape:
+    rows, columns = (normalize_axis(a, len(shape)) for a in (axis1, axis2))
+    if rows == columns:
+        raise MXNetError(f"axis1={axis1} and axis2={axis2} are the same axis of {shape}")
+    length = min(shape[rows] + min(k, 0), shape[columns] - max(k, 0))
+    if length < 0:
+        raise MXNetError(
+            f"k={k} is no diagonal of {shape[rows]} x {shape[columns]} matrices; need "
+            f"{-shape[rows]} <= k <= {shape[columns]}"
+        )
+    return (*(n for a, n in enumerate(shape) if a not in (rows, columns)), length)
+
+
+def _infer_diag(data: Spec, *, k: int = 0, axis1: int = 0, axis2: int = 1) -> Spec:
+    if not data.shape:
+        raise MXNetError("data is (), need one axis or more")
+    if len(data.shape) == 1:
+        n = data.shape[0] + abs(k)
+        return Spec((n, n), data.dtype)
+    return Spec(_diagonal_shape(data.shape, k, axis1, axis2), data.dtype)
+
+
+@op(infer=_infer_diag, flops=0)
+def diag(xp, data, *, k: int = 0, axis1: int = 0, axis2: int = 1):
+    """Diagonal number k: of zeros filled with a vector, or taken from matrices.
+
+    (n,) -> (n + |k|, n + |k|). With two axes or more: the matrices lie in axis1 and axis2, which
+    are replaced by one last axis with their diagonals, as in numpy.diagonal. dtype kept.
+    MXNetError at the call for a diagonal that does not exist.
+    """
+    return xp.diag(data, k) if data.ndim == 1 else xp.diagonal(data, k, axis1, axis2)
+
+
+@diag.gradient(saves="data.shape")
+def _(g, shape, *, k, axis1, axis2):
+    if len(shape) == 1:
+        return diag(g, k=k)
+    return undiag(g, shape=shape, k=k, axis1=axis1, axis2=axis2)
+
+
+def _infer_undiag(data: Spec, *, shape: Shape, k: int, axis1: int, axis2: int) -> Spec:
+    assert data.shape == _diagonal_shape(shape, k, axis1, axis2)
+    return Spec(shape, data.dtype)
+
+
+@op("_undiag", infer=_infer_undiag, flops=0)
+def undiag(xp, data, *, shape: Shape, k: int, axis1: int, axis2: int):
+    """Zeros of `shape` with `data` in the place that `diag` would read."""
+    result = xp.zeros(shape, data.dtype)
+    matrices = xp.moveaxis(result, (axis1, axis2), (-2, -1))
+    row, column = max(0, -k), max(0, k)
+    place = xp.arange(data.shape[-1])
+    matrices[..., place + row, place + column] = data
+    return result
+
+
+@undiag.gradient()
+def _(g, *, k, axis1, axis2):
+    return diag(g, k=k, axis1=axis1, axis2=axis2)

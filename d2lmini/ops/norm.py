@@ -1,0 +1,151 @@
+"""Norms and moments: reductions of squares and absolute values.
+
+>>> from d2lmini import nd
+>>> x = nd.array([[3, 4], [0, 0]])
+>>> nd.norm(x, axis=1)
+<BLANKLINE>
+[5. 0.]
+<NDArray 2 @cpu(0)>
+>>> mean, var = nd.moments(x, axes=1)
+>>> mean
+<BLANKLINE>
+[3.5 0. ]
+<NDArray 2 @cpu(0)>
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from d2lmini.base import MXNetError
+from d2lmini.ops import pieces
+from d2lmini.ops.core import Axes, DType, Spec, op
+from d2lmini.ops.reduce import (
+    kept_shape,
+    mean,
+    reduce_into,
+    reduced_axes,
+    reduced_shape,
+    reshape_to,
+    spread,
+)
+
+# -- norm ------------------------------------------------------------------------------------------
+
+
+def _infer_norm(
+    data: Spec, *, ord: int = 2, axis: Any = None, out_dtype: Any = None, keepdims: bool = False
+) -> Spec:
+    if ord not in (1, 2):
+        raise MXNetError(f"ord={ord} is unknown, need 1 (sum of absolute values) or 2 (Euclidean)")
+    axes = reduced_axes(axis, len(data.shape))
+    return Spec(reduced_shape(data.shape, axes, keepdims), out_dtype or data.dtype)
+
+
+@op(infer=_infer_norm, flops=lambda data, **_: 2 * data.size)
+def norm(
+    xp, data, *, ord: int = 2, axis: Axes = None, out_dtype: DType | None = None,
+    keepdims: bool = False, out=None,
+):  # fmt: skip
+    """Length of vectors along `axis`: (sum |x|^ord)^(1/ord), for ord 1 or 2.
+
+    The dtype is kept, or `out_dtype`. Over two axes it is the Frobenius norm. Squares of float32
+    are added up in float64, so that neither 1e30 nor 1e-30 is lost. The gradient at a vector of
+    zeros is 0 (MXNet gives nan).
+    """
+    axes = reduced_axes(axis, data.ndim)
+    if out is None:
+        out = xp.empty(reduced_shape(data.shape, axes, keepdims), out_dtype or data.dtype)
+    acc = np.float32 if data.dtype == np.float16 else np.float64
+    if ord == 1:
+        return reduce_into(xp, data, axes, out, "sum", acc, prepare=xp.abs)
+    if data.dtype == np.float32 and len(axes) == data.ndim and xp is np:
+        total = np.zeros((1,) * data.ndim)
+        pieces.reduce(xp, data, axes, total, _sum_of_squares, _sum)
+        out[...] = np.sqrt(total).reshape(out.shape)
+        return out
+    return reduce_into(
+        xp, data, axes, out, "sum", acc,
+        prepare=lambda block: xp.multiply(block, block, dtype=acc),
+        finish=lambda total: xp.sqrt(total, out=total),
+    )  # fmt: skip
+
+
+def _sum(block: np.ndarray, axes: tuple[int, ...], out: np.ndarray) -> None:
+    block.sum(axis=axes, out=out, keepdims=True)
+
+
+def _sum_of_squares(block: np.ndarray, axes: tuple[int, ...], out: np.ndarray) -> None:
+    """Of all elements, in runs that stay in the cache; in float64 where float32 has no room."""
+    flat = block.reshape(-1)
+    run = 1 << 15
+    total = 0.0
+    for i in range(0, flat.size, run):
+        part = flat[i : i + run]
+        square = float(np.einsum("i,i", part, part))
+        if not 1e-24 < square < 1e36:
+            part = part.astype(np.float64)
+            square = float(np.einsum("i,i", part, part))
+        total += square
+    out[...] = total
+
+
+@norm.gradient(saves="y data data.shape data.dtype")
+def _(g, y, data, shape, dtype, *, ord, axis, out_dtype):
+    kept = kept_shape(shape, reduced_axes(axis, len(shape)))
+    if out_dtype is not None:
+        g, y = g.astype(dtype), y.astype(dtype)
+    if ord == 1:
+        return reshape_to(g, kept) * data.sign()
+    return reshape_to(g / (y + (y == 0)), kept) * data
+
+
+# -- moments ---------------------------------------------------------------------------------------
+
+
+def _infer_moments(data: Spec, *, axes: Any, keepdims: bool = False) -> list[Spec]:
+    if axes == () or axes is None:
+        raise MXNetError(
+            f"axes is missing; for the moments of everything name all of the {len(data.shape)} axes"
+        )
+    shape = reduced_shape(data.shape, reduced_axes(axes, len(data.shape)), keepdims)
+    return [Spec(shape, data.dtype), Spec(shape, data.dtype)]
+
+
+@op(infer=_infer_moments, flops=lambda data, **_: 4 * data.size, outputs=2)
+def moments(xp, data, *, axes: Axes = None, keepdims: bool = False):
+    """Mean and variance (divided by n) over `axes`: two arrays of the reduced shape, dtype kept.
+
+    Computed in two passes, sum((x - mean)^2) / n, in float32 for float16 and float64 for integers,
+    whose results are cut towards zero. MXNetError at the call without axes.
+    """
+    gone = reduced_axes(axes, data.ndim)
+    count = prod(data.shape[a] for a in gone)
+    if data.dtype.kind == "f":
+        acc = np.float32 if data.dtype == np.float16 else data.dtype
+    else:
+        acc = np.float64
+    kept = kept_shape(data.shape, gone)
+
+    def average(x: Any) -> Any:
+        total = reduce_into(xp, x, gone, xp.empty(kept, acc), "sum")
+        return xp.divide(total, count or np.nan, out=total)
+
+    center = average(data)
+    apart = data - center
+    spread_out = average(xp.multiply(apart, apart, out=apart))
+    shape = reduced_shape(data.shape, gone, keepdims)
+    return tuple(m.reshape(shape).astype(data.dtype) for m in (center, spread_out))
+
+
+@moments.gradient(saves="data data.shape")
+def _(g, data, shape, *, axes):
+    gone = reduced_axes(axes, len(shape))
+    kept = kept_shape(shape, gone)
+    count = max(prod(shape[a] for a in gone), 1)
+    of_mean = spread(g[0] / count, kept=kept, shape=shape)
+    center = mean(data, axis=gone, keepdims=True)
+    return of_mean + reshape_to(g[1] * (2 / count), kept) * (data - center)

@@ -1,0 +1,235 @@
+"""Sorting: sort, argsort, topk.
+
+>>> from d2lmini import nd
+>>> x = nd.array([[3, 1, 2], [5, 5, 4]])
+>>> nd.argsort(x)
+<BLANKLINE>
+[[1. 2. 0.]
+ [2. 0. 1.]]
+<NDArray 2x3 @cpu(0)>
+>>> nd.topk(x, k=2, ret_typ="value")
+<BLANKLINE>
+[[3. 2.]
+ [5. 5.]]
+<NDArray 2x2 @cpu(0)>
+
+Equal elements stay in the order in which they stand, in both directions (in MXNet only where lines
+are short). nan counts as the largest number, as in NumPy (in MXNet its place is left to chance).
+Positions are float32 unless `dtype` says otherwise; MXNetError at the call where they would not be
+exact. axis=None sorts the flattened array. float16 and bool are allowed (MXNet sorts neither).
+
+Values have a gradient, positions have none: it goes back to the place its element came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import log2, prod
+from typing import Any
+
+import numpy as np
+
+from d2lmini.base import MXNetError
+from d2lmini.ops import pieces
+from d2lmini.ops.checks import check_choice
+from d2lmini.ops.core import DType, Shape, Spec, normalize_axis, op
+from d2lmini.ops.reduce import reshape_to
+from d2lmini.ops.scan import check_indices_fit
+
+#: Sorting costs some 50 ns an element, so small pieces pay.
+GRAIN = 1 << 15
+
+
+def _lines(data: Any, axis: int | None) -> tuple[Any, int]:
+    """Data and the axis to sort: the flattened array for None."""
+    return (data.reshape(-1), 0) if axis is None else (data, axis % data.ndim)
+
+
+def _line_shape(data: Spec, axis: int | None) -> tuple[Shape, int]:
+    if axis is None:
+        return (data.size,), 0
+    return data.shape, normalize_axis(axis, len(data.shape))
+
+
+def _comparisons(data: Spec, **_: Any) -> float:
+    return data.size * log2(max(data.size, 2))
+
+
+def _by_lines(xp: Any, data: Any, axis: int, out: Any, body: Callable[[Any], Any]) -> Any:
+    def piece(index: Any) -> None:
+        out[index] = body(data[index])
+
+    pieces.over_lines(xp, data.shape, axis, piece, GRAIN)
+    return out
+
+
+def _sorting_order(xp: Any, data: Any, axis: int, is_ascend: bool) -> Any:
+    """Positions in sorted order; ties by position."""
+    if is_ascend:
+        return xp.argsort(data, axis=axis, kind="stable")
+    # Reading the lines from behind, rising and stable, is falling and stable.
+    backwards = xp.argsort(xp.flip(data, axis), axis=axis, kind="stable")
+    return data.shape[axis] - 1 - xp.flip(backwards, axis)
+
+
+# -- sort and argsort ------------------------------------------------------------------------------
+
+
+def _infer_sort(data: Spec, *, axis: int | None = -1, is_ascend: bool = True) -> Spec:
+    return Spec(_line_shape(data, axis)[0], data.dtype)
+
+
+@op(infer=_infer_sort, flops=_comparisons)
+def sort(xp, data, *, axis: int | None = -1, is_ascend: bool = True, out=None):
+    """Each line along `axis` in rising or falling order; dtype and shape kept, (size,) for None."""
+    data, axis = _lines(data, axis)
+    if out is None:
+        out = xp.empty(data.shape, data.dtype)
+
+    def ordered(block: Any) -> Any:
+        rising = xp.sort(block, axis=axis)
+        return rising if is_ascend else xp.flip(rising, axis)
+
+    return _by_lines(xp, data, axis, out, ordered)
+
+
+@sort.gradient(saves="data data.shape")
+def _(g, data, shape, *, axis, is_ascend):
+    order = argsort(data, axis=axis, is_ascend=is_ascend, dtype="int64")
+    return _put_back(g, order, shape, axis)
+
+
+def _infer_argsort(
+    data: Spec, *, axis: int | None = -1, is_ascend: bool = True, dtype: Any = "float32"
+) -> Spec:
+    shape, axis = _line_shape(data, axis)
+    check_indices_fit(shape[axis], np.dtype(dtype))
+    return Spec(shape, dtype)
+
+
+@op(infer=_infer_argsort, flops=_comparisons, grad=None)
+def argsort(
+    xp, data, *, axis: int | None = -1, is_ascend: bool = True, dtype: DType = "float32", out=None
+):
+    """The positions that sort each line along `axis`, of `dtype`; shape kept, (size,) for None."""
+    data, axis = _lines(data, axis)
+    if out is None:
+        out = xp.empty(data.shape, dtype)
+    return _by_lines(xp, data, axis, out, lambda x: _sorting_order(xp, x, axis, is_ascend))
+
+
+# -- topk ------------------------------------------------------------------------------------------
+
+
+def _infer_topk(
+    data: Spec, *, axis: int | None = -1, k: int = 1, ret_typ: str = "indices",
+    is_ascend: bool = False, dtype: Any = "float32",
+) -> Spec | list[Spec]:  # fmt: skip
+    check_choice("ret_typ", ret_typ, ("value", "indices", "mask", "both"))
+    shape, axis = _line_shape(data, axis)
+    if k > shape[axis]:
+        raise MXNetError(f"k={k} is more than the {shape[axis]} elements along the axis")
+    if ret_typ == "mask":
+        return data
+    if ret_typ != "value":
+        check_indices_fit(shape[axis], np.dtype(dtype))
+    top = (*shape[:axis], k if k > 0 else shape[axis], *shape[axis + 1 :])
+    value, indices = Spec(top, data.dtype), Spec(top, dtype)
+    if ret_typ == "both":
+        return [value, indices]
+    return value if ret_typ == "value" else indices
+
+
+@op(
+    infer=_infer_topk,
+    flops=_comparisons,
+    outputs=lambda ret_typ="indices", **_: 2 if ret_typ == "both" else 1,
+)
+def topk(
+    xp, data, *, axis: int | None = -1, k: int = 1, ret_typ: str = "indices",
+    is_ascend: bool = False, dtype: DType = "float32",
+):  # fmt: skip
+    """The k largest elements of each line along `axis` (the smallest if is_ascend), sorted.
+
+    ret_typ: 'indices' gives their positions (of `dtype`), 'value' themselves, 'both' a list of the
+    two, 'mask' an array like the data with 1 in their places and 0 elsewhere. k < 1 means all.
+    (..., n, ...) -> (..., k, ...); axis=None takes the k largest of all, (k,). Only values have a
+    gradient. MXNetError at the call for k > n.
+    """
+    lines, at = _lines(data, axis)
+    n = lines.shape[at]
+    k = k if k > 0 else n
+    first = pieces.along(at, slice(k))
+    order = xp.empty((*lines.shape[:at], k, *lines.shape[at + 1 :]), np.int64)
+    if k == 1 and n and not is_ascend:
+
+        def best(block: Any) -> Any:
+            return xp.expand_dims(block.argmax(axis=at), at)
+    else:
+
+        def best(block: Any) -> Any:
+            return _sorting_order(xp, block, at, is_ascend)[first]
+
+    _by_lines(xp, lines, at, order, best)
+    if ret_typ == "mask":
+        mask = xp.zeros(lines.shape, data.dtype)
+        xp.put_along_axis(mask, order, mask.dtype.type(1), at)
+        return mask.reshape(data.shape)
+    if ret_typ == "indices":
+        return order.astype(dtype)
+    value = xp.take_along_axis(lines, order, at)
+    return value if ret_typ == "value" else (value, order.astype(dtype))
+
+
+@topk.gradient(saves="data data.shape")
+def _(g, data, shape, *, axis, k, ret_typ, is_ascend):
+    if ret_typ in ("indices", "mask"):
+        return None
+    order = topk(data, axis=axis, k=k, is_ascend=is_ascend, dtype="int64")
+    return _put_back(g[0] if ret_typ == "both" else g, order, shape, axis)
+
+
+# -- to and from positions along an axis -----------------------------------------------------------
+
+
+def _put_back(g: Any, order: Any, shape: Shape, axis: int | None) -> Any:
+    """g at the positions `order` along `axis` of zeros of `shape`."""
+    if axis is not None:
+        return put_along(g, order, axis=axis, size=shape[axis])
+    return reshape_to(put_along(g, order, axis=0, size=prod(shape)), shape)
+
+
+def _infer_put_along(data: Spec, index: Spec, *, axis: int, size: int) -> Spec:
+    assert data.shape == index.shape, (data.shape, index.shape)
+    axis = normalize_axis(axis, len(data.shape))
+    return Spec((*data.shape[:axis], size, *data.shape[axis + 1 :]), data.dtype)
+
+
+@op("_put_along", infer=_infer_put_along, flops=0)
+def put_along(xp, data, index, *, axis: int, size: int):
+    """Zeros with data at positions along `axis`, which is `size` long; no position comes twice."""
+    shape = list(data.shape)
+    shape[axis] = size
+    result = xp.zeros(shape, data.dtype)
+    xp.put_along_axis(result, index.astype(np.int64, copy=False), data, axis)
+    return result
+
+
+@put_along.gradient(saves="index")
+def _(g, index, *, axis):
+    return take_along(g, index, axis=axis), None
+
+
+def _infer_take_along(data: Spec, index: Spec, *, axis: int) -> Spec:
+    return Spec(index.shape, data.dtype)
+
+
+@op("_take_along", infer=_infer_take_along, flops=0)
+def take_along(xp, data, index, *, axis: int):
+    """data[..., index[...], ...]: for each position in `index` the element in its own line."""
+    return xp.take_along_axis(data, index.astype(np.int64, copy=False), axis)
+
+
+@take_along.gradient(saves="data.shape index")
+def _(g, shape, index, *, axis):
+    return put_along(g, index, axis=axis, size=shape[axis]), None

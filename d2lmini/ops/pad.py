@@ -1,0 +1,108 @@
+"""pad: make every axis longer, with a constant, with its outermost elements, or mirrored.
+
+>>> from d2lmini import nd
+>>> nd.pad(nd.array([1, 2, 3]), mode="reflect", pad_width=(2, 1))
+<BLANKLINE>
+[3. 2. 1. 2. 3. 2.]
+<NDArray 6 @cpu(0)>
+"""
+
+from __future__ import annotations
+
+from d2lmini.base import MXNetError
+from d2lmini.ops import pieces
+from d2lmini.ops.core import Shape, Spec, op
+from d2lmini.ops.slice import slice_
+
+
+def _pairs(pad_width: Shape) -> list[tuple[int, int]]:
+    """(0, 0, 1, 2) as [(0, 0), (1, 2)]: before and after each axis."""
+    return list(zip(pad_width[::2], pad_width[1::2]))
+
+
+def _infer_pad(data: Spec, *, mode: str, pad_width: Shape, constant_value: float = 0.0) -> Spec:
+    if mode not in ("constant", "edge", "reflect"):
+        raise MXNetError(f"mode={mode!r} is unknown, need 'constant', 'edge' or 'reflect'")
+    if len(pad_width) != 2 * len(data.shape):
+        raise MXNetError(
+            f"pad_width={pad_width} has {len(pad_width)} numbers, need two (before, after) for "
+            f"each of the {len(data.shape)} axes of {data.shape}"
+        )
+    for axis, (n, (before, after)) in enumerate(zip(data.shape, _pairs(pad_width))):
+        longest = max(before, after)
+        if before < 0 or after < 0:
+            raise MXNetError(f"pad_width={pad_width} has a negative number; slice() takes away")
+        if longest and mode != "constant" and n < (longest + 1 if mode == "reflect" else 1):
+            raise MXNetError(
+                f"mode {mode!r} has too little to pad with: axis {axis} of {data.shape} is "
+                f"{n} long, its padding {longest}"
+            )
+    return Spec(_padded(data.shape, pad_width), data.dtype)
+
+
+def _padded(shape: Shape, pad_width: Shape) -> Shape:
+    return tuple(n + before + after for n, (before, after) in zip(shape, _pairs(pad_width)))
+
+
+def _inside(shape: Shape, pad_width: Shape) -> tuple[slice, ...]:
+    """Where an array of `shape` lies in its padded self."""
+    return tuple(slice(b, b + n) for n, (b, _) in zip(shape, _pairs(pad_width)))
+
+
+@op(aliases=["Pad"], infer=_infer_pad, flops=0)
+def pad(xp, data, *, mode: str, pad_width: Shape, constant_value: float = 0.0, out=None):
+    """Make every axis longer: pad_width is (before, after) for axis 0, then for axis 1, ...
+
+    mode 'constant' fills with `constant_value`, 'edge' repeats the outermost element, 'reflect'
+    mirrors at it (without repeating it). dtype kept. Any number of axes and any dtype (MXNet pads
+    the last axes of 4-D and 5-D floats). MXNetError at the call for a wrong width.
+    """
+    if out is None:
+        out = xp.empty(_padded(data.shape, pad_width), data.dtype)
+    if mode == "constant":
+        out.fill(data.dtype.type(constant_value))
+    pieces.copy(xp, data, out[_inside(data.shape, pad_width)])
+    if mode == "constant":
+        return out
+    # Axis by axis over all of `out`: the corners, filled from what is not yet right, are filled
+    # again from what is when the next axis has its turn.
+    for axis, (before, after) in enumerate(_pairs(pad_width)):
+        lines = xp.moveaxis(out, axis, 0)
+        first, last = before, before + data.shape[axis] - 1
+        if mode == "edge":
+            lines[:first] = lines[first : first + 1]
+            lines[last + 1 :] = lines[last : last + 1]
+        else:
+            lines[:first] = lines[first + 1 : first + before + 1][::-1]
+            lines[last + 1 :] = lines[last - after : last][::-1]
+    return out
+
+
+@pad.gradient(saves="data.shape")
+def _(g, shape, *, mode, pad_width):
+    if mode == "constant":
+        inside = _inside(shape, pad_width)
+        return slice_(g, begin=tuple(i.start for i in inside), end=tuple(i.stop for i in inside))
+    return unpad(g, shape=shape, mode=mode, pad_width=pad_width)
+
+
+@op("_unpad", infer=lambda data, *, shape, **_: Spec(shape, data.dtype))
+def unpad(xp, data, *, shape: Shape, mode: str, pad_width: Shape):
+    """Add the borders that `pad` made up to the elements they were copied from: its gradient."""
+    for axis, (n, (before, after)) in enumerate(zip(shape, _pairs(pad_width))):
+        lines = xp.moveaxis(data, axis, 0)
+        inner = lines[before : before + n].copy()
+        left, right = lines[:before], lines[before + n :]
+        if mode == "edge" and n:
+            inner[:1] += left.sum(axis=0, dtype=data.dtype)
+            inner[-1:] += right.sum(axis=0, dtype=data.dtype)
+        elif mode == "reflect":
+            inner[1 : before + 1] += left[::-1]
+            inner[n - 1 - after : n - 1] += right[::-1]
+        data = xp.moveaxis(inner, 0, axis)
+    return data
+
+
+@unpad.gradient()
+def _(g, *, mode, pad_width):
+    return pad(g, mode=mode, pad_width=pad_width)

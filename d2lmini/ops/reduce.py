@@ -1,0 +1,327 @@
+"""Reductions: sum, mean, prod, max, min and their kin that skip nan.
+
+All take the same attributes, as in MXNet: `axis` (an int, a tuple, or None or () for all axes),
+`keepdims`, and `exclude` (reduce over the axes that are *not* named). A full reduction has shape
+(1,), not (): MXNet's arrays had no scalars.
+
+>>> from d2lmini import nd
+>>> x = nd.array([[1, 2, 3], [4, 5, 6]])
+>>> nd.sum(x)
+<BLANKLINE>
+[21.]
+<NDArray 1 @cpu(0)>
+>>> nd.max(x, axis=0, exclude=True)
+<BLANKLINE>
+[3. 6.]
+<NDArray 2 @cpu(0)>
+
+The dtype is kept: sums of small integers wrap around, a mean of integers is cut towards zero. Only
+bool, which MXNet keeps too and which would say no more than "any", is counted (int64). float16
+accumulates in float32. nan and inf propagate, except in `nansum` and `nanprod`.
+
+Large arrays are reduced in pieces that depend on the shape only (`pieces`), so the same numbers
+give the same bits with any number of workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from d2lmini.base import MXNetError
+from d2lmini.ops import pieces
+from d2lmini.ops.core import Axes, Shape, Spec, normalize_axis, op
+
+# -- which axes, which shape, which dtype ----------------------------------------------------------
+
+
+@lru_cache(maxsize=4096)
+def reduced_axes(axis: Any, ndim: int, exclude: bool = False) -> tuple[int, ...]:
+    """The axes that go, counted from the front; MXNetError for one out of range or named twice."""
+    if axis is None or axis == ():
+        return tuple(range(ndim))
+    given = (axis,) if isinstance(axis, int) else axis
+    axes = [normalize_axis(a, ndim) for a in given]
+    if len(set(axes)) < len(axes):
+        raise MXNetError(f"axis={axis} names an axis twice")
+    return tuple(a for a in range(ndim) if (a in axes) != exclude)
+
+
+@lru_cache(maxsize=4096)
+def kept_shape(shape: Shape, axes: tuple[int, ...]) -> Shape:
+    """`shape` with 1 in the place of every axis of `axes`."""
+    return tuple(1 if a in axes else n for a, n in enumerate(shape))
+
+
+def reduced_shape(shape: Shape, axes: tuple[int, ...], keepdims: bool) -> Shape:
+    """The shape of a reduction over `axes`; (1,) when no axis is left."""
+    if keepdims:
+        return kept_shape(shape, axes)
+    return tuple(n for a, n in enumerate(shape) if a not in axes) or (1,)
+
+
+def _infer_same_dtype(
+    data: Spec, *, axis: Any = None, keepdims: bool = False, exclude: bool = False, **_: Any
+) -> Spec:
+    axes = reduced_axes(axis, len(data.shape), exclude)
+    return Spec(reduced_shape(data.shape, axes, keepdims), data.dtype)
+
+
+_COUNTED = {np.dtype(bool): np.dtype(np.int64)}
+
+
+def _infer_total(data: Spec, **attrs: Any) -> Spec:
+    shape, dtype = _infer_same_dtype(data, **attrs)
+    return Spec(shape, _COUNTED.get(dtype, dtype))
+
+
+def _infer_mean(data: Spec, **attrs: Any) -> Spec:
+    shape, dtype = _infer_same_dtype(data, **attrs)
+    return Spec(shape, np.dtype(np.float32) if dtype.kind == "b" else dtype)
+
+
+def _infer_extreme(
+    data: Spec, *, axis: Any = None, keepdims: bool = False, exclude: bool = False, **_: Any
+) -> Spec:
+    for a in reduced_axes(axis, len(data.shape), exclude):
+        if data.shape[a] == 0:
+            raise MXNetError(f"axis {a} of {data.shape} has no elements, so there is no extreme")
+    return _infer_same_dtype(data, axis=axis, keepdims=keepdims, exclude=exclude)
+
+
+def reads_all(data: Spec, *_: Spec, **_attrs: Any) -> float:
+    """FLOPs of a reduction: one for each element read."""
+    return data.size
+
+
+# -- how -------------------------------------------------------------------------------------------
+
+
+# The reduced axes stay with size 1, and `place` says in which dtype to accumulate.
+_TOTALS: dict[str, Callable[[Any, tuple[int, ...], Any], Any]] = {
+    "sum": lambda x, axes, place: x.sum(axis=axes, dtype=place.dtype, out=place, keepdims=True),
+    "prod": lambda x, axes, place: x.prod(axis=axes, dtype=place.dtype, out=place, keepdims=True),
+    "max": lambda x, axes, place: x.max(axis=axes, out=place, keepdims=True),
+    "min": lambda x, axes, place: x.min(axis=axes, out=place, keepdims=True),
+}
+
+
+def reduce_into(
+    xp: Any,
+    data: Any,
+    axes: tuple[int, ...],
+    out: Any,
+    method: str,
+    acc: Any = None,
+    prepare: Callable[[Any], Any] | None = None,
+    finish: Callable[[Any], Any] | None = None,
+) -> Any:
+    """out = finish(prepare(data).method() over axes), in pieces where data is large; returns out.
+
+    `acc` is the dtype to accumulate in (out's by default, but float32 for float16); `prepare` maps
+    a block of the data, `finish` changes the total in place before it is converted to out's dtype.
+    """
+    if acc is None:
+        is_half_total = out.dtype == np.float16 and method in ("sum", "prod")
+        acc = np.float32 if is_half_total else out.dtype
+    place = out if acc == out.dtype else xp.empty(out.shape, acc)
+    total = _TOTALS[method]
+    body = total if prepare is None else lambda b, axes, place: total(prepare(b), axes, place)
+    pieces.reduce(xp, data, axes, place.reshape(kept_shape(data.shape, axes)), body, total)
+    if finish is not None:
+        finish(place)
+    if acc != out.dtype:
+        out[...] = place
+    return out
+
+
+def _reduce(
+    xp: Any, data: Any, out: Any, method: str, axis: Any, keepdims: bool, exclude: bool,
+    prepare: Callable[[Any], Any] | None = None,
+) -> Any:  # fmt: skip
+    axes = reduced_axes(axis, data.ndim, exclude)
+    if out is None:
+        dtype = data.dtype if method in ("max", "min") else _COUNTED.get(data.dtype, data.dtype)
+        out = xp.empty(reduced_shape(data.shape, axes, keepdims), dtype)
+    return reduce_into(xp, data, axes, out, method, prepare=prepare)
+
+
+def _nan_to(xp: Any, data: Any, value: float) -> Any:
+    return xp.where(data != data, data.dtype.type(value), data)
+
+
+# -- the ops ---------------------------------------------------------------------------------------
+
+
+@op("sum", aliases=["sum_axis"], infer=_infer_total, flops=reads_all)
+def sum_(
+    xp, data, *, axis: Axes = None, keepdims: bool = False, exclude: bool = False, out=None
+):  # fmt: skip
+    """Sum over `axis`; an empty sum is 0."""
+    return _reduce(xp, data, out, "sum", axis, keepdims, exclude)
+
+
+@sum_.gradient(saves="data.shape")
+def _(g, shape, *, axis, exclude):
+    return spread(g, kept=kept_shape(shape, reduced_axes(axis, len(shape), exclude)), shape=shape)
+
+
+@op(infer=_infer_mean, flops=reads_all)
+def mean(xp, data, *, axis: Axes = None, keepdims: bool = False, exclude: bool = False, out=None):
+    """Mean over `axis`; of nothing it is nan. For integers cut towards zero; bool gives float32.
+
+    Integers are summed in float64 (MXNet sums in their own dtype, which may overflow).
+    """
+    axes = reduced_axes(axis, data.ndim, exclude)
+    if out is None:
+        dtype = np.float32 if data.dtype.kind == "b" else data.dtype
+        out = xp.empty(reduced_shape(data.shape, axes, keepdims), dtype)
+    count = prod(data.shape[a] for a in axes)
+    if data.dtype.kind == "f":
+        acc, n = None, count or np.nan
+    else:
+        acc, n = np.float64, max(count, 1)
+    return reduce_into(xp, data, axes, out, "sum", acc, finish=lambda t: xp.divide(t, n, out=t))
+
+
+@mean.gradient(saves="data.shape")
+def _(g, shape, *, axis, exclude):
+    axes = reduced_axes(axis, len(shape), exclude)
+    count = prod(shape[a] for a in axes)
+    return spread(g / max(count, 1), kept=kept_shape(shape, axes), shape=shape)
+
+
+@op("prod", infer=_infer_total, flops=reads_all)
+def prod_(
+    xp, data, *, axis: Axes = None, keepdims: bool = False, exclude: bool = False, out=None
+):  # fmt: skip
+    """Product over `axis`; an empty product is 1."""
+    return _reduce(xp, data, out, "prod", axis, keepdims, exclude)
+
+
+def _prod_gradient(g: Any, data: Any, shape: Shape, axes: tuple[int, ...]) -> Any:
+    """g times the product of all *other* elements. (MXNet divides by the element: nan at 0.)"""
+    if not axes:
+        return reshape_to(g, shape)
+    zero = data == 0
+    without_zeros = data + zero
+    product = prod_(without_zeros, axis=axes, keepdims=True)
+    other_zeros = sum_(zero, axis=axes, keepdims=True) - zero
+    others = product / without_zeros * (other_zeros == 0)
+    return reshape_to(g, kept_shape(shape, axes)) * others
+
+
+@prod_.gradient(saves="data data.shape")
+def _(g, data, shape, *, axis, exclude):
+    return _prod_gradient(g, data, shape, reduced_axes(axis, len(shape), exclude))
+
+
+@op(infer=_infer_total, flops=reads_all)
+def nansum(
+    xp, data, *, axis: Axes = None, keepdims: bool = False, exclude: bool = False, out=None
+):  # fmt: skip
+    """Sum over `axis` of what is not nan. The gradient at a nan is 0."""
+    prepare = (lambda block: _nan_to(xp, block, 0)) if data.dtype.kind == "f" else None
+    return _reduce(xp, data, out, "sum", axis, keepdims, exclude, prepare)
+
+
+@nansum.gradient(saves="data data.shape")
+def _(g, data, shape, *, axis, exclude):
+    axes = reduced_axes(axis, len(shape), exclude)
+    return reshape_to(g, kept_shape(shape, axes)) * (data == data)
+
+
+@op(infer=_infer_total, flops=reads_all)
+def nanprod(
+    xp, data, *, axis: Axes = None, keepdims: bool = False, exclude: bool = False, out=None
+):  # fmt: skip
+    """Product over `axis` of what is not nan. The gradient at a nan is 0."""
+    prepare = (lambda block: _nan_to(xp, block, 1)) if data.dtype.kind == "f" else None
+    return _reduce(xp, data, out, "prod", axis, keepdims, exclude, prepare)
+
+
+@nanprod.gradient(saves="data data.shape")
+def _(g, data, shape, *, axis, exclude):
+    axes = reduced_axes(axis, len(shape), exclude)
+    return _prod_gradient(g, nan_to_one(data), shape, axes) * (data == data)
+
+
+@op("_nan_to_one", flops=2, elementwise=True)
+def nan_to_one(xp, data, *, out=None):
+    """1 in the place of every nan, all else as it is."""
+    return pieces.placed(xp, _nan_to(xp, data, 1), out)
+
+
+@nan_to_one.gradient(saves="data")
+def _(g, data):
+    return g * (data == data)
+
+
+@op("max", aliases=["max_axis"], infer=_infer_extreme, flops=reads_all)
+def max_(
+    xp, data, *, axis: Axes = None, keepdims: bool = False, exclude: bool = False, out=None
+):  # fmt: skip
+    """Largest element over `axis`; nan if there is one. MXNetError at the call for an empty axis.
+
+    The gradient goes in full to every element that equals the maximum, as in MXNet.
+    """
+    return _reduce(xp, data, out, "max", axis, keepdims, exclude)
+
+
+@op("min", aliases=["min_axis"], infer=_infer_extreme, flops=reads_all)
+def min_(
+    xp, data, *, axis: Axes = None, keepdims: bool = False, exclude: bool = False, out=None
+):  # fmt: skip
+    """Smallest element over `axis`; else as `max`."""
+    return _reduce(xp, data, out, "min", axis, keepdims, exclude)
+
+
+@max_.gradient(saves="y data data.shape")
+@min_.gradient(saves="y data data.shape")
+def _(g, y, data, shape, *, axis, exclude):
+    kept = kept_shape(shape, reduced_axes(axis, len(shape), exclude))
+    return reshape_to(g, kept) * (data == reshape_to(y, kept))
+
+
+# -- the pair that gradients of reductions and broadcasts are made of ------------------------------
+
+
+def _infer_spread(data: Spec, *, kept: Shape, shape: Shape) -> Spec:
+    assert prod(kept) == data.size, (data.shape, kept, shape)
+    return Spec(shape, data.dtype)
+
+
+@op("_spread", infer=_infer_spread, flops=0)
+def spread(xp, data, *, kept: Shape, shape: Shape, out=None):
+    """Reshape to `kept`, then broadcast to `shape`; the codes of `reshape` mean nothing here."""
+    return pieces.placed(xp, xp.broadcast_to(data.reshape(kept), shape), out)
+
+
+@spread.gradient(saves="data.shape")
+def _(g, data_shape, *, kept):
+    return reshape_to(sum_to(g, shape=kept), data_shape)
+
+
+@op("_sum_to", infer=lambda data, *, shape: Spec(shape, data.dtype), flops=reads_all)
+def sum_to(xp, data, *, shape: Shape, out=None):
+    """Undo a broadcast by adding up: what was spread from size 1, or from no axis at all."""
+    extra = data.ndim - len(shape)
+    kept = (1,) * extra + shape
+    axes = tuple(a for a, n in enumerate(kept) if n == 1 and data.shape[a] != 1)
+    if not axes:
+        return pieces.placed(xp, data.reshape(shape), out)
+    return reduce_into(xp, data, axes, xp.empty(shape, data.dtype) if out is None else out, "sum")
+
+
+@sum_to.gradient(saves="data.shape")
+def _(g, data_shape, *, shape):
+    return spread(g, kept=(1,) * (len(data_shape) - len(shape)) + shape, shape=data_shape)
+
+
+def reshape_to(value: Any, shape: Shape) -> Any:
+    """`value` in exactly this shape, for gradient rules: a view unless a size is 0 (a code)."""
+    return spread(value, kept=shape, shape=shape) if 0 in shape else value.reshape(shape)

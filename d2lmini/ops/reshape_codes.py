@@ -1,0 +1,113 @@
+"""The language of `reshape`: what a target shape with the codes 0, -1, -2, -3, -4 means.
+
+The target is read from left to right while a cursor walks over the axes of the input:
+
+    n > 0       this size; the cursor steps over one axis, whatever its size
+    0           keep the axis under the cursor
+    -1          whatever size is left over (at most once); the cursor steps over one axis
+    -2          keep all axes from the cursor on
+    -3          join the axis under the cursor and the next one
+    -4, a, b    split the axis under the cursor into sizes a and b, of which one may be -1
+
+>>> from d2lmini.ops.reshape_codes import infer_reshape
+>>> infer_reshape((2, 3, 4), (0, -1))
+(2, 12)
+>>> infer_reshape((2, 3, 4), (-3, -2))
+(6, 4)
+>>> infer_reshape((6, 4), (-4, 2, -1, 0))
+(2, 3, 4)
+
+With `reverse` both are read from right to left, so that codes name axes counted from the end:
+
+>>> infer_reshape((10, 5, 4), (-1, 0), reverse=True)
+(50, 4)
+
+After MXNet's `reshape`. As there, the two sizes of a split stand before its -4 when reversed.
+Unlike there, a result whose size does not fit is always an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+
+from d2lmini.base import MXNetError
+from d2lmini.ops.core import Shape
+
+
+def infer_reshape(shape: Shape, target: Shape, reverse: bool = False) -> Shape:
+    """The shape that `target` means for an array of `shape`; MXNetError if it does not fit."""
+    step = -1 if reverse else 1
+    try:
+        return _follow(shape[::step], target[::step])[::step]
+    except _Misfit as problem:
+        backwards = " with reverse=True" if reverse else ""
+        raise MXNetError(
+            f"cannot reshape {shape} into {tuple(target)}{backwards}: {problem}"
+        ) from None
+
+
+class _Misfit(Exception):
+    """Why a target does not fit."""
+
+
+def _follow(shape: Shape, target: Shape) -> Shape:
+    sizes: list[int] = []
+    cursor = 0
+    open_at = None  # place of the -1
+    # What -1 stands for is the total size over the size given, both without the axes that are
+    # kept: so it has a meaning beside a kept axis of size 0, and (0, 4) into (0, -1) is (0, 4).
+    given = 1
+    kept: list[int] = []
+    codes = iter(target)
+    for code in codes:
+        if code > 0:
+            sizes.append(code)
+            given *= code
+            cursor += 1
+        elif code == -1:
+            if open_at is not None:
+                raise _Misfit("at most one size may be -1")
+            open_at = len(sizes)
+            sizes.append(-1)
+            cursor += 1
+        elif code == -2:
+            sizes += shape[cursor:]
+            kept += range(cursor, len(shape))
+            cursor = max(cursor, len(shape))
+        elif code in (0, -3, -4):
+            used = 2 if code == -3 else 1
+            taken = shape[cursor : cursor + used]
+            if len(taken) < used:
+                raise _Misfit(f"no axis is left for code {code}")
+            sizes += _split(taken[0], codes) if code == -4 else [prod(taken)]
+            kept += range(cursor, cursor + used)
+            cursor += used
+        else:
+            raise _Misfit(f"{code} is neither a size nor one of the codes 0 to -4")
+    if open_at is not None:
+        rest = prod(n for axis, n in enumerate(shape) if axis not in kept)
+        if rest % given:
+            raise _Misfit(f"{rest} elements do not divide by {given}, so no size fits for -1")
+        sizes[open_at] = rest // given
+    elif prod(sizes) != prod(shape):
+        raise _Misfit(
+            f"it has {prod(shape)} elements, the target would have {prod(sizes)}; "
+            "-1 stands for the size that follows from the others"
+        )
+    return tuple(sizes)
+
+
+def _split(size: int, codes: Iterator[int]) -> list[int]:
+    """The two sizes after a -4, for an axis of `size`."""
+    given = [next(codes, None), next(codes, None)]
+    a, b = given
+    if a is None or b is None:
+        raise _Misfit("code -4 takes two sizes")
+    if a == -1 and b > 0:
+        a = size // b
+    elif b == -1 and a > 0:
+        b = size // a
+    if a < 0 or b < 0 or a * b != size:
+        raise _Misfit(f"an axis of size {size} does not split into {given[0]} and {given[1]}")
+    return [a, b]

@@ -1,0 +1,159 @@
+"""Where the extremes are, and running sums: argmax, argmin, argmax_channel, cumsum.
+
+>>> from d2lmini import nd
+>>> x = nd.array([[1, 9, 3], [7, 7, 0]])
+>>> nd.argmax(x, axis=1)
+<BLANKLINE>
+[1. 0.]
+<NDArray 2 @cpu(0)>
+>>> nd.cumsum(x, axis=1)
+<BLANKLINE>
+[[ 1. 10. 13.]
+ [ 7. 14. 14.]]
+<NDArray 2x3 @cpu(0)>
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from d2lmini.base import MXNetError
+from d2lmini.ops import pieces
+from d2lmini.ops.core import DType, Shape, Spec, normalize_axis, op
+from d2lmini.ops.reduce import reads_all, reduced_axes, reduced_shape, reshape_to
+from d2lmini.ops.slice import reverse
+
+# -- positions -------------------------------------------------------------------------------------
+
+
+def check_indices_fit(length: int, dtype: np.dtype) -> None:
+    """MXNetError when positions 0 ... length-1 are not all exact in `dtype`."""
+    if dtype.kind == "f":
+        largest = 1 << (np.finfo(dtype).nmant + 1)
+    else:
+        largest = 1 if dtype.kind == "b" else int(np.iinfo(dtype).max)
+    if length - 1 > largest:
+        raise MXNetError(
+            f"positions up to {length - 1} are not exact in {dtype.name}, which goes up to "
+            f"{largest}; use a wider dtype, such as 'int64'"
+        )
+
+
+def _infer_position(data: Spec, *, axis: int | None = None, keepdims: bool = False) -> Spec:
+    axes = reduced_axes(axis, len(data.shape))
+    for a in axes:
+        if data.shape[a] == 0:
+            raise MXNetError(f"axis {a} of {data.shape} has no elements, so there is no extreme")
+    dtype = np.dtype(np.int64) if data.dtype.kind == "b" else data.dtype
+    check_indices_fit(data.size if axis is None else data.shape[axes[0]], dtype)
+    return Spec(reduced_shape(data.shape, axes, keepdims), dtype)
+
+
+def _position(xp: Any, data: Any, method: str, axis: int | None, keepdims: bool, out: Any) -> Any:
+    axes = reduced_axes(axis, data.ndim)
+    if out is None:
+        dtype = np.int64 if data.dtype.kind == "b" else data.dtype
+        out = xp.empty(reduced_shape(data.shape, axes, keepdims), dtype)
+    if axis is None:
+        out[...] = _flat_position(xp, data.reshape(-1), method)
+        return out
+    place = out if keepdims else xp.expand_dims(out.reshape(_without(data.shape, axes)), axes)
+
+    def piece(index: Any) -> None:
+        place[index] = getattr(data[index], method)(axis=axes[0], keepdims=True)
+
+    pieces.over_lines(xp, data.shape, axes[0], piece, 4 * pieces.GRAIN)
+    return out
+
+
+def _without(shape: Shape, axes: tuple[int, ...]) -> Shape:
+    return tuple(n for a, n in enumerate(shape) if a not in axes)
+
+
+def _flat_position(xp: Any, flat: Any, method: str) -> int:
+    """The first extreme of the first pieces' extremes is the first of all; so is the first nan."""
+    n = min(pieces.MOST_PIECES, flat.size // (4 * pieces.GRAIN))
+    if xp is not np or n < 2:
+        return getattr(flat, method)()
+    parts = pieces.cut(flat.size, n)
+    found = np.empty(n, np.int64)
+
+    def piece(i: int) -> None:
+        found[i] = parts[i].start + getattr(flat[parts[i]], method)()
+
+    pieces.parallel_for(n, piece)
+    return found[getattr(flat[found], method)()]
+
+
+@op(infer=_infer_position, flops=reads_all, grad=None)
+def argmax(xp, data, *, axis: int | None = None, keepdims: bool = False, out=None):
+    """Position of the largest element along `axis`, the first of several; a nan counts as largest.
+
+    (..., n, ...) -> the shape without that axis (with size 1 if keepdims; (1,) if none is left).
+    axis=None counts in the flattened array. The positions have the dtype of the data, so float32
+    by default, and int64 for bool. MXNetError at the call for an empty axis, and for one so long
+    that its positions are not exact in that dtype (MXNet rounds them in silence).
+    """
+    return _position(xp, data, "argmax", axis, keepdims, out)
+
+
+@op(infer=_infer_position, flops=reads_all, grad=None)
+def argmin(xp, data, *, axis: int | None = None, keepdims: bool = False, out=None):
+    """Position of the smallest element along `axis`; a nan counts as smallest. Else as `argmax`."""
+    return _position(xp, data, "argmin", axis, keepdims, out)
+
+
+def _infer_channel(data: Spec) -> Spec:
+    if len(data.shape) < 2:
+        raise MXNetError(f"data is {data.shape}, need two axes or more: it searches axis 1")
+    return _infer_position(data, axis=1)
+
+
+@op(infer=_infer_channel, flops=reads_all, grad=None)
+def argmax_channel(xp, data, *, out=None):
+    """`argmax` along axis 1: (N, C, ...) -> (N, ...)."""
+    return _position(xp, data, "argmax", 1, False, out)
+
+
+# -- running sums ----------------------------------------------------------------------------------
+
+
+def _infer_cumsum(a: Spec, *, axis: int | None = None, dtype: Any = None) -> Spec:
+    if axis is not None:
+        normalize_axis(axis, len(a.shape))
+    counted = np.dtype(np.int64) if a.dtype.kind == "b" else a.dtype
+    return Spec((a.size,) if axis is None else a.shape, dtype or counted)
+
+
+@op(aliases=["_np_cumsum"], infer=_infer_cumsum)
+def cumsum(xp, a, *, axis: int | None = None, dtype: DType | None = None, out=None):
+    """Running sum along `axis`, or of the flattened array: y[i] = x[0] + ... + x[i].
+
+    Shape kept ((size,) for axis=None). The dtype is kept, unless `dtype` names one; bool counts in
+    int64, float16 adds in float32.
+    """
+    if axis is None:
+        a, axis = a.reshape(-1), 0
+    if out is None:
+        out = xp.empty(a.shape, dtype or (np.int64 if a.dtype.kind == "b" else a.dtype))
+    acc = np.float32 if out.dtype == np.float16 else out.dtype
+
+    def piece(index: Any) -> None:
+        if acc == out.dtype:
+            xp.cumsum(a[index], axis=axis, dtype=acc, out=out[index])
+        else:
+            out[index] = xp.cumsum(a[index], axis=axis, dtype=acc)
+
+    pieces.over_lines(xp, a.shape, axis % a.ndim, piece)
+    return out
+
+
+@cumsum.gradient(saves="a.shape a.dtype")
+def _(g, shape, a_dtype, *, axis, dtype):
+    along = 0 if axis is None else axis
+    back = reverse(cumsum(reverse(g, axis=(along,)), axis=along), axis=(along,))
+    if dtype is not None:
+        back = back.astype(a_dtype)
+    return reshape_to(back, shape) if axis is None else back

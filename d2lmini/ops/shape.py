@@ -1,0 +1,281 @@
+"""The same elements in another shape or order: reshape, transpose and their relatives.
+
+>>> from d2lmini import nd
+>>> x = nd.arange(6)
+>>> nd.reshape(x, shape=(2, -1))
+<BLANKLINE>
+[[0. 1. 2.]
+ [3. 4. 5.]]
+<NDArray 2x3 @cpu(0)>
+>>> nd.transpose(nd.reshape(x, shape=(2, -1))).shape
+(3, 2)
+
+As ops these copy; `x.reshape(...)` of an NDArray is a view. What a target shape with codes means is
+told in `reshape_codes`. All keep the dtype.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from d2lmini.base import MXNetError
+from d2lmini.ops import pieces
+from d2lmini.ops.core import Axes, Shape, Spec, normalize_axis, op
+from d2lmini.ops.reduce import reshape_to
+from d2lmini.ops.reshape_codes import infer_reshape
+
+# -- reshape ---------------------------------------------------------------------------------------
+
+
+def _infer_reshape(data: Spec, *, shape: Shape = (), reverse: bool = False) -> Spec:
+    return Spec(infer_reshape(data.shape, shape, reverse), data.dtype)
+
+
+@op(aliases=["Reshape"], infer=_infer_reshape, flops=0)
+def reshape(xp, data, *, shape: Shape = (), reverse: bool = False, out=None):
+    """A copy in another shape, given by sizes and the codes 0, -1, -2, -3, -4 (`reshape_codes`).
+
+    With `reverse` the codes name axes counted from the end. MXNetError at the call if the sizes do
+    not fit.
+    """
+    return pieces.placed(xp, data.reshape(infer_reshape(data.shape, shape, reverse)), out)
+
+
+def _like(
+    lhs: Shape, rhs: Shape, lhs_begin: int | None, lhs_end: int | None,
+    rhs_begin: int | None, rhs_end: int | None,
+) -> Shape:  # fmt: skip
+    def bounds(shape: Shape, begin: int | None, end: int | None, name: str) -> tuple[int, int]:
+        n = len(shape)
+        first = 0 if begin is None else begin + n if begin < 0 else begin
+        last = n if end is None else end + n if end < 0 else end
+        if not 0 <= first <= last <= n:
+            raise MXNetError(
+                f"{name}_begin={begin}, {name}_end={end} do not fit the {n} axes of {shape}"
+            )
+        return first, last
+
+    first, last = bounds(lhs, lhs_begin, lhs_end, "lhs")
+    start, stop = bounds(rhs, rhs_begin, rhs_end, "rhs")
+    result = lhs[:first] + rhs[start:stop] + lhs[last:]
+    if prod(result) != prod(lhs):
+        raise MXNetError(
+            f"lhs {lhs} has {prod(lhs)} elements and cannot take the shape {result} of "
+            f"{prod(result)} (from rhs {rhs})"
+        )
+    return result
+
+
+def _infer_reshape_like(lhs: Spec, rhs: Spec, **bounds: Any) -> Spec:
+    names = ("lhs_begin", "lhs_end", "rhs_begin", "rhs_end")
+    return Spec(_like(lhs.shape, rhs.shape, *(bounds.get(n) for n in names)), lhs.dtype)
+
+
+@op(infer=_infer_reshape_like, flops=0)
+def reshape_like(
+    xp, lhs, rhs, *, lhs_begin: int | None = None, lhs_end: int | None = None,
+    rhs_begin: int | None = None, rhs_end: int | None = None, out=None,
+):  # fmt: skip
+    """lhs in the shape of rhs; or axes lhs_begin:lhs_end of it in the shape of rhs_begin:rhs_end.
+
+    dtype of lhs. MXNetError at the call if the numbers of elements differ.
+    """
+    shape = _like(lhs.shape, rhs.shape, lhs_begin, lhs_end, rhs_begin, rhs_end)
+    return pieces.placed(xp, lhs.reshape(shape), out)
+
+
+def _infer_flatten(data: Spec) -> Spec:
+    if not data.shape:
+        raise MXNetError("data is (), need one axis or more: the first is kept")
+    return Spec((data.shape[0], prod(data.shape[1:])), data.dtype)
+
+
+@op(aliases=["Flatten"], infer=_infer_flatten, flops=0)
+def flatten(xp, data, *, out=None):
+    """All axes but the first as one: (N, A, B, ...) -> (N, A*B*...); (N,) -> (N, 1)."""
+    return pieces.placed(xp, data.reshape(data.shape[0], prod(data.shape[1:])), out)
+
+
+def _infer_expand_dims(data: Spec, *, axis: int) -> Spec:
+    at = normalize_axis(axis, len(data.shape) + 1)
+    return Spec((*data.shape[:at], 1, *data.shape[at:]), data.dtype)
+
+
+@op(infer=_infer_expand_dims, flops=0)
+def expand_dims(xp, data, *, axis: int, out=None):
+    """A new axis of size 1 at place `axis` of the result; -1 is the last."""
+    return pieces.placed(xp, xp.expand_dims(data, axis), out)
+
+
+def _squeezed(shape: Shape, axis: Any) -> Shape:
+    if axis is None:
+        axes = [a for a, n in enumerate(shape) if n == 1]
+    else:
+        axes = [normalize_axis(a, len(shape)) for a in ((axis,) if isinstance(axis, int) else axis)]
+        if len(set(axes)) < len(axes):
+            raise MXNetError(f"axis={axis} names an axis twice")
+        for a in axes:
+            if shape[a] != 1:
+                raise MXNetError(f"axis {a} of {shape} has size {shape[a]}; only 1 can go")
+    left = tuple(n for a, n in enumerate(shape) if a not in axes)
+    return left if left or not shape else (1,)
+
+
+@op(infer=lambda data, *, axis=None: Spec(_squeezed(data.shape, axis), data.dtype), flops=0)
+def squeeze(xp, data, *, axis: Axes = None, out=None):
+    """Without axes of size 1: all of them, or those of `axis`. One axis always stays, as in MXNet.
+
+    MXNetError at the call for an axis of another size.
+    """
+    return pieces.placed(xp, data.reshape(_squeezed(data.shape, axis)), out)
+
+
+@reshape.gradient(saves="data.shape")
+@flatten.gradient(saves="data.shape")
+@expand_dims.gradient(saves="data.shape")
+@squeeze.gradient(saves="data.shape")
+def _(g, shape):
+    return reshape_to(g, shape)
+
+
+@reshape_like.gradient(saves="lhs.shape")
+def _(g, shape):
+    return reshape_to(g, shape), None
+
+
+# -- transpose -------------------------------------------------------------------------------------
+
+
+def _order(axes: Shape | None, ndim: int) -> tuple[int, ...]:
+    if not axes:
+        return tuple(range(ndim))[::-1]
+    order = tuple(a + ndim if a < 0 else a for a in axes)
+    if sorted(order) != list(range(ndim)):
+        raise MXNetError(f"axes={axes} is no order of {ndim} axes: name each of them once")
+    return order
+
+
+def _infer_transpose(data: Spec, *, axes: Shape | None = ()) -> Spec:
+    return Spec(tuple(data.shape[a] for a in _order(axes, len(data.shape))), data.dtype)
+
+
+@op(infer=_infer_transpose, flops=0)
+def transpose(xp, data, *, axes: Shape | None = (), out=None):
+    """Axes in another order: axis i of the result is axis axes[i] of the data; () reverses them."""
+    return pieces.placed(xp, data.transpose(_order(axes, data.ndim)), out)
+
+
+@transpose.gradient(saves="data.shape")
+def _(g, shape, *, axes):
+    order = _order(axes, len(shape))
+    return transpose(g, axes=tuple(sorted(range(len(order)), key=order.__getitem__)))
+
+
+def _infer_swapaxes(data: Spec, *, dim1: int = 0, dim2: int = 0) -> Spec:
+    a, b = (normalize_axis(d, len(data.shape), "dim") for d in (dim1, dim2))
+    shape = list(data.shape)
+    shape[a], shape[b] = shape[b], shape[a]
+    return Spec(tuple(shape), data.dtype)
+
+
+@op(aliases=["SwapAxis"], infer=_infer_swapaxes, flops=0)
+def swapaxes(xp, data, *, dim1: int = 0, dim2: int = 0, out=None):
+    """Two axes change places."""
+    return pieces.placed(xp, data.swapaxes(dim1, dim2), out)
+
+
+@swapaxes.gradient()
+def _(g, *, dim1, dim2):
+    return swapaxes(g, dim1=dim1, dim2=dim2)
+
+
+# -- between channels and space --------------------------------------------------------------------
+
+
+def _infer_blocks(data: Spec, block_size: int, to_space: bool) -> Spec:
+    if len(data.shape) != 4:
+        raise MXNetError(f"data is {data.shape}, need (N, C, H, W)")
+    if block_size < 1:
+        raise MXNetError(f"block_size={block_size}, need 1 or more")
+    N, C, H, W = data.shape
+    b = block_size
+    if C % b**2 if to_space else H % b or W % b:
+        need = f"C to be a multiple of {b}^2" if to_space else f"H and W to be multiples of {b}"
+        raise MXNetError(f"data is {data.shape} as (N, C, H, W), need {need}")
+    shape = (N, C // b**2, H * b, W * b) if to_space else (N, C * b**2, H // b, W // b)
+    return Spec(shape, data.dtype)
+
+
+@op(infer=lambda data, *, block_size: _infer_blocks(data, block_size, True), flops=0)
+def depth_to_space(xp, data, *, block_size: int):
+    """Channels to b x b blocks of pixels: (N, b*b*C, H, W) -> (N, C, H*b, W*b).
+
+    y[n, c, h*b + i, w*b + j] = x[n, (i*b + j)*C + c, h, w], as ONNX's DepthToSpace. MXNetError at
+    the call if the channels do not divide.
+    """
+    N, C, H, W = data.shape
+    b = block_size
+    blocks = data.reshape(N, b, b, C // b**2, H, W).transpose(0, 3, 4, 1, 5, 2)
+    return blocks.reshape(N, C // b**2, H * b, W * b)
+
+
+@op(infer=lambda data, *, block_size: _infer_blocks(data, block_size, False), flops=0)
+def space_to_depth(xp, data, *, block_size: int):
+    """Blocks of b x b pixels to channels: (N, C, H*b, W*b) -> (N, b*b*C, H, W)."""
+    N, C, H, W = data.shape
+    b = block_size
+    blocks = data.reshape(N, C, H // b, b, W // b, b).transpose(0, 3, 5, 1, 2, 4)
+    return blocks.reshape(N, C * b**2, H // b, W // b)
+
+
+@depth_to_space.gradient()
+def _(g, *, block_size):
+    return space_to_depth(g, block_size=block_size)
+
+
+@space_to_depth.gradient()
+def _(g, *, block_size):
+    return depth_to_space(g, block_size=block_size)
+
+
+# -- what is known without looking at the elements -------------------------------------------------
+
+
+@op(
+    infer=lambda data: Spec((len(data.shape),), np.dtype(np.int64)),
+    flops=0,
+    grad=None,
+)
+def shape_array(xp, data):
+    """The shape as an int64 array, (ndim,)."""
+    return xp.asarray(data.shape, dtype=np.int64)
+
+
+@op(infer=lambda data: Spec((1,), np.dtype(np.int64)), flops=0, grad=None)
+def size_array(xp, data):
+    """The number of elements as an int64 array, (1,)."""
+    return xp.asarray([data.size], dtype=np.int64)
+
+
+def _infer_arange_like(data: Spec, *, axis: int | None = None, repeat: int = 1, **_: Any) -> Spec:
+    if repeat < 1:
+        raise MXNetError(f"repeat={repeat}, need 1 or more")
+    if axis is None:
+        return data
+    return Spec((data.shape[normalize_axis(axis, len(data.shape))],), data.dtype)
+
+
+@op("_contrib_arange_like", infer=_infer_arange_like, grad=None)
+def arange_like(
+    xp, data, *, start: float = 0.0, step: float = 1.0, repeat: int = 1, axis: int | None = None
+):
+    """start, start + step, ... in the shape of `data`, or (n,) for the length of one `axis` of it.
+
+    Each number comes `repeat` times in a row; dtype of data.
+    """
+    shape = data.shape if axis is None else (data.shape[axis],)
+    count = xp.arange(prod(shape)) // repeat
+    return (start + step * count).astype(data.dtype).reshape(shape)
