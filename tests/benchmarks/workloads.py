@@ -215,7 +215,7 @@ TABLE = (
     ),
     Workload(
         "import",
-        "importing the library (a fresh interpreter, less the bare interpreter)",
+        "importing until an array can be made (a fresh interpreter, less a bare one)",
         "import_it",
         {"full": (1, 4), "quick": (1, 2), "tiny": (1, 1)},
         nothing,

@@ -16,6 +16,7 @@ from peers.side import Turn, blas_threads
 class D2lmini(MXNet):
     library = "d2lmini"
     module = "d2lmini"
+    statement = "from d2lmini import nd"
 
     def threads(self) -> str:
         return blas_threads()
@@ -31,6 +32,10 @@ class D2lmini(MXNet):
 
     def add_sync__pushed(self, calls: int, x: Any) -> Turn:
         return self.never_inline(self.add_sync(calls, x))
+
+    def import_it__lazy(self, calls: int, n: int) -> Turn:
+        """The package alone, which imports its parts when they are first asked for."""
+        return self.interpreters(calls, "import d2lmini")
 
     def never_inline(self, turn: Turn) -> Turn:
         engine = self.lib.engine

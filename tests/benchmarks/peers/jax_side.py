@@ -18,6 +18,7 @@ from peers.side import Side, Turn
 class JAX(Side):
     library = "jax"
     module = "jax"
+    statement = "import jax.numpy"
     waits_for_all = False
 
     def __init__(self) -> None:

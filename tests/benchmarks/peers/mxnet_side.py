@@ -12,6 +12,7 @@ from peers.side import Side, Turn
 class MXNet(Side):
     library = "mxnet"
     module = "mxnet"
+    statement = "from mxnet import nd"
 
     def __init__(self) -> None:
         super().__init__()

@@ -36,6 +36,8 @@ class Side:
 
     library = "numpy"
     module = "numpy"
+    # What a program imports before it can make an array.
+    statement = "import numpy"
     # False if the library can wait for one result only: then we look whether it still computes.
     waits_for_all = True
 
@@ -101,17 +103,18 @@ class Side:
         return self.repeat(calls, lambda: self.lib.concatenate([a, b], axis=1))
 
     def import_it(self, calls: int, n: int) -> Turn:
-        """A fresh interpreter that imports the library, less a bare one, in turns; the median."""
+        return self.interpreters(calls, self.statement)
+
+    # -- the clocks
+
+    def interpreters(self, calls: int, statement: str) -> Turn:
+        """A fresh interpreter with the statement, less a bare one, in turns; the median."""
 
         def turn() -> tuple[float, Any]:
-            extra = [
-                interpreter(f"import {self.module}") - interpreter("pass") for _ in range(calls)
-            ]
+            extra = [interpreter(statement) - interpreter("pass") for _ in range(calls)]
             return statistics.median(extra), self.array(np.ones(1, np.float32))
 
         return turn
-
-    # -- the clocks
 
     def timed(self, loop: Callable[[], Any], calls: int) -> Turn:
         """Seconds per call of a loop of `calls` of them, including the wait for all of its work."""

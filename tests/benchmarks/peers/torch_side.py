@@ -11,6 +11,7 @@ from peers.side import Side, Turn
 class Torch(Side):
     library = "torch"
     module = "torch"
+    statement = "import torch"
 
     def array(self, x: np.ndarray) -> Any:
         return self.lib.from_numpy(x.copy())
