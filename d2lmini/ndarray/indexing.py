@@ -1,0 +1,195 @@
+"""x[key] and x[key] = value: views where memory allows, copies and gathers elsewhere.
+
+What stands between the brackets decides what comes out, as in MXNet and NumPy:
+
+    numbers and slices that name one stretch of memory   a view: x[1], x[1:3], x[0, 2:4], x[0][0]
+    other numbers and slices                             a copy: x[:, 0], x[::2], x[::-1]
+    a list, NumPy array or NDArray of integers           a gather: x[[0, 2]], x[:, i], x[i, j]
+
+A view shares the memory and the engine's Var of its base, so what is written to one is seen in the
+other. Naming every axis by a number gives shape (1,), not (), as in MXNet.
+
+>>> from d2lmini import nd
+>>> x = nd.zeros((2, 3))
+>>> x[1] = nd.array([1, 2, 3])
+>>> row = x[1]
+>>> row[:] = row * 10
+>>> x[:, [2, 0]]
+<BLANKLINE>
+[[ 0.  0.]
+ [30. 10.]]
+<NDArray 2x2 @cpu(0)>
+
+Nothing here waits. An NDArray as an index is one more input of the operation, so an index outside
+its axis is found when that runs, while numbers, lists and NumPy arrays are checked at the call.
+Float NDArrays count as integers, never as masks: `x[x > 0]` takes rows 0 and 1. A mask must be a
+NumPy array of bool (MXNet takes those, too, for the numbers 0 and 1); `nd.contrib.boolean_mask`
+takes an NDArray and waits for it.
+
+`keys.parse` understands the key; what is left to do here is to decide what to push.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from d2lmini.ndarray.apply import apply
+from d2lmini.ndarray.exchange import from_array
+from d2lmini.ndarray.keys import Index, parse, place_of
+from d2lmini.ops.core import Shape, Value, invoke, modes, registry
+from d2lmini.ops.create import full
+from d2lmini.ops.subscript import _assign, _getitem, _setitem, _setitem_scalar
+
+# -- reading ---------------------------------------------------------------------------------------
+
+
+def getitem(x: Any, key: Any) -> Any:
+    """x[key]: a view, a copy or a gather; see the module's first page. Never waits.
+
+    Cost: a view moves nothing; else the bytes of the result are read and written once.
+    """
+    # While recording, the tape must see the operation; a view would hide it.
+    tracked = modes.recording and x._node is not None
+    if type(key) is int and not tracked:
+        return _row(x, key)
+    if _is_whole(key):
+        return x
+    index = parse(key, x._spec.shape)
+    if index.offset is not None and not tracked:
+        return x._view(index.offset, index.shape)
+    return invoke(_getitem, (x, *_indices(index, x)), {"key": index.key}, None)
+
+
+def _row(x: Any, i: int) -> Any:
+    """x[i] for a number, without the general machinery: the most common key."""
+    shape = x._spec.shape
+    if not shape:
+        raise IndexError("too many indices (1) for array with 0 dimensions")
+    rest = shape[1:]
+    return x._view(place_of(i, shape[0], 0) * prod(rest), rest or (1,))
+
+
+def _is_whole(key: Any) -> bool:
+    """Is it x[:] or x[()]?"""
+    if type(key) is slice:
+        return key.start is None and key.stop is None and key.step is None
+    return type(key) is tuple and not key
+
+
+def _indices(index: Index, x: Any) -> tuple[Any, ...]:
+    """The index arrays as one input for the op, laid end to end; none if there are none."""
+    arrays = index.arrays
+    if not arrays:
+        return ()
+    if not any(isinstance(a, Value) for a in arrays):
+        flat = arrays[0] if len(arrays) == 1 else np.concatenate([a.ravel() for a in arrays])
+        return (from_array(np.ascontiguousarray(flat), x._ctx, adopt=True),)
+    values = [
+        a.as_in_context(x._ctx)  # type: ignore[attr-defined]
+        if isinstance(a, Value)
+        else from_array(np.ascontiguousarray(a), x._ctx, adopt=True)
+        for a in arrays
+    ]
+    if len(values) == 1:
+        return (values[0],)
+    pieces = [v.astype("int64", copy=False)._view(None, (v.size,)) for v in values]
+    return (registry["concat"](*pieces, dim=0),)
+
+
+# -- writing ---------------------------------------------------------------------------------------
+
+
+def setitem(x: Any, key: Any, value: Any) -> None:
+    """x[key] = value, pushed as one operation. Never waits.
+
+    value: a number, list, NumPy array or NDArray, broadcast to the shape of x[key] (extra leading
+    axes of size 1 are dropped) and converted to x's dtype as C converts: 1.7 to 1, 300 to uint8
+    44. Of several values for one place the last stays.
+
+    Errors as in `parse`; ValueError when value does not broadcast; TypeError when it is no number
+    and no array of numbers. Cost: the bytes of x[key] written, those of value read.
+    """
+    index = None
+    if _is_whole(key):
+        place = x
+    elif type(key) is int:
+        place = _row(x, key)
+    else:
+        index = parse(key, x._spec.shape)
+        place = None if index.offset is None else x._view(index.offset, index.shape)
+    shape = index.shape if place is None else place._spec.shape
+    dtype = x._spec.dtype
+
+    if not isinstance(value, Value):
+        value = _constant(value, dtype)
+        if isinstance(value, np.ndarray):
+            value = from_array(_fit(value, shape), x._ctx, adopt=True)
+    else:
+        value = _fit(value, shape).as_in_context(x._ctx)
+    scalar = None if isinstance(value, Value) else value
+
+    if place is None:
+        inputs = _indices(index, x)
+        if scalar is not None:
+            invoke(_setitem_scalar, (x, *inputs), {"key": index.key, "scalar": scalar}, None)
+        else:
+            if value._chunk is x._chunk:
+                value = value.copy()
+            invoke(_setitem, (x, value, *inputs), {"key": index.key}, None)
+    elif scalar is not None:
+        attrs = {"shape": shape, "value": scalar, "dtype": dtype}
+        apply(full, (), attrs, place, x._ctx)
+    else:
+        if value._chunk is x._chunk:
+            if _begin(value) == _begin(place) and value.shape == shape:
+                return  # x[1] = x[1], as x[1] += 2 ends
+            if _overlap(value, place):
+                # Pieces of the work would overtake each other.
+                value = value.copy()
+        invoke(_assign, (value,), {"shape": shape, "dtype": dtype}, place)
+
+
+def _constant(value: Any, dtype: np.dtype) -> Any:
+    """A number as a scalar of `dtype`, a list or NumPy array as a fresh array of it."""
+    array = None
+    if not (value is None or isinstance(value, (str, bytes, complex))):
+        array = np.asarray(value)  # ValueError if its rows differ in length
+    if array is None or array.dtype.kind not in "iufb":
+        raise TypeError(
+            f"an NDArray does not take {value!r} of type {type(value).__name__}; assign a number, "
+            "a list of numbers, a NumPy array or an NDArray"
+        )
+    with np.errstate(all="ignore"):
+        array = array.astype(dtype, order="C")  # always a copy: the caller may change theirs
+    return array if array.ndim else array[()]
+
+
+def _fit(value: Any, shape: Shape) -> Any:
+    """The value without extra leading axes; ValueError if it does not broadcast to `shape`."""
+    given = value.shape
+    if given == shape:
+        return value
+    extra = max(0, len(given) - len(shape))
+    fitted = given[extra:]
+    if any(n != 1 for n in given[:extra]) or any(
+        v not in (1, n) for v, n in zip(reversed(fitted), reversed(shape))
+    ):
+        raise ValueError(
+            f"a value of shape {given} does not broadcast to {shape}, the shape of what it is for"
+        )
+    if not extra:
+        return value
+    return value._view(None, fitted) if isinstance(value, Value) else value.reshape(fitted)
+
+
+def _begin(x: Any) -> int:
+    """Where x begins in its chunk, in elements."""
+    return x._offset or 0
+
+
+def _overlap(a: Any, b: Any) -> bool:
+    """Do two arrays of one chunk share an element?"""
+    return _begin(a) < _begin(b) + b.size and _begin(b) < _begin(a) + a.size

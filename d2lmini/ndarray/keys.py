@@ -1,0 +1,202 @@
+"""What a user may write between the brackets of x[...], brought to one plain form.
+
+    >>> parse((slice(None, None, 2), -1), (4, 3))
+    Index(key=((0, 4, 2), 2), shape=(2,), offset=None, arrays=())
+    >>> parse((1, slice(0, 2)), (4, 3))                 # one stretch of memory: it has an offset
+    Index(key=(1, (0, 2, 1)), shape=(2,), offset=3, arrays=())
+    >>> parse(([0, -1],), (4, 3))
+    Index(key=(('at', (2,)), (0, 3, 1)), shape=(2, 3), offset=None, arrays=(array([0, 3]),))
+
+Everything here is known at the call and looks at shapes only; `ops/subscript.py` says what the
+items of `key` mean. The rules are NumPy's, but for three of MXNet's: all axes named by numbers
+give shape (1,), floats count as integers, and True and False alone are the numbers 1 and 0.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from d2lmini.ops.core import Shape, Value
+from d2lmini.ops.subscript import Key, count, is_at, result_shape
+
+_ALL = slice(None)
+
+
+class Index(NamedTuple):
+    """A key that was understood.
+
+    key      its plain form (see ops/subscript.py)
+    shape    the shape of x[key]
+    offset   where x[key] begins in x, in elements, if it is one stretch of memory; else None
+    arrays   the index arrays in order: NumPy int64 (checked, from 0 on), or NDArrays
+    """
+
+    key: Key
+    shape: Shape
+    offset: int | None
+    arrays: tuple[Any, ...]
+
+
+def parse(key: Any, shape: Shape) -> Index:
+    """Understand `key` for an array of `shape`.
+
+    IndexError: too many indices, out of range, more than one Ellipsis, a mask of another shape.
+    ValueError: a type that is no index, a step of 0, index arrays that do not broadcast.
+    TypeError: slices of floats, ragged or non-numeric lists.
+    """
+    items = [_item(i) for i in key] if type(key) is tuple else [_item(key)]
+    advanced = any(isinstance(i, (np.ndarray, Value)) for i in items)
+    normal: list[Any] = []
+    arrays: list[Any] = []
+    axis = 0
+    for item in _expand(items, len(shape), advanced):
+        if item is None or item is Ellipsis:
+            normal.append(item)
+            continue
+        if type(item) is slice:
+            normal.append(_slice(item, shape[axis]))
+        elif type(item) is int:
+            normal.append(place_of(item, shape[axis], axis))
+        elif isinstance(item, Value):
+            normal.append(("at", item.shape))  # type: ignore[attr-defined]
+            arrays.append(item)
+        else:
+            for column in _places(item, shape, axis):
+                normal.append(("at", column.shape))
+                arrays.append(column)
+            axis += item.ndim - 1 if item.dtype == bool else 0
+        axis += 1
+    if advanced:
+        return _advanced(tuple(normal), arrays)
+    if shape and all(type(item) is int for item in normal):
+        # One element: the last number becomes a slice of one, for the shape (1,).
+        normal[-1] = (normal[-1], normal[-1] + 1, 1)
+    return Index(tuple(normal), result_shape(tuple(normal)), _offset(normal, shape), ())
+
+
+def _item(item: Any) -> Any:
+    """One item of a key as an int, slice, None, Ellipsis, int64 or bool array, or NDArray."""
+    if type(item) is int or type(item) is slice or item is None or item is Ellipsis:
+        return item
+    if isinstance(item, Value):
+        if item.dtype == np.bool_:  # type: ignore[attr-defined]
+            raise ValueError(
+                "an NDArray of bool is no index, for the shape of the result would depend on its "
+                "values; use nd.contrib.boolean_mask(x, mask), which waits for them"
+            )
+        return item
+    if isinstance(item, (list, tuple, range, np.ndarray)):
+        return _index_array(item)
+    try:
+        return operator.index(item)
+    except TypeError:
+        raise ValueError(
+            f"an NDArray cannot be indexed by {item!r} of type {type(item).__name__}; use "
+            "integers, slices, None, ..., or arrays of integers"
+        ) from None
+
+
+def _index_array(item: Any) -> Any:
+    """A list, tuple or NumPy array as int64 or bool array; a single number as int."""
+    try:
+        array = np.asarray(item)
+    except ValueError:
+        raise TypeError(f"the index {item!r} is no array: its rows differ in length") from None
+    if array.dtype.kind not in "iufb" or (array.dtype == bool and not array.ndim):
+        raise TypeError(f"the index {item!r} is no array of integers, but of {array.dtype}")
+    if array.dtype != bool:
+        array = array.astype(np.int64)  # a copy: the caller may change theirs
+    return array if array.ndim else int(array)
+
+
+def _expand(items: list[Any], ndim: int, advanced: bool) -> list[Any]:
+    """The items for all axes: `...` replaced, or all that is missing added at the end."""
+    used = 0
+    dots = []
+    for i, item in enumerate(items):
+        if item is Ellipsis:
+            dots.append(i)
+        elif item is not None:
+            used += item.ndim if isinstance(item, np.ndarray) and item.dtype == bool else 1
+    if len(dots) > 1:
+        raise IndexError("an index can only have a single ellipsis ('...')")
+    if used > ndim:
+        raise IndexError(f"too many indices ({used}) for array with {ndim} dimensions")
+    rest = [_ALL] * (ndim - used)
+    if not dots:
+        return items + rest
+    # One that stands for no axis still parts the index arrays around it.
+    between = rest if rest or not advanced else [Ellipsis]
+    return items[: dots[0]] + between + items[dots[0] + 1 :]
+
+
+def _slice(item: slice, n: int) -> tuple[int, int | None, int]:
+    """(start, stop, step) of the places in an axis of size n; one form for equal slices."""
+    start, stop, step = item.indices(n)
+    size = len(range(start, stop, step))
+    if size == 0:
+        return 0, 0, 1
+    if size == 1:
+        return start, start + 1, 1
+    end = start + size * step
+    return start, end if end >= 0 else None, step
+
+
+def place_of(item: int, n: int, axis: int) -> int:
+    """The number counted from the front; IndexError if it is outside an axis of size n."""
+    if not -n <= item < n:
+        raise IndexError(f"index {item} is out of bounds for axis {axis} with size {n}")
+    return item + n if item < 0 else item
+
+
+def _places(array: np.ndarray, shape: Shape, axis: int) -> tuple[np.ndarray, ...]:
+    """A NumPy index array, checked and counted from 0; a mask gives one for each of its axes."""
+    if array.dtype == bool:
+        if array.shape != shape[axis : axis + array.ndim]:
+            raise IndexError(
+                f"the mask has shape {array.shape}, but the axes it stands for have sizes "
+                f"{shape[axis : axis + array.ndim]}"
+            )
+        return array.nonzero()
+    n = shape[axis]
+    if array.size:
+        for extreme in (int(array.min()), int(array.max())):
+            place_of(extreme, n, axis)
+    return (np.where(array < 0, array + n, array),)
+
+
+def _advanced(key: Key, arrays: list[Any]) -> Index:
+    try:
+        shape = result_shape(key)
+    except ValueError:
+        shapes = " and ".join(str(item[1]) for item in key if is_at(item))
+        raise ValueError(f"index arrays of shapes {shapes} do not broadcast") from None
+    if not shape and all(type(item) is int or is_at(item) for item in key):
+        # One element, named by arrays without axes: shape (1,), as with numbers.
+        last = max(i for i, item in enumerate(key) if is_at(item))
+        key, shape = (*key[:last], ("at", (1,)), *key[last + 1 :]), (1,)
+    return Index(key, shape, None, tuple(arrays))
+
+
+def _offset(key: list[Any], shape: Shape) -> int | None:
+    """Where x[key] begins if it lies in one stretch, else None; from the last axis to the first,
+    the stride of each axis that is left must be the size of what lies below it."""
+    items = [item for item in key if item is not None]
+    offset, stride, below = 0, 1, 1
+    contiguous = True
+    for item, n in zip(reversed(items), reversed(shape), strict=True):
+        if type(item) is int:
+            offset += item * stride
+        else:
+            size = count(item)
+            if size == 0:
+                return 0
+            offset += item[0] * stride
+            if size > 1:
+                contiguous = contiguous and item[2] * stride == below
+                below *= size
+        stride *= n
+    return offset if contiguous else None

@@ -1,0 +1,215 @@
+"""Ops that work with coordinates: gather_nd, scatter_nd, (un)ravel_index, index_array.
+
+`indices` is (M, Y...): M rows of coordinates, one column for each thing selected, as in MXNet.
+
+>>> from d2lmini import nd
+>>> x = nd.array([[0, 1], [2, 3]])
+>>> nd.gather_nd(x, nd.array([[1, 1, 0], [0, 1, 0]]))     # x[1, 0], x[1, 1], x[0, 0]
+<BLANKLINE>
+[2. 3. 0.]
+<NDArray 3 @cpu(0)>
+>>> nd.unravel_index(nd.array([22, 41]), shape=(7, 6))    # elements 22 and 41 of a (7, 6) array
+<BLANKLINE>
+[[3. 6.]
+ [4. 5.]]
+<NDArray 2x2 @cpu(0)>
+
+After MXNet's operators of the same names. A coordinate outside its axis is an IndexError at run
+time; where MXNet writes beside the array (negative coordinates of scatter_nd), they count from
+the end.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from d2lmini.base import MXNetError
+from d2lmini.ops.core import Shape, Spec, normalize_axis, op
+from d2lmini.ops.index import integers, scatter_add, within
+
+# -- by coordinates --------------------------------------------------------------------------------
+
+
+def _depth(name: str, indices: Spec, shape: Shape) -> int:
+    """How many axes the columns of `indices` number; MXNetError if they do not fit `shape`."""
+    if len(indices.shape) < 2:
+        raise MXNetError(f"{name}: indices is {indices.shape}, need (M, ...) with 2 axes or more")
+    if indices.shape[0] > len(shape):
+        raise MXNetError(
+            f"{name}: indices is {indices.shape}: {indices.shape[0]} numbers for each element, but "
+            f"{shape} has {len(shape)} axes"
+        )
+    return indices.shape[0]
+
+
+def _infer_gather_nd(data: Spec, indices: Spec) -> Spec:
+    m = _depth("gather_nd", indices, data.shape)
+    return Spec(indices.shape[1:] + data.shape[m:], data.dtype)
+
+
+def _columns(xp: Any, indices: Any, shape: Shape) -> tuple:
+    """Coordinates for `array[...]`, checked against `shape`."""
+    return tuple(within(xp, i, n, axis) for axis, (i, n) in enumerate(zip(indices, shape)))
+
+
+@op(infer=_infer_gather_nd, flops=0)
+def gather_nd(xp, data, indices):
+    """Elements or slices by coordinates: y[i] = data[indices[0, i], ..., indices[M-1, i]].
+
+    data (X0, ..., XN-1), indices (M, Y...) with M <= N -> (Y..., XM, ..., XN-1) of data's dtype.
+    Negative coordinates count from the end; one outside is an IndexError at run time.
+    """
+    return data[_columns(xp, indices, data.shape)]
+
+
+def _infer_scatter(name: str, data: Spec, indices: Spec, shape: Shape) -> Spec:
+    m = _depth(name, indices, shape)
+    if data.shape != indices.shape[1:] + shape[m:]:
+        raise MXNetError(
+            f"{name}: data is {data.shape}, need {indices.shape[1:] + shape[m:]} for indices "
+            f"{indices.shape} and shape {shape}"
+        )
+    return Spec(shape, data.dtype)
+
+
+@op(
+    infer=lambda data, indices, *, shape: _infer_scatter("scatter_nd", data, indices, shape),
+    flops=0,
+)
+def scatter_nd(xp, data, indices, *, shape: Shape, out=None):
+    """Zeros of `shape` with data at coordinates: y[indices[0, i], ..., indices[M-1, i]] = data[i].
+
+    data (Y..., XM, ..., XN-1), indices (M, Y...) -> shape (X0, ..., XN-1). Of several values for
+    one place the last stays. A coordinate outside is an IndexError at run time.
+    """
+    where = _columns(xp, indices, shape)
+    if out is None:
+        out = xp.empty(shape, data.dtype)
+    out[...] = 0
+    out[where] = data
+    return out
+
+
+@op(
+    infer=lambda g, indices, *, shape: _infer_scatter("_backward_gather_nd", g, indices, shape),
+    flops=1,
+)
+def _backward_gather_nd(xp, g, indices, *, shape: Shape, out=None):
+    """As `scatter_nd`, but several values for one place are added up."""
+    m = indices.shape[0]
+    row = 0
+    for column, n in zip(_columns(xp, indices, shape), shape):
+        row = row * n + column
+    after = prod(shape[m:])
+    return scatter_add(xp, row[..., None] * after + xp.arange(after), g, shape, out)
+
+
+@gather_nd.gradient(saves="data.shape indices")
+def _(g, shape, indices):
+    return _backward_gather_nd(g, indices, shape=shape), None
+
+
+@scatter_nd.gradient(saves="indices")
+def _(g, indices):
+    return gather_nd(g, indices), None
+
+
+@_backward_gather_nd.gradient(saves="indices")
+def _(g, indices):
+    return gather_nd(g, indices), None
+
+
+def _infer_scatter_set(lhs: Spec, rhs: Spec, indices: Spec, *, shape: Shape | None = None) -> Spec:
+    if shape is not None and shape != lhs.shape:
+        raise MXNetError(f"_scatter_set_nd: shape={shape}, but lhs is {lhs.shape}")
+    if rhs.dtype != lhs.dtype:
+        raise MXNetError(f"_scatter_set_nd: dtypes differ: {lhs.dtype} and {rhs.dtype}")
+    return _infer_scatter("_scatter_set_nd", rhs, indices, lhs.shape)
+
+
+@op(infer=_infer_scatter_set, flops=0, grad=None)
+def _scatter_set_nd(xp, lhs, rhs, indices, *, shape: Shape | None = None):
+    """lhs with rhs written at coordinates, as in `scatter_nd`; what is not named is kept."""
+    y = lhs.copy()
+    y[_columns(xp, indices, lhs.shape)] = rhs
+    return y
+
+
+def _infer_index_array(data: Spec, *, axes: Shape | None = None) -> Spec:
+    n = len(data.shape)
+    chosen = range(n) if axes is None else [normalize_axis(a, n, "index_array: axis") for a in axes]
+    return Spec((*data.shape, len(chosen)), np.dtype("int64"))
+
+
+@op("_contrib_index_array", infer=_infer_index_array, flops=0, grad=None)
+def index_array(xp, data, *, axes: Shape | None = None):
+    """Each element's own coordinates: (d1, ..., dn) -> (d1, ..., dn, n) of int64.
+
+    With `axes` only those, in that order. MXNetError at the call for an axis out of range.
+    """
+    chosen = range(data.ndim) if axes is None else axes
+    grid = [
+        xp.broadcast_to(xp.arange(n).reshape((n,) + (1,) * (data.ndim - 1 - axis)), data.shape)
+        for axis, n in enumerate(data.shape)
+    ]
+    if not len(chosen):
+        return xp.empty((*data.shape, 0), np.int64)
+    return xp.stack([grid[a] for a in chosen], axis=-1)
+
+
+# -- flat numbers and coordinates ------------------------------------------------------------------
+
+
+def _known_shape(name: str, shape: Shape) -> Shape:
+    if not shape or any(n <= 0 for n in shape[1:]):
+        raise MXNetError(
+            f"{name}: shape={shape}, need a tuple of sizes, of which the first may be -1"
+        )
+    return shape
+
+
+def _infer_ravel(data: Spec, *, shape: Shape = ()) -> Spec:
+    _known_shape("ravel_multi_index", shape)
+    if len(data.shape) < 2 or data.shape[0] != len(shape):
+        raise MXNetError(
+            f"ravel_multi_index: data is {data.shape}, need ({len(shape)}, ...): one coordinate "
+            f"for each axis of shape={shape}"
+        )
+    return Spec(data.shape[1:], data.dtype)
+
+
+@op(aliases=["_ravel_multi_index"], infer=_infer_ravel, flops=2, grad=None)
+def ravel_multi_index(xp, data, *, shape: Shape = ()):
+    """Coordinates in an array of `shape` to flat numbers: (M, Y...) -> (Y...), dtype kept.
+
+    The first size may be -1. Nothing is checked: coordinates outside give numbers outside.
+    """
+    flat = 0
+    for column, n in zip(integers(xp, data), shape):
+        flat = flat * n + column
+    return flat.astype(data.dtype)
+
+
+@op(
+    aliases=["_unravel_index"],
+    infer=lambda data, *, shape=(): Spec(
+        (len(_known_shape("unravel_index", shape)), *data.shape), data.dtype
+    ),
+    flops=2,
+    grad=None,
+)
+def unravel_index(xp, data, *, shape: Shape = ()):
+    """Flat numbers to coordinates in an array of `shape`: (Y...) -> (M, Y...), dtype kept.
+
+    The first size may be -1 and does not count: a number too large gives a first coordinate
+    too large.
+    """
+    rest = integers(xp, data)
+    columns = []
+    for n in reversed(shape[1:]):
+        columns.append(rest % n)
+        rest = rest // n
+    return xp.stack([rest, *reversed(columns)]).astype(data.dtype)

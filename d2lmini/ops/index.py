@@ -1,0 +1,324 @@
+"""Ops that select by one index array: take, Embedding, pick, one_hot, index_copy.
+
+The index is a value like any other: an array that may still be in the making. Its shape says what
+comes out, so the call returns at once, and its numbers are looked at when the task runs.
+
+>>> from d2lmini import nd
+>>> x = nd.array([[1, 2], [3, 4], [5, 6]])
+>>> nd.take(x, nd.array([2, 0, 9]))
+<BLANKLINE>
+[[5. 6.]
+ [1. 2.]
+ [5. 6.]]
+<NDArray 3x2 @cpu(0)>
+>>> nd.pick(x, nd.array([1, 0, 1]))
+<BLANKLINE>
+[2. 3. 6.]
+<NDArray 3 @cpu(0)>
+
+Indices may be of any dtype; floats are cut towards zero (2.9 is 2), as MXNet, whose arrays are
+float32 by default, does. Where they lie outside, `take`, `pick` and `Embedding` clip and `one_hot`
+gives an empty row.
+
+The gradient of a selection adds up what came back to the place it came from: an element that was
+selected twice gets the sum. Selecting along several axes at once: `gather.py`; `x[key]`:
+`subscript.py`.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from d2lmini.base import MXNetError
+from d2lmini.ops.core import DType, Shape, Spec, normalize_axis, op, registry
+
+# -- from numbers to places ----------------------------------------------------------------------
+
+
+def integers(xp: Any, index: Any) -> Any:
+    """The index array as int64; floats are cut towards zero, nan is far below it."""
+    return index.astype(np.int64, copy=False)
+
+
+def within(xp: Any, index: Any, size: int, axis: int) -> Any:
+    """int64 positions in [0, size); negative ones count from the end; IndexError if outside."""
+    index = integers(xp, index)
+    outside = (index < -size) | (index >= size)
+    if outside.any():
+        worst = int(index[outside].ravel()[0])
+        raise IndexError(f"index {worst} is out of bounds for axis {axis} with size {size}")
+    return xp.where(index < 0, index + size, index)
+
+
+def _moded(xp: Any, index: Any, size: int, mode: str) -> Any:
+    """int64 positions in [0, size), by MXNet's three modes for indices outside."""
+    index = integers(xp, index)
+    if mode == "wrap":
+        return index % size
+    if mode == "raise" and ((index < 0) | (index >= size)).any():
+        raise MXNetError(f"take: an index is not in [0, {size})")
+    return xp.minimum(xp.maximum(index, 0), size - 1)
+
+
+def scatter_add(xp: Any, places: Any, values: Any, shape: Shape, out: Any) -> Any:
+    """Zeros of `shape`, then for each i in order: flat[places[i]] += values[i]."""
+    if out is None:
+        out = xp.zeros(shape, values.dtype)
+    else:
+        out[...] = 0
+    # ufunc.at is quick for flat indices only, hence flat places.
+    xp.add.at(out.reshape(-1), places.ravel(), values.ravel())
+    return out
+
+
+def _check_mode(name: str, mode: str, known: tuple[str, ...]) -> None:
+    if mode not in known:
+        raise MXNetError(f"{name}: mode={mode!r} is not one of {', '.join(known)}")
+
+
+def _check_not_empty(name: str, size: int, indices: Spec) -> None:
+    if size == 0 and indices.size:
+        raise MXNetError(f"{name}: no index fits an axis of size 0, got {indices.size} indices")
+
+
+# -- take ------------------------------------------------------------------------------------------
+
+
+def _infer_take(a: Spec, indices: Spec, *, axis: int = 0, mode: str = "clip") -> Spec:
+    _check_mode("take", mode, ("clip", "wrap", "raise"))
+    axis = normalize_axis(axis, len(a.shape), "take: axis")
+    _check_not_empty("take", a.shape[axis], indices)
+    return Spec(a.shape[:axis] + indices.shape + a.shape[axis + 1 :], a.dtype)
+
+
+@op(infer=_infer_take, flops=0)
+def take(xp, a, indices, *, axis: int = 0, mode: str = "clip", out=None):
+    """Slices of `a` along `axis`, by number: y[..., i, ...] = a[..., indices[i], ...].
+
+    a (A..., n, B...) and indices (I...) of any dtype -> (A..., I..., B...) of a's dtype.
+    Outside [0, n): mode 'clip' takes the nearest end (so -1 is 0), 'wrap' counts modulo n (-1 is
+    the last), 'raise' fails at run time. MXNetError at the call for axis or mode.
+    """
+    if xp is np and mode != "raise":
+        return np.take(a, integers(np, indices), axis, out, mode)
+    return xp.take(a, _moded(xp, indices, a.shape[axis], mode), axis, out)
+
+
+@op(infer=lambda g, indices, *, shape, axis, mode: Spec(shape, g.dtype), flops=1)
+def _take_grad(xp, g, indices, *, shape: Shape, axis: int, mode: str, out=None):
+    """What flows back through `take`: g added up at the places it was taken from."""
+    axis %= len(shape)
+    n, after = shape[axis], prod(shape[axis + 1 :])
+    places = _moded(xp, indices, n, mode).reshape(-1, 1)
+    before = xp.arange(prod(shape[:axis])).reshape(-1, 1, 1)
+    places = (before * n + places) * after + xp.arange(after)
+    return scatter_add(xp, places, g, shape, out)
+
+
+@take.gradient(saves="a.shape indices")
+def _(g, shape, indices, *, axis, mode):
+    return _take_grad(g, indices, shape=shape, axis=axis, mode=mode), None
+
+
+@_take_grad.gradient(saves="indices")
+def _(g, indices, *, axis, mode):
+    return take(g, indices, axis=axis, mode=mode), None
+
+
+def _infer_embedding(
+    data: Spec, weight: Spec, *, input_dim: int, output_dim: int, **_: Any
+) -> Spec:
+    if weight.shape != (input_dim, output_dim):
+        raise MXNetError(
+            f"Embedding: weight is {weight.shape}, need (input_dim, output_dim) = "
+            f"{(input_dim, output_dim)}"
+        )
+    _check_not_empty("Embedding", input_dim, data)
+    return Spec((*data.shape, output_dim), weight.dtype)
+
+
+@op(infer=_infer_embedding, flops=0)
+def Embedding(
+    xp, data, weight, *, input_dim: int, output_dim: int, dtype: DType = "float32",
+    sparse_grad: bool = False, out=None,
+):  # fmt: skip
+    """The rows of `weight` that `data` numbers: a vector for each word.
+
+    data (I...) of any dtype, weight (input_dim, output_dim) -> (I..., output_dim) of weight's
+    dtype; numbers outside are clipped. `dtype` is there for symbols, `sparse_grad` is taken and
+    the gradient is dense all the same. MXNetError at the call if weight has another shape.
+    """
+    return take.compute(xp, weight, data, axis=0, mode="clip", out=out)
+
+
+@Embedding.gradient(saves="data")
+def _(g, data, *, input_dim, output_dim):
+    return None, _take_grad(g, data, shape=(input_dim, output_dim), axis=0, mode="clip")
+
+
+# -- pick: one element per row ---------------------------------------------------------------------
+
+
+def _infer_pick(
+    data: Spec, index: Spec, *, axis: int | None = -1, keepdims: bool = False, mode: str = "clip"
+) -> Spec:
+    _check_mode("pick", mode, ("clip", "wrap"))
+    if axis is None:
+        raise MXNetError("pick: axis=None is not supported, give the axis to pick along")
+    axis = normalize_axis(axis, len(data.shape), "pick: axis")
+    dropped = data.shape[:axis] + data.shape[axis + 1 :] or (1,)
+    kept = data.shape[:axis] + (1,) + data.shape[axis + 1 :]
+    if index.shape not in (dropped, kept) and not len(data.shape) == 1 == index.size:
+        raise MXNetError(
+            f"pick: index is {index.shape}, need {dropped} or {kept}: one index for each element "
+            f"of data {data.shape} without axis {axis}"
+        )
+    _check_not_empty("pick", data.shape[axis], index)
+    return Spec(kept if keepdims else dropped, data.dtype)
+
+
+def _picked(xp: Any, shape: Shape, index: Any, axis: int, mode: str) -> Any:
+    """Where `pick` finds its elements: flat places in an array of `shape`, (before, after)."""
+    axis %= len(shape)
+    before, n, after = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
+    rows = xp.arange(before).reshape(-1, 1) * n + _moded(xp, index, n, mode).reshape(before, after)
+    return rows * after + xp.arange(after)
+
+
+@op(aliases=["choose_element_0index"], infer=_infer_pick, flops=0)
+def pick(xp, data, index, *, axis: int | None = -1, keepdims: bool = False, mode: str = "clip"):
+    """One element along `axis` for each place of the others: y[i] = data[i, index[i]].
+
+    data (A..., n, B...) and index (A..., B...) or (A..., 1, B...) -> (A..., B...), or with
+    keepdims (A..., 1, B...), of data's dtype; of a vector (1,). Outside [0, n): 'clip' or 'wrap',
+    as in `take`. MXNetError at the call for axis, mode or the index's shape.
+    """
+    shape = data.shape
+    before, after = shape[: axis % data.ndim], shape[axis % data.ndim + 1 :]
+    y = data.reshape(-1)[_picked(xp, shape, index, axis, mode)]
+    return y.reshape((*before, 1, *after) if keepdims else (before + after or (1,)))
+
+
+@op(infer=lambda g, index, *, shape, axis, mode: Spec(shape, g.dtype), flops=1)
+def _pick_grad(xp, g, index, *, shape: Shape, axis: int, mode: str, out=None):
+    """What flows back through `pick`: zeros, and g at the places it was picked from."""
+    return scatter_add(xp, _picked(xp, shape, index, axis, mode), g, shape, out)
+
+
+@pick.gradient(saves="data.shape index")
+def _(g, shape, index, *, axis, mode):
+    return _pick_grad(g, index, shape=shape, axis=axis, mode=mode), None
+
+
+@_pick_grad.gradient(saves="g.shape index")
+def _(gg, shape, index, *, axis, mode):
+    return pick(gg, index, axis=axis, mode=mode).reshape(shape), None
+
+
+def _infer_batch_take(a: Spec, indices: Spec) -> Spec:
+    if not a.shape or indices.shape not in (a.shape[:-1], a.shape[:-1] or (1,)):
+        raise MXNetError(
+            f"batch_take: indices is {indices.shape}, need {a.shape[:-1]}: one for each row of a"
+        )
+    _check_not_empty("batch_take", a.shape[-1], indices)
+    return Spec(indices.shape, a.dtype)
+
+
+@op(infer=_infer_batch_take, flops=0)
+def batch_take(xp, a, indices):
+    """y[i] = a[i, indices[i]], clipped: the older name of `pick` along the last axis.
+
+    a (N, n), indices (N,) -> (N,). Unlike in MXNet indices need not be int32, and there is a
+    gradient.
+    """
+    return pick.compute(xp, a, indices).reshape(indices.shape)
+
+
+@batch_take.gradient(saves="a.shape indices")
+def _(g, shape, indices):
+    return _pick_grad(g, indices, shape=shape, axis=-1, mode="clip"), None
+
+
+def _infer_fill(lhs: Spec, mhs: Spec, rhs: Spec) -> Spec:
+    if len(lhs.shape) != 2 or not mhs.shape == rhs.shape == lhs.shape[:1]:
+        raise MXNetError(
+            f"fill_element_0index: lhs is {lhs.shape}, mhs {mhs.shape}, rhs {rhs.shape}, "
+            "need (N, n), (N,), (N,)"
+        )
+    return lhs
+
+
+@op(infer=_infer_fill, flops=0, grad=None)
+def fill_element_0index(xp, lhs, mhs, rhs):
+    """lhs with one element of each row replaced: y[i, rhs[i]] = mhs[i].
+
+    lhs (N, n), mhs (N,), rhs (N,) -> (N, n) of lhs's dtype; a row whose rhs is outside is kept.
+    """
+    y = lhs.copy()
+    column = integers(xp, rhs)
+    row = xp.flatnonzero((column >= 0) & (column < lhs.shape[1]))
+    y[row, column[row]] = mhs[row]
+    return y
+
+
+# -- one_hot ---------------------------------------------------------------------------------------
+
+
+def _infer_one_hot(indices: Spec, *, depth: int, dtype: Any = "float32", **_: Any) -> Spec:
+    if depth < 0:
+        raise MXNetError(f"one_hot: depth={depth}, need 0 or more")
+    return Spec((*indices.shape, depth), np.dtype(dtype))
+
+
+@op(infer=_infer_one_hot, flops=0, grad=None)
+def one_hot(
+    xp, indices, *, depth: int, on_value: float = 1.0, off_value: float = 0.0,
+    dtype: DType = "float32", out=None,
+):  # fmt: skip
+    """A row of length depth for each index, on_value at its number and off_value elsewhere.
+
+    indices (I...) -> (I..., depth) of `dtype`; an index outside [0, depth) gives a row without
+    on_value.
+    """
+    if out is None:
+        out = xp.empty((*indices.shape, depth), dtype)
+    out[...] = np.array(off_value).astype(out.dtype)
+    column = integers(xp, indices).reshape(-1)
+    row = xp.flatnonzero((column >= 0) & (column < depth))
+    out.reshape(column.size, depth)[row, column[row]] = np.array(on_value).astype(out.dtype)
+    return out
+
+
+# -- rows replaced ---------------------------------------------------------------------------------
+
+
+def _infer_index_copy(old: Spec, index: Spec, new: Spec) -> Spec:
+    n = new.shape[0] if new.shape else 0
+    if not old.shape or new.shape[1:] != old.shape[1:] or n > old.shape[0] or index.shape != (n,):
+        raise MXNetError(
+            f"index_copy: old_tensor is {old.shape}, index_vector {index.shape}, new_tensor "
+            f"{new.shape}, need (N, X...), (n,), (n, X...) with n <= N"
+        )
+    if old.dtype != new.dtype:
+        raise MXNetError(f"index_copy: dtypes differ: {old.dtype} and {new.dtype}")
+    return old
+
+
+@op("_contrib_index_copy", infer=_infer_index_copy, flops=0)
+def index_copy(xp, old_tensor, index_vector, new_tensor):
+    """old_tensor with rows replaced: y[index_vector[i]] = new_tensor[i].
+
+    (N, X...), (n,), (n, X...) -> (N, X...). An index outside is an IndexError at run time.
+    """
+    y = old_tensor.copy()
+    y[within(xp, index_vector, y.shape[0], 0)] = new_tensor
+    return y
+
+
+@index_copy.gradient(saves="index_vector")
+def _(g, index_vector):
+    rows = take(g, index_vector, axis=0)
+    return index_copy(g, index_vector, registry["zeros_like"](rows)), None, rows

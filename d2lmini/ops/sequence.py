@@ -1,0 +1,185 @@
+"""Ops on batches of sequences of unequal lengths, stored with padding: mask, last step, reverse.
+
+A batch is (T, N, X...): time first, then the batch (axis=0), or (N, T, X...) (axis=1). How many
+steps of each sequence count is a vector (N,) of any dtype; floats are cut towards zero.
+
+>>> from d2lmini import nd
+>>> x = nd.array([[1, 2], [3, 4], [5, 6]])         # T=3 steps of N=2 sequences
+>>> nd.SequenceMask(x, nd.array([1, 2]), use_sequence_length=True, value=-1)
+<BLANKLINE>
+[[ 1.  2.]
+ [-1.  4.]
+ [-1. -1.]]
+<NDArray 3x2 @cpu(0)>
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from d2lmini.base import MXNetError
+from d2lmini.ops.core import Shape, Spec, op
+from d2lmini.ops.index import integers
+
+
+def _check(name: str, data: Spec, lengths: Spec | None, used: bool, axis: int, axes: tuple) -> None:
+    if axis not in axes:
+        raise MXNetError(f"{name}: axis={axis}, need {' or '.join(map(str, axes))}")
+    if len(data.shape) < 2:
+        raise MXNetError(f"{name}: data is {data.shape}, need two axes or more: time and batch")
+    if used != (lengths is not None):
+        raise MXNetError(
+            f"{name}: use_sequence_length={used}, but sequence_length is "
+            f"{'given' if lengths else 'missing'}; give both or neither"
+        )
+    batch = data.shape[1 - axis]
+    if lengths is not None and lengths.shape != (batch,):
+        raise MXNetError(
+            f"{name}: sequence_length is {lengths.shape}, need ({batch},): one for each sequence"
+        )
+
+
+def _steps(xp: Any, data_shape: Shape, axis: int) -> Any:
+    """The step each element belongs to, in a shape that broadcasts with (T, N) or (N, T)."""
+    steps = xp.arange(data_shape[axis])
+    return steps[:, None] if axis == 0 else steps[None, :]
+
+
+def _per_sequence(xp: Any, lengths: Any, axis: int) -> Any:
+    """Lengths in a shape that broadcasts with (T, N) or (N, T)."""
+    lengths = integers(xp, lengths)
+    return lengths[None, :] if axis == 0 else lengths[:, None]
+
+
+def _spread(mask: Any, ndim: int) -> Any:
+    """(T, N) to (T, N, 1, ...), to broadcast with the data."""
+    return mask.reshape(mask.shape + (1,) * (ndim - 2))
+
+
+# -- mask ------------------------------------------------------------------------------------------
+
+
+def _infer_mask(
+    data: Spec, sequence_length: Spec | None = None, *, use_sequence_length: bool = False,
+    value: float = 0.0, axis: int = 0,
+) -> Spec:  # fmt: skip
+    _check("SequenceMask", data, sequence_length, use_sequence_length, axis, (0, 1))
+    return data
+
+
+@op(infer=_infer_mask, flops=1)
+def SequenceMask(
+    xp, data, sequence_length=None, *, use_sequence_length: bool = False, value: float = 0.0,
+    axis: int = 0,
+):  # fmt: skip
+    """data with `value` in every step at or after its sequence's length; shape and dtype kept.
+
+    Without lengths a copy. MXNetError at the call for shapes, axis, or lengths that are given
+    without use_sequence_length (or the other way round).
+    """
+    if sequence_length is None:
+        return data.copy()
+    past = _steps(xp, data.shape, axis) >= _per_sequence(xp, sequence_length, axis)
+    return xp.where(_spread(past, data.ndim), np.array(value).astype(data.dtype), data)
+
+
+@SequenceMask.gradient(saves="sequence_length")
+def _(g, sequence_length, *, use_sequence_length, axis):
+    if sequence_length is None:
+        return g, None
+    return SequenceMask(
+        g, sequence_length, use_sequence_length=use_sequence_length, value=0.0, axis=axis
+    ), None
+
+
+# -- last ------------------------------------------------------------------------------------------
+
+
+def _infer_last(
+    data: Spec, sequence_length: Spec | None = None, *, use_sequence_length: bool = False,
+    axis: int = 0,
+) -> Spec:  # fmt: skip
+    _check("SequenceLast", data, sequence_length, use_sequence_length, axis, (0, 1))
+    if data.shape[axis] == 0:
+        raise MXNetError(f"SequenceLast: data is {data.shape}: there is no step to take")
+    return Spec(data.shape[1 - axis : 2 - axis] + data.shape[2:], data.dtype)
+
+
+def _last_step(xp: Any, shape: Shape, lengths: Any, axis: int) -> tuple:
+    """Index of each sequence's last step: `data[_last_step(...)]` is (N, X...)."""
+    T, N = shape[axis], shape[1 - axis]
+    if lengths is None:
+        step = xp.full((N,), T - 1)
+    else:
+        step = xp.clip(integers(xp, lengths) - 1, 0, T - 1)
+    return (step, xp.arange(N)) if axis == 0 else (xp.arange(N), step)
+
+
+@op(infer=_infer_last, flops=0)
+def SequenceLast(
+    xp, data, sequence_length=None, *, use_sequence_length: bool = False, axis: int = 0
+):
+    """The last step of each sequence that counts: (T, N, X...) -> (N, X...), dtype kept.
+
+    Without lengths step T-1. A length outside 1 ... T counts as the nearest (MXNet reads memory
+    that is not the array's). Errors as in `SequenceMask`.
+    """
+    return data[_last_step(xp, data.shape, sequence_length, axis)]
+
+
+@op(
+    infer=lambda g, sequence_length=None, *, shape, axis: Spec(shape, g.dtype),
+    flops=0,
+)
+def _sequence_last_grad(xp, g, sequence_length=None, *, shape: Shape, axis: int):
+    """What flows back through `SequenceLast`: zeros, and g at each last step."""
+    y = xp.zeros(shape, g.dtype)
+    y[_last_step(xp, shape, sequence_length, axis)] = g
+    return y
+
+
+@SequenceLast.gradient(saves="data.shape sequence_length")
+def _(g, shape, sequence_length, *, axis):
+    return _sequence_last_grad(g, sequence_length, shape=shape, axis=axis), None
+
+
+@_sequence_last_grad.gradient(saves="sequence_length")
+def _(gg, sequence_length, *, axis):
+    used = sequence_length is not None
+    return SequenceLast(gg, sequence_length, use_sequence_length=used, axis=axis), None
+
+
+# -- reverse ---------------------------------------------------------------------------------------
+
+
+def _infer_reverse(
+    data: Spec, sequence_length: Spec | None = None, *, use_sequence_length: bool = False,
+    axis: int = 0,
+) -> Spec:  # fmt: skip
+    _check("SequenceReverse", data, sequence_length, use_sequence_length, axis, (0,))
+    return data
+
+
+@op(infer=_infer_reverse, flops=0)
+def SequenceReverse(
+    xp, data, sequence_length=None, *, use_sequence_length: bool = False, axis: int = 0
+):
+    """Each sequence back to front, its padding left in place; shape and dtype kept.
+
+    (T, N, X...) only (axis=0). Without lengths all T steps. A length above T counts as T (MXNet
+    reads memory that is not the array's). Errors as in `SequenceMask`.
+    """
+    if sequence_length is None:
+        return data[::-1].copy()
+    T, N = data.shape[:2]
+    steps = _steps(xp, data.shape, 0)
+    lengths = xp.minimum(_per_sequence(xp, sequence_length, 0), T)
+    source = xp.where(steps < lengths, lengths - 1 - steps, steps)
+    return data[source, xp.arange(N)]
+
+
+@SequenceReverse.gradient(saves="sequence_length")
+def _(g, sequence_length, *, use_sequence_length):
+    return SequenceReverse(g, sequence_length, use_sequence_length=use_sequence_length), None

@@ -1,0 +1,324 @@
+"""Rows of `ops/index.py`, `ops/gather.py` and `ops/subscript.py`."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from op_rows.case import Case, draw
+
+LEGACY = "MXNet takes no array without axes, and size 0 for unknown, unless np_shape is on"
+LOOSE = "we allow what MXNet refuses"
+
+rng = np.random.default_rng(7)
+
+
+def cut(index):
+    """Index arrays as the ops read them: floats cut towards zero."""
+    return np.trunc(index).astype(np.int64)
+
+
+def ids(*shape, low=0, high=3, dtype="int32"):
+    """Index arrays: integers in [low, high), the same each time. Rows with float ones have
+    grad=False: the check moves every float input, and 1.9999 is index 1."""
+    return rng.integers(low, high, shape).astype(dtype)
+
+
+# -- take and Embedding ----------------------------------------------------------------------------
+
+
+def take(a, indices, axis=0, mode="clip"):
+    mode = "clip" if mode == "raise" else mode
+    return np.take(a, cut(indices), axis=axis, mode=mode)
+
+
+ROWS = [
+    Case("take", (draw((3, 4, 5)), ids(*shape, low=-4, high=7)), take, {"axis": axis, "mode": mode})
+    for shape in ((6,), (2, 3))
+    for axis in (0, 1, -1)
+    for mode in ("clip", "wrap")
+]
+ROWS += [Case("take", (draw((3, 2)), ids(5)), take, {"mode": "raise", "axis": 0})]
+ROWS += [Case("take", (draw((4,)), np.float32([1.9, -0.9, 0.5])), take, grad=False)]
+ROWS += [
+    Case("take", (draw((3, 2), dtype=d), ids(4, dtype=i)), take, grad=d == "float64" or i[0] != "f")
+    for d, i in itertools.chain(
+        [(d, "int32") for d in ("float16", "float64", "int32", "int64", "int8", "uint8", "bool")],
+        [("float32", i) for i in ("float16", "float32", "float64", "int64", "int8", "uint8")],
+    )
+]
+ROWS += [
+    Case("take", (draw(shape), ids(*index, high=1)), take, {"axis": axis}, mxnet=False, why=LEGACY)
+    for shape, index, axis in (
+        ((3,), (), 0),
+        ((3, 2), (), 1),
+        ((3, 2), (0,), 0),
+        ((3, 0), (2,), 0),
+        ((0, 2), (0,), 0),
+        ((1, 5), (1,), 0),
+        ((4, 1, 3), (2, 1), 1),
+    )
+]
+ROWS += [
+    Case(
+        "Embedding",
+        (ids(*shape, low=-1, high=5, dtype=d), draw((4, 3))),
+        lambda x, w, input_dim, output_dim: take(w, x),
+        {"input_dim": 4, "output_dim": 3},
+        grad=d == "int32",
+    )
+    for shape, d in (((5,), "float32"), ((2, 3), "int32"))
+]
+ROWS += [
+    Case(
+        "Embedding",
+        (ids(2, dtype="int32"), draw((4, 3), dtype=d)),
+        lambda x, w, input_dim, output_dim, dtype: take(w, x),
+        {"input_dim": 4, "output_dim": 3, "dtype": d},
+        grad=False,
+    )
+    for d in ("float64", "float16", "int32")
+]
+
+# -- pick ------------------------------------------------------------------------------------------
+
+
+def pick(data, index, axis=-1, keepdims=False, mode="clip"):
+    n = data.shape[axis]
+    kept = np.array(data.shape)
+    kept[axis] = 1
+    index = cut(index).reshape(kept)
+    index = index % n if mode == "wrap" else np.clip(index, 0, n - 1)
+    y = np.take_along_axis(data, index, axis)
+    return y if keepdims or data.ndim == 1 else y.squeeze(axis)
+
+
+ROWS += [
+    Case(
+        "pick",
+        (draw((2, 3, 4)), ids(*shape, low=-3, high=8)),
+        pick,
+        {"axis": axis, "keepdims": keepdims, "mode": mode},
+    )
+    for axis, shape in ((0, (3, 4)), (1, (2, 1, 4)), (1, (2, 4)), (-1, (2, 3)), (2, (2, 3, 1)))
+    for keepdims in (False, True)
+    for mode in ("clip", "wrap")
+]
+ROWS += [
+    Case("choose_element_0index", (draw((5, 3)), ids(5)), pick),
+    Case("pick", (draw((4,)), ids(1)), pick),
+    Case("pick", (draw((4,)), ids(1)), pick, {"keepdims": True}),
+    Case("pick", (draw((1, 5)), ids(1)), pick),
+    Case("pick", (draw((5, 1)), ids(5)), pick),
+    Case("pick", (draw((5, 3), dtype="int32"), ids(5, dtype="int64")), pick, grad=False),
+    Case("pick", (draw((5, 3), dtype="float16"), ids(5, dtype="uint8")), pick, grad=False),
+    Case("pick", (draw((5, 3)), ids(5, dtype="float32")), pick, grad=False),
+    Case("pick", (draw((3, 0, 2)), ids(0, 2)), pick, {"axis": 0}, mxnet=False, why=LEGACY),
+    Case("pick", (draw((0, 2)), ids(0)), pick, mxnet=False, why=LEGACY),
+]
+ROWS += [
+    Case("batch_take", (draw((5, 3), dtype=d), ids(5, low=-1, high=5, dtype="int32")), pick,
+         grad=d == "float32", mxnet=d == "float32")
+    for d in ("float32", "int32")
+]  # fmt: skip
+
+
+def fill(lhs, mhs, rhs):
+    y = lhs.copy()
+    for i, j in enumerate(cut(rhs)):
+        if 0 <= j < y.shape[1]:
+            y[i, j] = mhs[i]
+    return y
+
+
+ROWS += [
+    Case("fill_element_0index", (draw((4, 3)), draw((4,)), ids(4))  , fill),
+    Case("fill_element_0index", (draw((4, 3)), draw((4,)), ids(4, low=-1, high=5)), fill,
+         mxnet=False, why="MXNet writes beside the array"),
+    Case("fill_element_0index", (draw((4, 3), dtype="int32"), draw((4,), dtype="int32"),
+         ids(4, dtype="int32")), fill, mxnet=False, why=LOOSE),
+    Case("fill_element_0index", (draw((0, 3)), draw((0,)), ids(0)), fill, mxnet=False, why=LEGACY),
+]  # fmt: skip
+
+# -- one_hot ---------------------------------------------------------------------------------------
+
+
+def one_hot(indices, depth, on_value=1.0, off_value=0.0, dtype="float32"):
+    hit = cut(indices)[..., None] == np.arange(depth)
+    return np.where(hit, np.array(on_value).astype(dtype), np.array(off_value).astype(dtype))
+
+
+ROWS += [
+    Case("one_hot", (ids(*shape, low=-1, high=5, dtype=d),), one_hot, {"depth": 4})
+    for shape, d in (((6,), "float32"), ((2, 3), "int32"), ((3, 1), "int64"), ((4,), "float16"))
+]
+ROWS += [
+    Case("one_hot", (ids(5),), one_hot,
+         {"depth": 3, "on_value": 8.5, "off_value": -1.5, "dtype": d})
+    for d in ("float16", "float64", "int32", "int64", "int8")
+]  # fmt: skip
+ROWS += [
+    Case("one_hot", (ids(*shape),), one_hot, {"depth": depth}, mxnet=False, why=LEGACY)
+    for shape, depth in (((), 3), ((0,), 3), ((2,), 0), ((3, 0, 2), 2))
+]
+ROWS += [Case("one_hot", (np.float32([0.9, 1.9, -0.9]),), one_hot, {"depth": 2})]
+
+# -- coordinates -----------------------------------------------------------------------------------
+
+
+def gather(data, indices):
+    return data[tuple(cut(indices))]
+
+
+def scatter(data, indices, shape):
+    y = np.zeros(shape, data.dtype)
+    y[tuple(cut(indices))] = data
+    return y
+
+
+def scatter_sum(data, indices, shape):
+    y = np.zeros(shape, data.dtype)
+    np.add.at(y, tuple(cut(indices)), data)
+    return y
+
+
+ROWS += [
+    Case("gather_nd", (draw((3, 4, 5)), ids(*shape, low=low)), gather)
+    for shape in ((1, 6), (2, 4), (3, 2), (2, 2, 3))
+    for low in (0, -3)
+]
+ROWS += [
+    Case("gather_nd", (draw((3, 4), dtype=d), ids(2, 5, dtype=i)), gather, grad=False)
+    for d, i in (("int32", "int64"), ("float64", "int32"), ("float16", "float64"))
+]
+ROWS += [
+    Case("gather_nd", (draw((3, 0)), ids(1, 2)), gather, mxnet=False, why=LEGACY),
+    Case("gather_nd", (draw((3, 2)), ids(2, 0)), gather, mxnet=False, why=LEGACY),
+]
+places = np.array([[0, 2, 1], [3, 0, 3]], "int32")  # no place twice: MXNet's order is open
+ROWS += [
+    Case("scatter_nd", (draw((3,)), places), scatter, {"shape": (3, 4)}),
+    Case("scatter_nd", (draw((3, 5)), places), scatter, {"shape": (3, 4, 5)}),
+    Case("scatter_nd", (draw((3,), dtype="int32"), places), scatter, {"shape": (3, 4)}, grad=False),
+    Case("scatter_nd", (draw((3,)), places - 1), scatter, {"shape": (3, 4)}, mxnet=False,
+         why="MXNet writes beside the array"),
+    Case("_backward_gather_nd", (draw((6,)), ids(2, 6)), scatter_sum, {"shape": (3, 4)}),
+    Case("_backward_gather_nd", (draw((6, 4)), ids(1, 6)), scatter_sum, {"shape": (3, 4)}),
+]  # fmt: skip
+
+
+def scatter_set(lhs, rhs, indices, shape):
+    y = lhs.copy()
+    y[tuple(cut(indices))] = rhs
+    return y
+
+
+ROWS += [
+    Case("_scatter_set_nd", (draw((3, 4)), draw((3,)), places), scatter_set, {"shape": (3, 4)},
+         mxnet=False, why="MXNet's asks for out=lhs"),
+]  # fmt: skip
+
+
+def index_copy(old, index, new):
+    y = old.copy()
+    y[cut(index)] = new
+    return y
+
+
+ROWS += [
+    Case("_contrib_index_copy",
+         (draw((5, 2), dtype=d), np.array([0, 4, 2], i), draw((3, 2), dtype=d)),
+         index_copy, grad=d == "float32")
+    for d, i in (("float32", "int32"), ("float32", "int64"), ("int32", "float32"))
+]  # fmt: skip
+ROWS += [
+    Case(
+        "_contrib_index_array",
+        (draw(shape),),
+        lambda x, axes=None: np.moveaxis(np.indices(x.shape), 0, -1)[
+            ..., list(range(x.ndim) if axes is None else axes)
+        ],
+        {} if axes is None else {"axes": axes},
+    )
+    for shape, axes in (((3, 2), None), ((3, 2, 4), (1, 0)), ((3, 2, 4), (-1,)), ((3,), None))
+]
+
+# -- flat numbers ----------------------------------------------------------------------------------
+
+for d in ("float32", "int32", "int64", "float64"):
+    flat = ids(6, high=42, dtype=d)
+    for shape in ((7, 6), (-1, 6), (2, 3, 7)):
+        known = (7, *shape[1:]) if shape[0] == -1 else shape
+        columns = np.stack(np.unravel_index(flat.astype(int), known)).astype(d)
+        ROWS += [
+            Case("unravel_index", (flat,), lambda x, shape, y=columns: y, {"shape": shape}),
+            Case("ravel_multi_index", (columns,), lambda x, shape, y=flat: y, {"shape": shape}),
+        ]
+ROWS += [
+    Case(
+        "unravel_index",
+        (ids(*shape, high=42),),
+        lambda x, shape: np.stack(np.unravel_index(cut(x), shape)).astype(x.dtype),
+        {"shape": (7, 6)},
+        mxnet=False,
+        why="MXNet leaves all but the first axis undefined",
+    )
+    for shape in ((), (2, 3), (0,))
+]
+
+# -- x[key] in its plain form ----------------------------------------------------------------------
+
+KEYS = [
+    (((1, None, -1), (0, 3, 2), 2), (2, 3, 4), None, lambda x: x[::-1, ::2, 2]),
+    ((1, None, (0, 0, 1), (0, 4, 1)), (2, 3, 4), None, lambda x: x[1, None, 0:0]),
+    (((0, 2, 1), ("at", (3,))), (2, 3), [0, 0, -1], lambda x: x[:, [0, 0, -1]]),
+    (
+        (("at", (2, 1)), (0, 3, 1), ("at", (2,))), (2, 3, 4), [0, 1, 1, 1],
+        lambda x: x[[[0], [1]], :, [1, 1]],
+    ),
+    ((None, 0, Ellipsis, ("at", (2,))), (2, 3), [1, 1], lambda x: x[None, 0, ..., [1, 1]]),
+    ((("at", ()), (0, 3, 1)), (2, 3), [1], lambda x: x[np.array(1), :]),
+]  # fmt: skip
+
+
+def subscript(index):
+    return lambda x, *arrays, key: index(x)
+
+
+def subscript_grad(index, shape):
+    def expect(g, *arrays, key, shape=shape):
+        y = np.zeros(shape, g.dtype)
+        places = index(np.arange(y.size).reshape(shape))
+        np.add.at(y.reshape(-1), places.ravel(), g.ravel())
+        return y
+
+    return expect
+
+
+for key, shape, indices, index in KEYS:
+    x = draw(shape)
+    arrays = () if indices is None else (np.array(indices),)
+    ROWS += [
+        Case("_getitem", (x, *arrays), subscript(index), {"key": key}, mxnet=False, why="our own"),
+        Case(
+            "_getitem_grad",
+            (draw(index(x).shape), *arrays),
+            subscript_grad(index, shape),
+            {"key": key, "shape": shape},
+            mxnet=False,
+            why="our own",
+        ),
+    ]
+ROWS += [
+    Case(
+        "_assign",
+        (draw(shape, dtype=d),),
+        lambda x, shape, dtype: np.broadcast_to(x, shape).astype(dtype),
+        {"shape": (2, 3), "dtype": dtype},
+        mxnet=False,
+        why="our own",
+    )
+    for shape in ((2, 3), (3,), (2, 1), ())
+    for d, dtype in (("float32", "float32"), ("float64", "int32"), ("int64", "uint8"))
+]
