@@ -1,0 +1,267 @@
+"""Rows of `ops/pairs.py`, `ops/scalars.py`, `ops/compare.py` and `ops/binary.py`."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from op_rows.case import Case, draw
+
+LEGACY = "MXNet takes no array without axes, and size 0 for unknown, unless np_shape is on"
+KINDER = "what MXNet does here is an accident; the docstring says what we do"
+NOT_THERE = "MXNet 1.9 has no such name"
+
+inf, nan = math.inf, math.nan
+
+
+def divide(a, b):
+    return a / b if a.dtype.kind == "f" else np.trunc(a / b).astype(a.dtype)
+
+
+def modulo(a, b):
+    return np.where(b == 0, 0, np.mod(a, np.where(b == 0, 1, b))).astype(a.dtype)
+
+
+def power(a, b):
+    if a.dtype.kind == "f":
+        return np.power(a, b)
+    return np.trunc(np.power(a.astype("float64"), b)).astype(a.dtype)
+
+
+def hypot(a, b):
+    return np.hypot(a, b).astype(a.dtype)
+
+
+def truth(function):
+    return lambda a, b: function(a, b).astype(a.dtype)
+
+
+#: name: (NumPy function, whether the gradient rule holds at random points of both signs)
+ARITHMETIC = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": divide, "mod": modulo,
+    "power": power, "maximum": np.maximum, "minimum": np.minimum, "hypot": hypot,
+    "arctan2": np.arctan2,
+}  # fmt: skip
+COMPARISONS = {
+    "equal": np.equal, "not_equal": np.not_equal, "greater": np.greater,
+    "greater_equal": np.greater_equal, "lesser": np.less, "lesser_equal": np.less_equal,
+    "logical_and": np.logical_and, "logical_or": np.logical_or, "logical_xor": np.logical_xor,
+}  # fmt: skip
+ELEMWISE = {name: f"elemwise_{name}" for name in ("add", "sub", "mul", "div")}
+ONLY_OURS = {"arctan2"}
+
+#: Shapes that broadcast: same, either side, both sides, a missing axis, size one, none, empty.
+SHAPES = [
+    ((3, 4), (3, 4)), ((2, 1), (1, 3)), ((3,), (2, 3)), ((2, 3), (3,)), ((2, 3, 4), (1, 1, 4)),
+    ((4, 1, 3), (5, 3)), ((1,), (2, 2)),
+]  # fmt: skip
+BARE = [((), ()), ((), (3,)), ((0,), (1,)), ((3, 0, 2), (1, 0, 1)), ((2, 1), (0,))]
+
+ROWS: list[Case] = []
+for name, function in ARITHMETIC.items():
+    ours = {"mxnet": name not in ONLY_OURS, "why": NOT_THERE}
+    for lhs, rhs in SHAPES:
+        pair = (draw(lhs, 0.5, 3), draw(rhs, 0.5, 3, seed=1))
+        ROWS += [Case(f"broadcast_{name}", pair, function, **ours)]
+    for lhs, rhs in BARE:
+        pair = (draw(lhs, 0.5, 3), draw(rhs, 0.5, 3, seed=1))
+        ROWS += [Case(f"broadcast_{name}", pair, function, mxnet=False, why=LEGACY)]
+    both = (draw((2, 3)), draw((2, 3), seed=1))
+    same = Case(ELEMWISE.get(name, f"_{name}"), both, function, **ours, grad=name != "power")
+    ROWS += [same, Case(f"broadcast_{name}", both, function, **ours, grad=name != "power")]
+    for dtype in ("float16", "float64"):
+        pair = (draw((2, 3), 0.5, 3, dtype), draw((3,), 0.5, 3, dtype, seed=1))
+        ROWS += [Case(f"broadcast_{name}", pair, function, **ours,
+                      rtol=2e-3 if dtype == "float16" else 1e-12)]  # fmt: skip
+    if name != "arctan2":
+        a, b = np.int32([7, -7, 7, -7, 0, 6]), np.int32([3, 3, -3, -3, 2, 3])
+        ROWS += [Case(f"broadcast_{name}", (a, b), function, mxnet=name != "power", why=KINDER)]
+for name, function in COMPARISONS.items():
+    for lhs, rhs in SHAPES[:4]:
+        pair = (draw(lhs, 0, 3, "int32").astype("float32"),
+                draw(rhs, 0, 3, "int32", seed=1).astype("float32"))  # fmt: skip
+        ROWS += [Case(f"broadcast_{name}", pair, truth(function))]
+    for lhs, rhs in BARE[1:4]:
+        pair = (draw(lhs, 0, 2), draw(rhs, 0, 2, seed=1))
+        ROWS += [Case(f"broadcast_{name}", pair, truth(function), mxnet=False, why=LEGACY)]
+    for dtype in ("float16", "int64", "uint8", "int8", "bool"):
+        pair = (draw((9,), 0, 3, dtype), draw((9,), 0, 3, dtype, seed=1))
+        ROWS += [
+            Case(f"_{name}" if dtype == "int8" else f"broadcast_{name}", pair, truth(function),
+                 mxnet=dtype != "bool", why="we allow what MXNet refuses")
+        ]  # fmt: skip
+    pair = (np.float32([nan, nan, inf, 1]), np.float32([nan, 1, inf, nan]))
+    ROWS += [Case(f"broadcast_{name}", pair, truth(function))]
+
+# -- what is easy to get wrong ---------------------------------------------------------------------
+
+ROWS += [
+    Case("broadcast_div", (np.int32([-7, 7, -3, 2**31 - 1]), np.int32([2, -2, -2, 1])),
+         lambda a, b: np.int32([-3, -3, 1, 2**31 - 1])),
+    Case("broadcast_div", (np.int64([2**62 + 1, -(2**62) - 1]), np.int64([1, 3])),
+         lambda a, b: np.int64([2**62 + 1, -((2**62 + 1) // 3)])),
+    Case("broadcast_div", (np.uint8([200, 7]), np.uint8([3, 2])), lambda a, b: np.uint8([66, 3])),
+    Case("broadcast_div", (np.int32([5, 0]), np.int32([0, 0])), lambda a, b: np.int32([0, 0]),
+         mxnet=False, why="MXNet's process dies of it"),
+    Case("broadcast_mod",
+         (np.float32([7, -7, 7, -7, 0, 5.5, 5]), np.float32([3, 3, -3, -3, 2, 0, inf])),
+         lambda a, b: np.float32([1, 2, -2, -1, 0, 0, 5]), grad=False),
+    Case("broadcast_mod", (np.int8([7, -7, 7, -7]), np.int8([3, 3, -3, -3])),
+         lambda a, b: np.int8([1, 2, -2, -1])),
+    Case("broadcast_power", (np.int32([2, -1, -1, 1, 0, 3]), np.int32([-1, -3, -2, -5, -1, 4])),
+         lambda a, b: np.int32([0, -1, 1, 1, 0, 81]), mxnet=False, why=KINDER),
+    Case("broadcast_power", (np.float32([-8, 0, 0, -2]), np.float32([1 / 3, 0, -1, 3])),
+         lambda a, b: np.float32([nan, 1, inf, -8]), grad=False),
+    Case("broadcast_hypot", (np.float32([3e38, 0, inf]), np.float32([1e38, 0, nan])), np.hypot,
+         grad=False),
+    *(Case(f"broadcast_{name}", pair, ARITHMETIC[name], grad=False)
+      for name in ("maximum", "minimum")
+      for pair in [(np.float32([nan, 1, 2]), np.float32([1, nan, 2])),
+                   (np.int64([2**53 + 1, -5]), np.int64([2**53, 5]))]),
+    *(Case(f"broadcast_{name}", (np.int32([2**24 + 1, 5]), np.int32([2**24, 5])), truth(function))
+      for name, function in COMPARISONS.items()),
+    Case("contrib.allclose", (np.float32([1, 2, nan]), np.float32([1, 2.000001, nan])),
+         lambda a, b: np.uint8(1)),
+    Case("contrib.allclose", (np.float32([1, 2]), np.float32([1, 2.1])), lambda a, b: np.uint8(0)),
+    Case("contrib.allclose", (np.float32([1, 2]), np.float32([1, 2.1])),
+         lambda a, b, rtol: np.uint8(1), {"rtol": 0.1}),
+]  # fmt: skip
+
+# -- an array and a number -------------------------------------------------------------------------
+
+
+def beside(function, mirrored=False):
+    """The number takes the array's dtype: cut and wrapped around for integers."""
+
+    def expect(x, scalar):
+        if x.dtype.kind == "b":
+            x = x.astype("int64")
+        with np.errstate(all="ignore"):
+            number = np.array(scalar) if x.dtype.kind == "f" else np.array(int(scalar))
+            number = np.broadcast_to(number.astype(x.dtype), x.shape)
+        y = function(number, x) if mirrored else function(x, number)
+        return np.asarray(y).astype(x.dtype)
+
+    return expect
+
+
+SCALARS = {
+    "_plus_scalar": beside(np.add), "_minus_scalar": beside(np.subtract),
+    "_rminus_scalar": beside(np.subtract, True), "_mul_scalar": beside(np.multiply),
+    "_div_scalar": beside(divide), "_rdiv_scalar": beside(divide, True),
+    "_mod_scalar": beside(modulo), "_rmod_scalar": beside(modulo, True),
+    "_power_scalar": beside(power), "_rpower_scalar": beside(power, True),
+    "_maximum_scalar": beside(np.maximum), "_minimum_scalar": beside(np.minimum),
+    "_hypot_scalar": beside(np.hypot), "_arctan2_scalar": beside(np.arctan2),
+    "_rarctan2_scalar": beside(np.arctan2, True),
+}  # fmt: skip
+FLOAT_ONLY = {"_arctan2_scalar", "_rarctan2_scalar"}
+for name, function in SCALARS.items():
+    ours = {"mxnet": name not in FLOAT_ONLY, "why": NOT_THERE}
+    for scalar in (2, 0.5, 1.7):
+        ROWS += [Case(name, (draw((3, 4), 0.5, 3),), function, {"scalar": scalar}, **ours)]
+    for dtype in ("float16", "float64"):
+        ROWS += [Case(name, (draw((5,), 0.5, 3, dtype),), function, {"scalar": 1.3}, **ours,
+                      rtol=3e-3 if dtype == "float16" else 1e-12)]  # fmt: skip
+    for shape in ((), (0,)):
+        x = draw(shape, 0.5, 3)
+        ROWS += [Case(name, (x,), function, {"scalar": 2}, mxnet=False, why=LEGACY)]
+    if name in FLOAT_ONLY:
+        continue
+    for dtype, scalar in (("int32", 2), ("int64", 2.7), ("uint8", 2.7), ("int8", 2), ("bool", 2.7)):
+        x = np.array([1, 2, 3, 5]).astype(dtype)
+        ROWS += [Case(name, (x,), function, {"scalar": scalar})]
+    ROWS += [Case(name, (draw((3, 4)),), function, {"scalar": -2}, grad=name != "_rpower_scalar")]
+
+BIG = np.int64([2**53, 2**53 + 1, 2**62 + 1])
+SIGNS = np.float32([7, -7, 2.5, -2.5, 0])
+ROWS += [
+    Case("_plus_scalar", (np.int32([1, -4]),), beside(np.add), {"scalar": 0.5}),
+    Case("_minus_scalar", (np.uint8([0, 1, 200]),), lambda x, scalar: np.uint8([255, 0, 199]),
+         {"scalar": 1}),
+    Case("_plus_scalar", (np.uint8([0, 1, 200]),), lambda x, scalar: np.uint8([44, 45, 244]),
+         {"scalar": 300}),
+    Case("_mul_scalar", (np.int8([100, -100]),), lambda x, scalar: np.int8([-56, 56]),
+         {"scalar": 2}),
+    Case("_plus_scalar", (BIG,), lambda x, scalar: x + 1, {"scalar": 1}),
+    Case("_mul_scalar", (BIG,), lambda x, scalar: x, {"scalar": 1}),
+    Case("_power_scalar", (np.int32([1, 2, 3, -4]),), lambda x, scalar: np.int32([1, 0, 0, 0]),
+         {"scalar": -1}),
+    Case("_power_scalar", (np.int32([1, 2, 3, -4]),), lambda x, scalar: np.int32([1, 1, 1, 1]),
+         {"scalar": 0.5}),
+    Case("_maximum_scalar", (np.uint8([0, 7]),), lambda x, scalar: x, {"scalar": -5},
+         mxnet=False, why=KINDER),
+    Case("_minimum_scalar", (np.uint8([0, 7]),), lambda x, scalar: x, {"scalar": 300},
+         mxnet=False, why=KINDER),
+    Case("_maximum_scalar", (np.float32([nan, 1, inf]),), beside(np.maximum), {"scalar": 2},
+         grad=False),
+    Case("_plus_scalar", (draw((3,)),), beside(np.add), {"scalar": np.float64(0.1)}),
+    Case("_plus_scalar", (draw((3,)),), beside(np.add), {"scalar": np.float32(0.1)}),
+    Case("_plus_scalar", (draw((3,)),), beside(np.add), {"scalar": np.int64(3)}),
+    Case("_plus_scalar", (draw((3,)),), beside(np.add), {"scalar": True}, mxnet=False,
+         why="MXNet: by way of the operator only"),
+    Case("_mul_scalar", (np.float16([1, 2.5]),), lambda x, scalar: np.float16([inf, inf]),
+         {"scalar": 1e6}),
+    Case("_div_scalar", (SIGNS,), lambda x, scalar: np.float32([inf, -inf, inf, -inf, nan]),
+         {"scalar": 0}, grad=False),
+    Case("_div_scalar", (SIGNS,), lambda x, scalar: np.float32([-inf, inf, -inf, inf, nan]),
+         {"scalar": -0.0}, grad=False),
+    Case("_plus_scalar", (SIGNS,), lambda x, scalar: x + np.float32(nan), {"scalar": nan},
+         grad=False),
+]  # fmt: skip
+for scalar in (2, -2, 3, 0, inf):
+    ROWS += [
+        Case("_mod_scalar", (SIGNS,), beside(modulo), {"scalar": scalar}, grad=False),
+        Case("_rmod_scalar", (SIGNS,), beside(modulo, True), {"scalar": scalar}, grad=False,
+             mxnet=scalar != inf, why=KINDER),
+    ]  # fmt: skip
+for scalar in (0, 1, 2, 3, 4, 5, -1, -2, -3, 0.5, -0.5, 1.5, 7.25):
+    data = np.float32([0.3, 2, 1, 1.5, 0.7])
+    ROWS += [Case("_power_scalar", (data,), beside(power), {"scalar": scalar})]
+    if float(scalar).is_integer():
+        data = np.float32([-0.3, 2, -1, -0.0, inf, -inf, nan, 0])
+        ROWS += [Case("_power_scalar", (data,), beside(power), {"scalar": scalar}, grad=False)]
+
+for name, function in COMPARISONS.items():
+    scalar_op = f"_{name}_scalar"
+
+    def compared(x, scalar, function=function):
+        kind = "int64" if x.dtype.kind == "b" else x.dtype
+        number = np.array(scalar).astype(x.dtype) if x.dtype.kind == "f" else scalar
+        return function(x.astype(kind), number).astype(kind)
+
+    points = np.float32([0, 1, 2, -1, nan])
+    ROWS += [Case(scalar_op, (points,), compared, {"scalar": s}) for s in (1, -0.0)]
+    ROWS += [Case(scalar_op, (np.float32([0.1, 0.2]),), compared, {"scalar": 0.1})]
+    ROWS += [
+        Case(scalar_op, (np.array([0, 1, 2, 3]).astype(dtype),), compared, {"scalar": scalar},
+             mxnet=scalar == 1, why="MXNet casts the number first")
+        for dtype, scalar in (
+            ("int32", 1), ("int32", 1.5), ("int32", nan), ("uint8", -1), ("uint8", 300),
+            ("int8", -inf), ("bool", 1),
+        )
+    ]  # fmt: skip
+    ROWS += [
+        Case(scalar_op, (BIG,), compared, {"scalar": 2**53}),
+        Case(scalar_op, (np.int32([2**24, 2**24 + 1]),), compared, {"scalar": 2**24 + 1}),
+        Case(scalar_op, (draw(()),), compared, {"scalar": 0}, mxnet=False, why=LEGACY),
+        Case(scalar_op, (draw((0, 3)),), compared, {"scalar": 0}, mxnet=False, why=LEGACY),
+    ]
+
+# -- the public functions --------------------------------------------------------------------------
+
+PUBLIC = {
+    "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.divide,
+    "true_divide": np.divide, "modulo": np.mod, "power": np.power, "maximum": np.maximum,
+    "minimum": np.minimum, "hypot": np.hypot, "arctan2": np.arctan2, "pow": np.power,
+    **COMPARISONS,
+}  # fmt: skip
+for name, function in PUBLIC.items():
+
+    def alike(a, b, function=function):
+        return np.asarray(function(np.float32(a), np.float32(b))).astype("float32")
+
+    there = {"mxnet": name not in ("hypot", "arctan2", "pow"), "why": NOT_THERE}
+    x, y = draw((2, 3), 0.5, 3), draw((3,), 0.5, 3, seed=1)
+    ROWS += [Case(name, inputs, alike, **there) for inputs in ((x, y), (x, 2), (1.5, x), (x, 1))]

@@ -1,0 +1,254 @@
+"""Arithmetic beyond the table of rows: kinks, errors, numbers beside arrays, writing in place."""
+
+from __future__ import annotations
+
+import math
+import threading
+
+import numpy as np
+import pytest
+from op_rows import binary, elemwise
+from op_rows.case import draw
+
+from d2lmini import MXNetError, nd
+from d2lmini.ops.core import Op, Spec, registry
+from d2lmini.ops.scalars import Numbers, fit, limit
+
+inf, nan = math.inf, math.nan
+ROWS = elemwise.ROWS + binary.ROWS
+
+
+def f32(*numbers):
+    return nd.array(numbers, dtype="float32")
+
+
+def rule(name: str, *saved, g=None, **attrs) -> list:
+    """The gradient rule of an op on NDArrays, as lists."""
+    if g is None:
+        g = nd.ones(saved[0].shape)
+    result = registry[name].rule(g, *saved, **attrs)
+    result = result if isinstance(result, (list, tuple)) else [result]
+    return [None if r is None else r.asnumpy().tolist() for r in result]
+
+
+# -- gradients where a function has a kink: as MXNet 1.9.1 gives them ------------------------------
+
+
+@pytest.mark.parametrize(
+    ("got", "want"),
+    [
+        (lambda: rule("abs", f32(-1, 0, 2)), [[-1, 0, 1]]),
+        (lambda: rule("relu", f32(0, 0, 2)), [[0, 0, 1]]),
+        (lambda: rule("clip", f32(-1, 0, 0.5, 1, 2), a_min=0, a_max=1), [[0, 1, 1, 1, 0]]),
+        (lambda: rule("hard_sigmoid", f32(0, 0.5, 1), alpha=0.25), [[0, 0.25, 0]]),
+        (lambda: rule("broadcast_maximum", f32(1, 2, 3), f32(2, 2, 2)), [[0, 1, 1], [1, 0, 0]]),
+        (lambda: rule("broadcast_minimum", f32(1, 2, 3), f32(2, 2, 2)), [[1, 1, 0], [0, 0, 1]]),
+        (lambda: rule("_maximum_scalar", f32(1, 2, 3), scalar=2), [[0, 1, 1]]),
+        (lambda: rule("_minimum_scalar", f32(1, 2, 3), scalar=2), [[1, 1, 0]]),
+        (lambda: rule("smooth_l1", f32(0.25, -0.25, 2, 0), scalar=2.0), [[1, -1, 1, 0]]),
+        (lambda: rule("_power_scalar", f32(0, 1, -3), scalar=2), [[0, 2, -6]]),
+        (lambda: rule("_power_scalar", f32(0, 1, -3), scalar=0), [[0, 0, 0]]),
+        (lambda: rule("_power_scalar", f32(0, 1, -3), scalar=1), [[1, 1, 1]]),
+        (lambda: rule("broadcast_mod", f32(7, -7), f32(3, 3)), [[1, 1], [-2, 3]]),
+        (lambda: rule("_rpower_scalar", f32(4), scalar=2), [[pytest.approx(4 * math.log(2))]]),
+        (lambda: rule("make_loss", g=f32(5, 5)), [[1, 1]]),
+        (lambda: rule("where", f32(1, 0), g=f32(7, 8)), [None, [7, 0], [0, 8]]),
+        (lambda: rule("add_n", [(2,), (2,)], g=f32(7, 8)), [[7, 8], [7, 8]]),
+        (lambda: rule("_identity_with_attr_like_rhs", g=f32(7)), [[7], None]),
+    ],
+)
+def test_gradient_at_kinks(got, want):
+    assert got() == want
+
+
+@pytest.mark.parametrize(
+    ("normalization", "want"), [("null", 3.0), ("batch", 1.5), ("valid", pytest.approx(0.6))]
+)
+def test_gradient_of_a_loss_is_normalized(normalization, want):
+    data = nd.array([[1, 2, -1], [3, 4, 5]])
+    attrs = {"grad_scale": 3.0, "valid_thresh": 0.0, "normalization": normalization}
+    (gradient,) = rule("MakeLoss", data, g=data * 7, **attrs)
+    assert gradient == [[want] * 3] * 2
+
+
+def test_gradient_of_a_broadcast_is_summed_to_the_input():
+    column, row = nd.ones((2, 1)), nd.ones((3,))
+    g = nd.array([[1, 2, 3], [4, 5, 6]])
+    assert rule("broadcast_add", column.shape, row.shape, g=g) == [[[6], [15]], [5, 7, 9]]
+    # Equal shapes: nothing is computed, the gradient itself comes back.
+    assert registry["broadcast_add"].rule(g, (2, 3), (2, 3)) == (g, g)
+    kept, _ = registry["broadcast_add"].rule(g, (2, 3), (3,))
+    assert kept is g
+
+
+def test_third_derivative_of_gammaln_is_refused_not_zero():
+    with pytest.raises(MXNetError, match="beyond the second"):
+        registry["_trigamma"].rule(f32(1))
+
+
+# -- errors rise at the call, and say what to do ---------------------------------------------------
+
+INT, FLOAT, BOOL = nd.array([1, 2], dtype="int32"), nd.ones((2,)), nd.array([1, 0], dtype="bool")
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: INT + FLOAT, r"broadcast_add.*lhs is int32, rhs is float32.*astype\('float32'\)"),
+        (lambda: INT == FLOAT, "broadcast_equal.*int32.*float32"),
+        (lambda: nd.ones((2, 3)) + nd.ones((2,)), r"lhs is \(2, 3\), rhs is \(2,\)"),
+        (
+            lambda: nd.elemwise_add(nd.ones((3,)), nd.ones((1,))),
+            r"elemwise_add.*does not broadcast",
+        ),
+        (lambda: BOOL + BOOL, r"got bool; convert with .astype\('int32'\)"),
+        (lambda: nd.sqrt(BOOL), "sqrt.*got bool"),
+        (lambda: INT + nan, "nan is no number of int32"),
+        (lambda: nd.arctan2(INT, INT), "needs floating point, got int32"),
+        (lambda: nd.arctan2(INT, 2), "needs floating point, got int32"),
+        (lambda: nd.hard_sigmoid(INT), "needs floating point, got int32"),
+        (lambda: nd.clip(INT, a_min=nan, a_max=1), "nan is no number of int32"),
+        (lambda: nd.where(FLOAT, FLOAT, INT), "one dtype, got float32, int32"),
+        (lambda: nd.where(FLOAT, FLOAT, nd.ones((3,))), r"x is \(2,\), y is \(3,\)"),
+        (lambda: nd.where(nd.ones((3,)), FLOAT, FLOAT), r"condition is \(3,\), need x's shape"),
+        (lambda: nd.add_n(FLOAT, nd.ones((3,))), r"input 0 is \(2,\), input 1 is \(3,\)"),
+        (lambda: nd.add_n(FLOAT, INT), "one dtype, got float32, int32"),
+        (lambda: nd.MakeLoss(FLOAT, normalization="mean"), "normalization='mean' is unknown"),
+        (lambda: nd.cast(FLOAT, dtype="complex64"), "complex64"),
+    ],
+)
+def test_error_at_the_call(call, says):
+    with pytest.raises(MXNetError, match=says):
+        call()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: FLOAT + 1j,
+        lambda: FLOAT + None,
+        lambda: nd.add(FLOAT, "a"),
+        lambda: nd.maximum(FLOAT, [1, 2]),
+        lambda: nd.clip(FLOAT),
+    ],
+)
+def test_what_is_no_number_is_a_type_error(call):
+    with pytest.raises(TypeError):
+        call()
+
+
+def test_two_numbers_give_a_number():
+    assert (nd.add(3, 4), nd.maximum(3, 4), nd.power(2, 10), nd.modulo(7, 4)) == (7, 4, 1024, 3)
+    assert (nd.equal(3, 3), nd.lesser(2, 1), nd.logical_xor(1, 0)) == (1.0, 0.0, 1.0)
+
+
+def test_a_number_may_be_given_as_text_as_in_a_saved_graph():
+    assert registry["_plus_scalar"](INT, scalar="3").asnumpy().tolist() == [4, 5]
+    assert registry["_mul_scalar"](FLOAT, scalar="1.5e1").asnumpy().tolist() == [15, 15]
+
+
+# -- numbers beside arrays -------------------------------------------------------------------------
+
+
+def test_numbers_are_fitted_once_and_keep_the_sign_of_zero():
+    table = fit[np][np.dtype("float32")]
+    assert table[0.1] is table[0.1] and table[0.1].dtype == np.float32
+    assert not np.signbit(table[0.0]) and np.signbit(table[-0.0]) and not np.signbit(table[0])
+    with pytest.raises(ValueError):
+        table[0.1][...] = 2.0
+
+
+def test_table_of_numbers_does_not_grow_without_end():
+    table = Numbers(np, np.dtype("float32"))
+    for i in range(5 * Numbers.LIMIT):
+        assert table[i + 0.5] == np.float32(i + 0.5)
+    assert len(table) <= Numbers.LIMIT
+
+
+def test_table_of_numbers_serves_many_threads():
+    table = Numbers(np, np.dtype("float32"))
+    wrong = []
+
+    def use(start: int) -> None:
+        for i in range(start, start + 3000):
+            if table[i + 0.5] != np.float32(i + 0.5):
+                wrong.append(i)
+
+    threads = [threading.Thread(target=use, args=(k * 1000,)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
+
+
+def test_a_module_other_than_numpy_gets_numpy_scalars():
+    table = fit[math]  # stands for CuPy, whose ufuncs refuse 0-d NumPy arrays
+    assert type(table[np.dtype("float16")][1.5]) is np.float16
+    assert type(table[np.dtype("int32")][-7.9]) is np.int32 and table[np.dtype("int32")][-7.9] == -7
+    del fit[math]
+
+
+def test_limits_stop_at_the_ends_of_a_dtype():
+    assert limit[np][np.dtype("uint8")][-5] == 0
+    assert limit[np][np.dtype("int8")][inf] == 127
+
+
+# -- in place, and in pieces -----------------------------------------------------------------------
+
+
+def pointwise(case) -> bool:
+    op = registry.get(case.op)
+    arrays = all(isinstance(i, np.ndarray) for i in case.inputs)
+    return isinstance(op, Op) and op.elementwise and op.takes_out and arrays
+
+
+POINTWISE = [case for case in ROWS if pointwise(case)]
+
+
+def computed(case, inputs, **options):
+    op = registry[case.op]
+    _, attrs = op.bind(tuple(nd.zeros((1,)) for _ in inputs), dict(case.attrs))
+    with np.errstate(all="ignore"):
+        return np.asarray(op.compute(np, *inputs, **attrs, **options))
+
+
+def test_result_may_be_written_over_an_input():
+    """`x += y` gives compute its own input as `out`; so may the executor."""
+    for case in POINTWISE:
+        want = computed(case, case.inputs)
+        for i, x in enumerate(case.inputs):
+            if x.shape == want.shape and x.dtype == want.dtype:
+                inputs = [a.copy() for a in case.inputs]
+                computed(case, inputs, out=inputs[i])
+                assert inputs[i].tobytes() == want.tobytes(), case.id
+
+
+def test_pieces_put_together_are_the_whole():
+    for case in POINTWISE:
+        want = computed(case, case.inputs)
+        if want.ndim == 0 or any(x.shape != want.shape for x in case.inputs):
+            continue
+        half = len(want) // 2
+        parts = [computed(case, [x[part] for x in case.inputs])
+                 for part in (slice(half), slice(half, None))]  # fmt: skip
+        assert np.concatenate(parts).tobytes() == want.tobytes(), case.id
+
+
+def test_large_arrays_equal_numpy():
+    """Above the size from which work is split over the cores."""
+    x, y = draw((700, 1500), 0.5, 2), draw((1500,), 0.5, 2, seed=1)
+    a, b = nd.array(x), nd.array(y)
+    np.testing.assert_array_equal((a * b + 1).asnumpy(), x * y + 1)
+    np.testing.assert_array_equal((a > b).asnumpy(), (x > y).astype("float32"))
+    np.testing.assert_array_equal(nd.relu(a - 1).asnumpy(), np.maximum(x - 1, 0))
+    np.testing.assert_array_equal(nd.add_n(a, a, a).asnumpy(), x + x + x)
+    np.testing.assert_array_equal(nd.where(a > 1, a, -a).asnumpy(), np.where(x > 1, x, -x))
+
+
+def test_no_float32_becomes_float64_on_the_way():
+    for name in ("_plus_scalar", "_power_scalar", "_rdiv_scalar", "_maximum_scalar"):
+        for number in (2, 0.1, np.float64(0.1), np.float32(3), True):
+            y = registry[name].compute(np, np.ones((3,), "float32"), scalar=number)
+            assert y.dtype == np.float32
+            assert registry[name].infer(Spec((3,), "float32"), scalar=number).dtype == np.float32
