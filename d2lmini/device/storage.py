@@ -56,7 +56,8 @@ class Pool:
         self.ctx = ctx
         self.lock = threading.RLock()
         self.freed: deque[tuple[int, Any]] = deque()  # (nbytes, block or None), from finalizers
-        self.live = 0
+        self.balance = 0  # bytes counted in, less all bytes given back
+        self.inline = 0  # bytes counted in by tiny arrays on the short road
         self.cached = 0
         self.peak = 0
         self.limit: int | None = None
@@ -69,6 +70,8 @@ class Pool:
         size = size_class(nbytes)
         with self.lock:
             self.drain()
+            if self.limit is not None and self.live + nbytes > self.limit:
+                raise MemoryError(self._explain(nbytes))
             blocks = self._blocks.get(size)
             if blocks:
                 self.cached -= size
@@ -78,12 +81,24 @@ class Pool:
             self.count(nbytes)
         return block
 
+    @property
+    def live(self) -> int:
+        """Bytes of all arrays."""
+        return self.balance + self.inline
+
+    def count_inline(self, nbytes: int) -> None:
+        """`count` for the short road of tiny arrays. The engine's lock, which is held there, guards
+        a counter of its own: it only grows, what is given back is taken from `balance`."""
+        self.inline += nbytes
+        if len(self.freed) > 64 or self.balance + self.inline > self.peak:
+            self.count(0)
+
     def count(self, nbytes: int) -> None:
         """Enter an array of `nbytes` in the books."""
         with self.lock:
             if len(self.freed) > 64:
                 self.drain()
-            self.live += nbytes
+            self.balance += nbytes
             if self.live > self.peak:
                 self.drain()
                 self.peak = max(self.peak, self.live)
@@ -98,7 +113,7 @@ class Pool:
                     nbytes, block = self.freed.popleft()
                 except IndexError:  # another thread took it
                     break
-                self.live -= nbytes
+                self.balance -= nbytes
                 if block is not None:
                     self._blocks.setdefault(block.nbytes, []).append(block)
                     self.cached += block.nbytes
@@ -125,8 +140,6 @@ class Pool:
     def _fresh(self, size: int, nbytes: int) -> np.ndarray:
         if self.limit is not None and self.live + self.cached + size > self.limit:
             self.release_cached()
-            if self.live + nbytes > self.limit:
-                raise MemoryError(self._explain(nbytes))
         for attempt in (1, 2):
             try:
                 raw = np.empty(size + ALIGNMENT, np.uint8)

@@ -13,8 +13,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from d2lmini import ops  # declares every op
-from d2lmini.base import MXNetError
 from d2lmini.ndarray.creation import (
     arange,
     array,
@@ -33,20 +31,26 @@ from d2lmini.ndarray.creation import (
     to_dlpack_for_read,
     to_dlpack_for_write,
     waitall,
+    without_inputs,
     zeros,
 )
 from d2lmini.ndarray.namespaces import Namespace, left_out, public_names
 from d2lmini.ndarray.ndarray import NDArray
+from d2lmini.ndarray import random  # isort: skip
+from d2lmini.ops.core import Op
 
 __all__ = [
     "NDArray", "arange", "array", "concatenate", "empty", "eye", "from_dlpack", "from_numpy",
-    "full", "linspace", "load", "load_frombuffer", "moveaxis", "ones", "save",
+    "full", "linspace", "load", "load_frombuffer", "moveaxis", "ones", "random", "save",
     "to_dlpack_for_read", "to_dlpack_for_write", "waitall", "zeros",
 ]  # fmt: skip
 
-# MXNet keeps the class in a module of its own.
 globals().update(
-    {name: op for name, op in public_names().items() if name not in globals()},
+    {
+        name: op if not isinstance(op, Op) or op.input_names else without_inputs(op)
+        for name, op in public_names().items()
+        if name not in globals()
+    },
     op=Namespace("nd.op"),
     _internal=Namespace("nd._internal", "_"),
     linalg=Namespace("nd.linalg", "linalg_", "_linalg_"),

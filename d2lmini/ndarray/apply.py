@@ -7,18 +7,27 @@ the outputs' Vars.
 
 from __future__ import annotations
 
+import contextvars
+import threading
 from typing import Any
 
 import numpy as np
 
-from d2lmini import engine, random_state
+from d2lmini import engine, instrument, random_state
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, current_context
 from d2lmini.device.parallel import GRAIN, parallel_for
-from d2lmini.device.storage import Chunk, pool_of
+from d2lmini.device.storage import SMALL, Chunk, pool_of
 from d2lmini.engine.budget import Handle
 from d2lmini.engine.core import Task
+from d2lmini.engine.engine import here
 from d2lmini.ops.core import Op, Spec, modes
+
+#: The class of the results; `NDArray` registers itself here, for it stands on this module.
+Array: Any = None
+
+#: No pointwise op on arrays under 4 KiB is predicted to take longer than this.
+SMALL_US = 5.0
 
 # What one core of a common machine does in a microsecond: the predicted time of a small operation
 # decides whether it is worth a hand-over. Being wrong by a factor of two costs little.
@@ -26,6 +35,17 @@ BYTES_PER_US = 8e3
 FLOPS_PER_US = 2e4
 
 Operand = tuple[Chunk, "int | None", Spec]
+
+
+class _Here(threading.local):
+    """Per thread: a context in which NumPy does not warn; None while it is in use."""
+
+    def __init__(self) -> None:
+        self.quiet: contextvars.Context | None = contextvars.Context()
+        self.quiet.run(np.seterr, all="ignore")
+
+
+_here = _Here()
 
 
 class OpTask(Task):
@@ -65,6 +85,17 @@ class OpTask(Task):
         return self.op.cost([i[2] for i in self.inputs], [o[2] for o in self.outputs], **attrs)
 
     def run(self) -> None:
+        # Infinities and NaNs are values here, as in MXNet: NumPy's warnings about them are off
+        # while an op computes, in a context of our own (switching the state itself costs 3 us).
+        quiet, _here.quiet = _here.quiet, None
+        if quiet is None:
+            return self._compute()  # an op within an op: a finalizer computes
+        try:
+            quiet.run(self._compute)
+        finally:
+            _here.quiet = quiet
+
+    def _compute(self) -> None:
         arrays = [None if i is None else array_of(i) for i in self.inputs]
         op = self.op
         if len(self.outputs) == 1:
@@ -141,10 +172,26 @@ def _overlap(places: list, arrays: list) -> bool:
     return any(np.may_share_memory(p, a) for p in places for a in arrays if a is not None)
 
 
+def wrap(chunk: Chunk, spec: Spec, ctx: Context) -> Any:
+    """An NDArray on the whole of `chunk`."""
+    array = Array.__new__(Array)
+    array._chunk = chunk
+    array._handle = Handle(chunk) if chunk.weight else None
+    array._offset = None
+    array._spec = spec
+    array._ctx = ctx
+    array._node = None
+    return array
+
+
 def apply(
-    kind: type, op: Op, inputs: tuple, attrs: dict[str, Any], out: Any, ctx: Context | None = None
+    op: Op, inputs: tuple, attrs: dict[str, Any], out: Any, ctx: Context | None = None
 ) -> Any:
-    """Apply `op` to NDArrays of class `kind`; the results as one NDArray or a list."""
+    """Apply `op` to NDArrays; the results as one NDArray or a list."""
+    if op.pointwise and out is None:
+        result = apply_small(op, inputs, attrs)
+        if result is not None:
+            return result
     operands: list[Any] = []
     reads = []
     specs = []
@@ -152,7 +199,7 @@ def apply(
         if x is None:
             operands.append(None)
             continue
-        if not isinstance(x, kind):
+        if not isinstance(x, Array):
             raise _not_an_array(op, x)
         operands.append((x._chunk, x._offset, x._spec))
         reads.append(x._chunk)
@@ -165,12 +212,7 @@ def apply(
                 f".as_in_context({ctx})"
             )
     ctx = ctx or current_context()
-    try:
-        inferred = op.infer(*specs, **attrs)
-    except (MXNetError, ValueError) as problem:
-        text = str(problem)
-        text = text if text.startswith(op.name) else f"{op.name}: {text}"
-        raise MXNetError(text) from None
+    inferred = _infer(op, specs, attrs)
     if type(inferred) is Spec:
         inferred = (inferred,)
     if op.injects:
@@ -181,10 +223,10 @@ def apply(
             attrs["training"] = modes.training
     if out is None:
         pool = reads[0].pool if reads else pool_of(ctx)
-        outs = [_fresh(kind, pool, spec, ctx) for spec in inferred]
+        outs = [wrap(Chunk(pool, spec.nbytes), spec, ctx) for spec in inferred]
     else:
         outs = list(out) if isinstance(out, (list, tuple)) else [out]
-        _check_out(op, kind, outs, inferred)
+        _check_out(op, outs, inferred)
     outputs = [(o._chunk, o._offset, o._spec) for o in outs]
 
     nbytes = 0
@@ -215,16 +257,63 @@ def apply(
     return outs[0] if len(outs) == 1 else outs
 
 
-def _fresh(kind: type, pool: Any, spec: Spec, ctx: Context) -> Any:
-    """An NDArray of that spec whose contents do not exist yet."""
-    array = kind.__new__(kind)
-    array._chunk = chunk = Chunk(pool, spec.nbytes)
-    array._handle = Handle(chunk) if chunk.weight else None
+def apply_small(op: Op, inputs: tuple, attrs: dict[str, Any]) -> Any:
+    """The short road of a pointwise op on tiny arrays: nothing pending, so compute here and now.
+
+    What `apply` and `Engine.run_inline` do, with every call saved that can be: on four numbers the
+    NumPy kernel takes half a microsecond, and the way there must not take ten. None when this call
+    has to go the long road: something is large, pending, a view, watched, or wrong.
+    """
+    current = engine.current
+    quiet = _here.quiet
+    if current.inline_below < SMALL_US or quiet is None or here.task or instrument.listeners:
+        return None
+    arrays = []
+    specs = []
+    with current.lock:
+        for x in inputs:
+            if type(x) is not Array or x._offset is not None:
+                return None
+            chunk = x._chunk
+            data = chunk.data
+            spec = x._spec
+            if chunk.writer is not None or chunk.queue or chunk.error is not None or data is None:
+                return None
+            if data.shape != spec.shape:
+                return None
+            arrays.append(data)
+            specs.append(spec)
+        try:
+            spec = op.infer(*specs, **attrs)
+            nbytes = spec.nbytes
+            if nbytes >= SMALL or inputs[0]._ctx is not x._ctx:
+                return None
+            result = quiet.run(op.compute, np, *arrays, **attrs)
+        except Exception:
+            return None
+        chunk = Chunk(chunk.pool, nbytes)
+        chunk.data = result if type(result) is np.ndarray else np.asarray(result)
+        chunk.pool.count_inline(nbytes)
+        current.executed += 1
+        current.inlined += 1
+    array = Array.__new__(Array)
+    array._chunk = chunk
+    array._handle = None
     array._offset = None
     array._spec = spec
-    array._ctx = ctx
+    array._ctx = x._ctx
     array._node = None
     return array
+
+
+def _infer(op: Op, specs: list, attrs: dict[str, Any]) -> Any:
+    """What `op.infer` says, errors prefixed with the op's name."""
+    try:
+        return op.infer(*specs, **attrs)
+    except (MXNetError, ValueError) as problem:
+        text = str(problem)
+        text = text if text.startswith(op.name) else f"{op.name}: {text}"
+        raise MXNetError(text) from None
 
 
 def _size(x: Any) -> int:
@@ -232,11 +321,11 @@ def _size(x: Any) -> int:
     return x._chunk.nbytes // x._spec.dtype.itemsize
 
 
-def _check_out(op: Op, kind: type, outs: list, inferred: Any) -> None:
+def _check_out(op: Op, outs: list, inferred: Any) -> None:
     if len(outs) != len(inferred):
         raise MXNetError(f"{op.name}: gives {len(inferred)} outputs, out= has {len(outs)}")
     for x, spec in zip(outs, inferred, strict=True):
-        if not isinstance(x, kind):
+        if not isinstance(x, Array):
             raise TypeError(f"{op.name}: out= takes NDArrays, got {type(x).__name__}")
         if x._spec.shape != spec.shape:
             raise MXNetError(f"{op.name}: out= has shape {x._spec.shape}, result is {spec.shape}")

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from d2lmini.device.storage import pool_of
 from d2lmini.ndarray import exchange
 from d2lmini.ndarray.apply import apply
 from d2lmini.ndarray.ndarray import NDArray
-from d2lmini.ops.core import as_dtype, registry
+from d2lmini.ops.core import Op, as_dtype, registry
 
 
 def _make(op: str, ctx: Context | None, out: NDArray | None = None, **attrs: Any) -> NDArray:
@@ -32,7 +32,19 @@ def _make(op: str, ctx: Context | None, out: NDArray | None = None, **attrs: Any
     ctx = ctx or current_context()
     pool_of(ctx)
     _, attrs = registry[op].bind((), attrs)
-    return apply(NDArray, registry[op], (), attrs, out, ctx)
+    return apply(registry[op], (), attrs, out, ctx)
+
+
+def without_inputs(op: Op) -> Callable[..., NDArray]:
+    """An op that takes no arrays as a function of `nd`: with `ctx`, where to make the result."""
+
+    def make(*args: Any, ctx: Context | None = None, out: NDArray | None = None, **attrs: Any):
+        _, attrs = op.bind(args, attrs)
+        return _make(op.name, ctx, out, **attrs)
+
+    make.__name__ = op.name
+    make.__doc__ = f"`{op.usage}`\n\n{op.__doc__}"
+    return make
 
 
 def _dtype(dtype: Any) -> np.dtype:

@@ -22,41 +22,30 @@ from d2lmini import engine, serialize
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu, current_context
 from d2lmini.device.storage import Chunk, pool_of
-from d2lmini.engine.budget import Handle
-from d2lmini.ndarray.apply import apply, array_of
+from d2lmini.ndarray.apply import apply, array_of, wrap
 from d2lmini.ops.core import Spec, as_dtype, registry
 
 
 def from_array(array: np.ndarray, ctx: Context, adopt: bool = False) -> Any:
     """A new NDArray with the contents of `array`: copied at once, or its very memory if `adopt`."""
-    from d2lmini.ndarray.ndarray import NDArray
-
     spec = Spec(array.shape, array.dtype)
-    result = NDArray.__new__(NDArray)
-    result._chunk = chunk = Chunk(pool_of(ctx), spec.nbytes)
+    chunk = Chunk(pool_of(ctx), spec.nbytes)
     if adopt:
         chunk.adopt(array)
     else:
         np.copyto(chunk.allocate(spec.shape, spec.dtype), array)
-    result._handle = None
     if chunk.weight:
         chunk.filled = True
-        result._handle = Handle(chunk)
-    result._offset = None
-    result._spec = spec
-    result._ctx = ctx
-    result._node = None
-    return result
+    return wrap(chunk, spec, ctx)
 
 
 def copyto(source: Any, target: Any) -> Any:
     """Copy `source` into an NDArray, or to a context; see NDArray.copyto."""
-    kind = type(source)
     if isinstance(target, Context):
         pool_of(target)  # a missing device is an error here
         spec = source._spec
         target = empty(spec.shape, target, spec.dtype)
-    if not isinstance(target, kind):
+    if not isinstance(target, type(source)):
         raise TypeError(f"copyto: expected an NDArray or a Context, got {type(target).__name__}")
     if target is source or (
         target._chunk is source._chunk and target._offset == source._offset
@@ -64,25 +53,17 @@ def copyto(source: Any, target: Any) -> Any:
         raise MXNetError("copyto: the target is the source itself")
     if target.shape != source.shape:
         raise MXNetError(f"copyto: source has shape {source.shape}, target {target.shape}")
-    apply(kind, registry["_copyto"], (source,), {"dtype": target._spec.dtype}, target, source._ctx)
+    apply(registry["_copyto"], (source,), {"dtype": target._spec.dtype}, target, source._ctx)
     return target
 
 
 def empty(shape: Any, ctx: Context | None = None, dtype: Any = None) -> Any:
     """An NDArray without defined contents; its memory comes with its first write."""
-    from d2lmini.ndarray.ndarray import NDArray
-
     ctx = ctx or current_context()
     spec = Spec((shape,) if isinstance(shape, int) else tuple(shape), as_dtype(dtype or "float32"))
-    result = NDArray.__new__(NDArray)
-    result._chunk = chunk = Chunk(pool_of(ctx), spec.nbytes)
+    chunk = Chunk(pool_of(ctx), spec.nbytes)
     chunk.allocate(spec.shape, spec.dtype)
-    result._handle = Handle(chunk) if chunk.weight else None
-    result._offset = None
-    result._spec = spec
-    result._ctx = ctx
-    result._node = None
-    return result
+    return wrap(chunk, spec, ctx)
 
 
 class _Lease:

@@ -18,6 +18,9 @@ from d2lmini.ops.core import Value, invoke, registry
 _NUMBERS = (int, float, bool, np.number, np.bool_, numbers.Number)
 
 
+_PLAIN = {int, float}
+
+
 class Fluent(Value):
     """A value with operators and methods."""
 
@@ -38,6 +41,8 @@ def _operator(symbol: str, pair: str, scalar: str, reverse: bool = False) -> Cal
     pair_op, scalar_op = registry[pair], registry[scalar]
 
     def method(self: Any, other: Any) -> Any:
+        if type(other) in _PLAIN:
+            return self._apply(scalar_op, (self,), {"scalar": other}, None)
         if isinstance(other, Value):
             pair_of = (other, self) if reverse else (self, other)
             return invoke(pair_op, pair_of, pair_op.defaults, None)

@@ -1,0 +1,135 @@
+"""How each distribution is drawn, in fixed pieces with a random stream each.
+
+A drawing operation has a key from when it was pushed (random_state.py). Its output is cut into
+pieces of `PIECE` numbers, each with a stream of its own, so that the pieces can be drawn on several
+cores and the numbers do not depend on who draws them.
+
+>>> import numpy as np
+>>> from d2lmini import random_state
+>>> out = draw("uniform", random_state.Key(1, 0, 0), np.empty(3), {"low": 1.0, "high": 1.0})
+>>> out.tolist()
+[1.0, 1.0, 1.0]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from d2lmini.base import MXNetError
+from d2lmini.device.parallel import parallel_for
+from d2lmini.random_state import Key
+
+#: Numbers drawn from one stream.
+PIECE = 1 << 18
+
+Draw = Callable[..., None]
+
+# Each function fills a flat array: (generator, out, parameters as numbers or arrays of its size).
+
+
+def _uniform(generator: np.random.Generator, out: np.ndarray, low: Any, high: Any) -> None:
+    _fill_standard(generator.random, out)
+    out *= np.subtract(high, low, dtype=out.dtype)
+    out += np.asarray(low, out.dtype)
+
+
+def _normal(generator: np.random.Generator, out: np.ndarray, loc: Any, scale: Any) -> None:
+    _fill_standard(generator.standard_normal, out)
+    if np.ndim(scale) or scale != 1:
+        out *= np.asarray(scale, out.dtype)
+    if np.ndim(loc) or loc != 0:
+        out += np.asarray(loc, out.dtype)
+
+
+def _exponential(generator: np.random.Generator, out: np.ndarray, lam: Any) -> None:
+    _fill_standard(generator.standard_exponential, out)
+    out /= np.asarray(lam, out.dtype)
+
+
+def _gamma(generator: np.random.Generator, out: np.ndarray, alpha: Any, beta: Any) -> None:
+    out[...] = generator.standard_gamma(alpha, out.shape) * beta
+
+
+def _poisson(generator: np.random.Generator, out: np.ndarray, lam: Any) -> None:
+    out[...] = generator.poisson(lam, out.shape)
+
+
+def _negative_binomial(generator: np.random.Generator, out: np.ndarray, k: Any, p: Any) -> None:
+    out[...] = generator.negative_binomial(k, p, out.shape)
+
+
+def _generalized(generator: np.random.Generator, out: np.ndarray, mu: Any, alpha: Any) -> None:
+    # A Poisson variable whose rate is Gamma(1 / alpha) distributed with mean mu.
+    alpha = np.maximum(alpha, 1e-12)
+    rate = generator.standard_gamma(1.0 / alpha, out.shape) * alpha * mu
+    out[...] = generator.poisson(rate)
+
+
+def _fill_standard(draw: Draw, out: np.ndarray) -> None:
+    """Fill a flat array from a method that knows float32 and float64 only."""
+    if out.dtype == np.float16:
+        out[...] = draw(out.shape, dtype=np.float32)
+    else:
+        draw(out=out, dtype=out.dtype)
+
+
+_ABOVE_0 = (lambda value: np.greater(value, 0), "above 0")
+_NOT_NEGATIVE = (lambda value: np.greater_equal(value, 0), "0 or more")
+_PROBABILITY = (lambda value: np.logical_and(np.greater(value, 0), np.less_equal(value, 1)),
+                "above 0 and at most 1")  # fmt: skip
+_ANY = (lambda value: True, "a number")
+
+# name: (how NumPy draws it, the range of each parameter)
+DISTRIBUTIONS: dict[str, tuple[Draw, dict[str, Any]]] = {
+    "uniform": (_uniform, {"low": _ANY, "high": _ANY}),
+    "normal": (_normal, {"loc": _ANY, "scale": _NOT_NEGATIVE}),
+    "gamma": (_gamma, {"alpha": _ABOVE_0, "beta": _ABOVE_0}),
+    "exponential": (_exponential, {"lam": _ABOVE_0}),
+    "poisson": (_poisson, {"lam": _NOT_NEGATIVE}),
+    "negative_binomial": (_negative_binomial, {"k": _ABOVE_0, "p": _PROBABILITY}),
+    "generalized_negative_binomial": (
+        _generalized, {"mu": _NOT_NEGATIVE, "alpha": _NOT_NEGATIVE},
+    ),
+}  # fmt: skip
+
+
+def check(name: str, parameters: dict[str, Any]) -> None:
+    """MXNetError when a parameter (a number or an array) is out of its range."""
+    for parameter, (holds, needs) in DISTRIBUTIONS[name][1].items():
+        value = parameters[parameter]
+        _require(name, parameter, holds(value), needs, value)
+    if name == "uniform":
+        low, high = parameters["low"], parameters["high"]
+        _require(name, "high", np.less_equal(low, high), f"at least low={low}", high)
+
+
+def _require(name: str, parameter: str, holds: Any, needs: str, value: Any) -> None:
+    if not np.all(holds):
+        raise MXNetError(f"_random_{name}: {parameter} must be {needs}, got {value}")
+
+
+def draw(name: str, rng: Key, out: np.ndarray, parameters: dict[str, Any]) -> np.ndarray:
+    """Fill `out` from a distribution whose parameters are numbers."""
+    check(name, parameters)
+    one = DISTRIBUTIONS[name][0]
+    flat = out.reshape(-1)
+
+    def piece(i: int) -> None:
+        one(rng.generator(i), flat[i * PIECE : (i + 1) * PIECE], **parameters)
+
+    parallel_for(-(-flat.size // PIECE), piece)
+    return out
+
+
+def draw_each(name: str, rng: Key, out: np.ndarray, parameters: dict[str, Any]) -> np.ndarray:
+    """Fill `out` from a distribution whose parameters are arrays: row i of `out` (all its further
+    axes) belongs to parameter i."""
+    check(name, parameters)
+    count = next(iter(parameters.values())).size
+    rows = out.reshape(count, -1)
+    flat = {p: np.repeat(v.reshape(-1), rows.shape[1]) for p, v in parameters.items()}
+    DISTRIBUTIONS[name][0](rng.generator(0), rows.reshape(-1), **flat)
+    return out

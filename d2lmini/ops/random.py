@@ -1,0 +1,238 @@
+"""Random numbers as ops: each distribution with number parameters, array parameters, or "like".
+
+>>> from d2lmini import nd, random
+>>> random.seed(3)
+>>> a = nd.random.normal(shape=(2, 2))
+>>> random.seed(3)
+>>> bool((a == nd.random.normal(shape=(2, 2))).min())
+True
+
+`_random_NAME` gives numbers of `shape`; `_sample_NAME` for every element of its parameter arrays
+an array of `shape`; `_random_NAME_like` numbers in the shape and dtype of its input. Parameters out
+of range are found while drawing, as in MXNet: the error is kept on the result. Names and
+parameters are MXNet 1.9's; the streams are not (a seed gives other numbers there).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from d2lmini.base import MXNetError
+from d2lmini.ops.core import DType, Shape, Spec, op
+from d2lmini.ops.distributions import draw, draw_each
+
+# Drawing takes about this many operations a number.
+_FLOPS = 20.0
+
+
+def _floating(dtype: Any) -> np.dtype:
+    dtype = np.dtype(dtype)
+    if dtype.kind != "f":
+        raise MXNetError(f"dtype {dtype} is not floating; use float16, float32 or float64")
+    return dtype
+
+
+def _of_shape(*, shape: Shape, dtype: Any, **_attrs: Any) -> Spec:
+    return Spec(tuple(shape) or (1,), _floating(dtype))
+
+
+def _per_parameter(*inputs: Spec, shape: Shape, dtype: Any) -> Spec:
+    if any(other.shape != inputs[0].shape for other in inputs[1:]):
+        shapes = " and ".join(str(i.shape) for i in inputs)
+        raise MXNetError(f"the parameters' shapes {shapes} differ; they must be equal")
+    return Spec(inputs[0].shape + tuple(shape), _floating(dtype))
+
+
+def _place(xp: Any, out: Any, shape: Shape, dtype: Any) -> Any:
+    return xp.empty(shape, dtype) if out is None else out
+
+
+@op("_random_uniform", aliases=("random_uniform", "uniform",), infer=_of_shape, flops=_FLOPS, grad=None)
+def random_uniform(xp, *, low: float = 0.0, high: float = 1.0, shape: Shape = (), dtype: DType = "float32", rng, out=None):
+    """Evenly between low (included) and high."""
+    return draw("uniform", rng, _place(xp, out, shape or (1,), dtype), {"low": low, "high": high})
+
+
+@op("_sample_uniform", aliases=("sample_uniform",), infer=_per_parameter, flops=_FLOPS, grad=None)
+def sample_uniform(xp, low, high, *, shape: Shape = (), dtype: DType = "float32", rng, out=None):
+    """`_random_uniform` for each element of the parameter arrays: shape low.shape + shape."""
+    place = _place(xp, out, low.shape + shape, dtype)
+    return draw_each("uniform", rng, place, {"low": low, "high": high})
+
+
+@op("_random_uniform_like", flops=_FLOPS, grad=None)
+def random_uniform_like(xp, data, *, low: float = 0.0, high: float = 1.0, rng, out=None):
+    """`_random_uniform` in the shape and dtype of data."""
+    return draw("uniform", rng, _place(xp, out, data.shape, data.dtype), {"low": low, "high": high})
+
+
+@op("_random_normal", aliases=("random_normal", "normal",), infer=_of_shape, flops=_FLOPS, grad=None)
+def random_normal(xp, *, loc: float = 0.0, scale: float = 1.0, shape: Shape = (), dtype: DType = "float32", rng, out=None):
+    """Gaussian with mean loc and standard deviation scale. (scale 0 is allowed here, not in MXNet.)"""
+    return draw("normal", rng, _place(xp, out, shape or (1,), dtype), {"loc": loc, "scale": scale})
+
+
+@op("_sample_normal", aliases=("sample_normal",), infer=_per_parameter, flops=_FLOPS, grad=None)
+def sample_normal(xp, loc, scale, *, shape: Shape = (), dtype: DType = "float32", rng, out=None):
+    """`_random_normal` for each element of the parameter arrays: shape loc.shape + shape."""
+    place = _place(xp, out, loc.shape + shape, dtype)
+    return draw_each("normal", rng, place, {"loc": loc, "scale": scale})
+
+
+@op("_random_normal_like", flops=_FLOPS, grad=None)
+def random_normal_like(xp, data, *, loc: float = 0.0, scale: float = 1.0, rng, out=None):
+    """`_random_normal` in the shape and dtype of data."""
+    return draw("normal", rng, _place(xp, out, data.shape, data.dtype), {"loc": loc, "scale": scale})
+
+
+@op("_random_gamma", aliases=("random_gamma",), infer=_of_shape, flops=_FLOPS, grad=None)
+def random_gamma(xp, *, alpha: float = 1.0, beta: float = 1.0, shape: Shape = (), dtype: DType = "float32", rng, out=None):
+    """Gamma with shape alpha and scale beta: mean alpha * beta."""
+    return draw("gamma", rng, _place(xp, out, shape or (1,), dtype), {"alpha": alpha, "beta": beta})
+
+
+@op("_sample_gamma", aliases=("sample_gamma",), infer=_per_parameter, flops=_FLOPS, grad=None)
+def sample_gamma(xp, alpha, beta, *, shape: Shape = (), dtype: DType = "float32", rng, out=None):
+    """`_random_gamma` for each element of the parameter arrays: shape alpha.shape + shape."""
+    place = _place(xp, out, alpha.shape + shape, dtype)
+    return draw_each("gamma", rng, place, {"alpha": alpha, "beta": beta})
+
+
+@op("_random_gamma_like", flops=_FLOPS, grad=None)
+def random_gamma_like(xp, data, *, alpha: float = 1.0, beta: float = 1.0, rng, out=None):
+    """`_random_gamma` in the shape and dtype of data."""
+    return draw("gamma", rng, _place(xp, out, data.shape, data.dtype), {"alpha": alpha, "beta": beta})
+
+
+@op("_random_exponential", aliases=("random_exponential",), infer=_of_shape, flops=_FLOPS, grad=None)
+def random_exponential(xp, *, lam: float = 1.0, shape: Shape = (), dtype: DType = "float32", rng, out=None):
+    """Exponential with rate lam: mean 1 / lam."""
+    return draw("exponential", rng, _place(xp, out, shape or (1,), dtype), {"lam": lam})
+
+
+@op("_sample_exponential", aliases=("sample_exponential",), infer=_per_parameter, flops=_FLOPS, grad=None)
+def sample_exponential(xp, lam, *, shape: Shape = (), dtype: DType = "float32", rng, out=None):
+    """`_random_exponential` for each element of the parameter arrays: shape lam.shape + shape."""
+    place = _place(xp, out, lam.shape + shape, dtype)
+    return draw_each("exponential", rng, place, {"lam": lam})
+
+
+@op("_random_exponential_like", flops=_FLOPS, grad=None)
+def random_exponential_like(xp, data, *, lam: float = 1.0, rng, out=None):
+    """`_random_exponential` in the shape and dtype of data."""
+    return draw("exponential", rng, _place(xp, out, data.shape, data.dtype), {"lam": lam})
+
+
+@op("_random_poisson", aliases=("random_poisson",), infer=_of_shape, flops=_FLOPS, grad=None)
+def random_poisson(xp, *, lam: float = 1.0, shape: Shape = (), dtype: DType = "float32", rng, out=None):
+    """Poisson with mean lam."""
+    return draw("poisson", rng, _place(xp, out, shape or (1,), dtype), {"lam": lam})
+
+
+@op("_sample_poisson", aliases=("sample_poisson",), infer=_per_parameter, flops=_FLOPS, grad=None)
+def sample_poisson(xp, lam, *, shape: Shape = (), dtype: DType = "float32", rng, out=None):
+    """`_random_poisson` for each element of the parameter arrays: shape lam.shape + shape."""
+    place = _place(xp, out, lam.shape + shape, dtype)
+    return draw_each("poisson", rng, place, {"lam": lam})
+
+
+@op("_random_poisson_like", flops=_FLOPS, grad=None)
+def random_poisson_like(xp, data, *, lam: float = 1.0, rng, out=None):
+    """`_random_poisson` in the shape and dtype of data."""
+    return draw("poisson", rng, _place(xp, out, data.shape, data.dtype), {"lam": lam})
+
+
+@op("_random_negative_binomial", aliases=("random_negative_binomial",), infer=_of_shape, flops=_FLOPS, grad=None)
+def random_negative_binomial(xp, *, k: float = 1.0, p: float = 1.0, shape: Shape = (), dtype: DType = "float32", rng, out=None):
+    """Failures before the k-th success of probability p."""
+    return draw("negative_binomial", rng, _place(xp, out, shape or (1,), dtype), {"k": k, "p": p})
+
+
+@op("_sample_negative_binomial", aliases=("sample_negative_binomial",), infer=_per_parameter, flops=_FLOPS, grad=None)
+def sample_negative_binomial(xp, k, p, *, shape: Shape = (), dtype: DType = "float32", rng, out=None):
+    """`_random_negative_binomial` for each element of the parameter arrays: shape k.shape + shape."""
+    place = _place(xp, out, k.shape + shape, dtype)
+    return draw_each("negative_binomial", rng, place, {"k": k, "p": p})
+
+
+@op("_random_negative_binomial_like", flops=_FLOPS, grad=None)
+def random_negative_binomial_like(xp, data, *, k: float = 1.0, p: float = 1.0, rng, out=None):
+    """`_random_negative_binomial` in the shape and dtype of data."""
+    return draw("negative_binomial", rng, _place(xp, out, data.shape, data.dtype), {"k": k, "p": p})
+
+
+@op("_random_generalized_negative_binomial", aliases=("random_generalized_negative_binomial",), infer=_of_shape, flops=_FLOPS, grad=None)
+def random_generalized_negative_binomial(xp, *, mu: float = 1.0, alpha: float = 1.0, shape: Shape = (), dtype: DType = "float32", rng, out=None):
+    """Negative binomial with mean mu and dispersion alpha; alpha 0 is Poisson."""
+    return draw("generalized_negative_binomial", rng, _place(xp, out, shape or (1,), dtype), {"mu": mu, "alpha": alpha})
+
+
+@op("_sample_generalized_negative_binomial", aliases=("sample_generalized_negative_binomial",), infer=_per_parameter, flops=_FLOPS, grad=None)
+def sample_generalized_negative_binomial(xp, mu, alpha, *, shape: Shape = (), dtype: DType = "float32", rng, out=None):
+    """`_random_generalized_negative_binomial` for each element of the parameter arrays: shape mu.shape + shape."""
+    place = _place(xp, out, mu.shape + shape, dtype)
+    return draw_each("generalized_negative_binomial", rng, place, {"mu": mu, "alpha": alpha})
+
+
+@op("_random_generalized_negative_binomial_like", flops=_FLOPS, grad=None)
+def random_generalized_negative_binomial_like(xp, data, *, mu: float = 1.0, alpha: float = 1.0, rng, out=None):
+    """`_random_generalized_negative_binomial` in the shape and dtype of data."""
+    return draw("generalized_negative_binomial", rng, _place(xp, out, data.shape, data.dtype), {"mu": mu, "alpha": alpha})
+
+
+def _integers(*, low: int, high: int, shape: Shape, dtype: Any) -> Spec:
+    if low >= high:
+        raise MXNetError(f"low must be less than high, got low={low}, high={high}")
+    if np.dtype(dtype).name not in ("int32", "int64"):
+        raise MXNetError(f"dtype {dtype} is not one of int32, int64")
+    return Spec(tuple(shape) or (1,), dtype)
+
+
+@op("_random_randint", aliases=("random_randint",), infer=_integers, flops=_FLOPS, grad=None)
+def random_randint(xp, *, low: int, high: int, shape: Shape = (), dtype: DType = "int32", rng):
+    """Integers from low (included) to high (excluded)."""
+    return rng.generator(0).integers(low, high, shape or (1,), dtype=dtype)
+
+
+def _categories(data: Spec, *, shape: Shape, get_prob: bool, dtype: Any) -> list[Spec]:
+    if len(data.shape) not in (1, 2):
+        raise MXNetError(f"data must be (K,) or (N, K) probabilities, got {data.shape}")
+    result = (data.shape[:-1] + tuple(shape)) or (1,)
+    indices = Spec(result, dtype)
+    return [indices, Spec(result, data.dtype)] if get_prob else [indices]
+
+
+@op("_sample_multinomial", aliases=("sample_multinomial",), infer=_categories, grad=None,
+    flops=_FLOPS)  # fmt: skip
+def sample_multinomial(
+    xp, data, *, shape: Shape = (), get_prob: bool = False, dtype: DType = "int32", rng
+):
+    """Indices drawn with the probabilities in the last axis of data.
+
+    (K,) gives `shape`, (N, K) gives (N,) + shape; with get_prob also the log of each one's
+    probability. The gradient of that log is declared where sampling is differentiated.
+    """
+    probabilities = data.reshape(-1, data.shape[-1]).astype("float64")
+    upper = probabilities.cumsum(1)
+    count = int(np.prod(shape, dtype=int))
+    uniform = rng.generator(0).random((len(upper), count)) * upper[:, -1:]
+    rows = [np.searchsorted(u, x, side="right") for u, x in zip(upper, uniform, strict=True)]
+    picked = np.minimum(np.reshape(rows, (len(upper), count)), data.shape[-1] - 1).astype(int)
+    result = picked.reshape((data.shape[:-1] + tuple(shape)) or (1,))
+    if not get_prob:
+        return result.astype(dtype)
+    chosen = np.take_along_axis(probabilities, picked, 1).reshape(result.shape)
+    with np.errstate(divide="ignore"):
+        return result.astype(dtype), np.log(chosen).astype(data.dtype)
+
+
+@op("_shuffle", aliases=("shuffle",), flops=_FLOPS, grad=None)
+def shuffle(xp, data, *, rng, out=None):
+    """The rows of data (its first axis) in random order."""
+    order = rng.generator(0).permutation(data.shape[0]) if data.ndim else ...
+    if out is None:
+        return data[order]
+    out[...] = data[order]
+    return out

@@ -1,0 +1,162 @@
+"""Random arrays: the right distributions, the same bits under any schedule, errors at the wait."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from d2lmini import MXNetError, cpu, engine, nd, random
+
+N = 200_000
+
+# call, mean, variance
+DISTRIBUTIONS = {
+    "uniform": (lambda **k: nd.random.uniform(2, 5, **k), 3.5, 9 / 12),
+    "normal": (lambda **k: nd.random.normal(-1, 2, **k), -1.0, 4.0),
+    "randn": (lambda shape, **k: nd.random.randn(*shape, loc=1, scale=3, **k), 1.0, 9.0),
+    "gamma": (lambda **k: nd.random.gamma(3, 2, **k), 6.0, 12.0),
+    "exponential": (lambda **k: nd.random.exponential(0.5, **k), 0.5, 0.25),
+    "poisson": (lambda **k: nd.random.poisson(4, **k), 4.0, 4.0),
+    "negative_binomial": (lambda **k: nd.random.negative_binomial(3, 0.4, **k), 4.5, 11.25),
+    "generalized_negative_binomial": (
+        lambda **k: nd.random.generalized_negative_binomial(3, 0.4, **k), 3.0, 6.6,
+    ),
+    "random_uniform": (lambda **k: nd.random_uniform(low=0, high=2, **k), 1.0, 1 / 3),
+    "random_exponential": (lambda **k: nd.random_exponential(lam=4, **k), 0.25, 1 / 16),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_distribution_has_its_mean_and_variance(name: str, dtype: str):
+    draw, mean, variance = DISTRIBUTIONS[name]
+    random.seed(11)
+    x = draw(shape=(N,), dtype=dtype)
+    assert x.shape == (N,) and x.dtype == np.dtype(dtype).type
+    values = x.asnumpy().astype("float64")
+    # Five standard errors; the variance's own error is taken from the sample's fourth moment.
+    assert abs(values.mean() - mean) < 5 * (variance / N) ** 0.5 + 1e-3 * abs(mean)
+    spread = (((values - mean) ** 2).var() / N) ** 0.5
+    assert abs(values.var() - variance) < 5 * spread + 2e-3 * variance
+
+
+def test_normal_passes_a_test_of_its_shape():
+    """The share beyond each of five limits agrees with the Gaussian."""
+    random.seed(5)
+    values = nd.random.normal(shape=(1_000_000,)).asnumpy()
+    for limit, share in ((0.5, 0.617075), (1, 0.317311), (2, 0.0455003), (3, 0.0026998)):
+        seen = (np.abs(values) > limit).mean()
+        assert abs(seen - share) < 5 * (share * (1 - share) / 1e6) ** 0.5
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_same_seed_same_bits_under_any_schedule(name: str):
+    draw = DISTRIBUTIONS[name][0]
+
+    def bits() -> list[bytes]:
+        random.seed(9)
+        return [draw(shape=shape).asnumpy().tobytes() for shape in ((3,), (700, 1000), (5,))]
+
+    first = bits()
+    for options in ({"workers": 1}, {"workers": 4, "inline_below": 0.0}):
+        with engine.use("threaded", **options):
+            assert bits() == first
+    with engine.use("naive"):
+        assert bits() == first
+
+
+def test_operations_draw_from_streams_of_their_own():
+    random.seed(1)
+    a, b = nd.random.uniform(shape=(1000,)), nd.random.uniform(shape=(1000,))
+    assert abs(np.corrcoef(a.asnumpy(), b.asnumpy())[0, 1]) < 0.2
+    big = nd.random.uniform(shape=(4, 1 << 18)).asnumpy()  # four pieces
+    assert abs(np.corrcoef(big) - np.eye(4)).max() < 0.02
+
+
+def test_seeding_one_context_leaves_the_others():
+    random.seed(1)
+    first = nd.random.uniform(shape=(4,), ctx=cpu(1)).asnumpy()
+    random.seed(1)
+    random.seed(77, ctx=cpu(0))
+    np.testing.assert_array_equal(nd.random.uniform(shape=(4,), ctx=cpu(1)).asnumpy(), first)
+
+
+def test_parameters_as_arrays_draw_for_each_element():
+    random.seed(2)
+    x = nd.random.normal(nd.array([0, 100]), nd.array([1, 2]), shape=(3, 5000))
+    assert x.shape == (2, 3, 5000)
+    means, spreads = x.asnumpy().mean((1, 2)), x.asnumpy().std((1, 2))
+    np.testing.assert_allclose(means, [0, 100], atol=0.2)
+    np.testing.assert_allclose(spreads, [1, 2], rtol=0.05)
+    assert nd.random.uniform(nd.array([0.0, 10]), nd.array([1.0, 20])).shape == (2,)
+    with pytest.raises(TypeError, match="low and high must both be numbers or both NDArrays"):
+        nd.random.uniform(nd.array([0]), 1)
+    with pytest.raises(MXNetError, match=r"shapes \(2,\) and \(3,\) differ"):
+        nd.random.uniform(nd.zeros(2), nd.ones(3))
+
+
+def test_shapes_and_defaults():
+    assert nd.random.uniform().shape == (1,)
+    assert nd.random.uniform(shape=3).shape == (3,)
+    assert nd.random.uniform(0, 1, 3).shape == (3,)
+    assert nd.random.uniform(shape=(0, 2)).shape == (0, 2)
+    assert nd.random.randint(0, 5, shape=(2,)).dtype == np.int32
+    assert nd.random.uniform(ctx=cpu(1)).context == cpu(1)
+    out = nd.zeros((3, 4))
+    assert nd.random.normal(5, 0, out=out) is out
+    assert (out.asnumpy() == 5).all()
+    like = nd.random.normal_like(nd.zeros((2, 3), dtype="float64"), loc=7, scale=0)
+    assert like.shape == (2, 3) and like.dtype == np.float64 and (like.asnumpy() == 7).all()
+
+
+def test_randint_covers_its_range():
+    random.seed(0)
+    values = nd.random.randint(-3, 4, shape=(10_000,)).asnumpy()
+    assert set(values.tolist()) == set(range(-3, 4))
+    with pytest.raises(MXNetError, match="low must be less than high"):
+        nd.random.randint(5, 5)
+
+
+def test_multinomial_draws_by_the_probabilities():
+    random.seed(4)
+    p = np.array([[0.1, 0.2, 0.7], [1, 0, 0]], "float32")
+    x, log_p = nd.random.multinomial(nd.array(p), shape=(20_000,), get_prob=True)
+    assert x.shape == (2, 20_000) and x.dtype == np.int32
+    shares = [(x.asnumpy()[0] == k).mean() for k in range(3)]
+    np.testing.assert_allclose(shares, p[0], atol=0.02)
+    assert (x.asnumpy()[1] == 0).all()
+    np.testing.assert_allclose(log_p.asnumpy()[0], np.log(p[0])[x.asnumpy()[0]], rtol=1e-5)
+    assert nd.random.multinomial(nd.array(p)).shape == (2,)
+    assert nd.random.multinomial(nd.array(p[0])).shape == (1,)
+    assert nd.random.multinomial(nd.array(p[0]), shape=(2, 3)).shape == (2, 3)
+
+
+def test_shuffle_permutes_rows():
+    random.seed(3)
+    x = nd.arange(40).reshape((20, 2))
+    y = nd.random.shuffle(x).asnumpy()
+    assert (y != x.asnumpy()).any()
+    assert sorted(map(tuple, y.tolist())) == sorted(map(tuple, x.asnumpy().tolist()))
+
+
+@pytest.mark.parametrize(
+    ("draw", "message"),
+    [
+        (lambda: nd.random.normal(0, -1, shape=(2,)), "scale must be 0 or more, got -1"),
+        (lambda: nd.random.uniform(2, 1, shape=(2,)), "high must be at least low=2.0, got 1"),
+        (lambda: nd.random.gamma(0, 1, shape=(2,)), "alpha must be above 0"),
+        (lambda: nd.random.exponential(-1, shape=(2,)), "lam must be above 0"),
+        (lambda: nd.random.poisson(-1, shape=(2,)), "lam must be 0 or more"),
+    ],
+)
+def test_bad_parameters_are_raised_at_the_wait(draw, message: str, engine_kind: str):
+    x = draw()
+    with pytest.raises(MXNetError, match=message) as caught:
+        x.asnumpy()
+    assert "issued at" in str(caught.value) and "noticed at" in str(caught.value)
+    assert "test_random.py" in str(caught.value)
+
+
+def test_dtype_is_checked_at_the_call():
+    with pytest.raises(MXNetError, match="dtype int32 is not floating"):
+        nd.random.uniform(shape=(2,), dtype="int32")
