@@ -13,6 +13,7 @@ from op_rows.case import draw
 from d2lmini import MXNetError, nd
 from d2lmini.ops.core import Op, Spec, registry
 from d2lmini.ops.scalars import Numbers, fit, limit
+from d2lmini.ops.special import BLOCK
 
 inf, nan = math.inf, math.nan
 ROWS = elemwise.ROWS + binary.ROWS
@@ -244,6 +245,20 @@ def test_large_arrays_equal_numpy():
     np.testing.assert_array_equal(nd.relu(a - 1).asnumpy(), np.maximum(x - 1, 0))
     np.testing.assert_array_equal(nd.add_n(a, a, a).asnumpy(), x + x + x)
     np.testing.assert_array_equal(nd.where(a > 1, a, -a).asnumpy(), np.where(x > 1, x, -x))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_special_functions_of_many_elements_go_block_by_block(dtype):
+    x = draw((3, BLOCK + 5), 0.5, 3, dtype)
+    for name, function in (("erf", math.erf), ("gamma", math.gamma)):
+        op = registry[name]
+        want = np.vectorize(function, otypes=[np.float64])(x).astype(dtype)
+        got = op.compute(np, x)
+        np.testing.assert_allclose(got, want, rtol=1e-6 if dtype == "float32" else 1e-14)
+        place = np.empty_like(x)
+        assert op.compute(np, x, out=place) is place
+        np.testing.assert_array_equal(place, got)
+        np.testing.assert_array_equal(op.compute(np, x.T), got.T)
 
 
 def test_no_float32_becomes_float64_on_the_way():

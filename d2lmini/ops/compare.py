@@ -35,11 +35,7 @@ from d2lmini.ops.scalars import Numbers, NumbersPerModule, beside_number
 class _ExactNumbers(Numbers):
     """number -> the number in one dtype if it is the same there; else as a wider one."""
 
-    def __missing__(self, number: Any) -> Any:
-        if len(self) >= self.LIMIT:
-            self.clear()
-        self[number] = value = self.fitted(number)
-        return value
+    SIGNED_ZERO = False
 
     def fitted(self, number: Any) -> Any:
         if self.dtype.kind != "f":

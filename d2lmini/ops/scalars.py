@@ -39,15 +39,15 @@ class Numbers(dict):
     """number -> the number in one dtype, made when first asked for."""
 
     LIMIT = 1000  # a learning rate that changes with each step must not fill the memory
+    SIGNED_ZERO = True  # 0.0 and -0.0 are one key, so zeros are not looked up but chosen between
 
     def __init__(self, xp: ModuleType, dtype: np.dtype):
         self.xp = xp
         self.dtype = dtype
-        # 0.0 and -0.0 are one key, so zeros are not looked up but chosen between.
         self.zero, self.minus_zero = self.fitted(0), self.fitted(-0.0)
 
     def __missing__(self, number: Any) -> Any:
-        if number == 0:
+        if number == 0 and self.SIGNED_ZERO:
             return self.minus_zero if math.copysign(1.0, number) < 0 else self.zero
         if len(self) >= self.LIMIT:
             self.clear()
@@ -95,6 +95,8 @@ fit = NumbersPerModule(Numbers)
 
 class _Limits(Numbers):
     """Numbers as limits: one beyond the dtype's range stands at its end."""
+
+    SIGNED_ZERO = False
 
     def fitted(self, number: Any) -> Any:
         if self.dtype.kind != "f":
