@@ -32,11 +32,10 @@ def check_float(*specs: Spec | None, half: bool = True) -> None:
 
 def check_one_dtype(*specs: Spec | None) -> None:
     """All inputs that are there share one dtype."""
-    dtypes = [s.dtype.name for s in specs if s is not None]
+    dtypes = [s.dtype for s in specs if s is not None]
     if len(set(dtypes)) > 1:
-        raise MXNetError(
-            f"all inputs must share one dtype, got {', '.join(dtypes)}; convert with .astype()"
-        )
+        names = ", ".join(dtype.name for dtype in dtypes)
+        raise MXNetError(f"all inputs must share one dtype, got {names}; convert with .astype()")
 
 
 def check_shape(name: str, spec: Spec, *shapes: Shape, why: str = "") -> None:

@@ -34,16 +34,16 @@ def _infer_concat(*data: Spec, dim: int = 1) -> Spec:
     check_one_dtype(*data)
     first = data[0].shape
     axis = normalize_axis(dim, len(first), "dim")
+    before, after = first[:axis], first[axis + 1 :]
+    joined = 0
     for i, spec in enumerate(data):
-        if (
-            len(spec.shape) != len(first)
-            or spec.shape[:axis] + spec.shape[axis + 1 :] != first[:axis] + first[axis + 1 :]
-        ):
+        shape = spec.shape
+        if len(shape) != len(first) or shape[:axis] != before or shape[axis + 1 :] != after:
             raise MXNetError(
-                f"input {i} is {spec.shape}, input 0 {first}: sizes may differ on axis {axis} only"
+                f"input {i} is {shape}, input 0 {first}: sizes may differ on axis {axis} only"
             )
-    joined = sum(s.shape[axis] for s in data)
-    return Spec((*first[:axis], joined, *first[axis + 1 :]), data[0].dtype)
+        joined += shape[axis]
+    return Spec((*before, joined, *after), data[0].dtype)
 
 
 @op(aliases=["Concat"], infer=_infer_concat, flops=0)

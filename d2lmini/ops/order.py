@@ -56,20 +56,41 @@ def _comparisons(data: Spec, **_: Any) -> float:
 
 
 def _by_lines(xp: Any, data: Any, axis: int, out: Any, body: Callable[[Any], Any]) -> Any:
+    """out = body(data), in pieces; `body` gets and returns lines along the last axis."""
+
     def piece(index: Any) -> None:
-        out[index] = body(data[index])
+        result = body(pieces.lines(xp, data[index], axis))
+        out[index] = result if axis == data.ndim - 1 else xp.moveaxis(result, -1, axis)
 
     pieces.over_lines(xp, data.shape, axis, piece, GRAIN)
     return out
 
 
-def _sorting_order(xp: Any, data: Any, axis: int, is_ascend: bool) -> Any:
+def _sorting_order(xp: Any, lines: Any, is_ascend: bool) -> Any:
     """Positions in sorted order; ties by position."""
     if is_ascend:
-        return xp.argsort(data, axis=axis, kind="stable")
-    # Reading the lines from behind, rising and stable, is falling and stable.
-    backwards = xp.argsort(xp.flip(data, axis), axis=axis, kind="stable")
-    return data.shape[axis] - 1 - xp.flip(backwards, axis)
+        return xp.argsort(lines, axis=-1, kind="stable")
+    # Read from behind, rising and stable is falling and stable.
+    backwards = xp.argsort(lines[..., ::-1], axis=-1, kind="stable")
+    return lines.shape[-1] - 1 - backwards[..., ::-1]
+
+
+def _first_positions(xp: Any, lines: Any, k: int, is_ascend: bool) -> Any:
+    """The first k of `_sorting_order`, without sorting the rest where k is small."""
+    n = lines.shape[-1]
+    if k == 1 and n and not is_ascend:
+        return xp.expand_dims(lines.argmax(axis=-1), -1)
+    if 8 * k > n or n < 64 or (lines != lines).any():
+        return _sorting_order(xp, lines, is_ascend)[..., :k]
+    place = k - 1 if is_ascend else n - k
+    last = xp.partition(lines, place, axis=-1)[..., place : place + 1]  # the k-th best
+    better = lines < last if is_ascend else lines > last
+    equal = lines == last
+    room = k - better.sum(axis=-1, keepdims=True)
+    chosen = better | (equal & (xp.cumsum(equal, axis=-1, dtype=np.int32) <= room))
+    position = xp.nonzero(chosen)[-1].reshape(*lines.shape[:-1], k)  # rising in each line
+    order = _sorting_order(xp, xp.take_along_axis(lines, position, -1), is_ascend)
+    return xp.take_along_axis(position, order, -1)
 
 
 # -- sort and argsort ------------------------------------------------------------------------------
@@ -86,9 +107,9 @@ def sort(xp, data, *, axis: int | None = -1, is_ascend: bool = True, out=None):
     if out is None:
         out = xp.empty(data.shape, data.dtype)
 
-    def ordered(block: Any) -> Any:
-        rising = xp.sort(block, axis=axis)
-        return rising if is_ascend else xp.flip(rising, axis)
+    def ordered(lines: Any) -> Any:
+        rising = xp.sort(lines, axis=-1)
+        return rising if is_ascend else rising[..., ::-1]
 
     return _by_lines(xp, data, axis, out, ordered)
 
@@ -115,7 +136,7 @@ def argsort(
     data, axis = _lines(data, axis)
     if out is None:
         out = xp.empty(data.shape, dtype)
-    return _by_lines(xp, data, axis, out, lambda x: _sorting_order(xp, x, axis, is_ascend))
+    return _by_lines(xp, data, axis, out, lambda x: _sorting_order(xp, x, is_ascend))
 
 
 # -- topk ------------------------------------------------------------------------------------------
@@ -159,18 +180,8 @@ def topk(
     lines, at = _lines(data, axis)
     n = lines.shape[at]
     k = k if k > 0 else n
-    first = pieces.along(at, slice(k))
     order = xp.empty((*lines.shape[:at], k, *lines.shape[at + 1 :]), np.int64)
-    if k == 1 and n and not is_ascend:
-
-        def best(block: Any) -> Any:
-            return xp.expand_dims(block.argmax(axis=at), at)
-    else:
-
-        def best(block: Any) -> Any:
-            return _sorting_order(xp, block, at, is_ascend)[first]
-
-    _by_lines(xp, lines, at, order, best)
+    _by_lines(xp, lines, at, order, lambda x: _first_positions(xp, x, k, is_ascend))
     if ret_typ == "mask":
         mask = xp.zeros(lines.shape, data.dtype)
         xp.put_along_axis(mask, order, mask.dtype.type(1), at)

@@ -28,6 +28,8 @@ GRAIN = 1 << 18
 MOST_PIECES = 16
 #: A transposing copy goes by square tiles, so that every cache line it touches is used up.
 TILE = 256
+#: Pieces of a reduction lie in memory in runs of at least this many elements.
+RUN = 1024
 
 
 def cut(length: int, n: int) -> list[slice]:
@@ -80,19 +82,31 @@ def over_lines(
     One piece (index `...`) where there are less than two grains or no other axis to cut.
     """
     n = min(MOST_PIECES, prod(shape) // grain)
-    other = next((a for a, length in enumerate(shape) if a != axis and length >= n), None)
-    if xp is not np or n < 2 or other is None:
+    other = None
+    if xp is np and n > 1:
+        other = next((a for a, length in enumerate(shape) if a != axis and length >= n), None)
+    if other is None:
         body(...)
         return
     parts = cut(shape[other], n)
     parallel_for(n, lambda i: body(along(other, parts[i])))
 
 
+def lines(xp: Any, block: Any, axis: int) -> Any:
+    """`block` with `axis` last and every line in one run of memory: if need be copied, by tiles."""
+    view = block if axis == block.ndim - 1 else xp.moveaxis(block, axis, -1)
+    if xp is not np or view.strides[-1] == view.itemsize or view.ndim < 2:
+        return view
+    straight = np.empty(view.shape, view.dtype)
+    _copy_tiles(straight, view)
+    return straight
+
+
 def plan(shape: Shape, axes: tuple[int, ...]) -> tuple[int, int, bool] | None:
     """Where to cut a reduction over `axes`: (axis, number of pieces, is that axis reduced).
 
     None: not worth cutting. The first axis is taken that is long enough and leaves pieces that lie
-    in memory in runs of 1024 elements or more. If it is a kept axis, the pieces are independent;
+    in memory in runs of RUN elements or more. If it is a kept axis, the pieces are independent;
     if it is a reduced one, their partial results must be small.
     """
     size = prod(shape)
@@ -102,7 +116,7 @@ def plan(shape: Shape, axes: tuple[int, ...]) -> tuple[int, int, bool] | None:
     kept = prod(s for a, s in enumerate(shape) if a not in axes)
     for axis, length in enumerate(shape):
         run = length // n * prod(shape[axis + 1 :])
-        if length >= n and run >= 1024 and (axis not in axes or n * kept <= size // 4):
+        if length >= n and run >= RUN and (axis not in axes or n * kept <= size // 4):
             return axis, n, axis in axes
     return None
 

@@ -57,6 +57,7 @@ def kept_shape(shape: Shape, axes: tuple[int, ...]) -> Shape:
     return tuple(1 if a in axes else n for a, n in enumerate(shape))
 
 
+@lru_cache(maxsize=4096)
 def reduced_shape(shape: Shape, axes: tuple[int, ...], keepdims: bool) -> Shape:
     """The shape of a reduction over `axes`; (1,) when no axis is left."""
     if keepdims:
@@ -64,33 +65,31 @@ def reduced_shape(shape: Shape, axes: tuple[int, ...], keepdims: bool) -> Shape:
     return tuple(n for a, n in enumerate(shape) if a not in axes) or (1,)
 
 
-def _infer_same_dtype(
-    data: Spec, *, axis: Any = None, keepdims: bool = False, exclude: bool = False, **_: Any
-) -> Spec:
-    axes = reduced_axes(axis, len(data.shape), exclude)
-    return Spec(reduced_shape(data.shape, axes, keepdims), data.dtype)
+def _infer(of_bool: str, of_nothing: bool = True) -> Callable[..., Spec]:
+    """The rule of a reduction that keeps the dtype but for bool, and may reduce nothing or not."""
+    dtypes = {np.dtype(bool): np.dtype(of_bool)}
+
+    def infer(data: Spec, *, axis: Any, keepdims: bool, exclude: bool) -> Spec:
+        axes = reduced_axes(axis, len(data.shape), exclude)
+        if not of_nothing:
+            check_elements(data.shape, axes)
+        return Spec(reduced_shape(data.shape, axes, keepdims), dtypes.get(data.dtype, data.dtype))
+
+    return infer
 
 
-_COUNTED = {np.dtype(bool): np.dtype(np.int64)}
+def check_elements(shape: Shape, axes: tuple[int, ...]) -> None:
+    """MXNetError when one of `axes` is empty, where an extreme of the elements is wanted."""
+    for a in axes:
+        if shape[a] == 0:
+            raise MXNetError(f"axis {a} of {shape} has no elements, so there is no extreme")
 
 
-def _infer_total(data: Spec, **attrs: Any) -> Spec:
-    shape, dtype = _infer_same_dtype(data, **attrs)
-    return Spec(shape, _COUNTED.get(dtype, dtype))
-
-
-def _infer_mean(data: Spec, **attrs: Any) -> Spec:
-    shape, dtype = _infer_same_dtype(data, **attrs)
-    return Spec(shape, np.dtype(np.float32) if dtype.kind == "b" else dtype)
-
-
-def _infer_extreme(
-    data: Spec, *, axis: Any = None, keepdims: bool = False, exclude: bool = False, **_: Any
-) -> Spec:
-    for a in reduced_axes(axis, len(data.shape), exclude):
-        if data.shape[a] == 0:
-            raise MXNetError(f"axis {a} of {data.shape} has no elements, so there is no extreme")
-    return _infer_same_dtype(data, axis=axis, keepdims=keepdims, exclude=exclude)
+_infer_total, _infer_mean, _infer_extreme = (
+    _infer("int64"),
+    _infer("float32"),
+    _infer("bool", False),
+)
 
 
 def reads_all(data: Spec, *_: Spec, **_attrs: Any) -> float:
@@ -126,7 +125,7 @@ def reduce_into(
     a block of the data, `finish` changes the total in place before it is converted to out's dtype.
     """
     if acc is None:
-        is_half_total = out.dtype == np.float16 and method in ("sum", "prod")
+        is_half_total = out.dtype.char == "e" and method in ("sum", "prod")
         acc = np.float32 if is_half_total else out.dtype
     place = out if acc == out.dtype else xp.empty(out.shape, acc)
     total = _TOTALS[method]
@@ -134,7 +133,7 @@ def reduce_into(
     pieces.reduce(xp, data, axes, place.reshape(kept_shape(data.shape, axes)), body, total)
     if finish is not None:
         finish(place)
-    if acc != out.dtype:
+    if place is not out:
         out[...] = place
     return out
 
@@ -145,8 +144,10 @@ def _reduce(
 ) -> Any:  # fmt: skip
     axes = reduced_axes(axis, data.ndim, exclude)
     if out is None:
-        dtype = data.dtype if method in ("max", "min") else _COUNTED.get(data.dtype, data.dtype)
-        out = xp.empty(reduced_shape(data.shape, axes, keepdims), dtype)
+        counts = data.dtype.kind == "b" and method in ("sum", "prod")
+        out = xp.empty(
+            reduced_shape(data.shape, axes, keepdims), np.int64 if counts else data.dtype
+        )
     return reduce_into(xp, data, axes, out, method, prepare=prepare)
 
 

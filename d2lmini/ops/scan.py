@@ -15,6 +15,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ import numpy as np
 from d2lmini.base import MXNetError
 from d2lmini.ops import pieces
 from d2lmini.ops.core import DType, Shape, Spec, normalize_axis, op
-from d2lmini.ops.reduce import reads_all, reduced_axes, reduced_shape, reshape_to
+from d2lmini.ops.reduce import check_elements, reads_all, reduced_axes, reduced_shape, reshape_to
 from d2lmini.ops.slice import reverse
 
 # -- positions -------------------------------------------------------------------------------------
@@ -43,9 +44,7 @@ def check_indices_fit(length: int, dtype: np.dtype) -> None:
 
 def _infer_position(data: Spec, *, axis: int | None = None, keepdims: bool = False) -> Spec:
     axes = reduced_axes(axis, len(data.shape))
-    for a in axes:
-        if data.shape[a] == 0:
-            raise MXNetError(f"axis {a} of {data.shape} has no elements, so there is no extreme")
+    check_elements(data.shape, axes)
     dtype = np.dtype(np.int64) if data.dtype.kind == "b" else data.dtype
     check_indices_fit(data.size if axis is None else data.shape[axes[0]], dtype)
     return Spec(reduced_shape(data.shape, axes, keepdims), dtype)
@@ -59,10 +58,14 @@ def _position(xp: Any, data: Any, method: str, axis: int | None, keepdims: bool,
     if axis is None:
         out[...] = _flat_position(xp, data.reshape(-1), method)
         return out
+    if data.size < pieces.GRAIN:
+        out[...] = getattr(data, method)(axis=axis, keepdims=keepdims)
+        return out
     place = out if keepdims else xp.expand_dims(out.reshape(_without(data.shape, axes)), axes)
 
     def piece(index: Any) -> None:
-        place[index] = getattr(data[index], method)(axis=axes[0], keepdims=True)
+        lines = pieces.lines(xp, data[index], axes[0])
+        place[index] = xp.expand_dims(getattr(lines, method)(axis=-1), axes[0])
 
     pieces.over_lines(xp, data.shape, axes[0], piece, 4 * pieces.GRAIN)
     return out
@@ -119,6 +122,9 @@ def argmax_channel(xp, data, *, out=None):
 
 # -- running sums ----------------------------------------------------------------------------------
 
+#: From so many elements on a row of an array is added by a call of its own.
+ROW = 128
+
 
 def _infer_cumsum(a: Spec, *, axis: int | None = None, dtype: Any = None) -> Spec:
     if axis is not None:
@@ -138,16 +144,26 @@ def cumsum(xp, a, *, axis: int | None = None, dtype: DType | None = None, out=No
         a, axis = a.reshape(-1), 0
     if out is None:
         out = xp.empty(a.shape, dtype or (np.int64 if a.dtype.kind == "b" else a.dtype))
+    axis %= a.ndim
     acc = np.float32 if out.dtype == np.float16 else out.dtype
 
     def piece(index: Any) -> None:
-        if acc == out.dtype:
-            xp.cumsum(a[index], axis=axis, dtype=acc, out=out[index])
-        else:
+        if acc != out.dtype:
             out[index] = xp.cumsum(a[index], axis=axis, dtype=acc)
+        elif xp is np and prod(a.shape[axis + 1 :]) >= ROW:
+            _cumsum_rows(np.moveaxis(a[index], axis, 0), np.moveaxis(out[index], axis, 0))
+        else:
+            xp.cumsum(a[index], axis=axis, dtype=acc, out=out[index])
 
-    pieces.over_lines(xp, a.shape, axis % a.ndim, piece)
+    pieces.over_lines(xp, a.shape, axis, piece)
     return out
+
+
+def _cumsum_rows(a: np.ndarray, out: np.ndarray) -> None:
+    """The same sums, a row at a time: NumPy's own goes down each column, through all of memory."""
+    out[:1] = a[:1]
+    for i in range(1, len(a)):
+        np.add(out[i - 1], a[i], out=out[i], dtype=out.dtype, casting="unsafe")
 
 
 @cumsum.gradient(saves="a.shape a.dtype")

@@ -106,6 +106,10 @@ def _tops():
         for dtype in ("float16", "float64", "int32", "int64", "int8", "uint8"):
             x = draw((3, 5), 0, 9, dtype)
             yield Case("topk", (x,), topk, {"ret_typ": ret_typ, "k": 2}, grad=False)
+        for x in (draw((5, 90)), draw((5, 90), 0, 9, "int32").astype("float32")):  # partitioned
+            for attrs in ({}, {"is_ascend": True}):
+                yield Case("topk", (x,), topk, {"ret_typ": ret_typ, "k": 7, **attrs}, grad=False,
+                           mxnet=False, why=UNSTABLE)  # fmt: skip
         for dtype in ("float16", "float64", "int32", "int64", "uint8"):
             yield Case(
                 "topk", (TIES,), topk, {"ret_typ": ret_typ, "k": 2, "dtype": dtype}, grad=False

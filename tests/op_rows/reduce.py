@@ -214,8 +214,9 @@ def _rows_of_positions():
     for dtype in ("float64", "int32", "int64", "int8", "uint8", "bool"):
         yield Case("cumsum", (draw((2, 3), 0, 3, dtype),), running, {"axis": 1})
     yield Case("cumsum", (np.ones(5000, "float16"),), running, mxnet=False, why=OURS)
-    yield Case("cumsum", (draw((1100, 500)),), running, {"axis": 0}, rtol=1e-4, atol=1e-4,
-               grad=False, mxnet=False, why="the same as for small ones")  # fmt: skip
+    for shape, axis in (((1100, 500), 0), ((1100, 500), 1), ((2, 5, 300), 1)):
+        yield Case("cumsum", (draw(shape),), running, {"axis": axis}, rtol=1e-4, atol=1e-4,
+                   grad=False, mxnet=False, why="the same as for small ones")  # fmt: skip
 
 
 def _rows_of_helpers():

@@ -1,0 +1,243 @@
+"""Reductions, shapes and sorting beyond single rows: errors at the call, laws, and the cut."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from d2lmini import MXNetError, engine, nd
+from d2lmini.ops import order, pieces
+from d2lmini.ops.core import registry
+from d2lmini.ops.reshape_codes import infer_reshape
+
+X = nd.array(np.arange(24).reshape(2, 3, 4))
+FLAT = nd.array(np.arange(5))
+
+
+def ones(*shape, dtype="float32"):
+    return nd.ones(shape, dtype=dtype)
+
+
+ERRORS = [
+    # call, what the message says
+    (lambda: nd.sum(X, axis=3), "sum: axis=3 is out of range for an array of 3 axes"),
+    (lambda: nd.max(X, axis=(1, -2)), "max: axis=(1, -2) names an axis twice"),
+    (lambda: nd.min(ones(3, 0), axis=1), "min: axis 1 of (3, 0) has no elements"),
+    (lambda: nd.argmax(ones(0)), "argmax: axis 0 of (0,) has no elements"),
+    (lambda: nd.argmax(ones(200, dtype="int8")), "not exact in int8, which goes up to 127"),
+    (lambda: nd.argsort(ones(300), dtype="uint8"), "positions up to 299 are not exact in uint8"),
+    (lambda: nd.topk(ones(3000), dtype="float16"), "positions up to 2999 are not exact in float16"),
+    (lambda: nd.norm(X, ord=3), "norm: ord=3 is unknown, need 1"),
+    (lambda: nd.moments(X), "moments: axes is missing"),
+    (lambda: nd.cumsum(X, axis=3), "cumsum: axis=3 is out of range"),
+    (lambda: nd.argmax_channel(FLAT), "argmax_channel: data is (5,), need two axes"),
+    (lambda: nd.reshape(X, shape=(5, 5)), "it has 24 elements, the target would have 25"),
+    (lambda: nd.reshape(X, shape=(7, -1)), "24 elements do not divide by 7"),
+    (lambda: nd.reshape(X, shape=(-1, -1)), "at most one size may be -1"),
+    (lambda: nd.reshape(X, shape=(0, 0, 0, 0)), "no axis is left for code 0"),
+    (lambda: nd.reshape(X, shape=(-3, -3)), "no axis is left for code -3"),
+    (lambda: nd.reshape(X, shape=(-4, 5, 5, -2)), "an axis of size 2 does not split into 5 and 5"),
+    (lambda: nd.reshape(X, shape=(-4, 1)), "code -4 takes two sizes"),
+    (lambda: nd.reshape(X, shape=(-7,)), "-7 is neither a size nor one of the codes"),
+    (lambda: nd.reshape(X, shape=(2, -2), reverse=True), "(2, -2) with reverse=True"),
+    (lambda: nd.reshape_like(X, ones(5, 4)), "cannot take the shape (5, 4) of 20"),
+    (lambda: nd.reshape_like(X, X, lhs_begin=5), "lhs_begin=5, lhs_end=None do not fit the 3 axes"),
+    (lambda: nd.expand_dims(X, axis=5), "expand_dims: axis=5 is out of range"),
+    (lambda: nd.squeeze(X, axis=1), "axis 1 of (2, 3, 4) has size 3; only 1 can go"),
+    (lambda: nd.transpose(X, axes=(0, 0, 1)), "axes=(0, 0, 1) is no order of 3 axes"),
+    (lambda: nd.swapaxes(X, 0, 3), "swapaxes: dim=3 is out of range"),
+    (lambda: nd.depth_to_space(ones(1, 3, 2, 2), 2), "need C to be a multiple of 2^2"),
+    (lambda: nd.space_to_depth(ones(1, 3, 2, 3), 2), "need H and W to be multiples of 2"),
+    (lambda: nd.depth_to_space(X, 2), "data is (2, 3, 4), need (N, C, H, W)"),
+    (lambda: nd.diag(ones(2, 3), k=4), "k=4 is no diagonal of 2 x 3 matrices"),
+    (lambda: nd.diag(X, axis1=0, axis2=-3), "axis1=0 and axis2=-3 are the same axis"),
+    (lambda: nd.broadcast_to(ones(2, 3), shape=(4, 3)), "(2, 3) does not broadcast to (4, 3)"),
+    (lambda: nd.broadcast_axis(X, axis=1, size=5), "axis 1 of (2, 3, 4) cannot become 5"),
+    (lambda: nd.broadcast_axis(X, axis=(0, 1), size=5), "must have the same length"),
+    (lambda: nd.broadcast_like(FLAT, X), "with more axes in one give lhs_axes and rhs_axes"),
+    (lambda: nd.tile(X, reps=(-1,)), "reps=(-1,), need numbers >= 0"),
+    (lambda: nd.repeat(X, repeats=-1), "repeats=-1, need a number >= 0"),
+    (lambda: nd.slice(X, begin=(0,), end=(1, 2)), "must have the same length"),
+    (lambda: nd.slice(FLAT, begin=(0, 0), end=(1, 1)), "names 2 axes, but data is (5,)"),
+    (lambda: nd.slice(FLAT, begin=(0,), end=(4,), step=(0,)), "has a 0, which leads nowhere"),
+    (lambda: nd.slice_axis(X, axis=1, begin=0, end=9), "do not fit axis 1 of (2, 3, 4), of size 3"),
+    (lambda: nd.slice_axis(X, axis=1, begin=2, end=1), "do not fit axis 1"),
+    (lambda: nd.slice_like(X, FLAT), "with different numbers of axes name those to cut"),
+    (lambda: nd.slice_like(FLAT, ones(6)), "it can be cut, not stretched"),
+    (lambda: nd.reverse(X, axis=3), "reverse: axis=3 is out of range"),
+    (lambda: nd.pad(FLAT, mode="wrap", pad_width=(1, 1)), "mode='wrap' is unknown"),
+    (lambda: nd.pad(X, mode="edge", pad_width=(1, 1)), "two (before, after) for each of the 3"),
+    (lambda: nd.pad(FLAT, mode="reflect", pad_width=(5, 0)), "has too little to pad with"),
+    (lambda: nd.pad(FLAT, mode="constant", pad_width=(-1, 0)), "slice() takes away"),
+    (lambda: nd.concat(X, FLAT, dim=0), "concat: input 1 is (5,), input 0 (2, 3, 4)"),
+    (lambda: nd.concat(FLAT, FLAT.astype("int32"), dim=0), "must share one dtype"),
+    (lambda: nd.concat(FLAT, FLAT), "concat: dim=1 is out of range"),
+    (lambda: nd.stack(ones(2), ones(3)), "stack: input 1 is (3,), input 0 (2,)"),
+    (lambda: nd.split(X, 2), "has size 3, which does not divide into num_outputs=2"),
+    (lambda: nd.split(X, 1, squeeze_axis=True), "squeeze_axis needs parts of size 1"),
+    (lambda: nd.split_v2(X, 3), "axis 0 of (2, 3, 4) has size 2, which does not divide into 3"),
+    (lambda: nd.split_v2(FLAT, (3, 1)), "places (3, 1) do not cut axis 0 of (5,)"),
+    (lambda: nd.split_v2(FLAT, (2,), squeeze_axis=True), "squeeze_axis needs parts of size 1"),
+    (lambda: nd.sort(X, axis=3), "sort: axis=3 is out of range"),
+    (lambda: nd.topk(FLAT, k=6), "k=6 is more than the 5 elements"),
+    (lambda: nd.topk(FLAT, ret_typ="all"), "ret_typ='all' is unknown"),
+    (lambda: nd.im2col(FLAT, kernel=(2, 2)), "need (N, C) and one axis for each of (2, 2)"),
+    (lambda: nd.col2im(X, output_size=(3,), kernel=(2,)), "col2im: data is (2, 3, 4), need"),
+    (lambda: nd.contrib.arange_like(X, repeat=0), "repeat=0, need 1 or more"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("call, says", ERRORS, ids=[says for _, says in ERRORS])
+def test_errors_are_raised_at_the_call_and_say_what_does_not_fit(call, says):
+    with pytest.raises(MXNetError) as caught:
+        call()
+    assert says in str(caught.value)
+    nd.waitall()  # nothing was pushed
+
+
+def test_the_method_reshape_raises_value_error():
+    with pytest.raises(ValueError, match="24 elements"):
+        X.reshape(5, 5)
+
+
+# -- laws ------------------------------------------------------------------------------------------
+
+SHAPES = st.lists(st.integers(0, 4), min_size=1, max_size=4).map(tuple)
+few = settings(max_examples=40, deadline=None)
+
+
+def filled(shape) -> np.ndarray:
+    return np.random.default_rng(3).integers(-9, 9, shape).astype("float32")
+
+
+@few
+@given(SHAPES, st.data())
+def test_reshape_follows_numpy_and_its_codes_agree_with_sizes(shape, data):
+    """Any target spelt in sizes, or with codes for some of them, means the same shape."""
+    spelling = list(shape)
+    for axis in range(len(shape)):
+        if data.draw(st.booleans()):
+            spelling[axis] = 0  # keep
+    if data.draw(st.booleans()):
+        spelling[data.draw(st.integers(0, len(shape) - 1))] = -1
+    # A size of 0 cannot be spelt but as a code, which is what it is here.
+    assert infer_reshape(shape, tuple(spelling)) == shape
+    assert infer_reshape(shape, tuple(spelling), reverse=True) == shape
+    joined = infer_reshape(shape, (-3, -2)) if len(shape) > 1 else shape
+    x = filled(shape)
+    y = nd.reshape(nd.array(x), shape=(-3, -2)) if len(shape) > 1 else nd.array(x)
+    assert y.asnumpy().tobytes() == x.reshape(joined).tobytes()
+
+
+@few
+@given(SHAPES, st.data())
+def test_round_trips_give_back_the_array(shape, data):
+    x = nd.array(filled(shape))
+    axis = data.draw(st.integers(-len(shape), len(shape) - 1))
+    order_ = tuple(data.draw(st.permutations(range(len(shape)))))
+    widths = tuple(data.draw(st.integers(0, 2)) for _ in range(2 * len(shape)))
+    ends = sorted(data.draw(st.lists(st.integers(0, shape[axis]), max_size=3)))
+    parts = nd.split_v2(x, tuple(ends), axis=axis)
+    padded = nd.pad(x, mode="constant", pad_width=widths, constant_value=5)
+    inside = {
+        "begin": widths[::2],
+        "end": tuple(b + n for b, n in zip(widths[::2], shape, strict=True)),
+    }
+    trips = {
+        "transpose": nd.transpose(nd.transpose(x, axes=order_), axes=tuple(np.argsort(order_))),
+        "reverse": nd.reverse(nd.reverse(x, axis=axis), axis=axis),
+        "split": nd.concat(*(parts if isinstance(parts, list) else [parts]), dim=axis),
+        "pad": nd.slice(padded, **inside),
+        "stack": nd.squeeze(nd.stack(x, axis=axis), axis=axis),
+        "expand": nd.squeeze(nd.expand_dims(x, axis=0), axis=0),
+        "repeat": nd.slice(
+            nd.repeat(x, repeats=2, axis=axis),
+            begin=(None,) * len(shape),
+            end=(None,) * len(shape),
+            step=tuple(2 if a == axis % len(shape) else 1 for a in range(len(shape))),
+        ),
+    }
+    for name, back in trips.items():
+        assert back.shape == shape, name
+        assert back.asnumpy().tobytes() == x.asnumpy().tobytes(), name
+
+
+@few
+@given(SHAPES, st.data())
+def test_sorting_by_argsort_is_sort_and_topk_is_its_beginning(shape, data):
+    x = nd.array(filled(shape))
+    axis = data.draw(st.integers(0, len(shape) - 1))
+    rising = data.draw(st.booleans())
+    positions = nd.argsort(x, axis=axis, is_ascend=rising, dtype="int64").asnumpy()
+    values = nd.sort(x, axis=axis, is_ascend=rising).asnumpy()
+    np.testing.assert_array_equal(np.take_along_axis(x.asnumpy(), positions, axis), values)
+    k = data.draw(st.integers(0, shape[axis]))
+    first = np.arange(k if k else shape[axis])
+    top, at = nd.topk(x, axis=axis, k=k, ret_typ="both", is_ascend=rising, dtype="int64")
+    np.testing.assert_array_equal(top.asnumpy(), np.take(values, first, axis))
+    np.testing.assert_array_equal(at.asnumpy(), np.take(positions, first, axis))
+
+
+# -- the cut ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fine(monkeypatch):
+    """Cut as finely as if a few dozen elements were many."""
+    for name, value in {"GRAIN": 4, "RUN": 2, "TILE": 2}.items():
+        monkeypatch.setattr(pieces, name, value)
+    monkeypatch.setattr(order, "GRAIN", 4)
+
+
+def test_every_cut_gives_what_numpy_gives(fine):
+    """Small whole numbers, so that sums are exact whatever the order."""
+    rng = np.random.default_rng(5)
+    cuts = set()
+    for _ in range(150):
+        shape = tuple(rng.integers(1, 7, rng.integers(1, 5)))
+        x = rng.integers(-9, 9, shape).astype("float32")
+        axes = tuple(a for a in range(x.ndim) if rng.random() < 0.5)
+        cuts.add(str(pieces.plan(shape, axes))[1:2] if x.size >= 32 else "small")
+        for name in ("sum", "max", "mean", "norm"):
+            compute, defaults = registry[name].compute, registry[name].defaults
+            y = compute(np, x, **{**defaults, "axis": axes})
+            kept = axes or tuple(range(x.ndim))
+            want = {
+                "sum": x.sum, "max": x.max, "mean": x.mean,
+                "norm": lambda axis, x=x: np.sqrt((x.astype("float64") ** 2).sum(axis)),
+            }[name](axis=kept)  # fmt: skip
+            np.testing.assert_allclose(y, np.reshape(want, y.shape), rtol=1e-6)
+        axis = int(rng.integers(x.ndim))
+        for name, want in (
+            ("argmax", x.argmax(axis)), ("argmin", x.argmin(axis)), ("cumsum", x.cumsum(axis)),
+            ("sort", np.sort(x, axis)), ("argsort", np.argsort(x, axis, kind="stable")),
+        ):  # fmt: skip
+            y = registry[name].compute(np, x, **{**registry[name].defaults, "axis": axis})
+            np.testing.assert_array_equal(y, np.reshape(want, y.shape))
+        flat = registry["argmax"].compute(np, x, axis=None, keepdims=False)
+        assert flat == x.argmax()
+        source = x.transpose(rng.permutation(x.ndim))
+        assert np.array_equal(pieces.copy(np, source, np.empty(source.shape, "float32")), source)
+    assert len(cuts) > 2  # uncut, cut along the first axis, and along others
+
+
+def test_large_results_do_not_depend_on_the_number_of_workers():
+    x = np.random.default_rng(1).standard_normal((2048, 1100)).astype("float32")
+    calls = {
+        "sum": lambda v: nd.sum(v), "rows": lambda v: nd.mean(v, axis=1),
+        "columns": lambda v: nd.sum(v, axis=0), "norm": nd.norm, "T": nd.transpose,
+        "running": lambda v: nd.cumsum(v, axis=0), "sorted": lambda v: nd.sort(v, axis=0),
+        "top": lambda v: nd.topk(v, k=3), "best": lambda v: nd.argmax(v, axis=0),
+    }  # fmt: skip
+    bits = []
+    for kind, options in (
+        ("naive", {}),
+        ("threaded", {"workers": 1}),
+        ("threaded", {"workers": 4}),
+    ):
+        with engine.use(kind, **options):
+            v = nd.array(x)
+            bits.append({name: call(v).asnumpy().tobytes() for name, call in calls.items()})
+    assert bits[0] == bits[1] == bits[2]
