@@ -33,6 +33,8 @@ HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parent.parent
 PEERS = ("d2lmini", "numpy", "torch", "jax", "mxnet")
 PATIENCE_S = 600
+# Calm: for so long other programs took at most this share of the cores.
+CALM_S, CALM_SHARE = 0.1, 0.15
 
 
 class Library:
@@ -95,7 +97,9 @@ class Library:
         self.process.wait()
 
 
-def measure(workload: Workload, libraries: list[Library], mode: str, rounds: int) -> Outcome:
+def measure(
+    workload: Workload, libraries: list[Library], mode: str, rounds: int, patience_s: float = 0
+) -> Outcome:
     """All libraries through one workload: prepare each, then turns, each round begun by another."""
     outcome = Outcome(workload, {}, {})
     rows: list[tuple[Library, str]] = []
@@ -112,6 +116,7 @@ def measure(workload: Workload, libraries: list[Library], mode: str, rounds: int
         for library, row in rows[first:] + rows[:first]:
             if row in outcome.problems:
                 continue
+            await_calm(patience_s)
             answer = library.ask(f"run {row}")
             if "error" in answer:
                 outcome.problems[row] = answer["error"]
@@ -119,6 +124,16 @@ def measure(workload: Workload, libraries: list[Library], mode: str, rounds: int
             else:
                 outcome.seconds[row].append(answer["seconds"])
     return outcome
+
+
+def await_calm(patience_s: float) -> None:
+    """Wait until other programs leave the cores alone; all of ours are suspended meanwhile."""
+    end = time.perf_counter() + patience_s
+    while time.perf_counter() < end:
+        start = busy_s()
+        time.sleep(CALM_S)
+        if busy_s() - start <= CALM_SHARE * CALM_S * (os.cpu_count() or 1):
+            return
 
 
 def interpreters(given: list[str]) -> dict[str, str]:
@@ -163,6 +178,13 @@ def arguments(words: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--rounds", type=int, help="turns of each library (full: 9, quick: 3, tiny: 1)"
     )
+    parser.add_argument(
+        "--patience",
+        type=float,
+        default=0,
+        metavar="S",
+        help="before each turn, wait up to S seconds for other programs to leave the cores alone",
+    )
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables as a page")
     parser.set_defaults(mode="full")
     return parser.parse_args(words)
@@ -190,7 +212,9 @@ def main(words: list[str] | None = None) -> int:
         outcomes = []
         for workload in TABLE:
             if not options.only or workload.name in options.only:
-                outcomes.append(measure(workload, libraries, options.mode, rounds))
+                outcomes.append(
+                    measure(workload, libraries, options.mode, rounds, options.patience)
+                )
                 print(text(outcomes[-1]), flush=True)
         print("\n".join(["targets:", *(f"  {line}" for line in targets(outcomes)), ""]))
         ours = psutil.Process().cpu_times()

@@ -249,6 +249,7 @@ TABLE = (
         two,
         np.dot,
         unit="us",
+        targets=(Target("numpy-here", 200, "us"), Target("numpy-here out", 200, "us")),
     ),
     Workload("sum", "`sum(x)` of 2000x2000 to one number", "sum", large(100, 30), one, np.sum),
     Workload("exp", "`exp(x)` of 2000x2000", "exp", large(100, 30), one, np.exp),

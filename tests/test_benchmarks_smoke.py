@@ -1,0 +1,198 @@
+"""The benchmark's programs and protocol work; how fast anything is, no test asks.
+
+Every workload runs once at tiny sizes with d2lmini and NumPy; what keeps the benchmark honest is
+tried on planted cheats: a program that does nothing, an engine that executed too few operations.
+"""
+
+import doctest
+import importlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+BENCHMARKS = Path(__file__).parent / "benchmarks"
+sys.path.insert(0, str(BENCHMARKS))
+
+import peer  # noqa: E402
+import report  # noqa: E402
+import run  # noqa: E402
+import workloads  # noqa: E402
+from peers.numpy_side import NumPy  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def tiny_run(tmp_path_factory):
+    """One tiny run of the command, as `make bench` starts it: its exit status, output and page."""
+    page = tmp_path_factory.mktemp("bench") / "page.md"
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("D2LMINI_")}
+    done = subprocess.run(
+        [sys.executable, str(BENCHMARKS / "run.py"), "--tiny", "--markdown", str(page)],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=100,
+    )
+    return done, page.read_text(encoding="utf-8") if page.exists() else ""
+
+
+def test_every_workload_runs_with_d2lmini_and_with_numpy(tiny_run):
+    done, page = tiny_run
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "no time" not in done.stdout
+    for name, workload in workloads.WORKLOADS.items():
+        table = page.split(f"## {name}: ")[1].split("\n## ")[0]
+        assert "| d2lmini |" in table
+        assert ("| numpy |" in table) == bool(NumPy().programs(workload.program))
+
+
+def test_the_page_names_targets_and_machine_but_no_place(tiny_run):
+    _, page = tiny_run
+    assert "large_add beside numpy: ratio " in page
+    assert "small_add beside mxnet: ratio not measured, target <= 0.167" in page
+    assert f"numpy {np.__version__}" in page and "cores" in page
+    assert str(BENCHMARKS.parent) not in page and sys.prefix not in page
+
+
+def test_a_process_answers_each_line_and_survives_a_wrong_one():
+    lines = ["hello", "prepare small_add|tiny", "run numpy", "run nobody", "run numpy out"]
+    done = subprocess.run(
+        [sys.executable, str(BENCHMARKS / "peer.py"), "numpy"],
+        input="\n".join(lines),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    hello, prepared, first, unknown, last = map(json.loads, done.stdout.splitlines())
+    assert hello["library"] == f"numpy {np.__version__}"
+    assert prepared == {"rows": ["numpy", "numpy out"], "problems": {}}
+    assert first["seconds"] > 0 and last["seconds"] > 0
+    assert unknown == {"error": "KeyError: 'nobody'"}
+
+
+@pytest.mark.parametrize("name", [w.name for w in workloads.TABLE if w.program != "import_it"])
+def test_a_wrong_answer_is_seen(name):
+    """Zeros, the right numbers of a wrong dtype, and the wrong shape are all refused."""
+    workload = workloads.WORKLOADS[name]
+    if workload.answer is None:
+        n, _ = workload.modes["tiny"]
+        right = np.random.default_rng(0).standard_normal((n, 1000)).astype(np.float32)
+    else:
+        right = np.asarray(workload.answer(*workload.inputs("tiny")))
+    assert workload.problem("tiny", right) is None
+    assert workload.problem("tiny", np.zeros_like(right))
+    assert "dtype" in workload.problem("tiny", right.astype(np.float64))
+    assert workload.problem("tiny", np.append(right, np.float32(0)))
+
+
+class Idle(NumPy):
+    """A side that cheats: its sum does nothing."""
+
+    def sum(self, calls, x):
+        return self.repeat(calls, lambda: np.float32(0))
+
+
+class Forgetful(NumPy):
+    """A side whose engine executes one operation too few in every turn."""
+
+    done = 0
+
+    def executed(self):
+        return self.done
+
+    def add(self, calls, x):
+        turn = super().add(calls, x)
+
+        def counted():
+            self.done += calls - 1
+            return turn()
+
+        return counted
+
+
+def hosting(side):
+    process = peer.Peer("numpy")
+    process.sides = [side]
+    return process
+
+
+def test_a_program_that_does_nothing_gets_no_time():
+    answer = hosting(Idle()).prepare("sum", "tiny")
+    assert answer["rows"] == [] and "values differ" in answer["problems"]["numpy"]
+
+
+def test_unexecuted_operations_are_an_error():
+    answer = hosting(Forgetful()).prepare("small_add", "tiny")
+    assert "9 operations executed, the workload counts 10" in answer["problems"]["numpy"]
+
+
+def test_the_libraries_take_turns_and_each_round_begins_with_another():
+    asked = []
+
+    class Scripted:
+        def __init__(self, name, seconds):
+            self.name, self.seconds = name, iter(seconds)
+
+        def ask(self, request):
+            if request.startswith("prepare"):
+                return {"rows": [self.name], "problems": {}}
+            asked.append(self.name)
+            return {"seconds": next(self.seconds)}
+
+    pair = [Scripted("d2lmini", [1, 2, 3]), Scripted("numpy", [4, 5, 6])]
+    outcome = run.measure(workloads.WORKLOADS["large_add"], pair, "tiny", 3)
+    assert asked == ["d2lmini", "numpy", "numpy", "d2lmini", "d2lmini", "numpy"]
+    assert outcome.seconds == {"d2lmini": [1, 2, 3], "numpy": [4, 5, 6]}
+    assert report.targets([outcome])[0] == (
+        "large_add beside numpy: ratio 0.4 (0.325 - 0.45), target <= 0.6: met"
+    )
+
+
+def test_a_library_that_ends_is_reported_and_the_others_go_on():
+    class Dying:
+        name = "numpy"
+
+        def ask(self, request):
+            return {"error": "the process ended"}
+
+    outcome = run.measure(workloads.WORKLOADS["small_add"], [Dying()], "tiny", 2)
+    assert outcome.seconds == {} and outcome.problems == {"numpy": "the process ended"}
+    assert "no time: the process ended" in report.text(outcome)
+
+
+def test_a_turn_waits_for_other_programs_to_pause_but_not_for_ever(monkeypatch):
+    clock = {"now": 0.0, "busy": 0.0, "load": [1.0, 0.5, 0.0, 1.0]}
+
+    def sleep(seconds):
+        clock["now"] += seconds
+        clock["busy"] += seconds * os.cpu_count() * clock["load"].pop(0)
+
+    monkeypatch.setattr(run, "busy_s", lambda: clock["busy"])
+    monkeypatch.setattr(run.time, "sleep", sleep)
+    monkeypatch.setattr(run.time, "perf_counter", lambda: clock["now"])
+    run.await_calm(5)
+    assert clock["load"] == [1.0]  # two busy moments, then a calm one
+    run.await_calm(0.05)
+    assert clock["load"] == []  # one look, then patience is over
+    run.await_calm(0)
+    assert clock["now"] == pytest.approx(4 * run.CALM_S)
+
+
+def test_interpreters_come_from_the_options_before_the_environment(monkeypatch):
+    monkeypatch.setenv("D2LMINI_TORCH_PYTHON", "torch-python")
+    monkeypatch.setenv("D2LMINI_JAX_PYTHON", "jax-python")
+    chosen = run.interpreters(["jax=other"])
+    assert chosen["torch"] == "torch-python" and chosen["jax"] == "other"
+    assert chosen["numpy"] == chosen["d2lmini"] == sys.executable
+    with pytest.raises(SystemExit, match="expected NAME=PYTHON"):
+        run.interpreters(["tensorflow=python"])
+
+
+@pytest.mark.parametrize("module", ["report", "workloads", "peers.side"])
+def test_the_examples_in_docstrings(module):
+    failed, tried = doctest.testmod(importlib.import_module(module))
+    assert tried and not failed
