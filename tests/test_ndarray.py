@@ -111,6 +111,25 @@ def test_in_place_operators_keep_identity_and_memory():
     assert (y.asnumpy() == 1).all()
 
 
+def test_writing_over_a_shifted_input(engine_kind: str):
+    """Inputs that overlap the place of the result are read before they are written."""
+    n = 1_500_000
+    values = np.arange(n, dtype="float32") % 1000
+    x = nd.array(values)
+    nd.elemwise_add(x[1:], x[:-1], out=x[1:])
+    assert (x.asnumpy()[1:] == values[1:] + values[:-1]).all()
+    y = nd.array([[1, 2], [3, 4]])
+    nd.dot(y, y, out=y)
+    assert y.asnumpy().tolist() == [[7, 10], [15, 22]]
+
+
+def test_no_warnings_of_numpy_come_through(engine_kind: str):
+    x = nd.array(np.full(2_000_000, 1000.0))
+    assert np.isinf(nd.exp(x).asnumpy()).all()
+    assert np.isinf((nd.ones(2) / 0).asnumpy()).all()
+    assert np.isnan(nd.log(nd.array([-1.0])).asnumpy()).all()
+
+
 def test_reshape_codes():
     x = nd.zeros((2, 3, 4))
     for target, want in {

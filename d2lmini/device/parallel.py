@@ -23,6 +23,7 @@ from itertools import count
 from typing import Any
 
 from d2lmini import engine
+from d2lmini.device.quiet import run_quietly
 
 #: Elements per piece of an elementwise operation.
 GRAIN = 1 << 18
@@ -65,7 +66,7 @@ class _Job:
             if i >= self.n:
                 return
             try:
-                self.body(i)
+                run_quietly(self.body, i)
             except BaseException as problem:
                 self.problem = self.problem or problem
             with self.lock:

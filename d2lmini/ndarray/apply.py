@@ -7,8 +7,6 @@ the outputs' Vars.
 
 from __future__ import annotations
 
-import contextvars
-import threading
 from typing import Any
 
 import numpy as np
@@ -16,7 +14,9 @@ import numpy as np
 from d2lmini import engine, instrument, random_state
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, current_context
+from d2lmini.device import quiet
 from d2lmini.device.parallel import GRAIN, parallel_for
+from d2lmini.device.quiet import run_quietly
 from d2lmini.device.storage import SMALL, Chunk, pool_of
 from d2lmini.engine.budget import Handle
 from d2lmini.engine.core import Task
@@ -35,17 +35,6 @@ BYTES_PER_US = 8e3
 FLOPS_PER_US = 2e4
 
 Operand = tuple[Chunk, "int | None", Spec]
-
-
-class _Here(threading.local):
-    """Per thread: a context in which NumPy does not warn; None while it is in use."""
-
-    def __init__(self) -> None:
-        self.quiet: contextvars.Context | None = contextvars.Context()
-        self.quiet.run(np.seterr, all="ignore")
-
-
-_here = _Here()
 
 
 class OpTask(Task):
@@ -85,15 +74,7 @@ class OpTask(Task):
         return self.op.cost([i[2] for i in self.inputs], [o[2] for o in self.outputs], **attrs)
 
     def run(self) -> None:
-        # Infinities and NaNs are values here, as in MXNet: NumPy's warnings about them are off
-        # while an op computes, in a context of our own (switching the state itself costs 3 us).
-        quiet, _here.quiet = _here.quiet, None
-        if quiet is None:
-            return self._compute()  # an op within an op: a finalizer computes
-        try:
-            quiet.run(self._compute)
-        finally:
-            _here.quiet = quiet
+        run_quietly(self._compute)
 
     def _compute(self) -> None:
         arrays = [None if i is None else array_of(i) for i in self.inputs]
@@ -138,7 +119,7 @@ def compute_into(op: Op, arrays: list, attrs: dict[str, Any], outputs: list[Oper
         fresh = chunk.data is None
         places.append(chunk.allocate(spec.shape, spec.dtype) if fresh else array_of(operand))
     single = len(places) == 1
-    if op.takes_out and (op.elementwise or not _overlap(places, arrays)):
+    if op.takes_out and not _clash(op, places, arrays):
         if single and op.elementwise and places[0].size >= 2 * GRAIN:
             compute_in_pieces(op, arrays, attrs, places[0])
         else:
@@ -168,8 +149,19 @@ def compute_in_pieces(op: Op, arrays: list, attrs: dict[str, Any], out: np.ndarr
     parallel_for(n, piece)
 
 
-def _overlap(places: list, arrays: list) -> bool:
-    return any(np.may_share_memory(p, a) for p in places for a in arrays if a is not None)
+def _clash(op: Op, places: list, arrays: list) -> bool:
+    """Would writing the result destroy what is still to be read? A pointwise op may write over an
+    input it reads at the very same places, no op over one that is shifted or of another shape."""
+    for place in places:
+        for array in arrays:
+            if array is not None and np.may_share_memory(place, array):
+                same = (
+                    place.__array_interface__["data"] == array.__array_interface__["data"]
+                    and place.shape == array.shape
+                )
+                if not (op.elementwise and same):
+                    return True
+    return False
 
 
 def wrap(chunk: Chunk, spec: Spec, ctx: Context) -> Any:
@@ -265,8 +257,8 @@ def apply_small(op: Op, inputs: tuple, attrs: dict[str, Any]) -> Any:
     has to go the long road: something is large, pending, a view, watched, or wrong.
     """
     current = engine.current
-    quiet = _here.quiet
-    if current.inline_below < SMALL_US or quiet is None or here.task or instrument.listeners:
+    context = quiet.here.context
+    if current.inline_below < SMALL_US or context is None or here.task or instrument.listeners:
         return None
     arrays = []
     specs = []
@@ -288,7 +280,7 @@ def apply_small(op: Op, inputs: tuple, attrs: dict[str, Any]) -> Any:
             nbytes = spec.nbytes
             if nbytes >= SMALL or inputs[0]._ctx is not x._ctx:
                 return None
-            result = quiet.run(op.compute, np, *arrays, **attrs)
+            result = context.run(op.compute, np, *arrays, **attrs)
         except Exception:
             return None
         chunk = Chunk(chunk.pool, nbytes)

@@ -2,7 +2,7 @@
 
 An op is declared once, as a function on arrays, and everything else is attached to it:
 
-    @op(infer=same, flops=4, elementwise=True)
+    @op(infer=same, flops=13, elementwise=True)
     def sigmoid(xp, data, *, out=None):                  # xp is numpy, or cupy
         '''1 / (1 + exp(-data)), element by element.'''
         ...
@@ -13,8 +13,8 @@ An op is declared once, as a function on arrays, and everything else is attached
 
 The function's positional parameters after `xp` are the inputs; one with a default of None may be
 left out, `*data` takes any number. Keyword-only parameters are the attributes; their annotations
-(`bool`, `int`, `float`, `str`, `Shape`, `Bounds`, `Axes`, `DType`) say how an argument is checked and
-converted at the call. `out` is where the result goes when the caller has a place for it.
+(`bool`, `int`, `float`, `Number`, `str`, `Shape`, `Bounds`, `Axes`, `DType`) say how an argument is
+checked and converted at the call. `out` is where the result goes when the caller has a place.
 
 Calling an op binds the arguments and hands over to `invoke`, the one road every operation
 travels: the kind of value decides there what happens (`NDArray` pushes a task to the engine;
@@ -24,7 +24,7 @@ travels: the kind of value decides there what happens (`NDArray` pushes a task t
 >>> nd.sigmoid
 <op sigmoid(data)>
 >>> nd.sigmoid.cost([((2, 3), "float32")])
-Cost(flops=24.0, nbytes=48.0)
+Cost(flops=78.0, nbytes=48.0)
 """
 
 from __future__ import annotations
@@ -32,16 +32,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from d2lmini.base import MXNetError
 
 Shape = tuple[int, ...]
-Bounds = tuple["int | None", ...]
-Axes = "int | tuple[int, ...] | None"
-DType = "str | type | np.dtype"
+Bounds: TypeAlias = "tuple[int | None, ...]"
+Axes: TypeAlias = "int | tuple[int, ...] | None"
+DType: TypeAlias = "str | type | np.dtype"
+Number: TypeAlias = "int | float"
 
 #: Every op by each of its names.
 registry: dict[str, Op] = {}
@@ -98,8 +99,8 @@ class Value:
 
     __slots__ = ()
 
-    @classmethod
-    def _apply(cls, op: Op, inputs: tuple, attrs: dict[str, Any], out: Any) -> Any:
+    @staticmethod
+    def _apply(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any) -> Any:
         raise NotImplementedError
 
 
@@ -115,6 +116,7 @@ class Op:
     defaults, required     attributes: defaults by name, names without a default
     infer                  (*specs, **attrs) -> Spec or list of Specs; raises on bad input
     elementwise            the output at a place depends on the inputs at that place alone
+    pointwise              it is, and does nothing else; such an op on tiny arrays goes a short road
     random                 it draws numbers: `compute` gets `rng`, a key that fixes the stream
     mutates                names of inputs that `compute` changes as well
     rule, saves            gradient rule and what it needs kept; rule None: no gradient
@@ -122,7 +124,8 @@ class Op:
 
     __slots__ = (
         "aliases", "attr_names", "compute", "converters", "defaults", "elementwise", "flops",
-        "infer", "injects", "input_names", "mutates", "n_required", "name", "outputs", "random",
+        "infer", "injects", "input_names", "mutates", "n_required", "name", "outputs", "pointwise",
+        "random",
         "required", "rule", "rule_attrs", "saves", "takes_out", "variadic", "__dict__",
     )  # fmt: skip
 
@@ -166,6 +169,9 @@ class Op:
         self.infer = infer or same
         self.flops = flops
         self.elementwise = elementwise
+        self.pointwise = (
+            elementwise and not self.injects and not mutates and not callable(flops) and flops <= 50
+        )
         self.outputs = outputs
         self.mutates = tuple(self.input_names.index(m) for m in mutates)
         self.rule = grad
@@ -380,6 +386,16 @@ def _as_float(value: Any) -> float:
     raise TypeError("expected a number")
 
 
+def _as_number(value: Any) -> int | float:
+    if isinstance(value, str):
+        return float(value) if set(value.lower()) & set(".en") else int(value)
+    if isinstance(value, (np.number, np.bool_)):
+        value = value.item()
+    if isinstance(value, (int, float)):
+        return value
+    raise TypeError("expected a number")
+
+
 def _as_str(value: Any) -> str:
     if isinstance(value, str):
         return value
@@ -400,7 +416,7 @@ def _as_bounds(value: Any) -> Bounds:
         parts = [p.strip() for p in value.strip("()[] ").split(",")]
         return tuple(None if p == "None" else int(p) for p in parts if p)
     if value is None or isinstance(value, (int, np.integer)):
-        return (value,)
+        value = (value,)
     return tuple(None if v is None else _as_int(v) for v in value)
 
 
@@ -425,7 +441,8 @@ DTYPES = ("float32", "float64", "float16", "uint8", "int32", "int8", "int64", "b
 
 _CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "bool": _as_bool, "int": _as_int, "float": _as_float, "str": _as_str,
-    "Shape": _as_shape, "Bounds": _as_bounds, "Axes": _as_axes, "DType": as_dtype,
+    "Number": _as_number, "Shape": _as_shape, "Bounds": _as_bounds, "Axes": _as_axes,
+    "DType": as_dtype,
 }  # fmt: skip
 
 

@@ -1,0 +1,42 @@
+"""Computing without NumPy's warnings: infinities and NaNs are values here, as in MXNet.
+
+NumPy keeps what it does about a division by zero in a context variable. Switching it around every
+operation would cost 3 us; running the operation in a context in which it is switched costs 0.2 us.
+The caller's own setting stays as it is.
+
+>>> import numpy as np
+>>> run_quietly(np.divide, np.ones(1), np.zeros(1))
+array([inf])
+"""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+
+class _Here(threading.local):
+    """Per thread: the quiet context, or None while this thread is inside it (it cannot be entered
+    twice: a finalizer may compute in the midst of an operation)."""
+
+    def __init__(self) -> None:
+        self.context: contextvars.Context | None = contextvars.Context()
+        self.context.run(np.seterr, all="ignore")
+
+
+here = _Here()
+
+
+def run_quietly(fn: Callable[..., Any], *args: Any) -> Any:
+    """fn(*args), with NumPy's floating-point warnings off."""
+    context, here.context = here.context, None
+    if context is None:
+        return fn(*args)
+    try:
+        return context.run(fn, *args)
+    finally:
+        here.context = context

@@ -1,0 +1,56 @@
+"""Runs rows of the op table in the real MXNet: a program for an interpreter that has it.
+
+Reads pickled rows from stdin, writes pickled results to stdout; arrays travel as (dtype, shape,
+bytes), because the two sides have different NumPy. A row is (name, inputs, attrs); its result a
+list of arrays or the text of the error. Every row runs in one process; MXNet's own state, such as
+`np_shape`, is set per row where shapes need it.
+"""
+
+import os
+import pickle
+import sys
+
+import mxnet as mx
+import numpy as np
+from mxnet import nd
+
+# MXNet's libraries write to stdout as they like; the results go to a copy of it.
+results = os.fdopen(os.dup(1), "wb")
+os.dup2(2, 1)
+
+
+def decode(value):
+    if isinstance(value, tuple) and len(value) == 4 and value[0] == "array":
+        array = np.frombuffer(value[3], value[1]).reshape(value[2])
+        return nd.array(array, dtype=array.dtype)
+    return value
+
+
+def find(name):
+    for space in (nd, nd._internal, nd.contrib):
+        target = space
+        try:
+            for part in name.split("."):
+                target = getattr(target, part)
+            return target
+        except AttributeError:
+            continue
+    raise LookupError(f"MXNet has no {name}")
+
+
+def run(name, inputs, attrs):
+    values = [decode(i) for i in inputs]
+    unusual = any(isinstance(v, nd.NDArray) and (v.shape == () or 0 in v.shape) for v in values)
+    with mx.util.np_shape(unusual):
+        out = find(name)(*values, **attrs)
+        out = out if isinstance(out, (list, tuple)) else [out]
+        return [("array", o.dtype.__name__, o.shape, o.asnumpy().tobytes()) for o in out]
+
+
+for row in pickle.load(sys.stdin.buffer):
+    try:
+        answer = run(*row)
+    except Exception as problem:
+        answer = f"{type(problem).__name__}: {str(problem).splitlines()[0][:200]}"
+    pickle.dump(answer, results, 2)
+    results.flush()  # the next row may take the process down
