@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.ops import pieces
 from d2lmini.ops.core import Axes, DType, Spec, op
 from d2lmini.ops.reduce import (
     kept_shape,
@@ -52,9 +51,9 @@ def norm(
 ):  # fmt: skip
     """Length of vectors along `axis`: (sum |x|^ord)^(1/ord), for ord 1 or 2.
 
-    The dtype is kept, or `out_dtype`. Over two axes it is the Frobenius norm. Squares of float32
-    are added up in float64, so that neither 1e30 nor 1e-30 is lost. The gradient at a vector of
-    zeros is 0 (MXNet gives nan).
+    The dtype is kept, or `out_dtype`. Over two axes it is the Frobenius norm. Where squares leave
+    the range of float32 they are added up in float64, so that neither 1e30 nor 1e-30 is lost.
+    The gradient at a vector of zeros is 0 (MXNet gives nan).
     """
     axes = reduced_axes(axis, data.ndim)
     if out is None:
@@ -62,35 +61,17 @@ def norm(
     acc = np.float32 if data.dtype == np.float16 else np.float64
     if ord == 1:
         return reduce_into(xp, data, axes, out, "sum", acc, prepare=xp.abs)
-    if data.dtype == np.float32 and len(axes) == data.ndim and xp is np:
-        total = np.zeros((1,) * data.ndim)
-        pieces.reduce(xp, data, axes, total, _sum_of_squares, _sum)
-        out[...] = np.sqrt(total).reshape(out.shape)
-        return out
+    if data.dtype == np.float32 and xp is np:
+        total = np.empty(out.shape, np.float32)
+        reduce_into(xp, data, axes, total, "sum", prepare=np.square)
+        if total.size and total.min() > 1e-24 and total.max() < 1e36:
+            out[...] = np.sqrt(total)
+            return out
     return reduce_into(
         xp, data, axes, out, "sum", acc,
-        prepare=lambda block: xp.multiply(block, block, dtype=acc),
+        prepare=lambda block: xp.square(block.astype(acc)),
         finish=lambda total: xp.sqrt(total, out=total),
     )  # fmt: skip
-
-
-def _sum(block: np.ndarray, axes: tuple[int, ...], out: np.ndarray) -> None:
-    block.sum(axis=axes, out=out, keepdims=True)
-
-
-def _sum_of_squares(block: np.ndarray, axes: tuple[int, ...], out: np.ndarray) -> None:
-    """Of all elements, in runs that stay in the cache; in float64 where float32 has no room."""
-    flat = block.reshape(-1)
-    run = 1 << 15
-    total = 0.0
-    for i in range(0, flat.size, run):
-        part = flat[i : i + run]
-        square = float(np.einsum("i,i", part, part))
-        if not 1e-24 < square < 1e36:
-            part = part.astype(np.float64)
-            square = float(np.einsum("i,i", part, part))
-        total += square
-    out[...] = total
 
 
 @norm.gradient(saves="y data data.shape data.dtype")

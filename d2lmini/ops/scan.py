@@ -146,16 +146,22 @@ def cumsum(xp, a, *, axis: int | None = None, dtype: DType | None = None, out=No
         out = xp.empty(a.shape, dtype or (np.int64 if a.dtype.kind == "b" else a.dtype))
     axis %= a.ndim
     acc = np.float32 if out.dtype == np.float16 else out.dtype
+    row = prod(a.shape[axis + 1 :])
+    by_rows = xp is np and row >= ROW and acc == out.dtype
 
     def piece(index: Any) -> None:
-        if acc != out.dtype:
-            out[index] = xp.cumsum(a[index], axis=axis, dtype=acc)
-        elif xp is np and prod(a.shape[axis + 1 :]) >= ROW:
+        if by_rows:
             _cumsum_rows(np.moveaxis(a[index], axis, 0), np.moveaxis(out[index], axis, 0))
-        else:
+        elif acc == out.dtype:
             xp.cumsum(a[index], axis=axis, dtype=acc, out=out[index])
+        else:
+            out[index] = xp.cumsum(a[index], axis=axis, dtype=acc)
 
-    pieces.over_lines(xp, a.shape, axis, piece)
+    # Rows are not cut: only the axes before them count.
+    shape, grain = (
+        (a.shape[: axis + 1], pieces.GRAIN // row) if by_rows else (a.shape, pieces.GRAIN)
+    )
+    pieces.over_lines(xp, shape, axis, piece, max(grain, 1))
     return out
 
 
