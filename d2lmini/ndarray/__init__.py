@@ -36,13 +36,16 @@ from d2lmini.ndarray.creation import (
 )
 from d2lmini.ndarray.namespaces import Namespace, left_out, public_names
 from d2lmini.ndarray.ndarray import NDArray
+from d2lmini.ndarray.select import boolean_mask, onehot_encode
+
 from d2lmini.ndarray import random  # isort: skip
 from d2lmini.ops.core import Op
 
 __all__ = [
     "NDArray", "arange", "array", "concatenate", "empty", "eye", "from_dlpack", "from_numpy",
-    "full", "linspace", "load", "load_frombuffer", "moveaxis", "ones", "random", "save",
-    "to_dlpack_for_read", "to_dlpack_for_write", "waitall", "zeros",
+    "full", "linspace", "load", "load_frombuffer", "moveaxis", "ones",
+    "onehot_encode", "random", "save", "to_dlpack_for_read", "to_dlpack_for_write", "waitall",
+    "zeros",
 ]  # fmt: skip
 
 globals().update(
@@ -56,6 +59,7 @@ globals().update(
     linalg=Namespace("nd.linalg", "linalg_", "_linalg_"),
     contrib=Namespace("nd.contrib", "_contrib_"),
 )
+globals()["contrib"].boolean_mask = boolean_mask
 
 
 def __getattr__(name: str) -> Any:

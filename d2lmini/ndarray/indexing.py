@@ -38,7 +38,7 @@ import numpy as np
 
 from d2lmini.ndarray.apply import apply
 from d2lmini.ndarray.exchange import from_array
-from d2lmini.ndarray.keys import Index, parse, place_of
+from d2lmini.ndarray.keys import Index, parse, stretch
 from d2lmini.ops.core import Shape, Value, invoke, modes, registry
 from d2lmini.ops.create import full
 from d2lmini.ops.subscript import _assign, _getitem, _setitem, _setitem_scalar
@@ -52,31 +52,31 @@ def getitem(x: Any, key: Any) -> Any:
     Cost: a view moves nothing; else the bytes of the result are read and written once.
     """
     # While recording, the tape must see the operation; a view would hide it.
-    tracked = modes.recording and x._node is not None
-    if type(key) is int and not tracked:
-        return _row(x, key)
-    if _is_whole(key):
-        return x
+    if not (modes.recording and x._node is not None):
+        place = _place(x, key)
+        if place is not None:
+            return place
     index = parse(key, x._spec.shape)
-    if index.offset is not None and not tracked:
-        return x._view(index.offset, index.shape)
     return invoke(_getitem, (x, *_indices(index, x)), {"key": index.key}, None)
 
 
-def _row(x: Any, i: int) -> Any:
-    """x[i] for a number, without the general machinery: the most common key."""
+def _place(x: Any, key: Any) -> Any:
+    """x[key] as a view, x itself for x[:]; None if it is not one stretch of memory."""
     shape = x._spec.shape
-    if not shape:
-        raise IndexError("too many indices (1) for array with 0 dimensions")
-    rest = shape[1:]
-    return x._view(place_of(i, shape[0], 0) * prod(rest), rest or (1,))
+    if type(key) is int:  # the most common key
+        if shape and -shape[0] <= key < shape[0]:
+            rest = shape[1:]
+            return x._view((key if key >= 0 else key + shape[0]) * prod(rest), rest or (1,))
+        return None
+    if key == () if type(key) is tuple else _is_whole(key):
+        return x
+    where = stretch(key, shape)
+    return None if where is None else x._view(*where)
 
 
 def _is_whole(key: Any) -> bool:
-    """Is it x[:] or x[()]?"""
-    if type(key) is slice:
-        return key.start is None and key.stop is None and key.step is None
-    return type(key) is tuple and not key
+    """Is it x[:]?"""
+    return type(key) is slice and key.start is None and key.stop is None and key.step is None
 
 
 def _indices(index: Index, x: Any) -> tuple[Any, ...]:
@@ -112,17 +112,10 @@ def setitem(x: Any, key: Any, value: Any) -> None:
     Errors as in `parse`; ValueError when value does not broadcast; TypeError when it is no number
     and no array of numbers. Cost: the bytes of x[key] written, those of value read.
     """
-    index = None
-    if _is_whole(key):
-        place = x
-    elif type(key) is int:
-        place = _row(x, key)
-    else:
-        index = parse(key, x._spec.shape)
-        place = None if index.offset is None else x._view(index.offset, index.shape)
-    shape = index.shape if place is None else place._spec.shape
+    place = _place(x, key)
+    index = parse(key, x._spec.shape) if place is None else None
+    shape = place._spec.shape if index is None else index.shape
     dtype = x._spec.dtype
-
     if not isinstance(value, Value):
         value = _constant(value, dtype)
         if isinstance(value, np.ndarray):
@@ -131,7 +124,7 @@ def setitem(x: Any, key: Any, value: Any) -> None:
         value = _fit(value, shape).as_in_context(x._ctx)
     scalar = None if isinstance(value, Value) else value
 
-    if place is None:
+    if index is not None:
         inputs = _indices(index, x)
         if scalar is not None:
             invoke(_setitem_scalar, (x, *inputs), {"key": index.key, "scalar": scalar}, None)
@@ -182,7 +175,7 @@ def _fit(value: Any, shape: Shape) -> Any:
         )
     if not extra:
         return value
-    return value._view(None, fitted) if isinstance(value, Value) else value.reshape(fitted)
+    return value.reshape(fitted) if isinstance(value, np.ndarray) else value._view(None, fitted)
 
 
 def _begin(x: Any) -> int:

@@ -1,11 +1,13 @@
 """What a user may write between the brackets of x[...], brought to one plain form.
 
+    >>> stretch((1, slice(0, 2)), (4, 3))          # elements 3 and 4: one stretch of memory
+    (3, (2,))
+    >>> stretch((slice(None), 1), (4, 3)) is None
+    True
     >>> parse((slice(None, None, 2), -1), (4, 3))
-    Index(key=((0, 4, 2), 2), shape=(2,), offset=None, arrays=())
-    >>> parse((1, slice(0, 2)), (4, 3))                 # one stretch of memory: it has an offset
-    Index(key=(1, (0, 2, 1)), shape=(2,), offset=3, arrays=())
+    Index(key=((0, 4, 2), 2), shape=(2,), arrays=())
     >>> parse(([0, -1],), (4, 3))
-    Index(key=(('at', (2,)), (0, 3, 1)), shape=(2, 3), offset=None, arrays=(array([0, 3]),))
+    Index(key=(('at', (2,)), (0, 3, 1)), shape=(2, 3), arrays=(array([0, 3]),))
 
 Everything here is known at the call and looks at shapes only; `ops/subscript.py` says what the
 items of `key` mean. The rules are NumPy's, but for three of MXNet's: all axes named by numbers
@@ -15,14 +17,68 @@ give shape (1,), floats count as integers, and True and False alone are the numb
 from __future__ import annotations
 
 import operator
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from d2lmini.ops.core import Shape, Value
-from d2lmini.ops.subscript import Key, count, is_at, result_shape
+from d2lmini.ops.subscript import Key, is_at, result_shape
 
 _ALL = slice(None)
+
+
+def stretch(key: Any, shape: Shape) -> tuple[int, Shape] | None:
+    """(offset, shape) of x[key] if numbers and slices name one stretch of memory; None if not, or
+    if the key is wrong (`parse` says what is).
+
+    The axes are read from the first to the last. Once one of them has more than one place left,
+    all further ones must be whole, and no step may be other than 1. The offset is built as in
+    Horner's scheme: an axis of size n at place i makes it `offset * n + i`.
+    """
+    key = key if type(key) is tuple else (key,)
+    ndim = len(shape)
+    sizes: list[int] = []
+    axis = offset = 0
+    spread = dots = False
+    for item in key:
+        kind = type(item)
+        if item is None:
+            sizes.append(1)
+            continue
+        if item is Ellipsis:
+            if dots:
+                return None
+            dots = True
+            named = sum(1 for other in key if other is not None) - 1
+            for n in shape[axis : axis + ndim - named]:
+                sizes.append(n)
+                offset *= n
+                spread = spread or n > 1
+                axis += 1
+            continue
+        if axis >= ndim or (kind is not int and kind is not slice):
+            return None
+        n = shape[axis]
+        if kind is int:
+            start, size = item, 1
+            if start < 0:
+                start += n
+            if not 0 <= start < n:
+                return None
+        else:
+            start, stop, step = item.indices(n)
+            size = stop - start if step == 1 else len(range(start, stop, step))
+            if size <= 0 or (size > 1 and step != 1):
+                return None
+            sizes.append(size)
+        if spread and size != n:
+            return None
+        spread = spread or size > 1
+        offset = offset * n + start
+        axis += 1
+    rest = shape[axis:]
+    return offset * prod(rest), ((*sizes, *rest) or (1,)) if shape else tuple(sizes)
 
 
 class Index(NamedTuple):
@@ -30,18 +86,16 @@ class Index(NamedTuple):
 
     key      its plain form (see ops/subscript.py)
     shape    the shape of x[key]
-    offset   where x[key] begins in x, in elements, if it is one stretch of memory; else None
     arrays   the index arrays in order: NumPy int64 (checked, from 0 on), or NDArrays
     """
 
     key: Key
     shape: Shape
-    offset: int | None
     arrays: tuple[Any, ...]
 
 
 def parse(key: Any, shape: Shape) -> Index:
-    """Understand `key` for an array of `shape`.
+    """Understand any `key` for an array of `shape`.
 
     IndexError: too many indices, out of range, more than one Ellipsis, a mask of another shape.
     ValueError: a type that is no index, a step of 0, index arrays that do not broadcast.
@@ -74,7 +128,7 @@ def parse(key: Any, shape: Shape) -> Index:
     if shape and all(type(item) is int for item in normal):
         # One element: the last number becomes a slice of one, for the shape (1,).
         normal[-1] = (normal[-1], normal[-1] + 1, 1)
-    return Index(tuple(normal), result_shape(tuple(normal)), _offset(normal, shape), ())
+    return Index(tuple(normal), result_shape(tuple(normal)), ())
 
 
 def _item(item: Any) -> Any:
@@ -163,9 +217,12 @@ def _places(array: np.ndarray, shape: Shape, axis: int) -> tuple[np.ndarray, ...
         return array.nonzero()
     n = shape[axis]
     if array.size:
-        for extreme in (int(array.min()), int(array.max())):
-            place_of(extreme, n, axis)
-    return (np.where(array < 0, array + n, array),)
+        low, high = int(array.min()), int(array.max())
+        place_of(high, n, axis)
+        if low < 0:
+            place_of(low, n, axis)
+            array = np.where(array < 0, array + n, array)
+    return (array,)
 
 
 def _advanced(key: Key, arrays: list[Any]) -> Index:
@@ -178,25 +235,4 @@ def _advanced(key: Key, arrays: list[Any]) -> Index:
         # One element, named by arrays without axes: shape (1,), as with numbers.
         last = max(i for i, item in enumerate(key) if is_at(item))
         key, shape = (*key[:last], ("at", (1,)), *key[last + 1 :]), (1,)
-    return Index(key, shape, None, tuple(arrays))
-
-
-def _offset(key: list[Any], shape: Shape) -> int | None:
-    """Where x[key] begins if it lies in one stretch, else None; from the last axis to the first,
-    the stride of each axis that is left must be the size of what lies below it."""
-    items = [item for item in key if item is not None]
-    offset, stride, below = 0, 1, 1
-    contiguous = True
-    for item, n in zip(reversed(items), reversed(shape), strict=True):
-        if type(item) is int:
-            offset += item * stride
-        else:
-            size = count(item)
-            if size == 0:
-                return 0
-            offset += item[0] * stride
-            if size > 1:
-                contiguous = contiguous and item[2] * stride == below
-                below *= size
-        stride *= n
-    return offset if contiguous else None
+    return Index(key, shape, tuple(arrays))

@@ -100,7 +100,7 @@ def scatter_nd(xp, data, indices, *, shape: Shape, out=None):
 def _backward_gather_nd(xp, g, indices, *, shape: Shape, out=None):
     """As `scatter_nd`, but several values for one place are added up."""
     m = indices.shape[0]
-    row = 0
+    row: Any = 0
     for column, n in zip(_columns(xp, indices, shape), shape):
         row = row * n + column
     after = prod(shape[m:])
@@ -187,7 +187,7 @@ def ravel_multi_index(xp, data, *, shape: Shape = ()):
 
     The first size may be -1. Nothing is checked: coordinates outside give numbers outside.
     """
-    flat = 0
+    flat: Any = 0
     for column, n in zip(integers(xp, data), shape):
         flat = flat * n + column
     return flat.astype(data.dtype)

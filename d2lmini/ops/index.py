@@ -103,7 +103,7 @@ def take(xp, a, indices, *, axis: int = 0, mode: str = "clip", out=None):
     the last), 'raise' fails at run time. MXNetError at the call for axis or mode.
     """
     if xp is np and mode != "raise":
-        return np.take(a, integers(np, indices), axis, out, mode)
+        return xp.take(a, integers(np, indices), axis, out, mode)
     return xp.take(a, _moded(xp, indices, a.shape[axis], mode), axis, out)
 
 
@@ -180,12 +180,12 @@ def _infer_pick(
     return Spec(kept if keepdims else dropped, data.dtype)
 
 
-def _picked(xp: Any, shape: Shape, index: Any, axis: int, mode: str) -> Any:
+def _picked(xp: Any, shape: Shape, index: Any, axis: Any, mode: str) -> Any:
     """Where `pick` finds its elements: flat places in an array of `shape`, (before, after)."""
     axis %= len(shape)
     before, n, after = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
     rows = xp.arange(before).reshape(-1, 1) * n + _moded(xp, index, n, mode).reshape(before, after)
-    return rows * after + xp.arange(after)
+    return rows if after == 1 else rows * after + xp.arange(after)
 
 
 @op(aliases=["choose_element_0index"], infer=_infer_pick, flops=0)

@@ -55,7 +55,7 @@ def result_shape(key: Key) -> Shape:
     arrays = [item[1] for item in key if is_at(item)]
     if not arrays:
         return tuple(1 if i is None else count(i) for i in key if type(i) is not int)
-    places = np.broadcast_shapes(*arrays)
+    places = arrays[0] if len(arrays) == 1 else np.broadcast_shapes(*arrays)
     shape: list[int] = []
     begin, end = None, None  # in `shape`: before the first and after the last array or number
     parted = False

@@ -117,6 +117,33 @@ ROWS += [
     Case("pick", (draw((3, 0, 2)), ids(0, 2)), pick, {"axis": 0}, mxnet=False, why=LEGACY),
     Case("pick", (draw((0, 2)), ids(0)), pick, mxnet=False, why=LEGACY),
 ]
+
+
+def added_up(select):
+    """The gradient of a selection: what came back, added up where `select` took it from."""
+
+    def expect(g, index, shape, axis, mode):
+        y = np.zeros(shape, g.dtype)
+        places = select(np.arange(y.size).reshape(shape), index, axis=axis, mode=mode)
+        np.add.at(y.reshape(-1), places.ravel(), g.ravel())
+        return y
+
+    return expect
+
+
+ROWS += [
+    Case(name, (draw(g), ids(*index, low=-2, high=5)), added_up(select),
+         {"shape": (2, 3, 4), "axis": axis, "mode": mode}, mxnet=False, why="our own")
+    for name, select, g, index, axis in (
+        ("_take_grad", take, (6, 3, 4), (6,), 0),
+        ("_take_grad", take, (2, 3, 3, 2), (3, 2), 2),
+        ("_take_grad", take, (2, 6, 4), (6,), -2),
+        ("_pick_grad", pick, (3, 4), (3, 4), 0),
+        ("_pick_grad", pick, (2, 1, 4), (2, 4), 1),
+        ("_pick_grad", pick, (2, 3), (2, 3, 1), -1),
+    )
+    for mode in ("clip", "wrap")
+]  # fmt: skip
 ROWS += [
     Case("batch_take", (draw((5, 3), dtype=d), ids(5, low=-1, high=5, dtype="int32")), pick,
          grad=d == "float32", mxnet=d == "float32")

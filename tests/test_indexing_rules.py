@@ -1,0 +1,353 @@
+"""The rules of x[key] and x[key] = value one by one: MXNet's own ways, errors, and what the engine
+sees. `test_indexing.py` compares drawn keys with NumPy and the real MXNet.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+
+import numpy as np
+import pytest
+
+from d2lmini import MXNetError, engine, nd
+from d2lmini.ops.core import modes
+
+
+def numbers(shape: tuple) -> np.ndarray:
+    return np.arange(1, np.prod(shape, dtype=int) + 1).astype("float32").reshape(shape)
+
+
+@pytest.fixture
+def x():
+    return nd.array(numbers((2, 3, 4)) - 1)
+
+
+# -- MXNet's own ways ------------------------------------------------------------------------------
+
+
+def test_one_element_has_shape_1(x):
+    for key in ((0, 0, 0), (1, -1, 2), (np.int64(1), np.uint8(2), 3)):
+        assert x[key].shape == (1,)
+    assert x[1][2][3].shape == x[1, 2, 3].shape == x[1][2, 3].shape == (1,)
+    assert x[1][2][3].asscalar() == 23
+    one = nd.array(np.array(1), dtype="int32")
+    assert nd.arange(3)[one].shape == nd.arange(3)[np.array(1)].shape == (1,)
+    assert x[one].shape == (3, 4) and x[:, one, 0].asnumpy().tolist() == [4, 16]
+
+
+def test_views_write_through_in_both_directions(x):
+    row, cell = x[1], x[1][2][3]
+    block = x.reshape((6, 4))[4:6]
+    block[:] = 7
+    cell[:] = 9
+    assert row.asnumpy().tolist() == [[12, 13, 14, 15], [7, 7, 7, 7], [7, 7, 7, 9]]
+    x[:] = 0
+    assert row.sum().asscalar() == cell.asscalar() == 0
+    assert x[:] is x and x[()] is x and x[...] is not x
+
+
+def test_an_array_without_axes():
+    x = nd.array(np.array(3.0))
+    assert x.shape == () and x[()] is x and x[:] is x
+    assert x[...].shape == () and x[None].shape == (1,)
+    x[:] = 4
+    x[...] += 1
+    assert x.asscalar() == 5
+    for use in (lambda: x[0], lambda: x[[0]], lambda: x[nd.array([0])]):
+        with pytest.raises(IndexError, match="too many indices"):
+            use()
+
+
+def test_rows_come_out_of_iteration_as_views(x):
+    a, b = x
+    b[:] = 5
+    assert x[1].asnumpy().tolist() == np.full((3, 4), 5).tolist()
+    assert [r.shape for r in a[0]] == [(1,)] * 4 and len(x) == 2
+    assert [float(v) for v in nd.arange(3)] == [0, 1, 2]
+
+
+def test_float_arrays_count_as_integers_and_never_as_masks():
+    x = nd.array([10, 20, 30])
+    assert x[nd.array([2.9, 0.2, -1])].asnumpy().tolist() == [30, 10, 30]
+    assert x[x > 15].asnumpy().tolist() == [10, 20, 20]  # rows 0, 1, 1
+    assert x[np.array([1.0, 0.0])].asnumpy().tolist() == [20, 10]
+
+
+def test_numpy_masks_select(x):
+    n = x.asnumpy()
+    rows = np.array([False, True])
+    columns = [True, False, True]
+    for key in (rows, (0, columns), (slice(None), columns, None), n > 11, (Ellipsis, n[0, 0] > 1)):
+        np.testing.assert_array_equal(x[key].asnumpy(), n[key])
+    assert x[np.zeros(2, bool)].shape == (0, 3, 4)
+    x[n > 11] = -1
+    n[n > 11] = -1
+    np.testing.assert_array_equal(x.asnumpy(), n)
+
+
+def test_an_array_may_be_assigned_from_itself():
+    for size in (12, 1 << 20):
+        x = nd.arange(size)
+        n = x.asnumpy()
+        for to, of in ((slice(1, None), slice(None, -1)), (slice(None, -1), slice(1, None))):
+            x[to] = x[of]
+            n[to] = n[of]
+        half = size // 2
+        x[:half] = x[half:]
+        n[:half] = n[half:]
+        x[::2] = x[:half]
+        n[::2] = n[:half]
+        x[:] = x[3]
+        n[:] = n[3]
+        np.testing.assert_array_equal(x.asnumpy(), n)
+    x = nd.array(numbers((3, 4)))
+    x[[2, 0]] = x[0:2]
+    assert x.asnumpy().tolist() == [[5, 6, 7, 8], [5, 6, 7, 8], [1, 2, 3, 4]]
+
+
+def test_updating_in_place_through_an_index():
+    x = nd.zeros((3, 4))
+    x[1] += 2
+    x[:, 0] += 1
+    x[[0, 0]] += 5  # read, add, write: once
+    x[:] *= 10
+    want = np.zeros((3, 4))
+    want[1] += 2
+    want[:, 0] += 1
+    want[0] += 5
+    np.testing.assert_array_equal(x.asnumpy(), want * 10)
+
+
+@pytest.mark.parametrize("key", ["x[:]", "x[0]", "x[0, 0]", "x[:, 0]", "x[[0, 1]]", "x[::2]"])
+def test_values_are_exact_and_converted_as_c_does(key):
+    def put(value, dtype):
+        x = nd.zeros((2, 2), dtype=dtype)
+        exec(f"{key} = value", {"x": x, "value": value})
+        assert x.dtype == np.dtype(dtype)
+        return x.asnumpy()[0, 0]
+
+    for value, dtype in ((2**24 + 1, "int32"), (2**31 - 1, "int32"), (2**53 + 1, "int64")):
+        assert put(value, dtype) == put([value], dtype) == value
+        assert put(np.array([value]), dtype) == put(nd.array([value], dtype=dtype), dtype) == value
+    assert put(1.7, "int32") == 1 and put(-1.7, "int32") == -1
+    assert put(300, "uint8") == 44 and put(-1, "uint8") == 255 and put([200], "int8") == -56
+    assert put(1e6, "float16") == np.inf and put(float("nan"), "int32") <= 0
+    assert put(3, "bool") and put(0.5, "bool") and put(True, "float32") == 1
+    assert put(nd.array([1.7]), "int32") == 1
+
+
+def test_while_recording_a_tracked_array_is_read_by_an_op():
+    """A view would hide the reading from the tape."""
+    x = nd.array(numbers((2, 3)))
+    modes.recording = True
+    try:
+        assert x[1]._chunk is x._chunk
+        x._node = "a place on the tape"
+        for key in (1, -1, (0, 1), slice(0, 1), slice(None), (1, 2), [0]):
+            y = x[key]
+            want = numbers((2, 3))[key]
+            assert y._chunk is not x._chunk
+            np.testing.assert_array_equal(y.asnumpy(), want.reshape(want.shape or (1,)))
+    finally:
+        modes.recording = False
+
+
+# -- errors ----------------------------------------------------------------------------------------
+
+WRONG = {
+    "x[2]": IndexError,
+    "x[-3]": IndexError,
+    "x[2**40]": IndexError,
+    "x[0, 3]": IndexError,
+    "x[:, -4]": IndexError,
+    "x[[2]]": IndexError,
+    "x[[0, -3]]": IndexError,
+    "x[:, [0, 3]]": IndexError,
+    "x[np.array([2])]": IndexError,
+    "x[0, 0, 0, 0]": IndexError,
+    "x[:, :, :, :]": IndexError,
+    "x[[0], [0], [0], [0]]": IndexError,
+    "x[..., ...]": IndexError,
+    "x[np.ones(3, bool)]": IndexError,
+    "x[1.0]": ValueError,
+    "x['a']": ValueError,
+    "x[{1}]": ValueError,
+    "x[::0]": ValueError,
+    "x[[0, 1], [0, 1, 2]]": ValueError,
+    "x[nd.array([1, 0]).astype(bool)]": ValueError,
+    "x[1:2.0]": TypeError,
+    "x[nd.array([1]):]": TypeError,
+    "x[[[0, 1], [1]]]": TypeError,
+    "x[[slice(0, 1)]]": TypeError,
+    "x[[0, None]]": TypeError,
+}
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_a_wrong_key_is_refused_at_the_call(x, text):
+    before = x.asnumpy()
+    pushed = engine.stats().pushed
+    for statement in (text, f"{text} = 1", f"{text} = nd.zeros((1,))"):
+        with pytest.raises(WRONG[text]):
+            exec(statement, {"x": x, "nd": nd, "np": np})
+    # The one array that the text itself may make, and nothing of ours.
+    assert engine.stats().pushed - pushed <= 4
+    np.testing.assert_array_equal(x.asnumpy(), before)
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "error"),
+    [
+        ("x[:]", "nd.ones((3,))", ValueError),
+        ("x[:]", "np.ones((3,))", ValueError),
+        ("x[:]", "nd.ones((2, 2, 3, 4))", ValueError),
+        ("x[0]", "nd.ones((2, 3, 4))", ValueError),
+        ("x[0]", "nd.ones((12,))", ValueError),
+        ("x[:, 0]", "nd.ones((2, 1, 4))", ValueError),
+        ("x[0, 0, 0]", "nd.ones((2,))", ValueError),
+        ("x[[0, 1], [1, 2]]", "[1, 2]", ValueError),
+        ("x[:]", "[]", ValueError),
+        ("x[:]", "[[1, 2], [3]]", ValueError),
+        ("x[:]", "'a'", TypeError),
+        ("x[:]", "None", TypeError),
+        ("x[0, 0, 0]", "1 + 2j", TypeError),
+        ("x[0]", "{1}", TypeError),
+        ("x[0]", "['a']", TypeError),
+    ],
+)
+def test_a_wrong_value_is_refused_at_the_call(x, text, value, error):
+    before = x.asnumpy()
+    with pytest.raises(error):
+        exec(f"{text} = {value}", {"x": x, "nd": nd, "np": np})
+    np.testing.assert_array_equal(x.asnumpy(), before)
+
+
+@pytest.mark.parametrize("inline_below", [0.0, 1e9])
+def test_an_array_index_out_of_range_is_found_when_the_operation_runs(inline_below):
+    with engine.use("threaded", inline_below=inline_below):
+        x = nd.arange(6).reshape((3, 2))
+        y = x[nd.array([0, 5])]
+        assert y.shape == (2, 2)
+        with pytest.raises(MXNetError, match="index 5 is out of bounds for axis 0 with size 3"):
+            y.asnumpy()
+        with pytest.raises(MXNetError, match="index -4 is out of bounds for axis 0 with size 3"):
+            x[nd.array([0, 1]), nd.array([1, 0])][nd.array([0])].wait_to_read()
+            x[nd.array([-4]), nd.array([1])].wait_to_read()
+        assert x[nd.array([-1])].asnumpy().tolist() == [[4, 5]]
+        x[nd.array([1, 3])] = 7  # nothing is written, and x has lost its value
+        with pytest.raises(MXNetError, match="_setitem_scalar"):
+            x.asnumpy()
+        x[:] = 1  # a full overwrite heals it
+        assert x.asnumpy().tolist() == [[1, 1]] * 3
+
+
+# -- what the engine sees --------------------------------------------------------------------------
+
+
+def held(array):
+    """Keep `array` busy until the returned event is set: nobody may read or write it."""
+    go = threading.Event()
+    engine.push(lambda: go.wait(30), writes=[array], name="held")
+    return go
+
+
+def test_an_index_array_is_read_not_waited_for():
+    x = nd.arange(6).reshape((3, 2))
+    i, j, v = nd.array([2, 0]), nd.array([1, 1], dtype="int32"), nd.array([70, 80])
+    i.wait_to_read()
+    go = held(i)
+    y, z = x[i], x[i, j]
+    x[i, j] = v
+    w = x[:, [1, 0]]
+    i[:] = 1  # comes after all of them
+    assert y.shape == (2, 2) and z.shape == (2,) and engine.stats().pending >= 4
+    go.set()
+    assert y.asnumpy().tolist() == [[4, 5], [0, 1]] and z.asnumpy().tolist() == [5, 1]
+    assert w.asnumpy().tolist() == [[80, 0], [3, 2], [70, 4]]
+
+
+def test_numpy_arrays_may_be_changed_right_after_the_call():
+    x = nd.zeros((3, 4))
+    x.wait_to_read()
+    go = held(x)
+    rows, values, whole = np.array([0, 2]), np.ones((2, 4)), np.full((3, 4), 5.0, "float32")
+    x[:] = whole
+    x[rows] = values
+    y = x[rows]
+    mask = np.array([True, False, False])
+    z = x[mask]
+    rows[:], values[:], whole[:], mask[:] = 1, 9, 9, False
+    go.set()
+    assert x.asnumpy().tolist() == [[1] * 4, [5] * 4, [1] * 4]
+    assert y.asnumpy().tolist() == [[1] * 4, [1] * 4] and z.shape == (1, 4)
+
+
+def test_each_assignment_is_one_operation_and_a_view_is_none(x):
+    y, row, one = nd.ones((2, 3, 4)), nd.ones((4,)), nd.ones((1,))
+    i = nd.array([0])
+    nd.waitall()
+
+    def executed(method, *args):
+        before = engine.stats().executed
+        method(*args)
+        nd.waitall()
+        return engine.stats().executed - before
+
+    for key in (0, slice(1, 2), (0, slice(1, 3)), (1, 1, 1), Ellipsis, None):
+        assert executed(x.__getitem__, key) == 0
+        for value in (3, one, np.ones(1), [2]):
+            assert executed(x.__setitem__, key, value) == 1
+    for key in ((slice(None), 0), slice(None, None, -1), [0], i, (i, 0)):
+        assert executed(x.__getitem__, key) == 1
+        for value in (3, y[0, 0], row, one):
+            assert executed(x.__setitem__, key, value) == 1
+    assert executed(x.__setitem__, slice(None), y) == 1
+    assert executed(x.__setitem__, slice(None), 0) == 1
+    assert executed(x.__setitem__, 0, x[0]) == 0  # how x[0] += 1 ends
+
+
+def test_writing_a_part_orders_with_the_whole(engine_kind):
+    """Disjoint parts share one Var: writers of any part and readers of any other keep order."""
+    r = random.Random(3)
+    n = np.zeros((4, 5), "float32")
+    x = nd.array(n)
+    seen = []
+    for step in range(300):
+        i, j = r.randint(0, 3), r.randint(0, 3)
+        for a in (n, x):
+            if step % 4 == 0:
+                a[i] = step
+            elif step % 4 == 1:
+                a[:, j] = a[:, j + 1]
+            elif step % 4 == 2:
+                a[i, j] = a[j, i]
+            else:
+                a[[i, 3 - i]] = a[[3 - i, i]]
+        seen.append((x[:, ::2], n[:, ::2].copy()))
+    for got, want in seen:
+        np.testing.assert_array_equal(got.asnumpy(), want)
+
+
+# -- functions beside the ops ----------------------------------------------------------------------
+
+
+def test_boolean_mask():
+    x = nd.array(numbers((3, 2)), dtype="int32")
+    for mask in ([0, 1, 1], [0, 0, 0], [0, 0.5, -2]):
+        got = nd.contrib.boolean_mask(x, nd.array(mask))
+        np.testing.assert_array_equal(got.asnumpy(), x.asnumpy()[np.array(mask) != 0])
+        assert got.dtype == np.int32
+    across = nd.contrib.boolean_mask(x, nd.array([0, 1]).astype(bool), axis=1)
+    assert across.asnumpy().tolist() == [[2], [4], [6]]
+    for mask, axis in ((nd.ones((2,)), 0), (nd.ones((3, 2)), 0), (nd.ones((3,)), 2)):
+        with pytest.raises(MXNetError, match="boolean_mask"):
+            nd.contrib.boolean_mask(x, mask, axis)
+
+
+def test_onehot_encode_writes_into_its_argument():
+    y = nd.ones((3, 4))
+    assert nd.onehot_encode(nd.array([1, 0, 7]), y) is y
+    assert y.asnumpy().tolist() == [[0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 0]]
+    with pytest.raises(MXNetError, match="onehot_encode"):
+        nd.onehot_encode(nd.array([1, 0]), y)
