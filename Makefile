@@ -38,7 +38,7 @@ types: $(VENV)/.test  ## type hints (mypy)
 	$(PY) -m mypy
 
 doctest: $(VENV)/.test  ## the examples in docstrings
-	$(PY) -m pytest -q --doctest-modules d2lmini tests/tools
+	$(PY) -m pytest -q --doctest-modules d2lmini tests/tools/size_table.py
 
 unit: $(VENV)/.test  ## the tests
 	$(PY) -m pytest -q tests

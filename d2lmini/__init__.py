@@ -30,8 +30,8 @@ from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu, cpu_pinned, current_context, gpu, num_gpus
 
 if TYPE_CHECKING:
-    from d2lmini import d2l, nd, random
-    from d2lmini import ndarray as ndarray
+    from d2lmini import d2l, ndarray, random
+    from d2lmini import ndarray as nd
     from d2lmini.d2l import Benchmark, get_mem
     from d2lmini.device import storage
 

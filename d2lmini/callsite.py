@@ -14,7 +14,7 @@ from __future__ import annotations
 import linecache
 import os
 import sys
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any
 
 Site = tuple[CodeType, int]
@@ -25,7 +25,7 @@ _ours: dict[str, bool] = {}
 
 def find() -> Site | None:
     """The innermost frame of the calling thread that lies outside this package, as a site."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
         name = code.co_filename
@@ -34,7 +34,7 @@ def find() -> Site | None:
             ours = _ours[name] = name.startswith(_HERE) or name == "<string>"
         if not ours:
             return code, frame.f_lasti
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return None
 
 

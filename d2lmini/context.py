@@ -18,11 +18,15 @@ After `mxnet.context`: the same names, type codes and thread-local default.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 # MXNet's device type codes; files of arrays store them.
 _CODES = {"cpu": 1, "gpu": 2, "cpu_pinned": 3, "cpu_shared": 5}
 _NAMES = {code: name for name, code in _CODES.items()}
+
+#: What gives a device's cached memory back. The storage, one floor up, adds itself here.
+cache_releasers: list[Callable[[Context], None]] = []
 
 
 class _ContextMeta(type):
@@ -46,13 +50,17 @@ class Context(metaclass=_ContextMeta):
 
     __slots__ = ("_hash", "device_id", "device_typeid", "is_cpu")
 
+    device_id: int
+    device_typeid: int
+
     devtype2str = _NAMES
     devstr2type = _CODES
     _default_ctx = threading.local()
 
     def __init__(self, device_type: str | Context, device_id: int = 0):
         if isinstance(device_type, Context):
-            device_type, device_id = device_type.device_type, device_type.device_id
+            other = device_type
+            device_type, device_id = other.device_type, other.device_id
         if device_type not in _CODES:
             raise ValueError(f"Context: unknown device type {device_type!r}; known: {list(_CODES)}")
         self.device_typeid = _CODES[device_type]
@@ -93,9 +101,8 @@ class Context(metaclass=_ContextMeta):
 
     def empty_cache(self) -> None:
         """Give the cached memory of this device back to the system."""
-        from d2lmini.device import storage
-
-        storage.release_cached(self)
+        for release in cache_releasers:
+            release(self)
 
 
 _CPU0 = Context("cpu", 0)

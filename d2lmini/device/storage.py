@@ -31,7 +31,7 @@ import numpy as np
 
 from d2lmini import instrument
 from d2lmini.base import MXNetError
-from d2lmini.context import Context, current_context
+from d2lmini.context import Context, cache_releasers, current_context
 from d2lmini.engine.budget import WeightedVar
 from d2lmini.engine.core import _NO_QUEUE, _NOBODY
 
@@ -249,6 +249,9 @@ def release_cached(ctx: Context | None = None) -> None:
     pool = pool_of(ctx or current_context())
     pool.drain()
     pool.release_cached()
+
+
+cache_releasers.append(release_cached)  # for Context.empty_cache
 
 
 def size_class(nbytes: int) -> int:

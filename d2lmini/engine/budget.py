@@ -95,7 +95,8 @@ class Budget:
 
     def admits(self, task: Task) -> bool:
         """May `task` be queued now without passing the bound?"""
-        extra = sum(v.weight for v in task.writes if v.weight and not v.filled)  # type: ignore[attr-defined]
+        writes: tuple[Any, ...] = task.writes  # a Var that weighs is a WeightedVar
+        extra = sum(v.weight for v in writes if v.weight and not v.filled)
         if extra == 0 or self.pending + extra <= (self.limit or 0):
             return True
         if self.limit is None:

@@ -131,7 +131,7 @@ class Task:
         self.seq = 0
         reads, writes = self.reads, self.writes
         if len(reads) == 1 and len(writes) == 1:
-            self.shared = reads if reads[0] is not writes[0] else ()
+            self.shared: tuple[Var, ...] = reads if reads[0] is not writes[0] else ()
         else:
             self.writes = writes = tuple(dict.fromkeys(writes))
             self.shared = tuple(v for v in dict.fromkeys(reads) if v not in writes)

@@ -29,6 +29,8 @@ import numpy as np
 from d2lmini import engine
 from d2lmini.base import MXNetError
 from d2lmini.context import Context
+from d2lmini.device.storage import Chunk
+from d2lmini.engine.budget import Handle
 from d2lmini.ndarray import apply as road
 from d2lmini.ndarray import exchange, indexing
 from d2lmini.ndarray.apply import apply, array_of
@@ -45,6 +47,13 @@ class NDArray(Fluent):
     """
 
     __slots__ = ("_chunk", "_ctx", "_handle", "_node", "_offset", "_spec", "__weakref__")
+
+    _chunk: Chunk  # the memory it lives in
+    _offset: int | None  # the element where it begins; None: it is the whole chunk
+    _spec: Spec
+    _ctx: Context
+    _handle: Handle | None  # counts the holders of memory that the bound weighs
+    _node: Any  # its place on the tape
 
     # NumPy arrays on the left of an operator leave the operation to us.
     __array_priority__ = 1000.0

@@ -68,7 +68,7 @@ def _generalized(generator: np.random.Generator, out: np.ndarray, mu: Any, alpha
     out[...] = generator.poisson(rate)
 
 
-def _fill_standard(draw: Draw, out: np.ndarray) -> None:
+def _fill_standard(draw: Any, out: np.ndarray) -> None:
     """Fill a flat array from a method that knows float32 and float64 only."""
     if out.dtype == np.float16:
         out[...] = draw(out.shape, dtype=np.float32)
