@@ -182,3 +182,21 @@ def test_every_op_has_a_row():
 def test_every_op_has_a_docstring():
     bare = sorted({op.name for op in registry.values() if not (op.__doc__ or "").strip()})
     assert not bare, f"say what they do: {bare}"
+
+
+@pytest.mark.parametrize("name", sorted({o.name for o in registry.values() if o.ufunc}))
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_ops_that_are_one_ufunc_are_just_that(name: str, dtype: str):
+    """What lets tiny arrays take the short road: same bits, same dtype as the op's own function."""
+    op = registry[name]
+    rng = np.random.default_rng(0)
+    arrays = [rng.uniform(-3, 3, (5, 4)).astype(dtype) for _ in op.input_names]
+    attrs = {"scalar": 1.7} if "scalar" in op.attr_names else {}
+    numbers = [np.array(1.7, dtype)] if attrs else []
+    with np.errstate(all="ignore"):
+        want = op.compute(np, *arrays, **attrs)
+        got = op.ufunc(*arrays, *numbers)
+    assert got.dtype == want.dtype and got.tobytes() == want.tobytes()
+    assert op.attr_names in ((), ("scalar",))
+    small = find(name)(*[nd.array(a, dtype=dtype) for a in arrays], **attrs).asnumpy()
+    assert small.tobytes() == want.tobytes()

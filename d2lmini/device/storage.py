@@ -57,7 +57,8 @@ class Pool:
         self.lock = threading.RLock()
         self.freed: deque[tuple[int, Any]] = deque()  # (nbytes, block or None), from finalizers
         self.balance = 0  # bytes counted in, less all bytes given back
-        self.inline = 0  # bytes counted in by tiny arrays on the short road
+        # Bytes of tiny arrays made inline (ndarray/apply.py); guarded by the engine's lock, grows.
+        self.inline = 0
         self.cached = 0
         self.peak = 0
         self.limit: int | None = None
@@ -85,13 +86,6 @@ class Pool:
     def live(self) -> int:
         """Bytes of all arrays."""
         return self.balance + self.inline
-
-    def count_inline(self, nbytes: int) -> None:
-        """`count` for the short road of tiny arrays. The engine's lock, which is held there, guards
-        a counter of its own: it only grows, what is given back is taken from `balance`."""
-        self.inline += nbytes
-        if len(self.freed) > 64 or self.balance + self.inline > self.peak:
-            self.count(0)
 
     def count(self, nbytes: int) -> None:
         """Enter an array of `nbytes` in the books."""

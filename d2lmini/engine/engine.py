@@ -69,7 +69,7 @@ class Engine:
         self.budget = Budget(limit)
         self.pending: set[Task] = set()
         self.running: set[Task] = set()
-        self.executed = 0
+        self.ran = 0  # tasks that ran, other than inline
         self.inlined = 0
         self.skipped = 0
         self._sequence = 0
@@ -103,7 +103,6 @@ class Engine:
                 task.run()
             except Exception as problem:
                 self._fail(task, Failure(task.name, callsite.find(), problem))
-            self.executed += 1
             self.inlined += 1
         return True
 
@@ -119,7 +118,6 @@ class Engine:
         except Exception as problem:
             failure = Failure(task.name, task.site, problem)
             self._fail(task, failure)
-        self.executed += 1
         self.inlined += 1
         instrument.emit("end", task, failure)
         return True
@@ -206,7 +204,7 @@ class Engine:
                 if var.error is not None:
                     var.error = None
         if ran:
-            self.executed += 1
+            self.ran += 1
         else:
             self.skipped += 1
         self.pending.discard(task)
@@ -389,8 +387,9 @@ class Engine:
         with self.lock:
             self.budget.drain()
             pending = sum(not isinstance(task, Segment) for task in self.pending)
+            executed = self.ran + self.inlined
             return Stats(
-                self.executed + self.skipped + pending, self.executed, self.inlined, self.skipped,
+                executed + self.skipped + pending, executed, self.inlined, self.skipped,
                 pending, self.budget.pending, self.budget.peak, self.budget.limit,
                 self.budget.paused, self.workers,
             )  # fmt: skip

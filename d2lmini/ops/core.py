@@ -117,6 +117,7 @@ class Op:
     infer                  (*specs, **attrs) -> Spec or list of Specs; raises on bad input
     elementwise            the output at a place depends on the inputs at that place alone
     pointwise              it is, and does nothing else; such an op on tiny arrays goes a short road
+    ufunc                  the one NumPy ufunc it is on floating arrays, or None (ufuncs.py)
     random                 it draws numbers: `compute` gets `rng`, a key that fixes the stream
     mutates                names of inputs that `compute` changes as well
     rule, saves            gradient rule and what it needs kept; rule None: no gradient
@@ -125,8 +126,8 @@ class Op:
     __slots__ = (
         "aliases", "attr_names", "compute", "converters", "defaults", "elementwise", "flops",
         "infer", "injects", "input_names", "mutates", "n_required", "name", "outputs", "pointwise",
-        "random",
-        "required", "rule", "rule_attrs", "saves", "takes_out", "variadic", "__dict__",
+        "random", "required", "rule", "rule_attrs", "saves", "takes_out", "ufunc", "variadic",
+        "__dict__",
     )  # fmt: skip
 
     def __init__(
@@ -174,6 +175,7 @@ class Op:
         )
         self.outputs = outputs
         self.mutates = tuple(self.input_names.index(m) for m in mutates)
+        self.ufunc: Any = None
         self.rule = grad
         self.rule_attrs: tuple[str, ...] = ()
         self.saves: tuple[str, ...] = ()
