@@ -112,7 +112,8 @@ def LeakyReLU(
     gelu     x Phi(x), Phi the normal distribution's     (Hendrycks and Gimpel 2016)
 
     Any shape, floating dtype, both kept. MXNetError at the call for another act_type, or a gamma
-    that is missing, not wanted, or of another shape.
+    that is missing, not wanted, or of another shape. (The gradient of selu in MXNet 1.9 misses a
+    factor; here it is right.)
     """
     if act_type == "gelu":
         y = registry["erf"].compute(xp, data * data.dtype.type(0.5**0.5))

@@ -73,8 +73,9 @@ def _infer_convolution(
 ) -> Spec:  # fmt: skip
     check_float(data, weight, bias)
     check_optional("bias", bias, not no_bias, f"no_bias={no_bias}")
-    geo = geometry(data.shape[2:], kernel, stride, dilate, pad)
+    full_lists(kernel, stride, dilate, pad)
     check_layout(layout, len(kernel), data)
+    geo = geometry(data.shape[2:], kernel, stride, dilate, pad)
     N, C = data.shape[:2]
     _check_groups(C, num_filter, num_group)
     check_shape(
@@ -238,7 +239,8 @@ def Deconvolution(
     if no_bias is False (by default it is True). Errors and dtypes as for Convolution.
     """
     size, pad = _deconvolved(data.shape[2:], kernel, stride, dilate, pad, adj, target_shape)
-    geo = Geometry(size, kernel, *full_lists(kernel, stride, dilate, pad), data.shape[2:])
+    stride, dilate, pad = full_lists(kernel, stride, dilate, pad)
+    geo = Geometry(size, kernel, stride, dilate, pad, data.shape[2:])
     shape = (data.shape[0], num_filter, *size)
     y = computed(xp, convolve_data, data, weight, geo, num_group, shape, out)
     if bias is not None:

@@ -101,7 +101,7 @@ def _infer_layer_norm(
 
 @op(
     infer=_infer_layer_norm, flops=8,
-    outputs=lambda *, output_mean_var=False, **_: 3 if output_mean_var else 1,
+    outputs=lambda output_mean_var=False, **_: 3 if output_mean_var else 1,
 )  # fmt: skip
 def LayerNorm(
     xp, data, gamma, beta, *, axis: int = -1, eps: float = 1e-5, output_mean_var: bool = False,
@@ -210,7 +210,7 @@ def _infer_group_norm(
 
 @op(
     infer=_infer_group_norm, flops=8,
-    outputs=lambda *, output_mean_var=False, **_: 3 if output_mean_var else 1,
+    outputs=lambda output_mean_var=False, **_: 3 if output_mean_var else 1,
 )  # fmt: skip
 def GroupNorm(
     xp, data, gamma, beta, *, num_groups: int = 1, eps: float = 1e-5,
@@ -267,7 +267,7 @@ def _infer_batch_norm(
 
 @op(
     infer=_infer_batch_norm, flops=8, mutates=["moving_mean", "moving_var"],
-    outputs=lambda *, output_mean_var=False, **_: 3 if output_mean_var else 1,
+    outputs=lambda output_mean_var=False, **_: 3 if output_mean_var else 1,
 )  # fmt: skip
 def BatchNorm(
     xp, data, gamma, beta, moving_mean, moving_var, *, eps: float = 1e-3, momentum: float = 0.9,

@@ -161,6 +161,8 @@ def _infer_pooling(
     ndim = len(data.shape) - 2
     if ndim not in (1, 2, 3):
         raise MXNetError(f"needs data (N, C, *size) with one to three sizes, got {data.shape}")
+    if not global_pool:
+        full_lists(kernel, stride, (), pad)
     check_layout(layout, ndim if global_pool else len(kernel), data)
     pool = _pool(data.shape[2:], kernel, stride, pad, global_pool, pooling_convention)
     if pool_type == "max" and any(p >= k for p, k in zip(pool.pad, pool.kernel)):

@@ -1,7 +1,7 @@
 """Softmax, its relatives, and the outputs that carry a loss's gradient in them.
 
 >>> from d2lmini import nd
->>> nd.softmax(nd.array([[1, 1], [0, 100]]))
+>>> nd.softmax(nd.array([[1, 1], [0, 1000]]))
 <BLANKLINE>
 [[0.5 0.5]
  [0.  1. ]]
@@ -168,32 +168,20 @@ def _(g, y, target, *, axis, temperature, dtype):
 def _infer_softmax_activation(data: Spec, *, mode: str) -> Spec:
     check_choice("mode", mode, ("instance", "channel"))
     check_float(data)
-    if len(data.shape) < (3 if mode == "channel" else 2):
+    if len(data.shape) < (3 if mode == "channel" else 1):
         raise MXNetError(f"mode={mode!r} needs more axes, got {data.shape}")
     return data
 
 
-def _as_rows(shape: Shape) -> Shape:
-    """One row for each instance: all axes but the first as one."""
-    return (shape[0], prod(shape[1:]))
-
-
 @op(infer=_infer_softmax_activation, flops=5)
 def SoftmaxActivation(xp, data, *, mode: str = "instance", out=None):
-    """softmax of each instance as one row, or with mode 'channel' over the channels (axis 1)."""
-    if mode == "channel":
-        return softmax_along(xp, data, 1, out)
-    rows = _as_rows(data.shape)
-    place = None if out is None else out.reshape(rows)
-    return softmax_along(xp, data.reshape(rows), 1, place).reshape(data.shape)
+    """softmax along the last axis, or with mode 'channel' along axis 1. Old; use `softmax`."""
+    return softmax_along(xp, data, 1 if mode == "channel" else -1, out)
 
 
-@SoftmaxActivation.gradient(saves="y y.shape")
-def _(g, y, shape, *, mode):
-    if mode == "channel":
-        return _softmax_gradient(g, y, 1, 1.0, None, None)
-    rows = _as_rows(shape)
-    return _softmax_gradient(g.reshape(rows), y.reshape(rows), 1, 1.0, None, None).reshape(shape)
+@SoftmaxActivation.gradient(saves="y")
+def _(g, y, *, mode):
+    return _softmax_gradient(g, y, 1 if mode == "channel" else -1, 1.0, None, None)
 
 
 # -- SoftmaxOutput --------------------------------------------------------------------------------
@@ -217,6 +205,11 @@ def _infer_softmax_output(
         labels = [shape[:1]]
     check_shape("label", label, shape, *labels, why="probabilities like data, or class numbers")
     return data
+
+
+def _as_rows(shape: Shape) -> Shape:
+    """One row for each instance: all axes but the first as one."""
+    return (shape[0], prod(shape[1:]))
 
 
 def _view_of_classes(shape: Shape, multi_output: bool, preserve_shape: bool) -> Shape:
@@ -336,7 +329,10 @@ def _(g, y, shape, label, *, grad_scale):
 
 @op(infer=_infer_regression, flops=0)
 def MAERegressionOutput(xp, data, label, *, grad_scale: float = 1.0, out=None):
-    """data forward; backward sign(data - label) * grad_scale / m: that of the absolute error."""
+    """data forward; backward sign(data - label) * grad_scale / m: that of the absolute error.
+
+    Where they are equal it is 0. (MXNet has -1 there.)
+    """
     return xp.positive(data, out=out)
 
 

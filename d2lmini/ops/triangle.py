@@ -85,11 +85,11 @@ def _(g, *, offset):
 
 
 def _triangle(xp: Any, n: int, offset: int, lower: bool) -> tuple[Any, Any]:
-    """Row and column numbers of a triangle, row by row: all below diagonal `offset` if that is
-    negative, above it if positive, and for the main diagonal as `lower` says."""
-    if offset < 0 or (offset == 0 and lower):
-        return xp.tril_indices(n, offset)
-    return xp.triu_indices(n, offset)
+    """Row and column numbers of a triangle: all from diagonal `offset` down if that is negative, up
+    if positive, and for the main diagonal as `lower` says; downwards row by row, upwards column by
+    column."""
+    rows, columns = xp.tril_indices(n, -abs(offset))
+    return (rows, columns) if offset < 0 or (offset == 0 and lower) else (columns, rows)
 
 
 def _infer_extracttrian(A: Spec, *, offset: int, **_: Any) -> Spec:
@@ -99,9 +99,10 @@ def _infer_extracttrian(A: Spec, *, offset: int, **_: Any) -> Spec:
 
 @op("linalg_extracttrian", aliases=["_linalg_extracttrian"], infer=_infer_extracttrian, flops=0)
 def extracttrian(xp, A, *, offset: int = 0, lower: bool = True):
-    """A triangle of each matrix as a vector, row by row: (..., n, n) -> (..., m (m + 1) / 2).
+    """A triangle of each matrix as a vector: (..., n, n) -> (..., m (m + 1) / 2), m = n - |offset|.
 
-    m = n - |offset|. offset < 0: from that diagonal down, > 0: from it up, 0: as `lower` says.
+    offset < 0: from that diagonal down, row by row; > 0: from it up, column by column; 0: as
+    `lower` says.
     """
     rows, columns = _triangle(xp, A.shape[-1], offset, lower)
     return A[..., rows, columns]
@@ -121,7 +122,7 @@ def _infer_maketrian(A: Spec, *, offset: int, **_: Any) -> Spec:
 
 @op("linalg_maketrian", aliases=["_linalg_maketrian"], infer=_infer_maketrian, flops=0)
 def maketrian(xp, A, *, offset: int = 0, lower: bool = True):
-    """Matrices of zeros with a triangle filled row by row: the inverse of `linalg_extracttrian`."""
+    """Matrices of zeros with a triangle filled in: the inverse of `linalg_extracttrian`."""
     shape = _infer_maketrian(Spec(A.shape, A.dtype), offset=offset).shape
     rows, columns = _triangle(xp, shape[-1], offset, lower)
     y = xp.zeros(shape, A.dtype)

@@ -66,13 +66,12 @@ for kind in ("relu", "sigmoid", "tanh", "softrelu", "softsign"):
         Case("Activation", (np.float32([-1e4, -100, 0, 100, 1e4]),), activation, attrs, grad=False)
     ]  # fmt: skip
 
-for kind in ("leaky", "elu", "selu", "gelu", "rrelu"):
+for kind in ("leaky", "elu", "selu", "gelu"):
     attrs = {"act_type": kind}
     ROWS += [
         Case("LeakyReLU", (draw(shape),), leaky, attrs, mxnet=bool(np.prod(shape) and shape),
              why=UNKNOWN)
         for shape in ((2, 3), *EDGE_SHAPES)
-        if kind != "rrelu" or shape == (2, 3)
     ] + [
         Case("LeakyReLU", (draw((3, 4), dtype=dtype),), leaky, attrs, rtol=2e-3, atol=1e-3)
         for dtype in ("float16", "float64")
@@ -80,9 +79,14 @@ for kind in ("leaky", "elu", "selu", "gelu", "rrelu"):
 ROWS += [
     Case("LeakyReLU", (draw((2, 3)),), leaky, {"slope": 0.0}),
     Case("LeakyReLU", (draw((2, 3)),), leaky, {"act_type": "elu", "slope": 1.5}),
-    Case("LeakyReLU", (draw((2, 3)),), leaky,
-         {"act_type": "rrelu", "lower_bound": 0.5, "upper_bound": 0.7}, mxnet=False,
-         why="MXNet gives the slopes as well"),
+] + [
+    Case("LeakyReLU", (draw(shape, dtype=dtype),), leaky, {"act_type": "rrelu", **attrs},
+         rtol=2e-3, atol=1e-3, mxnet=False, why="MXNet gives the slopes as well")
+    for shape, dtype, attrs in (
+        ((2, 3), "float32", {"lower_bound": 0.5, "upper_bound": 0.7}),
+        ((), "float64", {}),
+        ((0, 2), "float16", {}),
+    )
 ]  # fmt: skip
 for shape, gamma in (
     ((2, 3), (3,)), ((2, 3), (1,)), ((2, 3, 4), (3,)), ((2, 3, 4), (1, 3)), ((4,), (1,)),
@@ -133,20 +137,21 @@ for name, expect in FAMILY:
         Case(name, (draw((3, 4)),), expect, {"dtype": "float64"}),
         Case(name, (100 * draw((3, 4)),), expect, rtol=1e-4, grad=False),
     ]  # fmt: skip
-used = {"use_length": True}
 ROWS += [
-    Case("softmax", (draw((2, 3)), np.int32([1, 2])), softmax, used),
-    Case("softmax", (draw((2, 3)), np.int32([0, 7])), softmax, used),
-    Case("softmax", (draw((2, 3, 4)), draw((2, 4), 0, 4, "int64")), softmax, {**used, "axis": 1}),
-    Case("softmax", (draw((3, 2)), np.int32([1, 3])), softmax, {**used, "axis": 0}),
-    Case("softmax", (draw((2, 3)), np.int32([2, 3])), softmax, {**used, "temperature": 0.5}),
-]
+    Case("softmax", (draw(shape), length), softmax, {"use_length": True, **attrs}, mxnet=False,
+         why="MXNet now and then writes beyond its memory here")
+    for shape, length, attrs in (
+        ((2, 3), np.int32([1, 2]), {}),
+        ((2, 3), np.int32([0, 7]), {}),
+        ((2, 3, 4), draw((2, 4), 0, 4, "int64"), {"axis": 1}),
+        ((3, 2), np.int32([1, 3]), {"axis": 0}),
+        ((2, 3), np.int32([2, 3]), {"temperature": 0.5}),
+    )
+]  # fmt: skip
 
 
 def softmax_activation(x, mode="instance"):
-    if mode == "channel":
-        return softmax(x, axis=1)
-    return softmax(x.reshape(len(x), -1)).reshape(x.shape)
+    return softmax(x, axis=1 if mode == "channel" else -1)
 
 
 ROWS += [
@@ -159,22 +164,25 @@ ROWS += [
 def softmax_output(x, label, multi_output=False, preserve_shape=False, **_):
     if multi_output:
         return softmax(x, axis=1)
-    return softmax(x) if preserve_shape else softmax_activation(x)
+    return softmax(x) if preserve_shape else softmax(x.reshape(len(x), -1)).reshape(x.shape)
 
 
-HEAD = "its gradient stands for a loss: test_outputs.py"
+classes = np.float32([[0, 2, 1, -1], [1, 1, -1, 0]])
+HEAD = "its gradient stands for a loss: test_nn.py"
 for attrs, shape, label in (
     ({}, (4, 3), np.float32([0, 2, 1, -1])),
-    ({"grad_scale": 2.0, "normalization": "batch"}, (2, 3, 2), draw((2,), 0, 6)),
+    ({"grad_scale": 2.0, "normalization": "batch"}, (2, 3, 2), np.float32([0, 5])),
     ({}, (2, 3), draw((2, 3))),
-    ({"preserve_shape": True, "normalization": "valid"}, (2, 4, 3), draw((2, 4))),
-    ({"multi_output": True, "use_ignore": True}, (2, 3, 4), draw((2, 4))),
-    ({"multi_output": True}, (2, 3, 2, 2), draw((2, 4))),
-    ({"multi_output": True}, (2, 3, 2, 2), draw((2, 2, 2))),
+    ({"preserve_shape": True, "normalization": "valid"}, (2, 4, 3), classes),
+    ({"multi_output": True, "use_ignore": True}, (2, 3, 4), classes),
+    ({"multi_output": True}, (2, 3, 2, 2), classes),
+    ({"multi_output": True}, (2, 3, 2, 2), classes.reshape(2, 2, 2)),
 ):
+    odd = len(shape) == 3 and "normalization" in attrs and "preserve_shape" not in attrs
     ROWS.append(
-        Case("SoftmaxOutput", (draw(shape), label), softmax_output, attrs, grad=False, why=HEAD)
-    )
+        Case("SoftmaxOutput", (draw(shape), label), softmax_output, attrs, grad=False,
+             mxnet=not odd, why="MXNet wants more labels than there are softmaxes" if odd else HEAD)
+    )  # fmt: skip
 
 
 def cross_entropy(x, label):
@@ -184,7 +192,7 @@ def cross_entropy(x, label):
 
 ROWS += [
     Case("softmax_cross_entropy", (draw((n, k)), np.arange(n, dtype="float32") % k), cross_entropy,
-         grad=False, why="the label cannot be varied: test_outputs.py")
+         grad=False, why="the label cannot be varied: test_nn.py")
     for n, k in ((4, 3), (1, 1), (1, 4))
 ]  # fmt: skip
 for name, expect in (
@@ -193,7 +201,7 @@ for name, expect in (
     ("LogisticRegressionOutput", lambda x, label, grad_scale=1.0: sigmoid(x)),
 ):
     ROWS += [
-        Case(name, (draw(shape), draw(label)), expect, attrs, grad=False, why=HEAD)
+        Case(name, (draw(shape), draw(label, seed=1)), expect, attrs, grad=False, why=HEAD)
         for shape, label, attrs in (
             ((3,), (3,), {}),
             ((3, 2), (3, 2), {"grad_scale": 2.0}),

@@ -159,22 +159,22 @@ def makediag(a, offset=0):
     return y
 
 
-def in_triangle(i, j, offset, lower):
-    return j - i <= offset if offset < 0 or (offset == 0 and lower) else j - i >= offset
+def places(n, offset, lower):
+    """A lower triangle row by row, an upper one column by column."""
+    down = [(i, j) for i in range(n) for j in range(n) if j - i <= -abs(offset)]
+    return down if offset < 0 or (offset == 0 and lower) else [(j, i) for i, j in down]
 
 
 def extracttrian(a, offset=0, lower=True):
     n = a.shape[-1]
-    places = [(i, j) for i in range(n) for j in range(n) if in_triangle(i, j, offset, lower)]
-    return np.stack([a[..., i, j] for i, j in places], axis=-1)
+    return np.stack([a[..., i, j] for i, j in places(n, offset, lower)], axis=-1)
 
 
 def maketrian(a, offset=0, lower=True):
     m = round((np.sqrt(8 * a.shape[-1] + 1) - 1) / 2)
     n = m + abs(offset)
-    places = [(i, j) for i in range(n) for j in range(n) if in_triangle(i, j, offset, lower)]
     y = np.zeros((*a.shape[:-1], n, n), a.dtype)
-    for k, (i, j) in enumerate(places):
+    for k, (i, j) in enumerate(places(n, offset, lower)):
         y[..., i, j] = a[..., k]
     return y
 
@@ -260,7 +260,9 @@ for batch in ((), (2,)):
     for lower in (True, False):
         factor = potrf(positive(*batch), lower)
         ROWS += [
-            Case("linalg.potrf", (positive(*batch),), potrf, {"lower": lower}, grad=False, why=HALF),
+            Case(
+                "linalg.potrf", (positive(*batch),), potrf, {"lower": lower}, grad=False, why=HALF
+            ),
             Case("linalg.potri", (factor,), potri, {"lower": lower}, rtol=1e-4),
         ]
 
@@ -308,5 +310,7 @@ for batch in ((), (2,)):
     ROWS += [
         Case("linalg.gelqf", (draw((*batch, 2, 3)),), gelqf, rtol=1e-4, atol=1e-5),
         Case("linalg.gelqf", (draw((*batch, 3, 3)),), gelqf, rtol=1e-4, atol=1e-5),
-        Case("linalg.syevd", (positive(*batch),), syevd, rtol=1e-4, atol=1e-5, grad=False, why=HALF),
+        Case(
+            "linalg.syevd", (positive(*batch),), syevd, rtol=1e-4, atol=1e-5, grad=False, why=HALF
+        ),
     ]

@@ -1,0 +1,217 @@
+"""Products, factors, convolutions beyond the table: costs, errors, symmetric gradients, tiles."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from d2lmini import MXNetError, nd
+from d2lmini.ops import windows
+from d2lmini.ops.core import registry
+
+rng = np.random.default_rng(0)
+
+
+def array(*shape, dtype="float32"):
+    return nd.array(rng.uniform(-1, 1, shape), dtype=dtype)
+
+
+@pytest.mark.parametrize("transpose_a", [False, True])
+@pytest.mark.parametrize("transpose_b", [False, True])
+def test_dot_writes_where_it_is_told_and_copies_no_operand(transpose_a, transpose_b):
+    a, b = rng.uniform(-1, 1, (2, 300, 300)).astype("float32")
+    out = np.empty_like(a)
+    attrs = {"transpose_a": transpose_a, "transpose_b": transpose_b, "out": out}
+    tracemalloc.start()
+    try:
+        result = registry["dot"].compute(np, a, b, **attrs)
+        assert tracemalloc.get_traced_memory()[1] < a.nbytes / 10
+    finally:
+        tracemalloc.stop()
+    assert result is out
+    want = (a.T if transpose_a else a) @ (b.T if transpose_b else b)
+    np.testing.assert_allclose(out, want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "name, shapes, attrs, flops",
+    [
+        ("dot", [(3, 4), (4, 5)], {}, 2 * 3 * 4 * 5),
+        ("dot", [(4, 3), (5, 4)], {"transpose_a": True, "transpose_b": True}, 2 * 3 * 4 * 5),
+        ("dot", [(4,), (4,)], {}, 2 * 4),
+        ("dot", [(2, 3, 4), (4, 5, 6)], {}, 2 * 6 * 4 * 30),
+        ("batch_dot", [(7, 4, 3), (7, 4, 5)], {"transpose_a": True}, 7 * 2 * 3 * 4 * 5),
+        ("linalg_gemm2", [(3, 4), (4, 5)], {"alpha": 2.0}, 2 * 3 * 4 * 5),
+        ("linalg_syrk", [(3, 4)], {"transpose": True}, 2 * 4 * 3 * 4),
+        ("FullyConnected", [(2, 3, 4), (5, 12), (5,)], {"num_hidden": 5}, 2 * 2 * 12 * 5 + 10),
+        (
+            "Convolution",
+            [(2, 4, 6, 6), (8, 2, 3, 3)],
+            {"kernel": (3, 3), "num_filter": 8, "num_group": 2, "no_bias": True},
+            2 * (2 * 8 * 4 * 4) * (2 * 3 * 3),
+        ),
+        (
+            "Deconvolution",
+            [(2, 4, 3, 3), (4, 8, 2, 2)],
+            {"kernel": (2, 2), "num_filter": 8},
+            2 * (2 * 4 * 3 * 3) * (8 * 2 * 2),
+        ),
+    ],
+)
+def test_cost_of_products_is_exact(name, shapes, attrs, flops):
+    assert registry[name].cost([(shape, "float32") for shape in shapes], **attrs).flops == flops
+
+
+@pytest.mark.parametrize(
+    "name, shapes, attrs, says",
+    [
+        ("dot", [(2, 3), (4, 5)], {}, r"dot: inner sizes differ: a is \(2, 3\), b is \(4, 5\)"),
+        ("dot", [(2, 3), (4, 3)], {}, "did you mean transpose_b=True"),
+        ("dot", [(3,), (3,)], {"transpose_a": True}, "vectors cannot be transposed"),
+        ("dot", [(), (3,)], {}, "at least one axis"),
+        ("batch_dot", [(2, 3, 4), (1, 4, 5)], {}, "agree on all but the last two"),
+        ("batch_dot", [(3, 4), (4, 5)], {}, "use dot"),
+        ("batch_dot", [(2, 3, 4), (2, 3, 4)], {}, "inner sizes differ"),
+        ("khatri_rao", [(2, 3), (2, 2)], {}, "same number of columns"),
+        ("linalg_gemm2", [(3,), (3,)], {}, "matrices or batches"),
+        ("linalg_gemm2", [(2, 3, 4), (4, 3, 5)], {"axis": -1}, "no row axis"),
+        ("linalg_gemm", [(2, 3), (3, 4), (4,)], {}, r"C is \(4,\), need \(2, 4\)"),
+        ("linalg_trsm", [(3, 3), (2, 4)], {}, r"B is \(2, 4\), need \(3, 4\)"),
+        ("linalg_potrf", [(2, 3)], {}, "square"),
+        ("linalg_extractdiag", [(2, 2)], {"offset": 2}, "outside"),
+        ("linalg_maketrian", [(4,)], {}, "1, 3, 6, 10"),
+        ("linalg_gelqf", [(3, 2)], {}, "m <= n"),
+        ("Convolution", [(1, 2, 5, 5), (3, 2, 3, 3)], {}, "'bias' is missing: no_bias=False"),
+        (
+            "Convolution",
+            [(1, 2, 5, 5), (3, 2, 3, 3), (3,)],
+            {"no_bias": True},
+            "'bias' was given, but there is none with no_bias=True",
+        ),
+        ("Convolution", [(1, 2, 5), (3, 2, 3, 3), (3,)], {}, "needs data NCHW"),
+        ("Convolution", [(1, 2, 2, 2), (3, 2, 3, 3), (3,)], {}, "kernel exceeds the input"),
+        ("Convolution", [(1, 2, 5, 5), (4, 2, 3, 3), (3,)], {}, "weight is"),
+        ("Convolution", [(1, 2, 5, 5), (3, 2, 3, 3), (4,)], {}, "bias is"),
+        (
+            "Convolution",
+            [(1, 2, 5, 5), (3, 2, 3, 3), (3,)],
+            {"stride": (2,)},
+            "one number per axis",
+        ),
+        ("Convolution", [(1, 2, 5, 5), (3, 2, 3, 3), (3,)], {"num_group": 2}, "equal parts"),
+        ("Convolution", [(1, 5, 5, 2), (3, 3, 3, 2), (3,)], {"layout": "NHWC"}, "only 'NCHW'"),
+        ("Deconvolution", [(1, 2, 2, 2), (2, 3, 3, 3)], {"adj": (1, 1)}, r"in \[0, stride\)"),
+        ("Deconvolution", [(1, 2, 2, 2), (2, 3, 3, 3)], {"target_shape": (9, 9)}, "at most"),
+        ("Deconvolution", [(1, 2, 2, 2), (3, 3, 3, 3)], {}, "weight is"),
+    ],
+)
+def test_shapes_that_do_not_fit_are_explained_at_the_call(name, shapes, attrs, says):
+    if "onvolution" in name:
+        attrs = {"kernel": (3, 3), "num_filter": 3, **attrs}
+    with pytest.raises(MXNetError, match=says):
+        getattr(nd, name)(*(array(*shape) for shape in shapes), **attrs)
+
+
+@pytest.mark.parametrize(
+    "name, dtypes, says",
+    [
+        ("dot", ("float32", "float64"), "share one dtype"),
+        ("dot", ("bool", "bool"), "no meaning for bool"),
+        ("linalg_gemm2", ("float16", "float16"), "float32 or float64"),
+        ("linalg_gemm2", ("int32", "int32"), "floating point, got int32"),
+    ],
+)
+def test_dtypes_that_do_not_fit_are_explained_at_the_call(name, dtypes, says):
+    with pytest.raises(MXNetError, match=says):
+        getattr(nd, name)(*(nd.ones((2, 2), dtype=d) for d in dtypes))
+
+
+@pytest.mark.parametrize("name", ["inverse", "potrf", "trsm"])
+def test_what_cannot_be_factored_fails_at_the_wait_and_the_engine_goes_on(name):
+    bad = nd.zeros((2, 2))
+    inputs = (bad, nd.ones((2, 1))) if name == "trsm" else (bad,)
+    y = getattr(nd.linalg, name)(*inputs)
+    with pytest.raises(MXNetError, match=name):
+        y.asnumpy()
+    assert nd.dot(bad, bad).asnumpy().sum() == 0
+
+
+def along(f, x, direction, step=1e-5):
+    """The derivative of f at x along a direction, by central differences."""
+    return (f(x + step * direction) - f(x - step * direction)) / (2 * step)
+
+
+@pytest.mark.parametrize("lower", [True, False])
+def test_gradient_of_potrf_for_symmetric_changes(lower):
+    a, v = rng.uniform(-1, 1, (2, 4, 4))
+    a, v = a @ a.T + 4 * np.eye(4), v + v.T
+    g = nd.array(rng.uniform(-1, 1, (4, 4)), dtype="float64")
+    potrf = registry["linalg_potrf"]
+
+    def f(a):
+        return (potrf(nd.array(a, dtype="float64"), lower=lower) * g).sum().asscalar()
+
+    y = potrf(nd.array(a, dtype="float64"), lower=lower)
+    dA = potrf.rule(g, y, lower=lower).asnumpy()
+    np.testing.assert_allclose(dA, dA.T)
+    np.testing.assert_allclose((dA * v).sum(), along(f, a, v), rtol=1e-6)
+
+
+def test_gradient_of_syevd_for_symmetric_changes():
+    a, v = rng.uniform(-1, 1, (2, 4, 4))
+    a, v = a + a.T + np.diag([0.0, 3, 6, 9]), v + v.T
+    gU, gL = (nd.array(rng.uniform(-1, 1, s), dtype="float64") for s in ((4, 4), (4,)))
+    syevd = registry["linalg_syevd"]
+
+    def f(a):
+        U, L = syevd(nd.array(a, dtype="float64"))
+        return ((U * gU).sum() + (L * gL).sum()).asscalar()
+
+    U, L = syevd(nd.array(a, dtype="float64"))
+    np.testing.assert_allclose(nd.dot(U, nd.array(a, dtype="float64")).asnumpy(),
+                               (L.reshape((4, 1)) * U).asnumpy(), atol=1e-12)  # fmt: skip
+    dA = syevd.rule([gU, gL], [U, L], (4, 4)).asnumpy()
+    np.testing.assert_allclose((dA * v).sum(), along(f, a, v), rtol=1e-5)
+
+
+def test_gradient_of_det_is_zero_where_there_is_no_inverse():
+    det = registry["linalg_det"]
+    A = nd.ones((2, 2))
+    assert det.rule(nd.ones(1), det(A), A, A.shape).asnumpy().tolist() == [[0, 0], [0, 0]]
+
+
+@pytest.mark.parametrize("size, kernel", [((9,), (3,)), ((9, 7), (3, 2)), ((5, 4, 4), (2, 2, 2))])
+def test_convolution_is_the_same_by_tiles_of_any_size(monkeypatch, size, kernel):
+    """Whole batches, a few images, some rows of one image, single rows."""
+    ndim = len(kernel)
+    lists = {"kernel": kernel, "stride": (2,) + (1,) * (ndim - 1), "dilate": (1,) * ndim,
+             "pad": (1,) * ndim, "num_group": 2}  # fmt: skip
+    x, w = array(7, 4, *size, dtype="float64"), array(6, 2, *kernel, dtype="float64")
+
+    def all_three():
+        y = nd.Convolution(x, w, num_filter=6, no_bias=True, **lists)
+        dx = registry["_conv_backward_data"](y, w, shape=x.shape, **lists)
+        dw = registry["_conv_backward_weight"](x, y, **lists)
+        return [v.asnumpy() for v in (y, dx, dw)]
+
+    whole = all_three()
+    for elements, pieces in ((2000, 4), (300, 2), (60, 1), (1, 7)):
+        monkeypatch.setattr(windows, "TILE_ELEMENTS", elements)
+        monkeypatch.setattr(windows, "FEWEST_COLUMNS", 1)
+        monkeypatch.setattr(windows, "MOST_PIECES", pieces)
+        for got, want in zip(all_three(), whole):
+            np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
+
+
+def test_one_product_is_three_views_of_itself():
+    """<x * w, g> = <x, D(g, w)> = <w, W(x, g)>: convolution and its two adjoints."""
+    how = {"kernel": (3, 3), "stride": (2, 1), "dilate": (1, 2), "pad": (1, 0), "num_group": 1}
+    x, w = array(2, 3, 7, 8, dtype="float64"), array(4, 3, 3, 3, dtype="float64")
+    y = nd.Convolution(x, w, num_filter=4, no_bias=True, **how)
+    g = array(*y.shape, dtype="float64")
+    dx = registry["_conv_backward_data"](g, w, shape=x.shape, **how)
+    dw = registry["_conv_backward_weight"](x, g, **how)
+    products = [(a * b).sum().asscalar() for a, b in ((y, g), (x, dx), (w, dw))]
+    np.testing.assert_allclose(products, products[0], rtol=1e-12)

@@ -1,0 +1,355 @@
+"""Layers beyond the table: training, random masks, outputs that carry a loss, errors, pieces."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import d2lmini
+from d2lmini import MXNetError, nd
+from d2lmini.ops import pool, softmax
+from d2lmini.ops.core import modes, registry
+from d2lmini.random_state import Key
+
+rng = np.random.default_rng(0)
+
+
+@pytest.fixture
+def training():
+    modes.training = True
+    yield
+    modes.training = False
+
+
+def array(*shape, low=-1.0, high=1.0, dtype="float64"):
+    return nd.array(rng.uniform(low, high, shape), dtype=dtype)
+
+
+# -- Dropout and rrelu ----------------------------------------------------------------------------
+
+
+def test_dropout_in_training_keeps_the_mean_and_scales_what_is_left(training):
+    y = nd.Dropout(nd.ones((1000, 1000)), p=0.2).asnumpy()
+    assert set(np.unique(y)) == {0, np.float32(1.25)}
+    assert abs((y == 0).mean() - 0.2) < 0.002
+    assert abs(y.mean() - 1) < 0.003
+
+
+def test_dropout_outside_training_is_the_identity_unless_always():
+    x = array(50, 50)
+    assert (nd.Dropout(x, p=0.9).asnumpy() == x.asnumpy()).all()
+    assert (nd.Dropout(x, p=0.9, mode="always").asnumpy() == 0).mean() > 0.8
+
+
+def test_dropout_along_axes_shares_one_fate(training):
+    y = nd.Dropout(nd.ones((40, 30, 20)), p=0.5, axes=(0, -1)).asnumpy()
+    assert (y == y[:1, :, :1]).all()
+    assert 0 < (y[0, :, 0] == 0).sum() < 30
+
+
+def test_dropout_repeats_with_the_seed_and_not_without(training):
+    x = nd.ones((300, 1000))
+    d2lmini.random.seed(5)
+    first, second = nd.Dropout(x).asnumpy(), nd.Dropout(x).asnumpy()
+    d2lmini.random.seed(5)
+    assert (nd.Dropout(x).asnumpy() == first).all()
+    assert (first != second).any()
+
+
+@pytest.mark.parametrize("axes", [(), (1,)])
+def test_backward_of_dropout_draws_the_same_mask_again(axes):
+    dropout, key = registry["Dropout"], Key(3, 1, 4)
+    x = np.ones((600, 500), "float32")
+    attrs = {"p": 0.3, "mode": "training", "axes": axes, "rng": key, "training": True}
+    y = dropout.compute(np, x, **attrs)
+    g = dropout.rule(nd.array(x), **attrs)
+    assert (g.asnumpy() == y).all()
+    again = registry["_dropped"].rule(g, p=0.3, axes=axes, key=key)
+    assert (again.asnumpy() == y * y).all()
+    attrs["training"] = False
+    g = nd.array(x)
+    assert dropout.rule(g, **attrs) is g
+
+
+def test_rrelu_draws_slopes_in_training_and_its_gradient_knows_them(training):
+    leaky = registry["LeakyReLU"]
+    x = array(100, 100)
+    bounds = {"act_type": "rrelu", "lower_bound": 0.2, "upper_bound": 0.4}
+    y = nd.LeakyReLU(x, **bounds)
+    slopes = (y / x).asnumpy()
+    below = x.asnumpy() < 0
+    assert (slopes[~below] == 1).all()
+    assert 0.2 <= slopes[below].min() < 0.21 and 0.39 < slopes[below].max() <= 0.4
+    dx = leaky.rule(nd.ones(x.shape, dtype="float64"), y, x, x.shape, None, None, act_type="rrelu",
+                    slope=0.25)  # fmt: skip
+    np.testing.assert_allclose(dx.asnumpy(), slopes)
+
+
+# -- BatchNorm ------------------------------------------------------------------------------------
+
+
+def statistics(x, axis):
+    others = tuple(a for a in range(x.ndim) if a != axis % x.ndim)
+    return x.mean(others), x.var(others)
+
+
+@pytest.mark.parametrize("shape, axis", [((4, 3), 1), ((2, 3, 4, 5), 1), ((2, 3, 4), -1)])
+def test_batch_norm_in_training_uses_and_remembers_the_batch(training, shape, axis):
+    x = array(*shape, low=-3, high=5)
+    C = shape[axis]
+    gamma, beta = array(C), array(C)
+    mean, var = nd.zeros(C, dtype="float64"), nd.ones(C, dtype="float64")
+    y = nd.BatchNorm(x, gamma, beta, mean, var, fix_gamma=False, axis=axis, eps=1e-5, momentum=0.8)
+    want_mean, want_var = statistics(x.asnumpy(), axis)
+    np.testing.assert_allclose(mean.asnumpy(), 0.2 * want_mean)
+    np.testing.assert_allclose(var.asnumpy(), 0.8 + 0.2 * want_var)
+    got_mean, got_var = statistics(y.asnumpy(), axis)
+    np.testing.assert_allclose(got_mean, beta.asnumpy(), atol=1e-12)
+    np.testing.assert_allclose(
+        got_var, gamma.asnumpy() ** 2 * want_var / (want_var + 1e-5), rtol=1e-9
+    )
+
+
+def test_batch_norm_shows_its_statistics_only_on_request(training):
+    x, one = array(4, 3), nd.ones(3, dtype="float64")
+    y = nd.BatchNorm(x, one, one, one, one.copy())
+    assert y.shape == (4, 3)
+    y, mean, inverse = nd.BatchNorm(x, one, one, one.copy(), one.copy(), output_mean_var=True)
+    want_mean, want_var = statistics(x.asnumpy(), 1)
+    np.testing.assert_allclose(mean.asnumpy(), want_mean)
+    np.testing.assert_allclose(inverse.asnumpy(), 1 / np.sqrt(want_var + 1e-3))
+    place = nd.zeros((4, 3), dtype="float64")
+    nd.BatchNorm(x, one, one, one.copy(), one.copy(), out=place)
+    assert (place.asnumpy() == y.asnumpy()).all()
+
+
+def test_batch_norm_with_global_statistics_leaves_them_alone(training):
+    x, mean, var = array(4, 3), array(3), array(3, low=1, high=2)
+    before = mean.asnumpy(), var.asnumpy()
+    nd.BatchNorm(x, mean, mean, mean, var, use_global_stats=True).wait_to_read()
+    assert (mean.asnumpy() == before[0]).all() and (var.asnumpy() == before[1]).all()
+
+
+@pytest.mark.parametrize("fix_gamma", [False, True])
+@pytest.mark.parametrize("training", [False, True])
+def test_gradient_of_batch_norm(fix_gamma, training):
+    op = registry["BatchNorm"]
+    attrs = {**op.defaults, "fix_gamma": fix_gamma, "training": training, "eps": 0.1}
+    arrays = [a.asnumpy() for a in (array(4, 3, 2), array(3), array(3), array(3))]
+    arrays.append(rng.uniform(0.5, 2, 3))
+    directions = [rng.uniform(-1, 1, a.shape) for a in arrays[:3]]
+    head = rng.uniform(-1, 1, arrays[0].shape)
+
+    def f(step):
+        moved = [a + step * d for a, d in zip(arrays, directions)] + [a.copy() for a in arrays[3:]]
+        return (op.compute(np, *moved, **attrs)[0] * head).sum()
+
+    y = [nd.array(a, dtype="float64") for a in op.compute(np, *(a.copy() for a in arrays), **attrs)]
+    x, gamma = (nd.array(a, dtype="float64") for a in arrays[:2])
+    g = [nd.array(head, dtype="float64")] + [nd.ones(3, dtype="float64")] * 2
+    options = {k: attrs[k] for k in op.rule_attrs}
+    grads = op.rule(g, y, x, x.shape, x.dtype, gamma, gamma.dtype, **options)
+    analytic = sum((d * v.asnumpy()).sum() for d, v in zip(directions, grads))
+    np.testing.assert_allclose(analytic, (f(1e-6) - f(-1e-6)) / 2e-6, rtol=1e-6)
+    assert not (fix_gamma and grads[1].asnumpy().any())
+
+
+def test_batch_norm_takes_half_precision_data_with_single_precision_parameters(training):
+    x = array(8, 3, 4, dtype="float16")
+    one, zero = nd.ones(3), nd.zeros(3)
+    mean, var = nd.zeros(3), nd.ones(3)
+    y = nd.BatchNorm(x, one, zero, mean, var)
+    assert y.dtype == np.float16 and mean.dtype == np.float32
+    np.testing.assert_allclose(y.asnumpy().std((0, 2)), 1, rtol=1e-2)
+    op = registry["BatchNorm"]
+    attrs = {**op.defaults, "training": True}
+    g = [nd.ones(x.shape, dtype="float16"), one, one]
+    options = {k: attrs[k] for k in op.rule_attrs}
+    dx, dgamma, *_ = op.rule(g, [y, one, one], x, x.shape, x.dtype, one, one.dtype, **options)
+    assert dx.dtype == np.float16 and dgamma.dtype == np.float32
+
+
+# -- outputs that stand for a loss ----------------------------------------------------------------
+
+
+def softmax_loss_gradient(
+    p, label, *, grad_scale=1.0, ignore_label=-1.0, multi_output=False, use_ignore=False,
+    preserve_shape=False, normalization="null", smooth_alpha=0.0,
+):  # fmt: skip
+    """One softmax after the other, with MXNet's normalizations."""
+    shape = p.shape
+    if multi_output:
+        view = (shape[0], shape[1], int(np.prod(shape[2:])))
+    elif preserve_shape:
+        view = (int(np.prod(shape[:-1])), shape[-1], 1)
+    else:
+        view = (shape[0], int(np.prod(shape[1:])), 1)
+    p, label = p.reshape(view), label.reshape(view[0], view[2])
+    dx = p.copy()
+    classes = view[1]
+    for i, j in np.ndindex(label.shape):
+        if use_ignore and label[i, j] == ignore_label:
+            dx[i, :, j] = 0
+            continue
+        for k in range(classes):
+            alpha = 0.0 if multi_output else smooth_alpha
+            one, other = 1 - alpha, alpha / (classes - 1)
+            dx[i, k, j] -= one if k == label[i, j] else other
+    m = {"null": view[2], "batch": label.size, "valid": max((label != ignore_label).sum(), 1)}
+    return (dx * grad_scale / m[normalization]).reshape(shape)
+
+
+@pytest.mark.parametrize(
+    "shape, label, attrs",
+    [
+        ((3, 4), (3,), {}),
+        ((3, 4), (3,), {"use_ignore": True}),
+        ((3, 4), (3,), {"use_ignore": True, "ignore_label": 2.0, "grad_scale": 0.5}),
+        ((3, 4), (3,), {"normalization": "batch"}),
+        ((3, 4), (3,), {"normalization": "valid", "use_ignore": True}),
+        ((3, 4), (3,), {"normalization": "valid", "grad_scale": 3.0}),
+        ((3, 4), (3,), {"smooth_alpha": 0.1}),
+        ((2, 3, 2), (2,), {"normalization": "batch"}),
+        ((2, 3, 4), (2, 3), {"preserve_shape": True, "normalization": "batch"}),
+        ((2, 3, 4), (2, 4), {"multi_output": True}),
+        ((2, 3, 4), (2, 4), {"multi_output": True, "use_ignore": True, "normalization": "valid"}),
+        ((2, 3, 2, 2), (2, 2, 2), {"multi_output": True, "normalization": "batch"}),
+        ((2, 3, 2, 2), (2, 4), {"multi_output": True, "smooth_alpha": 0.1}),
+    ],
+)
+def test_softmax_output_sends_back_the_gradient_of_the_cross_entropy(shape, label, attrs):
+    op = registry["SoftmaxOutput"]
+    data, label = array(*shape), nd.array(rng.integers(-1, 3, label), dtype="float64")
+    y = op(data, label, **attrs)
+    want = softmax_loss_gradient(y.asnumpy(), label.asnumpy(), **attrs)
+    for out_grad in (False, True):
+        g = array(*shape)
+        options = {**op.defaults, **attrs, "out_grad": out_grad}
+        options = {k: options[k] for k in op.rule_attrs}
+        dx, dlabel = op.rule(g, y, shape, data.dtype, label, label.shape, **options)
+        np.testing.assert_allclose(
+            dx.asnumpy(), want * (g.asnumpy() if out_grad else 1), atol=1e-12
+        )
+        assert dlabel is None
+
+
+def test_softmax_output_with_probabilities_for_labels():
+    op = registry["SoftmaxOutput"]
+    data, label = array(3, 4), array(3, 4, low=0)
+    y = op(data, label)
+    options = {**op.defaults, "grad_scale": 2.0, "use_ignore": True, "normalization": "batch"}
+    options = {k: options[k] for k in op.rule_attrs}
+    dx, _ = op.rule(array(3, 4), y, (3, 4), data.dtype, label, (3, 4), **options)
+    np.testing.assert_allclose(dx.asnumpy(), 2 * (y - label).asnumpy())
+
+
+def test_softmax_cross_entropy_has_the_gradient_of_its_loss():
+    op = registry["softmax_cross_entropy"]
+    data, label = array(4, 3), nd.array([0, 2, 1, 7], dtype="float64")
+    direction = rng.uniform(-1, 1, (4, 3))
+
+    def f(step):
+        return op(nd.array(data.asnumpy() + step * direction, dtype="float64"), label).asscalar()
+
+    dx, dlabel = op.rule(nd.ones(1, dtype="float64") * 3, data, (4, 3), data.dtype, label)
+    assert dlabel is None
+    numeric = 3 * (f(1e-6) - f(-1e-6)) / 2e-6
+    np.testing.assert_allclose((dx.asnumpy() * direction).sum(), numeric, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["Linear", "MAE", "Logistic"])
+@pytest.mark.parametrize("shape, label", [((3,), (3,)), ((3, 2), (3, 2)), ((3, 1), (3,))])
+def test_regression_outputs_send_back_their_loss_whatever_arrives(name, shape, label):
+    op = registry[f"{name}RegressionOutput"]
+    data, label = array(*shape), array(*label)
+    y = op(data, label, grad_scale=6.0)
+    dx, dlabel = op.rule(array(*shape), y, shape, label, grad_scale=6.0)
+    difference = y.asnumpy() - label.asnumpy().reshape(shape)
+    want = np.sign(difference) if name == "MAE" else difference
+    np.testing.assert_allclose(dx.asnumpy(), want * 6.0 / np.prod(shape[1:]))
+    assert dlabel is None
+
+
+# -- work in pieces, and errors -------------------------------------------------------------------
+
+
+def test_softmax_and_pooling_are_the_same_in_pieces_of_any_size(monkeypatch):
+    x = array(5, 4, 6, 3)
+    run = [
+        lambda: nd.softmax(x, axis=1),
+        lambda: nd.log_softmax(x, axis=-1),
+        lambda: nd.Pooling(x, kernel=(3, 2), stride=(2, 1), pad=(1, 0), pool_type="avg"),
+        lambda: nd.Pooling(x, kernel=(3, 2), stride=(2, 1), pad=(1, 0), pool_type="max"),
+    ]
+    whole = [f().asnumpy() for f in run]
+    for grain in (1, 7, 100):
+        monkeypatch.setattr(softmax, "GRAIN", grain)
+        monkeypatch.setattr(pool, "GRAIN", grain)
+        for f, want in zip(run, whole):
+            assert (f().asnumpy() == want).all()
+
+
+@pytest.mark.parametrize(
+    "name, shapes, attrs, says",
+    [
+        ("Activation", [(2,)], {"act_type": "gelu"}, "act_type='gelu' is unknown"),
+        ("LeakyReLU", [(2, 3)], {"act_type": "prelu"}, "'gamma' is missing"),
+        ("LeakyReLU", [(2, 3), (1,)], {}, "'gamma' was given"),
+        ("LeakyReLU", [(2, 3, 4), (4,)], {"act_type": "prelu"}, "one slope for each channel"),
+        ("softmax", [(2, 3)], {"axis": 2}, "axis=2 is out of range"),
+        ("softmax", [()], {}, "out of range for an array of 0 axes"),
+        ("softmax", [(2, 3)], {"use_length": True}, "'length' is missing"),
+        ("softmax", [(2, 3), (2,)], {}, "'length' was given"),
+        ("softmax", [(2, 3), (2,)], {"use_length": True}, "length must be integers"),
+        ("softmax", [(2, 3)], {"temperature": 0}, "temperature must not be 0"),
+        ("log_softmax", [(2, 3)], {"use_length": True}, "not supported"),
+        ("SoftmaxActivation", [(2, 3)], {"mode": "channel"}, "needs more axes"),
+        ("SoftmaxOutput", [(3, 4), (4,)], {}, r"label is \(4,\), need \(3, 4\) or \(3,\)"),
+        ("SoftmaxOutput", [(3, 4), (3,)], {"normalization": "sum"}, "is unknown"),
+        ("softmax_cross_entropy", [(3, 4), (4,)], {}, r"label is \(4,\)"),
+        ("LinearRegressionOutput", [(3, 2), (3,)], {}, r"label is \(3,\), need \(3, 2\)"),
+        ("FullyConnected", [(3, 4), (2, 5), (2,)], {"num_hidden": 2}, r"weight is \(2, 5\)"),
+        ("FullyConnected", [(3, 4), (2, 4)], {"num_hidden": 2}, "'bias' is missing"),
+        ("FullyConnected", [(3, 4), (2, 4), (3,)], {"num_hidden": 2}, r"bias is \(3,\)"),
+        ("Dropout", [(3,)], {"p": 1.5}, "p=1.5 is no probability"),
+        ("Dropout", [(3,)], {"mode": "never"}, "mode='never' is unknown"),
+        ("Dropout", [(3,)], {"axes": (1,)}, "out of range"),
+        ("L2Normalization", [(3, 4)], {"mode": "channel"}, "needs more axes"),
+        ("LRN", [(3, 4, 2)], {"nsize": 3}, r"needs data \(N, C, H, W\)"),
+        ("LayerNorm", [(3, 4), (3,), (3,)], {}, r"gamma is \(3,\), need \(4,\)"),
+        ("InstanceNorm", [(3, 4), (4,), (4,)], {}, "three axes or more"),
+        ("GroupNorm", [(2, 4, 3), (3,), (3,)], {"num_groups": 3}, "equal groups"),
+        ("BatchNorm", [(2, 3), (3,), (3,), (3,), (2,)], {}, r"moving_var is \(2,\)"),
+        ("UpSampling", [(1, 2, 4)], {"scale": 2, "sample_type": "nearest"}, "needs images"),
+        ("UpSampling", [(1, 1, 2, 2)], {"scale": 2, "sample_type": "bilinear"}, "is unknown"),
+        ("Pooling", [(1, 1, 5, 5)], {"kernel": (7, 7)}, "kernel exceeds the input"),
+        ("Pooling", [(1, 1, 5, 5)], {"kernel": (2, 2), "pad": (2, 2)}, "lies in padding"),
+        ("Pooling", [(1, 1, 5, 5)], {"kernel": (2,)}, "needs data NCW"),
+        ("Pooling", [(1, 1, 5, 5)], {}, "one to three positive sizes"),
+        ("Pooling", [(1, 1, 5, 5)], {"kernel": (2, 2), "stride": (0, 1)}, "one number per axis"),
+        (
+            "Pooling",
+            [(1, 1, 5)],
+            {"kernel": (2,), "pool_type": "min"},
+            "pool_type='min' is unknown",
+        ),
+        ("Pooling", [(1, 1, 5)], {"kernel": (2,), "pool_type": "lp"}, "p_value=None is unknown"),
+        ("Pooling", [(1, 1, 5)], {"kernel": (2,), "pooling_convention": "same"}, "is unknown"),
+        ("Pooling", [(1, 5, 5, 1)], {"kernel": (2, 2), "layout": "NHWC"}, "only 'NCHW'"),
+    ],
+)
+def test_what_does_not_fit_is_explained_at_the_call(name, shapes, attrs, says):
+    with pytest.raises(MXNetError, match=f"{name}: .*{says}"):
+        getattr(nd, name)(*(array(*shape) for shape in shapes), **attrs)
+
+
+@pytest.mark.parametrize(
+    "name, attrs",
+    [
+        ("Activation", {"act_type": "relu"}), ("LeakyReLU", {}), ("softmax", {}), ("Dropout", {}),
+        ("L2Normalization", {}), ("Pooling", {"kernel": (1,)}),
+    ],
+)  # fmt: skip
+def test_integers_are_refused_with_the_way_out(name, attrs):
+    with pytest.raises(MXNetError, match=r"floating point, got int32; convert with \.astype"):
+        getattr(nd, name)(nd.ones((2, 2, 2), dtype="int32"), **attrs)
