@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from d2lmini.ops import binary
 from d2lmini.ops.core import registry
 
 _LEFT_OUT = {
@@ -47,8 +48,6 @@ class Namespace:
 def public_names() -> dict[str, Any]:
     """The ops that `nd` shows: those whose names do not begin with an underscore, and the
     functions that take a number in place of an array."""
-    from d2lmini.ops import binary
-
     functions = {name: getattr(binary, name) for name in binary.FUNCTIONS}
     return {**{n: op for n, op in registry.items() if not n.startswith("_")}, **functions}
 

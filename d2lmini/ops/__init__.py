@@ -1,11 +1,62 @@
-"""Every operation, declared once. Importing this package fills the registry.
+"""Every operation, declared once: importing this package fills the registry.
 
-`core` says what an op is; each other module is one family.
+`core` says what an op is. Below it the families, in an order in which they can be read; the
+helpers they share (`checks`, `pieces`, `ufuncs`, `windows`, ...) are imported by those who need
+them. `fluent` comes last: it gives values their operators and methods out of what is declared here.
+
+>>> from d2lmini.ops.core import registry
+>>> registry["exp"]
+<op exp(data)>
 """
 
-import importlib as _importlib
-import pkgutil as _pkgutil
+# isort: off
 
-for _module in _pkgutil.iter_modules(__path__):
-    if _module.name not in ("core", "fluent"):
-        _importlib.import_module(f"{__name__}.{_module.name}")
+from d2lmini.ops import core  # what an op is: compute, infer, gradient, cost
+
+# one element at a time
+from d2lmini.ops import create  # zeros, ones, full, arange, linspace, eye
+from d2lmini.ops import passing  # cast, copies, where, add_n, where gradients end
+from d2lmini.ops import pairs  # broadcast_add, elemwise_add, ...: two arrays
+from d2lmini.ops import scalars  # _plus_scalar, ...: an array and a number
+from d2lmini.ops import compare  # equal, greater, logical_and, allclose
+from d2lmini.ops import unary  # exp, log, sin, tanh, sigmoid, erf
+from d2lmini.ops import elemwise  # abs, round, relu, clip, isnan
+from d2lmini.ops import special  # gamma, gammaln, digamma, erfinv
+from d2lmini.ops import binary  # nd.add, nd.maximum: arrays, numbers, or both
+
+# many elements to one, one to many
+from d2lmini.ops import reduce  # sum, mean, prod, max, min, and those that skip nan
+from d2lmini.ops import norm  # norm, moments
+from d2lmini.ops import broadcast  # broadcast_to, tile, repeat
+from d2lmini.ops import scan  # argmax, argmin, cumsum
+from d2lmini.ops import order  # sort, argsort, topk
+
+# the same elements elsewhere
+from d2lmini.ops import shape  # reshape, transpose, expand_dims, depth_to_space
+from d2lmini.ops import slice  # slice, slice_axis, slice_like, reverse
+from d2lmini.ops import join  # concat, stack, split
+from d2lmini.ops import pad  # pad
+from d2lmini.ops import diag  # diag
+from d2lmini.ops import index  # take, Embedding, pick, one_hot
+from d2lmini.ops import gather  # gather_nd, scatter_nd, ravel_multi_index
+from d2lmini.ops import subscript  # x[key] and x[key] = value
+from d2lmini.ops import sequence  # SequenceMask, SequenceLast, SequenceReverse
+
+# matrices
+from d2lmini.ops import linalg  # dot, batch_dot, gemm, syrk
+from d2lmini.ops import triangle  # trmm, trsm, diagonals and triangles
+from d2lmini.ops import decompose  # potrf, inverse, det, gelqf, syevd
+
+# layers
+from d2lmini.ops import activation  # Activation, LeakyReLU
+from d2lmini.ops import softmax  # softmax, SoftmaxOutput, the regression outputs
+from d2lmini.ops import nn  # FullyConnected, Dropout, LRN, UpSampling
+from d2lmini.ops import normalize  # BatchNorm, LayerNorm, InstanceNorm, GroupNorm
+from d2lmini.ops import conv  # Convolution, Deconvolution
+from d2lmini.ops import columns  # im2col, col2im
+from d2lmini.ops import pool  # Pooling
+
+# chance
+from d2lmini.ops import random  # uniform, normal, gamma, multinomial, shuffle
+
+from d2lmini.ops import fluent  # operators and methods of values
