@@ -20,8 +20,9 @@ other. Naming every axis by a number gives shape (1,), not (), as in MXNet.
  [30. 10.]]
 <NDArray 2x2 @cpu(0)>
 
-Nothing here waits. An NDArray as an index is one more input of the operation, so an index outside
-its axis is found when that runs, while numbers, lists and NumPy arrays are checked at the call.
+Nothing here waits (but for an NDArray as a bound of a slice, x[i:], which must be a number). An
+NDArray as an index is one more input of the operation, so an index outside its axis is found when
+that runs, while numbers, lists and NumPy arrays are checked at the call.
 Float NDArrays count as integers, never as masks: `x[x > 0]` takes rows 0 and 1. A mask must be a
 NumPy array of bool (MXNet takes those, too, for the numbers 0 and 1); `nd.contrib.boolean_mask`
 takes an NDArray and waits for it.
@@ -148,12 +149,15 @@ def setitem(x: Any, key: Any, value: Any) -> None:
 def _constant(value: Any, dtype: np.dtype) -> Any:
     """A number as a scalar of `dtype`, a list or NumPy array as a fresh array of it."""
     array = None
-    if not (value is None or isinstance(value, (str, bytes, complex))):
+    values = value if type(value) in (list, tuple) else ()
+    if not isinstance(value, (str, bytes, complex)) and not any(
+        isinstance(v, Value) for v in values
+    ):
         array = np.asarray(value)  # ValueError if its rows differ in length
     if array is None or array.dtype.kind not in "iufb":
         raise TypeError(
             f"an NDArray does not take {value!r} of type {type(value).__name__}; assign a number, "
-            "a list of numbers, a NumPy array or an NDArray"
+            "a list of numbers, a NumPy array or an NDArray (several are joined by nd.stack)"
         )
     with np.errstate(all="ignore"):
         array = array.astype(dtype, order="C")  # always a copy: the caller may change theirs

@@ -155,6 +155,11 @@ def _item(item: Any) -> Any:
 
 def _index_array(item: Any) -> Any:
     """A list, tuple or NumPy array as int64 or bool array; a single number as int."""
+    if type(item) in (list, tuple) and any(isinstance(i, Value) for i in item):
+        raise TypeError(
+            "a list of NDArrays is no index; name several axes by x[i, j], or join the arrays "
+            "with nd.stack"
+        )
     try:
         array = np.asarray(item)
     except ValueError:
