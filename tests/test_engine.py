@@ -28,13 +28,14 @@ class Program:
                 rng.sample(range(N_VARS), rng.randint(0, 4)),
                 rng.sample(range(N_VARS), rng.randint(0, 3)),
                 rng.randint(-3, 3),
+                rng.choice([1.0, 1e9]),
             )
             for _ in range(n_tasks)
         ]
 
     def step(self, cells: list[int], k: int) -> None:
         """Task k, on plain integers."""
-        reads, writes, _ = self.tasks[k]
+        reads, writes, *_ = self.tasks[k]
         mixed = sum(cells[i] * (j + 3) for j, i in enumerate(reads)) + k
         for i in writes:
             cells[i] = (cells[i] * 1_000_003 + mixed) % (1 << 61)
@@ -51,20 +52,23 @@ class Program:
         cells = list(range(N_VARS))
         tags = [engine.new_var() for _ in range(N_VARS)]
         before = engine.stats().executed
-        for k, (reads, writes, priority) in enumerate(self.tasks):
-            engine.push(
+        for k, (reads, writes, priority, predicted_us) in enumerate(self.tasks):
+            task = core.FunctionTask(
                 lambda k=k: self.step(cells, k),
-                [tags[i] for i in reads],
-                [tags[i] for i in writes],
+                f"task {k}",
+                tuple(tags[i] for i in reads),
+                tuple(tags[i] for i in writes),
                 priority=priority,
+                predicted_us=predicted_us,
             )
+            engine.current.push(task)
             if k % 100 == 0:
                 engine.current.check()
         engine.waitall()
         engine.current.check()
         assert all(tag.idle and tag.error is None for tag in tags)
         assert engine.stats().executed - before == len(self.tasks)
-        writes_of = [sum(i in w for _, w, _ in self.tasks) for i in range(N_VARS)]
+        writes_of = [sum(i in w for _, w, *_ in self.tasks) for i in range(N_VARS)]
         assert [tag.version for tag in tags] == writes_of
         return cells
 
@@ -74,11 +78,14 @@ class Program:
     seed=st.integers(0, 2**32),
     workers=st.integers(1, 8),
     bulk=st.sampled_from([0, 0, 3, 20]),
+    inline=st.booleans(),
 )
-def test_random_programs_equal_serial_execution(seed: int, workers: int, bulk: int):
+def test_random_programs_equal_serial_execution(seed: int, workers: int, bulk: int, inline: bool):
     program = Program(seed)
-    with engine.use("threaded", workers=workers), engine.bulk(bulk):
+    below = 20.0 if inline else 0.0
+    with engine.use("threaded", workers=workers, inline_below=below), engine.bulk(bulk):
         threaded = program.through_engine()
+        assert (engine.stats().inline > 0) == inline
     assert threaded == program.serial()
 
 
@@ -104,7 +111,7 @@ def test_pushing_from_several_threads(collect: bool):
     def run(i: int) -> None:
         cells = list(range(N_VARS))
         tags = [engine.new_var() for _ in range(N_VARS)]
-        for k, (reads, writes, priority) in enumerate(programs[i].tasks):
+        for k, (reads, writes, priority, _) in enumerate(programs[i].tasks):
             engine.push(
                 lambda k=k: programs[i].step(cells, k),
                 [tags[j] for j in reads],

@@ -96,7 +96,10 @@ class Engine:
             for var in task.writes:
                 if var.writer is not None or var.readers or var.queue or var.error is not None:
                     return False
+            for var in task.writes:
                 var.version += 1
+                if var.weight:
+                    var.filled = True  # type: ignore[attr-defined]
             if instrument.listeners:
                 return self._run_inline_observed(task)
             try:
