@@ -254,14 +254,14 @@ def index_copy(old, index, new):
 
 
 ROWS += [
-    Case("_contrib_index_copy",
+    Case("contrib.index_copy",
          (draw((5, 2), dtype=d), np.array([0, 4, 2], i), draw((3, 2), dtype=d)),
          index_copy, grad=d == "float32")
     for d, i in (("float32", "int32"), ("float32", "int64"), ("int32", "float32"))
 ]  # fmt: skip
 ROWS += [
     Case(
-        "_contrib_index_array",
+        "contrib.index_array",
         (draw(shape),),
         lambda x, axes=None: np.moveaxis(np.indices(x.shape), 0, -1)[
             ..., list(range(x.ndim) if axes is None else axes)
