@@ -21,6 +21,7 @@ Listeners read the clock themselves (`time.perf_counter_ns`).
 from __future__ import annotations
 
 import warnings
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 #: Who listens now. Replaced, never changed in place, so that it can be read without a lock.
 listeners: tuple[Instrument, ...] = ()
+
+#: What `tell_dropped` has yet to say.
+_dropped: deque[str] = deque()
 
 
 class Instrument:
@@ -85,14 +89,20 @@ def listening(listener: AnyInstrument) -> Iterator[AnyInstrument]:
 
 
 def emit(event: str, *args: Any) -> None:
-    """Tell every listener. One that raises is dropped with a warning: the engine must go on."""
+    """Tell every listener. One that raises is dropped, for the engine must go on: it may be in the
+    midst of its own work, where nobody could catch it. The next wait warns of it."""
     for listener in listeners:
         try:
             getattr(listener, event)(*args)
         except Exception as problem:
             remove(listener)
-            warnings.warn(
+            _dropped.append(
                 f"instrument {type(listener).__name__} raised {problem!r} in {event}; "
-                "it will not be told any more",
-                stacklevel=2,
+                "it will not be told any more"
             )
+
+
+def tell_dropped() -> None:
+    """Warn of listeners that raised; called on the user's thread, at the end of waits."""
+    while _dropped:
+        warnings.warn(_dropped.popleft(), stacklevel=5)

@@ -359,6 +359,14 @@ def test_runtime_errors_name_both_lines_and_poison_what_depends(engine_kind: str
     assert (nd.ones(2) + 1).asnumpy().tolist() == [2, 2]
 
 
+def test_an_index_found_out_of_range_while_computing_is_an_index_error(engine_kind: str):
+    y = nd.arange(5)[nd.array([1, 9], dtype="int32")]
+    with pytest.raises(IndexError, match="9"):
+        y.asnumpy()
+    with pytest.raises(MXNetError, match="issued at"):
+        y.asnumpy()
+
+
 def test_a_partial_write_does_not_heal(engine_kind: str):
     bad = nd.random.normal(0, -1, shape=(4,))
     bad[1:3] = 0
@@ -380,7 +388,7 @@ def test_waitall_reports_once():
 
 def test_an_error_nobody_looked_at_is_warned_of():
     bad = nd.random.normal(0, -1, shape=(2,))
-    engine.current._wait("test", None, False, hold=False)
+    engine.current.wait_idle("test")
     del bad
     gc.collect()
     with pytest.warns(UserWarning, match=r"dropped unseen:\n_random_normal"):

@@ -41,21 +41,24 @@ def parallel_for(n: int, body: Callable[[int], Any]) -> None:
         return
     job.work()
     job.done.acquire()
-    if job.problem is not None:
-        raise job.problem
+    problem, job.problem = job.problem, None
+    if problem is not None:
+        try:
+            raise problem
+        finally:
+            del problem  # its traceback names this frame: a circle that would keep arrays alive
 
 
 class _Job:
-    """Pieces not yet taken, and how many are not yet done."""
+    """Pieces not yet taken, and how many are done."""
 
-    __slots__ = ("body", "done", "left", "lock", "n", "numbers", "problem")
+    __slots__ = ("body", "done", "finished", "n", "numbers", "problem")
 
     def __init__(self, n: int, body: Callable[[int], Any]):
         self.n = n
         self.body = body
         self.numbers = count()  # next() on it is atomic
-        self.left = n
-        self.lock = threading.Lock()
+        self.finished = count(1)
         self.done = threading.Lock()
         self.done.acquire()
         self.problem: BaseException | None = None
@@ -69,7 +72,5 @@ class _Job:
                 run_quietly(self.body, i)
             except BaseException as problem:
                 self.problem = self.problem or problem
-            with self.lock:
-                self.left -= 1
-                if self.left == 0:
-                    self.done.release()
+            if next(self.finished) == self.n:
+                self.done.release()

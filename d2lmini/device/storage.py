@@ -14,7 +14,7 @@ memory together with the engine Var that orders access to it: the thing an NDArr
 >>> storage.stats(cpu()).live - before
 0
 
-Finalizers. A Chunk dies on whatever thread drops it, perhaps inside this module's own lock. So
+Finalizers. A Chunk dies on whatever thread drops it, perhaps while that holds the lock. So
 `Chunk.__del__` only appends to a deque; the books are brought up to date (`Pool.drain`) at the
 next allocation or question. Arrays under 4 KiB are left to NumPy's own small-block cache, which is
 quicker than ours; they are counted all the same.
@@ -23,7 +23,6 @@ quicker than ours; they are counted all the same.
 from __future__ import annotations
 
 import os
-import threading
 from collections import deque
 from typing import Any, NamedTuple
 
@@ -33,7 +32,7 @@ from d2lmini import instrument
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, cache_releasers, current_context
 from d2lmini.engine.budget import WeightedVar
-from d2lmini.engine.core import _NO_QUEUE, _NOBODY
+from d2lmini.engine.core import _NO_QUEUE, _NOBODY, lock
 
 #: Below this many bytes an array's memory is NumPy's own.
 SMALL = 4096
@@ -50,15 +49,16 @@ class Memory(NamedTuple):
 
 
 class Pool:
-    """The memory of one context: blocks given back, by size class, and the books."""
+    """The memory of one context: blocks given back, by size class, and the books.
+
+    Guarded by the one lock of `engine.core`. Ctrl-C may end a method at any call, and a finalizer
+    may allocate at any call: so the books are right whenever something is called.
+    """
 
     def __init__(self, ctx: Context):
         self.ctx = ctx
-        self.lock = threading.RLock()
         self.freed: deque[tuple[int, Any]] = deque()  # (nbytes, block or None), from finalizers
-        self.balance = 0  # bytes counted in, less all bytes given back
-        # Bytes of tiny arrays made inline (ndarray/apply.py); guarded by the engine's lock, grows.
-        self.inline = 0
+        self.live = 0
         self.cached = 0
         self.peak = 0
         self.limit: int | None = None
@@ -67,71 +67,14 @@ class Pool:
 
     def take(self, nbytes: int) -> np.ndarray:
         """An aligned block of at least `nbytes` as a uint8 array; MemoryError when there is none
-        after everything cached was given back."""
+        after everything cached was given back (lock held)."""
         size = size_class(nbytes)
-        with self.lock:
-            self.drain()
-            if self.limit is not None and self.live + nbytes > self.limit:
-                raise MemoryError(self._explain(nbytes))
-            blocks = self._blocks.get(size)
-            if blocks:
-                self.cached -= size
-                block = blocks.pop()
-            else:
-                block = self._fresh(size, nbytes)
-            self.count(nbytes)
-        return block
-
-    @property
-    def live(self) -> int:
-        """Bytes of all arrays."""
-        return self.balance + self.inline
-
-    def count(self, nbytes: int) -> None:
-        """Enter an array of `nbytes` in the books."""
-        with self.lock:
-            if len(self.freed) > 64:
-                self.drain()
-            self.balance += nbytes
-            if self.live > self.peak:
-                self.drain()
-                self.peak = max(self.peak, self.live)
-        if instrument.listeners:
-            instrument.emit("alloc", self.ctx, nbytes)
-
-    def drain(self) -> None:
-        """Take back what finalizers have left."""
-        with self.lock:
-            while self.freed:
-                try:
-                    nbytes, block = self.freed.popleft()
-                except IndexError:  # another thread took it
-                    break
-                self.balance -= nbytes
-                if block is not None:
-                    self._blocks.setdefault(block.nbytes, []).append(block)
-                    self.cached += block.nbytes
-                if instrument.listeners:
-                    instrument.emit("free", self.ctx, nbytes)
-            if self.cached > self.keep:
-                self.release_cached(self.keep)
-
-    def release_cached(self, keep: int = 0) -> None:
-        """Give cached blocks back to the system, the largest first, until `keep` bytes are left."""
-        with self.lock:
-            for size in sorted(self._blocks, reverse=True):
-                blocks = self._blocks[size]
-                while blocks and self.cached > keep:
-                    blocks.pop()
-                    self.cached -= size
-
-    def stats(self) -> Memory:
-        """The books now."""
-        with self.lock:
-            self.drain()
-            return Memory(self.live, self.cached, self.peak, self.limit)
-
-    def _fresh(self, size: int, nbytes: int) -> np.ndarray:
+        self.drain()
+        self.check_limit(nbytes)
+        blocks = self._blocks.get(size)
+        if blocks:
+            self.cached -= size
+            return blocks.pop()
         if self.limit is not None and self.live + self.cached + size > self.limit:
             self.release_cached()
         for attempt in (1, 2):
@@ -144,6 +87,50 @@ class Pool:
                 self.release_cached()
         start = -raw.__array_interface__["data"][0] % ALIGNMENT
         return raw[start : start + size]
+
+    def review(self) -> None:
+        """Bring the books up to date (lock held)."""
+        self.drain()
+        if self.live > self.peak:
+            self.peak = self.live
+
+    def check_limit(self, nbytes: int) -> None:
+        """MemoryError if an array of `nbytes` would pass the limit (lock held)."""
+        if self.limit is not None and self.live + nbytes > self.limit:
+            self.drain()
+            if self.live + nbytes > self.limit:
+                raise MemoryError(self._explain(nbytes))
+
+    def drain(self) -> None:
+        """Take back what finalizers have left (lock held)."""
+        while self.freed:
+            nbytes, block = self.freed[0]
+            self.live -= nbytes
+            self.freed.popleft()
+            if block is not None:
+                size = block.nbytes
+                blocks = self._blocks.setdefault(size, [])
+                self.cached += size
+                blocks.append(block)
+            if instrument.listeners:
+                instrument.emit("free", self.ctx, nbytes)
+        if self.cached > self.keep:
+            self.release_cached(self.keep)
+
+    def release_cached(self, keep: int = 0) -> None:
+        """Give cached blocks back to the system, the largest first, until `keep` bytes are left
+        (lock held)."""
+        for size in sorted(self._blocks, reverse=True):
+            blocks = self._blocks[size]
+            while blocks and self.cached > keep:
+                self.cached -= size
+                blocks.pop()
+
+    def stats(self) -> Memory:
+        """The books now."""
+        with lock:
+            self.review()
+            return Memory(self.live, self.cached, self.peak, self.limit)
 
     def _explain(self, nbytes: int) -> str:
         bound = f" of {self.limit / 1e6:.1f} MB allowed" if self.limit else ""
@@ -181,19 +168,31 @@ class Chunk(WeightedVar):
 
     def allocate(self, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
         """Give it memory and return that as an array; contents undefined."""
-        if self.nbytes < SMALL:
-            array = np.empty(shape, dtype)
-            self.pool.count(self.nbytes)
-        else:
-            self.block = self.pool.take(self.nbytes)
-            array = np.ndarray(shape, dtype, self.block)
-        self.data = array
+        with lock:
+            if self.nbytes < SMALL:
+                array = np.empty(shape, dtype)
+            else:
+                self.block = self.pool.take(self.nbytes)
+                array = np.ndarray(shape, dtype, self.block)
+            self.own(array)
         return array
 
     def adopt(self, array: np.ndarray) -> None:
         """Make `array` its contents: fresh, contiguous, seen by nobody else."""
+        with lock:
+            if self.nbytes >= SMALL:
+                self.pool.check_limit(self.nbytes)
+            self.own(array)
+
+    def own(self, array: np.ndarray) -> None:
+        """Make `array` its contents and enter it in the books (lock held)."""
+        pool = self.pool
         self.data = array
-        self.pool.count(self.nbytes)
+        pool.live += self.nbytes
+        if pool.live > pool.peak or len(pool.freed) > 64:
+            pool.review()
+        if instrument.listeners:
+            instrument.emit("alloc", pool.ctx, self.nbytes)
 
     def __del__(self) -> None:
         if self.data is not None:
@@ -203,7 +202,6 @@ class Chunk(WeightedVar):
 # -- pools by context ------------------------------------------------------------------------------
 
 _pools: dict[Context, Pool] = {}
-_pools_lock = threading.RLock()
 
 
 def pool_of(ctx: Context) -> Pool:
@@ -215,7 +213,7 @@ def pool_of(ctx: Context) -> Pool:
                 f"{ctx} is not available: this version computes on the CPU. Use ctx=cpu(); "
                 "devices through CuPy (the extra 'gpu') and virtual GPUs are still to come"
             )
-        with _pools_lock:
+        with lock:
             pool = _pools.setdefault(ctx, Pool(ctx))
     return pool
 
@@ -228,21 +226,23 @@ def stats(ctx: Context | None = None) -> Memory:
 def reset_peak(ctx: Context | None = None) -> None:
     """Let the peak start again from what is live."""
     pool = pool_of(ctx or current_context())
-    with pool.lock:
+    with lock:
         pool.drain()
         pool.peak = pool.live
 
 
 def set_limit(ctx: Context, nbytes: int | None) -> None:
-    """Let arrays of `ctx` take at most `nbytes` (None: as much as there is)."""
+    """Let arrays of `ctx` take at most `nbytes` (None: as much as there is). Those under 4 KiB are
+    counted, but never refused."""
     pool_of(ctx).limit = nbytes
 
 
 def release_cached(ctx: Context | None = None) -> None:
     """Give what is kept for reuse back to the system."""
     pool = pool_of(ctx or current_context())
-    pool.drain()
-    pool.release_cached()
+    with lock:
+        pool.drain()
+        pool.release_cached()
 
 
 cache_releasers.append(release_cached)  # for Context.empty_cache
@@ -264,14 +264,3 @@ def _default_keep() -> int:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 8
     except (AttributeError, ValueError, OSError):  # Windows
         return 1 << 30
-
-
-def _after_fork_in_child() -> None:
-    global _pools_lock
-    _pools_lock = threading.RLock()
-    for pool in _pools.values():
-        pool.lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)

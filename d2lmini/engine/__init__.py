@@ -9,7 +9,8 @@
 ['write', 'read']
 
 Which engine: `D2LMINI_ENGINE=threaded|naive` (or MXNet's `MXNET_ENGINE_TYPE=NaiveEngine`) for the
-process, `with engine.use("naive"):` for a scope. The rules are in `core`, the threads in `threaded`.
+process, `with engine.use("naive"):` for a scope. To be read in this order: `core` (the rules),
+`budget`, `bulk`, `failure`, `road`, `waits`, `engine`, `threaded` (the threads), `naive`.
 
 `engine.inline_below` (microseconds) is the dial of inline execution: operations predicted to be
 shorter run on the thread that issues them, because handing them to a worker would cost more; 0
@@ -31,9 +32,10 @@ from d2lmini.base import MXNetError
 from d2lmini.context import Context
 from d2lmini.engine import core
 from d2lmini.engine.core import FunctionTask, Task, Var
-from d2lmini.engine.engine import Engine, Stats, here
-from d2lmini.engine.failure import Failure, OutOfMemoryError
+from d2lmini.engine.engine import Engine, Stats
+from d2lmini.engine.failure import OutOfMemoryError
 from d2lmini.engine.naive import NaiveEngine
+from d2lmini.engine.road import here
 from d2lmini.engine.threaded import ThreadedEngine
 
 __all__ = [
@@ -128,7 +130,8 @@ def cancel_pending() -> int:
 
 def set_bulk_size(size: int) -> int:
     """Collect up to `size` tasks of this thread into one hand-over; 0 or 1: none. The old size."""
-    current._flush()
+    with current.lock:
+        current._flush(())
     old, here.bulk_size = here.bulk_size, int(size)
     return old
 
@@ -144,12 +147,13 @@ def bulk(size: int) -> Iterator[None]:
 
 
 def explain(value: Any) -> str:
-    """Who holds a Var (or NDArray) now, and who is in line for it, with the lines they come from."""
+    """Who holds a Var (or NDArray) now and who is in line for it, with the lines they come from."""
     var = _var_of(value)
     with current.lock:
-        lines = [f"writing: {_describe(var.writer)}"] if var.writer else []
-        lines += [f"reading: {_describe(task)}" for task in var.readers]
-        lines += [f"waits to {'write' if w else 'read'}: {_describe(t)}" for t, w in var.queue]
+        writer, readers, queue = var.writer, list(var.readers), list(var.queue)
+    lines = [f"writing: {_describe(writer)}"] if writer else []
+    lines += [f"reading: {_describe(task)}" for task in readers]
+    lines += [f"waits to {'write' if w else 'read'}: {_describe(t)}" for t, w in queue]
     return "\n".join(lines) or "idle: nothing pending"
 
 
@@ -164,15 +168,17 @@ def use(kind: str, **options: Any) -> Iterator[Engine]:
     workers=4, inline_below=0)`. Both are idle when the change is made."""
     global current
     fresh, outer = _make(kind, **options), current
-    outer._wait("engine.use", None, False, hold=False)
+    outer.wait_idle("engine.use")
     current = fresh
     try:
         yield fresh
     finally:
-        fresh._wait("engine.use", None, False, hold=False)
-        current = outer
-        outer._reports += fresh._reports
-        fresh.stop()  # type: ignore[attr-defined]
+        try:
+            fresh.wait_idle("engine.use")
+        finally:
+            current = outer
+            fresh.reports.move_to(outer.reports)
+            fresh.stop()
 
 
 # -- the dial, as an attribute of this module ------------------------------------------------------
@@ -192,7 +198,7 @@ class _Module(types.ModuleType):
 sys.modules[__name__].__class__ = _Module
 
 
-# -- the end of the process, and forks ----------------------------------------------------------------
+# -- the end of the process, and forks -------------------------------------------------------------
 
 
 def _drain_at_exit() -> None:
@@ -200,46 +206,32 @@ def _drain_at_exit() -> None:
     deadline_s = float(os.environ.get("D2LMINI_EXIT_DEADLINE_S", "10"))
     try:
         if not current.wait_all("exit", deadline_s):
-            left = current.stats().pending
-            print(
-                f"d2lmini: {left} operations were still pending {deadline_s:g} s after the program "
-                "ended; they are dropped",
-                file=sys.stderr,
-            )
+            _tell_leftovers(f"{deadline_s:g} s after the program ended")
     except MXNetError as error:
         print(f"d2lmini: an error that no wait has raised:\n{error}", file=sys.stderr)
+    except KeyboardInterrupt:
+        _tell_leftovers("when Ctrl-C ended the wait for them")
 
 
-def _before_fork() -> None:
-    current.lock.acquire()
-
-
-def _after_fork_in_parent() -> None:
-    current.lock.release()
+def _tell_leftovers(when: str) -> None:
+    left = current.stats().pending
+    current.cancel_pending()
+    print(
+        f"d2lmini: {left} operations were still pending {when}; they are dropped", file=sys.stderr
+    )
 
 
 def _after_fork_in_child() -> None:
-    """The workers did not come along: start anew, and say so on what was pending."""
-    global current
-    old = current
-    for task in old.pending:
-        problem = MXNetError(f"{task.name}: pending at fork; only the parent process computes it")
-        failure = Failure(task.name, task.site, problem)
-        for var in (*task.shared, *task.writes):
-            core.forget(var)
-        for var in task.writes:
-            var.error = failure
-    if isinstance(old, ThreadedEngine):
-        current = ThreadedEngine(old._size, old.inline_below, old.budget.limit)
-    else:
-        current = NaiveEngine(old.budget.limit)
-    here.task = here.segment = None
+    core.lock._at_fork_reinit()  # type: ignore[attr-defined]
+    here.task = None
+    for engine in list(Engine.alive):
+        engine.after_fork()
 
 
 atexit.register(_drain_at_exit)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=_before_fork,
-        after_in_parent=_after_fork_in_parent,
+        before=core.lock.acquire,
+        after_in_parent=core.lock.release,
         after_in_child=_after_fork_in_child,
     )

@@ -6,17 +6,17 @@ and either its contents are not there yet, or no handle of the user's is left (o
 it alive). Three events change that: a task is queued, a task completes, the last handle dies.
 
 The last comes from a finalizer, which may run on any thread, even inside our own lock; so `Handle`
-only appends to a deque (one atomic operation), and `drain` draws the consequences later.
+only notes it and appends to a deque (both atomic), and `drain` draws the consequences later.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from collections.abc import Iterable
 
 from d2lmini.engine.core import Task, Var
 
-#: Vars whose last handle died; appended by finalizers, emptied by `Budget.drain`.
+#: Vars that a queued task touched when their last handle died: from finalizers to `Budget.drain`.
 _dropped: deque[WeightedVar] = deque()
 
 
@@ -45,7 +45,10 @@ class Handle:
         self._var = var
 
     def __del__(self) -> None:
-        _dropped.append(self._var)
+        var = self._var
+        var.held = False
+        if var.pins:  # else there is nothing to settle, and the deque would keep it alive
+            _dropped.append(var)
 
 
 class Budget:
@@ -65,14 +68,14 @@ class Budget:
         self.paused = 0  # how many pushes had to wait
 
     def pin(self, task: Task) -> None:
-        """`task` was queued."""
+        """`task` was queued. Harmless when repeated."""
         for var in (*task.shared, *task.writes):
             if var.weight:
                 var.pins.add(task)  # type: ignore[attr-defined]
                 self._settle(var)  # type: ignore[arg-type]
 
     def unpin(self, task: Task) -> None:
-        """`task` ran or was skipped; what it writes counts as filled."""
+        """`task` ran or was skipped; what it writes counts as filled. Harmless when repeated."""
         for var in task.shared:
             if var.weight:
                 var.pins.discard(task)  # type: ignore[attr-defined]
@@ -90,29 +93,31 @@ class Budget:
                 var = _dropped.popleft()
             except IndexError:  # another thread took it
                 return
-            var.held = False
             self._settle(var)
 
     def admits(self, task: Task) -> bool:
         """May `task` be queued now without passing the bound?"""
-        writes: tuple[Any, ...] = task.writes  # a Var that weighs is a WeightedVar
-        extra = sum(v.weight for v in writes if v.weight and not v.filled)
+        extra = 0
+        for var in task.writes:
+            if var.weight and not (var.filled or var.counted):  # type: ignore[attr-defined]
+                extra += var.weight
         if extra == 0 or self.pending + extra <= (self.limit or 0):
             return True
-        if self.limit is None:
-            self.limit = default_limit()
-        return self.pending + extra <= self.limit or self.pending == 0
+        return self.pending == 0 and self.limit is not None
 
-    def recount(self, tasks: Any) -> None:
-        """Set the books from scratch, after a push was interrupted half-way."""
-        weighted = {v for t in tasks for v in (*t.shared, *t.writes) if v.weight}
-        for var in weighted:
-            self._settle(var)
-        self.pending = sum(v.weight for v in weighted if v.counted)
+    def check(self, tasks: Iterable[Task]) -> None:
+        """Assert that the books agree with a count from scratch over all pending tasks."""
+        pending = 0
+        for var in {v for t in tasks for v in (*t.shared, *t.writes) if v.weight}:
+            assert var.pins, "a queued task has not pinned its memory"  # type: ignore[attr-defined]
+            if not (var.filled and var.held):  # type: ignore[attr-defined]
+                pending += var.weight
+        assert self.pending == pending, f"{self.pending} bytes in the books, {pending} pending"
 
     def _settle(self, var: WeightedVar) -> None:
         counts = bool(var.pins) and not (var.filled and var.held)
         if counts is not var.counted:
+            # No call between these two: Ctrl-C, delivered at calls, cannot part them.
             var.counted = counts
             self.pending += var.weight if counts else -var.weight
             if self.pending > self.peak:

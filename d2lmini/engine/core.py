@@ -27,10 +27,10 @@ Invariants (asserted where they change, tested by `Engine.check`)
     I2  grants follow push order:        a queue is only non-empty behind somebody who holds
     I3  the head of a queue cannot be granted now (else it would have been)
     I4  a task is ready, once, when its `waits` reaches 0
-    I5  no engine lock is held while a task runs on a worker
+    I5  the lock is not held while a task runs on a worker
     I6  idle (no task pending) means every queue and every holder set is empty
 
-Transitions, all under the engine's one lock
+Transitions, all under the one lock of this module
     push      claim: each Var is granted at once or queued; nothing queued -> ready
     ready     handed to the workers of its context
     run       outside the lock
@@ -38,13 +38,14 @@ Transitions, all under the engine's one lock
               those whose last Var this was become ready
     fail      complete, with a Failure kept on the Vars it writes; whoever reads them is skipped
               and passes the same Failure on; a task that only writes (a full overwrite) clears it
+    mend      after Ctrl-C in the midst of one of these: what was begun is finished or taken back
 
 Promises. Per Var, tasks take effect in program order: readers together, a writer alone. Every task
 that was pushed runs, or is skipped because what it needs failed or was cancelled. Nothing is
 promised between tasks that share no written Var; priority breaks ties only.
 
-Holders are kept as objects in sets, not counted: every move is then idempotent, so a push that is
-interrupted by Ctrl-C between any two lines can be taken back whole, and "who waits for whom" can
+Holders are kept as objects in sets, not counted: so a move that Ctrl-C interrupts between any two
+lines can be taken back or finished from what the Vars themselves say, and "who waits for whom" can
 be read off. MXNet's threaded engine, from which the idea of the queues comes, keeps counts.
 """
 
@@ -52,6 +53,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from d2lmini.context import Context, cpu
@@ -62,6 +64,11 @@ if TYPE_CHECKING:
 
 _NOBODY: Any = frozenset()
 _NO_QUEUE: Any = ()
+
+#: The one lock of the house: over the lines of all Vars, the engines' lists, and the storage's
+#: books. One, because a finalizer may come upon any of them while the thread holds another; and
+#: re-entrant, because the collector may run a finalizer while its thread holds this one.
+lock = threading.RLock()
 
 
 class Var:
@@ -96,6 +103,7 @@ class Task:
     priority      higher runs first among the ready ones
     predicted_us  predicted run time; below the engine's dial it may run on the caller's thread
     site          the user's line that issued it (taken when the task is queued or fails)
+    shared        the Vars it holds as a mere reader, each once (set by `prepare`)
     """
 
     __slots__ = (
@@ -122,12 +130,20 @@ class Task:
         self.cancelled: Failure | None = None
         self.waits = 0
 
+    #: Only a bulk segment can be: in line already, while more may join it (see `bulk`).
+    open = False
+
     def run(self) -> None:
         """Do the work; runs once, with every Var granted."""
         raise NotImplementedError
 
+    @property
+    def parts(self) -> Sequence[Task]:
+        """The operations in it that have not run: itself, or those of a bulk segment."""
+        return (self,)
+
     def prepare(self) -> None:
-        """Called when the task is queued: the Vars it holds as a mere reader, each once."""
+        """Called when the task is queued: sort out which Vars it only reads, name each once."""
         self.seq = 0
         reads, writes = self.reads, self.writes
         if len(reads) == 1 and len(writes) == 1:
@@ -156,19 +172,27 @@ class FunctionTask(Task):
 class Gate(Task):
     """A wait, standing in line like any task: granted when all that came before is done.
 
-    A user thread waits by claiming the Var, as reader or writer, and blocking on the gate's lock.
+    A user thread waits by claiming one Var, as reader or writer, and blocking on the gate's lock.
     """
 
-    __slots__ = ("opened",)
+    __slots__ = ("opened", "var")
 
-    def __init__(self, reads: tuple[Var, ...] = (), writes: tuple[Var, ...] = ()):
-        super().__init__("wait", reads, writes)
+    def __init__(self, by: str, var: Var, write: bool):
+        super().__init__(by, () if write else (var,), (var,) if write else ())
+        self.shared = self.reads
+        self.var = var
         self.opened = threading.Lock()
         self.opened.acquire()
-        self.prepare()
+        self.waits = 1
+
+    def claim(self) -> bool:
+        """Get in line; True when granted at once. A wait changes nothing: no version is counted."""
+        if claim_var(self, self.var, bool(self.writes)):
+            self.waits = 0
+        return self.waits == 0
 
 
-# -- the three moves (the engine's lock is held) ---------------------------------------------------
+# -- the moves (the lock is held) ------------------------------------------------------------------
 
 
 def claim(task: Task) -> bool:
@@ -177,6 +201,7 @@ def claim(task: Task) -> bool:
     for var in task.shared:
         waits += not claim_var(task, var, False)
     for var in task.writes:
+        var.version += 1
         waits += not claim_var(task, var, True)
     task.waits = waits
     return waits == 0
@@ -184,8 +209,6 @@ def claim(task: Task) -> bool:
 
 def claim_var(task: Task, var: Var, writes: bool) -> bool:
     """Put `task` in line for one Var; True when it is granted at once."""
-    if writes:
-        var.version += 1
     if var.writer is None and not var.queue and not (writes and var.readers):
         if writes:
             var.writer = task
@@ -204,8 +227,13 @@ def holds(task: Task, var: Var) -> bool:
     return var.writer is task or task in var.readers
 
 
+def in_line(task: Task, var: Var) -> bool:
+    """Does `task` hold `var` or wait for it?"""
+    return holds(task, var) or any(each is task for each, _ in var.queue)
+
+
 def release(task: Task) -> list[Task]:
-    """Take a finished task from its Vars; those that become ready by it, in push order."""
+    """Take a finished task from its Vars; those that become ready by it."""
     ready: list[Task] = []
     for var in task.shared:
         assert task in var.readers, "released twice"
@@ -221,7 +249,8 @@ def release(task: Task) -> list[Task]:
 
 
 def withdraw(task: Task) -> list[Task]:
-    """Undo a claim, whole or half done, as if the push had not been; idempotent."""
+    """Take `task` from its Vars wherever it stands, be it half claimed or half released; those
+    that become ready by it. Harmless when repeated."""
     ready: list[Task] = []
     for var in (*task.shared, *task.writes):
         if task in var.readers:
@@ -233,6 +262,25 @@ def withdraw(task: Task) -> list[Task]:
         if var.queue and var.writer is None:
             _pass_on(var, ready)
     return ready
+
+
+def mend(variables: Iterable[Var]) -> list[Task]:
+    """Finish what an interrupted move left half done on `variables`; those in line there that hold
+    all they need. The Vars say who holds and who waits; the counts are made anew."""
+    tasks: set[Task] = set()
+    for var in variables:
+        if var.queue:
+            var.queue = deque(entry for entry in var.queue if not holds(entry[0], var))
+        tasks.update(
+            var.readers, (task for task, _ in var.queue), (var.writer,) if var.writer else ()
+        )
+    for task in tasks:
+        if not task.open:
+            task.waits = sum(not holds(task, var) for var in (*task.shared, *task.writes))
+    for var in variables:
+        if var.queue and var.writer is None:
+            _pass_on(var, [])
+    return [task for task in tasks if task.waits == 0]
 
 
 def forget(var: Var) -> None:
@@ -247,11 +295,12 @@ def _pass_on(var: Var, ready: list[Task]) -> None:
         task, writes = queue[0]
         if writes and var.readers:
             return
-        queue.popleft()
+        # Granted before it leaves the queue: `mend` may find it in both, never in neither.
         if writes:
             var.writer = task
         else:
             _add_reader(var, task)
+        queue.popleft()
         assert task.waits > 0, "granted more often than it waited"
         task.waits -= 1
         if task.waits == 0:
@@ -266,4 +315,3 @@ def _add_reader(var: Var, task: Task) -> None:
         var.readers = {task}
     else:
         var.readers.add(task)
-

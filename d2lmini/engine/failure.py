@@ -16,6 +16,7 @@ _random_normal: scale must be 0 or more, got -1.0
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable, Sequence
 
 from d2lmini import callsite
 from d2lmini.base import MXNetError
@@ -26,13 +27,17 @@ class OutOfMemoryError(MXNetError, MemoryError):
     """An operation found no memory for its result; caught by `except MemoryError` as well."""
 
 
+class OutOfRangeError(MXNetError, IndexError):
+    """An index that was only known while computing lies outside its axis; an IndexError too."""
+
+
 class Report:
     """Outlives the Failure it belongs to: what to say of it, and whether a wait has said it."""
 
     __slots__ = ("failure", "seen", "summary")
 
     def __init__(self, failure: Failure, summary: str):
-        self.failure = weakref.ref(failure)
+        self.failure: Callable[[], Failure | None] = weakref.ref(failure)
         self.summary = summary
         self.seen = False
 
@@ -45,12 +50,18 @@ class Failure:
     def __init__(self, name: str, site: Site | None, problem: BaseException):
         self.name = name
         self.site = site
+        self.kind: type[MXNetError] = MXNetError
         if isinstance(problem, MemoryError):
-            self.kind: type[MXNetError] = OutOfMemoryError
-        else:
-            self.kind = MXNetError
-        text = str(problem)
-        if not isinstance(problem, (MXNetError, MemoryError)):
+            self.kind = OutOfMemoryError
+        elif isinstance(problem, IndexError):
+            self.kind = OutOfRangeError
+        try:
+            text = str(problem)
+        except Exception as another:
+            text = f"(its text cannot be had: {type(another).__name__})"
+        if isinstance(problem, KeyboardInterrupt):
+            text = "interrupted by Ctrl-C while it ran, so its result is not known"
+        elif not isinstance(problem, (MXNetError, MemoryError, IndexError)):
             text = f"{type(problem).__name__}: {text}"
         self.text = text if text.startswith(f"{name}:") else f"{name}: {text}"
         self.report = Report(self, self.summary())
@@ -63,3 +74,43 @@ class Failure:
         """A fresh exception for a wait called `by` at the line `noticed`."""
         self.report.seen = True
         return self.kind(f"{self.summary()}\n  noticed at  {callsite.describe(noticed)} ({by})")
+
+
+class Reports:
+    """The failures that no wait has raised yet, oldest first (lock held)."""
+
+    def __init__(self) -> None:
+        self._unseen: list[Report] = []
+        self._prune_at = 64
+
+    def add(self, failure: Failure, keep: bool) -> None:
+        """A task failed. `keep`: it writes nothing, so nobody else holds its failure."""
+        report = failure.report
+        if keep:
+            report.failure = lambda: failure
+        self._unseen.append(report)
+        if len(self._unseen) >= self._prune_at:
+            self._unseen = [r for r in self._unseen if not r.seen]
+            self._prune_at = max(64, 2 * len(self._unseen))
+
+    def take(self) -> tuple[list[Failure], list[Report]]:
+        """Those whose Vars live, those whose Vars died; both count as seen from now on."""
+        unseen, self._unseen = [r for r in self._unseen if not r.seen], []
+        for report in unseen:
+            report.seen = True
+        failures = [(report.failure(), report) for report in unseen]
+        return (
+            [failure for failure, _ in failures if failure is not None],
+            [report for failure, report in failures if failure is None],
+        )
+
+    def move_to(self, other: Reports) -> None:
+        """Leave them to another engine."""
+        moved, self._unseen = self._unseen, []
+        other._unseen += moved
+
+
+def listed(summaries: Sequence[str], most: int = 10) -> str:
+    """One below the other; only so many."""
+    more = len(summaries) - most
+    return "\n".join(summaries[:most]) + (f"\n... and {more} more" if more > 0 else "")

@@ -10,7 +10,8 @@ from __future__ import annotations
 import threading
 from collections import deque
 
-from d2lmini.engine.core import Gate, Task
+from d2lmini import callsite
+from d2lmini.engine.core import Task
 from d2lmini.engine.engine import Engine
 
 
@@ -21,34 +22,33 @@ class NaiveEngine(Engine):
 
     def __init__(self, limit: int | None = None):
         super().__init__(0.0, limit)
+
+    def _begin_anew(self) -> None:
+        super()._begin_anew()
         self._ready: deque[Task] = deque()
         self._serial = threading.RLock()
-        self._running = False
 
     def push(self, task: Task) -> None:
+        if self.lock._is_owned():  # type: ignore[attr-defined]
+            self._lay_aside(task)
+            return
+        task.site = task.site or callsite.find()
+        task.prepare()
         with self._serial:
             self._enter(task)
-            if self._running:
-                return
-            self._running = True
-            try:
-                while self._ready:
-                    task = self._ready.popleft()
-                    self._begin(task)
-                    self._run(task, "caller")
-            finally:
-                self._running = False
+            self._work_off()
 
-    def _dispatch(self, ready: list[Task]) -> None:
-        for task in ready:
-            if isinstance(task, Gate):
-                task.opened.release()
-            else:
-                self._ready.append(task)
+    def _work_off(self) -> None:
+        with self._serial:
+            while self._ready and not self.running:
+                task = self._ready[0]
+                if task in self.pending:
+                    self._run_here(task)
+                if self._ready and self._ready[0] is task:
+                    self._ready.popleft()
 
-    def _undispatch(self, task: Task) -> None:
-        if task in self._ready:
-            self._ready.remove(task)
+    def _hand_out(self, task: Task) -> None:
+        self._ready.append(task)
 
-    def stop(self) -> None:
-        """Nothing to stop."""
+    def _handed_out(self) -> set[Task]:
+        return set(self._ready)

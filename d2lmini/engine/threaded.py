@@ -2,7 +2,8 @@
 
 A worker takes the ready task of highest priority, oldest first, runs it without any lock, and
 passes its Vars on. An idle worker sleeps on a lock of its own, which whoever makes a task ready
-releases. Workers start when first needed; importing the library starts none.
+releases; waking one for nothing does no harm, it looks and sleeps again. Workers start when first
+needed; importing the library starts none.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from typing import Any
 from d2lmini import callsite, instrument
 from d2lmini.context import Context, cpu
 from d2lmini.engine.bulk import Segment
-from d2lmini.engine.core import Gate, Task
-from d2lmini.engine.engine import Engine, here
+from d2lmini.engine.core import Task
+from d2lmini.engine.engine import Engine
+from d2lmini.engine.road import here
 
 
 def default_workers() -> int:
@@ -41,7 +43,12 @@ class _Worker:
         self.awake = threading.Lock()
         self.awake.acquire()
         self.job: Any = None  # a share of another worker's big operation (device/parallel.py)
-        self.thread: threading.Thread | None = None
+        self.thread: Any = None
+
+    def wake(self) -> None:
+        """Let it look for work; harmless when it is awake."""
+        if self.awake.locked():
+            self.awake.release()
 
 
 class Pool:
@@ -67,10 +74,12 @@ class ThreadedEngine(Engine):
     def __init__(
         self, workers: int | None = None, inline_below: float = 20.0, limit: int | None = None
     ):
-        super().__init__(inline_below, limit)
         self._size = workers or default_workers()
+        super().__init__(inline_below, limit)
+
+    def _begin_anew(self) -> None:
+        super()._begin_anew()
         self._pools: dict[Any, Pool] = {}
-        self._segments: dict[int, Segment] = {}  # open ones, by thread
         self._stopped = False
 
     @property
@@ -80,87 +89,70 @@ class ThreadedEngine(Engine):
     # -- pushing ----------------------------------------------------------------------------------
 
     def push(self, task: Task) -> None:
-        if here.task is None:
-            if task.predicted_us < self.inline_below and self.run_inline(task):
-                return
-            if not self.budget.admits(task):
-                self.pause(task)
-            if here.bulk_size > 1:
-                self._join_segment(task)
-                return
-        if self._segments:
-            task.prepare()
-            self._flush_touching((*task.shared, *task.writes))
-        self._enter(task)
+        if self.lock._is_owned():  # type: ignore[attr-defined]
+            self._lay_aside(task)
+            return
+        user = here.task is None
+        if user and task.predicted_us < self.inline_below and self.run_inline(task):
+            return
+        task.site = task.site or callsite.find()
+        task.prepare()
+        enter = self._join_segment if user and here.bulk_size > 1 else self._enter
+        while not enter(task, user):
+            self.pause(task)
 
-    def _join_segment(self, task: Task) -> None:
-        task.site = callsite.find()
+    def _join_segment(self, task: Task, bounded: bool) -> bool:
+        """Let `task` travel with others of this thread; as `_enter` otherwise."""
+        mine = threading.get_ident()
         with self.lock:
-            task.prepare()
-            self._flush_touching((*task.shared, *task.writes), but=here.segment)
-            segment = here.segment
-            if segment is not None and (segment.closed or not segment.fits(task)):
-                self._flush()
-                segment = None
+            if bounded and not self.budget.admits(task):
+                return False
+            for thread, segment in list(self.segments.items()):
+                if thread != mine and segment.touches((*task.shared, *task.writes)):
+                    self._close(thread)
+            if mine in self.segments and not self.segments[mine].fits(task):
+                self._close(mine)
             self._sequence += 1
             task.seq = self._sequence
-            if segment is None:
-                segment = here.segment = Segment(task)
-                self._segments[threading.get_ident()] = segment
-                self.pending.add(segment)
+            if mine not in self.segments:
+                self.segments[mine] = Segment(task)
+                self.pending.add(self.segments[mine])
+            segment = self.segments[mine]
             try:
-                self.pending.add(task)
-                self.budget.pin(task)
                 segment.add(task)
-            except BaseException:
-                # What the segment claimed too much does no harm; the task is in it or it is not.
-                if task not in segment.tasks:
-                    self.pending.discard(task)
-                    self.budget.unpin(task)
+                self.budget.pin(task)
+                if instrument.listeners:
+                    instrument.emit("push", task)
+            except BaseException:  # Ctrl-C: it is in the segment or it is not
+                if task in segment.parts:
+                    self.budget.pin(task)
                 raise
-            if instrument.listeners:
-                instrument.emit("push", task)
-            if len(segment.tasks) >= here.bulk_size:
-                self._flush()
-
-    def _flush(self, everywhere: bool = False) -> None:
-        if not self._segments:
-            return
-        with self.lock:
-            mine = threading.get_ident()
-            for thread, segment in list(self._segments.items()):
-                if everywhere or thread == mine:
-                    self._close(thread, segment)
-
-    def _flush_touching(self, variables: tuple, but: Segment | None = None) -> None:
-        with self.lock:
-            for thread, segment in list(self._segments.items()):
-                if segment is not but and any(segment.touches(v) for v in variables):
-                    self._close(thread, segment)
-
-    def _close(self, thread: int, segment: Segment) -> None:
-        if segment.close():
-            self._dispatch([segment])
-        self._segments.pop(thread, None)
+            # Whoever waits for room or for everything must not wait for this thread's next push.
+            if len(segment.parts) >= here.bulk_size or self.idle_locks or self.room_locks:
+                self._close(mine)
+        if self._late:
+            self._push_late()
+        return True
 
     # -- workers ----------------------------------------------------------------------------------
 
-    def _dispatch(self, ready: list[Task]) -> None:
-        for task in ready:
-            if isinstance(task, Gate):
-                task.opened.release()
-                continue
-            if instrument.listeners:
-                instrument.emit("ready", task)
-            pool = self.pool(task.ctx)
-            heapq.heappush(pool.ready, (-task.priority, task.seq, task))
-            self._wake(pool)
+    def _hand_out(self, task: Task) -> None:
+        pool = self.pool(task.ctx)
+        heapq.heappush(pool.ready, (-task.priority, task.seq, task))
+        self._wake(pool)
 
-    def _undispatch(self, task: Task) -> None:
+    def _handed_out(self) -> set[Task]:
+        known: set[Task] = set()
         for pool in self._pools.values():
-            if any(entry[2] is task for entry in pool.ready):
-                pool.ready = [entry for entry in pool.ready if entry[2] is not task]
-                heapq.heapify(pool.ready)
+            known.update(entry[2] for entry in pool.ready)
+            # One that was just being started or woken may have been missed: wake them all.
+            pool.workers = [worker for worker in pool.workers if worker.thread.is_alive()]
+            pool.idle.clear()
+            for worker in pool.workers:
+                worker.wake()
+            if pool.ready:
+                self._wake(pool)
+        return known
 
     def pool(self, ctx: Context) -> Pool:
         """The workers that serve `ctx`; all CPU contexts share the machine's cores."""
@@ -175,7 +167,7 @@ class ThreadedEngine(Engine):
         if pool.idle:
             worker = pool.idle.pop()
             worker.job = job
-            worker.awake.release()
+            worker.wake()
         elif len(pool.workers) < pool.size:
             worker = _Worker(f"d2lmini-worker-{next(_numbers)}")
             worker.job = job
@@ -183,30 +175,47 @@ class ThreadedEngine(Engine):
                 target=self._work, args=(pool, worker), name=worker.name, daemon=True
             )
             pool.workers.append(worker)
-            worker.thread.start()
+            try:
+                worker.thread.start()
+            except RuntimeError:  # there may be no more threads, or the interpreter is ending
+                pool.workers.remove(worker)
 
     def _work(self, pool: Pool, worker: _Worker) -> None:
+        here.task = worker
         while True:
-            task = None
+            task = job = None
             with self.lock:
-                if worker.job is None:
-                    if pool.ready:
-                        task = heapq.heappop(pool.ready)[2]
-                        self._begin(task)
-                    elif self._stopped:
-                        return
-                    else:
-                        pool.idle.append(worker)
+                if worker.job is not None:
+                    job, worker.job = worker.job, None
+                elif pool.ready:
+                    task = heapq.heappop(pool.ready)[2]
+                    self.running.add(task)
+                elif self._stopped:
+                    if worker in pool.workers:
+                        pool.workers.remove(worker)
+                    return
+                elif worker not in pool.idle:
+                    pool.idle.append(worker)
             if task is not None:
                 self._run(task, worker.name)
-            elif worker.job is not None:
-                job, worker.job = worker.job, None
+            elif job is not None:
                 job.work()
-                del job
             else:
                 worker.awake.acquire()
+            if self._late:
+                self._push_late()
+
+    def _work_off(self) -> None:
+        """Where no worker could be started, whoever waits does the work."""
+        for pool in list(self._pools.values()):
+            while pool.ready and not pool.workers:
+                with self.lock:
+                    task = heapq.heappop(pool.ready)[2]
+                self._run_here(task)
 
     def helpers(self, n: int, job: Any) -> int:
+        if self.lock._is_owned():  # type: ignore[attr-defined]
+            return 0  # an operation that runs inline: a helper would need the lock to begin
         with self.lock:
             pool = self.pool(cpu())
             if pool.ready or self._stopped:
@@ -217,17 +226,15 @@ class ThreadedEngine(Engine):
         return called
 
     def stop(self) -> None:
-        """Let the workers end once nothing is ready; for engines made by `engine.use`."""
         with self.lock:
             self._stopped = True
-            pools = list(self._pools.values())
-            for pool in pools:
-                while pool.idle:
-                    pool.idle.pop().awake.release()
-        for pool in pools:
-            for worker in pool.workers:
-                if worker.thread is not None:
-                    worker.thread.join(timeout=10)
+            workers = [worker for pool in self._pools.values() for worker in pool.workers]
+            for worker in workers:
+                worker.wake()
+            finished = not self.pending
+        for worker in workers:
+            if finished and worker.thread is not threading.current_thread():
+                worker.thread.join(timeout=10)
 
 
 _numbers = count()

@@ -20,7 +20,7 @@ from d2lmini.device.quiet import run_quietly
 from d2lmini.device.storage import SMALL, Chunk, pool_of
 from d2lmini.engine.budget import Handle
 from d2lmini.engine.core import Task
-from d2lmini.engine.engine import here
+from d2lmini.engine.road import here
 from d2lmini.ops.core import Op, Spec, modes
 from d2lmini.ops.scalars import fit
 
@@ -307,11 +307,10 @@ def apply_small(op: Op, inputs: tuple, attrs: dict[str, Any]) -> Any:
             return None
         chunk = Chunk(pool, spec.nbytes)
         chunk.data = result if type(result) is np.ndarray else np.asarray(result)
-        # The lock held here guards a counter of the pool's own; every so often the books are made.
-        pool.inline += spec.nbytes
+        pool.live += spec.nbytes
         current.inlined += 1
         if not current.inlined & 63:
-            pool.count(0)
+            pool.review()
     array = new(Array)
     array._chunk = chunk
     array._handle = array._offset = array._node = None

@@ -128,12 +128,8 @@ class NDArray(Fluent):
 
     def _read(self, by: str) -> np.ndarray:
         """Wait, named `by` in the ledger, and copy the contents out while nobody may write them."""
-        current = engine.current
-        gate = current.hold(by, self._chunk)
-        try:
-            return array_of((self._chunk, self._offset, self._spec)).copy()
-        finally:
-            current.let_go(gate)
+        operand = (self._chunk, self._offset, self._spec)
+        return engine.current.read(by, self._chunk, lambda: array_of(operand).copy())
 
     def _scalar(self, by: str) -> Any:
         if self._spec.size != 1:

@@ -1,0 +1,319 @@
+"""The road of a task, as every engine has it: from the push to the release of what it held.
+
+    push -> (inline: run here and now) | pause while too much is pending -> claim -> ready ->
+    run on a worker -> complete -> release
+
+Ctrl-C may strike a user's thread at any call. A push has happened as soon as its task stands in
+`pending`: what comes after is then completed by `_mend`, what came before is taken back.
+
+A finalizer may run at any moment, even while its thread holds the lock and has half-made a move.
+What it pushes then is laid aside and pushed by whoever leaves the lock or comes to it next; a wait
+is refused. Elsewhere a finalizer may push and wait like any code.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+from d2lmini import callsite, instrument
+from d2lmini.engine import core
+from d2lmini.engine.budget import Budget
+from d2lmini.engine.bulk import Segment
+from d2lmini.engine.core import Gate, Task, Var
+from d2lmini.engine.failure import Failure, Reports
+
+
+class _Here(threading.local):
+    """Per thread: what it runs, and the size of bulk segments it asked for.
+
+    A worker counts as running something for all its life (itself, between tasks), and a thread in
+    line for a Var its wait: a finalizer may run there at any time, and must not wait either.
+    """
+
+    task: Any = None
+    bulk_size = 0
+
+
+here = _Here()
+
+
+class Road:
+    """What a task passes, and the lists that it stands in meanwhile.
+
+    pending     tasks and bulk segments that were pushed and are not complete
+    running     those of them that have begun
+    gates       of the waits that are in line for a Var now
+    segments    open bulk segments, by thread
+    idle_locks  each blocks a wait for everything
+    room_locks  each blocks a push for which too much is pending
+    """
+
+    def __init__(self, inline_below: float, limit: int | None):
+        self.lock = core.lock
+        self.inline_below = inline_below
+        self.budget = Budget(limit)
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """Empty all lists and counts: at first, and in a forked child."""
+        self.budget = Budget(self.budget.limit)
+        self.pending: set[Task] = set()
+        self.running: set[Task] = set()
+        self.gates: set[Gate] = set()
+        self.segments: dict[int, Segment] = {}
+        self.idle_locks: list[threading.Lock] = []
+        self.room_locks: list[threading.Lock] = []
+        self.reports = Reports()
+        self.ran = 0  # tasks that ran, other than inline
+        self.inlined = 0
+        self.skipped = 0
+        self._sequence = 0
+        self._late: deque[Task] = deque()  # pushed by finalizers while their thread held the lock
+
+    # -- pushing ----------------------------------------------------------------------------------
+
+    def push(self, task: Task) -> None:
+        """Enter `task`; returns at once, or after running it where it is small (see `inline`)."""
+        raise NotImplementedError
+
+    def run_inline(self, task: Task) -> bool:
+        """Run a small task here and now if nothing it depends on is pending; else say False.
+
+        The lock is held meanwhile, so no other thread can begin to write what it reads: the same
+        transitions as on a worker, with nobody to observe them.
+        """
+        with self.lock:
+            for var in task.reads:
+                if var.writer is not None or var.queue or var.error is not None:
+                    return False
+            for var in task.writes:
+                if var.writer is not None or var.readers or var.queue or var.error is not None:
+                    return False
+            for var in task.writes:
+                var.version += 1
+            observed = bool(instrument.listeners)
+            if observed:
+                self._tell_inline(task)
+            failure = None
+            self.inlined += 1
+            try:
+                task.run()
+            except BaseException as problem:
+                failure = Failure(task.name, task.site or callsite.find(), problem)
+                self._fail(task, failure, new=isinstance(problem, Exception))
+                if not isinstance(problem, Exception):
+                    raise  # Ctrl-C: nobody knows how far it came
+            finally:
+                if observed:
+                    instrument.emit("end", task, failure)
+        if self._late:
+            self._push_late()
+        return True
+
+    def _tell_inline(self, task: Task) -> None:
+        task.prepare()
+        task.site = callsite.find()
+        instrument.emit("push", task)
+        instrument.emit("ready", task)
+        instrument.emit("start", task, "caller")
+
+    def _enter(self, task: Task, bounded: bool = False) -> bool:
+        """Claim what `task` touches and dispatch it if it is ready. False if it is `bounded` and
+        would pass the bound on pending bytes."""
+        with self.lock:
+            if bounded and not self.budget.admits(task):
+                return False
+            if self.segments:
+                self._flush((*task.shared, *task.writes))
+            try:
+                self._sequence += 1
+                task.seq = self._sequence
+                ready = core.claim(task)
+                self.pending.add(task)
+                self.budget.pin(task)
+                if instrument.listeners:
+                    instrument.emit("push", task)
+                if ready:
+                    self._dispatch([task])
+            except BaseException:
+                self._mend(task)
+                raise
+        if self._late:
+            self._push_late()
+        return True
+
+    def _lay_aside(self, task: Task) -> None:
+        """A finalizer pushes while its thread is in the midst of a move."""
+        task.site = callsite.find()
+        self._late.append(task)
+
+    def _push_late(self) -> None:
+        """Push what finalizers have laid aside."""
+        while self._late:
+            try:
+                task = self._late.popleft()
+            except IndexError:  # another thread took it
+                return
+            self.push(task)
+
+    def _flush(self, variables: Iterable[Var] | None = None) -> None:
+        """Close the open bulk segment of this thread and those that touch one of `variables`; all
+        if None is given (lock held)."""
+        if self.segments:
+            mine = threading.get_ident()
+            for thread, segment in list(self.segments.items()):
+                if variables is None or thread == mine or segment.touches(variables):
+                    self._close(thread)
+
+    def _close(self, thread: int) -> None:
+        segment = self.segments[thread]
+        del self.segments[thread]
+        try:
+            if segment.close():
+                self._dispatch([segment])
+        except BaseException:
+            self._mend(segment)
+            raise
+
+    def _dispatch(self, ready: Iterable[Task]) -> None:
+        """Hand ready tasks to whoever runs them (lock held)."""
+        for task in ready:
+            if isinstance(task, Gate):
+                if task.opened.locked():
+                    task.opened.release()
+                continue
+            if instrument.listeners:
+                for each in task.parts:
+                    instrument.emit("ready", each)
+            self._hand_out(task)
+
+    def _hand_out(self, task: Task) -> None:
+        """Give a ready task to who runs it (lock held)."""
+        raise NotImplementedError
+
+    def _handed_out(self) -> set[Task]:
+        """The tasks given out and not begun (lock held)."""
+        raise NotImplementedError
+
+    def _mend(self, task: Task) -> None:
+        """Ctrl-C came in the midst of a move of `task`: take it back if it was not pushed yet, and
+        complete everything else (lock held)."""
+        if task in self.pending:
+            for each in task.parts:
+                self.budget.pin(each)
+        else:
+            core.withdraw(task)
+        self.gates.discard(task)  # type: ignore[arg-type]
+        known = self._handed_out() | self.running
+        ready = core.mend((*task.shared, *task.writes))
+        self._dispatch(t for t in ready if t not in known)
+        self._wake_waiting()
+
+    def _work_off(self) -> None:
+        """Run what is ready, if nobody else will; called without the lock before a wait blocks."""
+
+    def helpers(self, n: int, job: Any) -> int:
+        """Call up to `n` idle workers to share in `job` (device/parallel.py); how many come."""
+        return 0
+
+    # -- running ----------------------------------------------------------------------------------
+
+    def _run(self, task: Task, worker: str) -> None:
+        """Run a granted task, or the tasks of a segment one by one, and pass on what it held."""
+        if isinstance(task, Segment):
+            while task.parts:
+                outcome = self._execute(task.parts[0], worker)
+                with self.lock:
+                    self._settle(task.parts[0], *outcome)
+                    task.parts.popleft()
+            with self.lock:
+                self._finish(task)
+        else:
+            outcome = self._execute(task, worker)
+            with self.lock:
+                self._settle(task, *outcome)
+                self._finish(task)
+
+    def _run_here(self, task: Task) -> None:
+        """Run a ready task on a user's thread, where Ctrl-C may strike at any call: then what it
+        writes is unknown, and everything else goes on."""
+        try:
+            self.running.add(task)
+            self._run(task, "caller")
+        except BaseException as problem:
+            with self.lock:
+                if task in self.running:
+                    for each in task.parts if task in self.pending else ():
+                        self._settle(each, Failure(each.name, each.site, problem), False)
+                    self.pending.discard(task)
+                    self.running.discard(task)
+                    self._mend(task)
+            raise
+
+    def _execute(self, task: Task, worker: str) -> tuple[Failure | None, bool]:
+        """Run a task unless what it needs is missing: (why it has no result, if so; has it run)."""
+        failure = task.cancelled or next((v.error for v in task.reads if v.error is not None), None)
+        if failure is not None:
+            return failure, False
+        if instrument.listeners:
+            instrument.emit("start", task, worker)
+        outer, here.task = here.task, task
+        try:
+            task.run()
+        except BaseException as problem:
+            if worker == "caller" and not isinstance(problem, Exception):
+                raise
+            return Failure(task.name, task.site, problem), True
+        finally:
+            here.task = outer
+        return None, True
+
+    def _settle(self, task: Task, failure: Failure | None, ran: bool) -> None:
+        """Enter the outcome of a task in the books (lock held)."""
+        if failure is not None:
+            self._fail(task, failure, new=ran)
+        else:
+            for var in task.writes:
+                if var.error is not None:
+                    var.error = None
+        self.budget.drain()
+        self.budget.unpin(task)
+        if instrument.listeners:
+            instrument.emit("end", task, failure)
+        if ran:
+            self.ran += 1
+        else:
+            self.skipped += 1
+        self.pending.discard(task)
+
+    def _finish(self, task: Task) -> None:
+        """Pass on what `task` held; open the doors of those who wait for that (lock held)."""
+        self._dispatch(core.release(task))
+        self.pending.discard(task)
+        self.running.discard(task)
+        self._wake_waiting()
+
+    def _wake_waiting(self) -> None:
+        """Something is complete: let those look who wait for room, or for everything."""
+        if self.room_locks:
+            open_all(self.room_locks)
+        if self.idle_locks and not self.pending:
+            open_all(self.idle_locks)
+
+    def _fail(self, task: Task, failure: Failure, new: bool) -> None:
+        """Keep `failure` on what `task` writes; a `new` one is to be reported (lock held)."""
+        for var in task.writes:
+            var.error = failure
+        if new:
+            self.reports.add(failure, keep=not task.writes)
+
+
+def open_all(locks: list[threading.Lock]) -> None:
+    """Let those go on who block on `locks`; they look again and may come back."""
+    for lock in locks:
+        if lock.locked():
+            lock.release()
+    locks.clear()

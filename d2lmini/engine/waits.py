@@ -1,0 +1,195 @@
+"""Waiting: every wait of every kind passes `Waits._wait`, so that nothing waits unseen.
+
+A user thread that needs a value stands in line for its Var with a `Gate`, like any task, and blocks
+until it is granted. A wait for everything blocks until nothing is pending; a push that finds too
+much pending blocks until the bound admits it. All three are interruptible by Ctrl-C, and all refuse
+where blocking could never end: on a worker, and in a finalizer that runs in the midst of our work.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from typing import TypeVar
+
+from d2lmini import callsite, instrument
+from d2lmini.base import MXNetError
+from d2lmini.engine import core
+from d2lmini.engine.budget import default_limit
+from d2lmini.engine.core import Gate, Task, Var
+from d2lmini.engine.failure import listed
+from d2lmini.engine.road import Road, here
+
+# Windows delivers Ctrl-C only between waits; elsewhere it interrupts one.
+_PATIENCE_S = 0.1 if os.name == "nt" else 60.0
+
+T = TypeVar("T")
+
+
+class Waits(Road):
+    """The waiting half of an engine."""
+
+    def wait(self, by: str, var: Var, write: bool = False) -> None:
+        """Block until what was pushed before on `var` is done: its writes, and for `write` its
+        reads too. Raises the error kept on it. `by` names the caller's way of waiting."""
+        # In this order: what waited in the queue at the first look has not become the writer since.
+        if var.queue or var.writer is not None or var.error is not None or (write and var.readers):
+            self.read(by, var, _nothing, write)
+        else:
+            self._wait(by, var, _nothing)
+
+    def read(self, by: str, var: Var, get: Callable[[], T], write: bool = False) -> T:
+        """`wait`, and return `get()`, during which nobody writes `var`."""
+        gate = Gate(by, var, write)
+        outer = here.task
+        try:
+            self._wait(by, var, lambda: self._stand_in_line(gate, hold=get is not _nothing))
+            failure = var.error
+            if failure is not None:
+                raise failure.error(callsite.find(), by)
+            return get()
+        finally:
+            here.task = outer
+            try:
+                self._let_go(gate)
+            except BaseException:  # Ctrl-C in its midst, or before it had begun
+                self._let_go(gate)
+                raise
+
+    def wait_idle(self, by: str, timeout_s: float | None = None) -> bool:
+        """Block until nothing is pending; raises no error of a task. False after `timeout_s`."""
+        return self._wait(by, None, lambda: self._stand_idle(timeout_s))
+
+    def wait_all(self, by: str = "waitall", timeout_s: float | None = None) -> bool:
+        """`wait_idle`, then raise the errors that no wait has raised yet."""
+        if not self.wait_idle(by, timeout_s):
+            return False
+        self._report(by)
+        return True
+
+    def pause(self, task: Task) -> None:
+        """Back-pressure: block the pushing thread until the bound admits `task`."""
+        if self.budget.limit is None:
+            self.budget.limit = default_limit()
+        if not self.budget.admits(task):
+            self.budget.paused += 1
+            self._wait("backpressure", None, lambda: self._stand_for_room(task))
+
+    def _wait(self, by: str, var: Var | None, block: Callable[[], T]) -> T:
+        """The one wait: refuse where it could not end, block, tell the ledger."""
+        if here.task is not None:
+            raise MXNetError(
+                f"{by} inside the task {here.task.name!r}: a task must not wait, for it would hold "
+                "a worker that the awaited work may need. Name what it needs in reads= instead."
+            )
+        if core.lock._is_owned():  # type: ignore[attr-defined]
+            raise MXNetError(
+                f"{by} inside a finalizer (__del__): it runs in the midst of the engine's own work "
+                "and must not wait. Push what is to be done instead."
+            )
+        self._push_late()
+        begin = time.perf_counter_ns() if instrument.listeners else 0
+        result = block()
+        if begin and instrument.listeners:
+            end = time.perf_counter_ns()
+            instrument.emit("wait", by, var, callsite.find(), begin, end)
+        instrument.tell_dropped()
+        return result
+
+    def _report(self, by: str) -> None:
+        """Raise the errors that no wait has raised, as one; warn of those whose values died."""
+        with self.lock:
+            failures, dropped = self.reports.take()
+        if dropped:
+            warnings.warn(
+                f"{len(dropped)} operation(s) failed and the results were dropped unseen:\n"
+                + listed([report.summary for report in dropped]),
+                stacklevel=5,
+            )
+        if failures:
+            error = failures[0].error(callsite.find(), by)
+            also = listed([f"also failed: {f.summary()}" for f in failures[1:]])
+            raise type(error)(f"{error}\n{also}" if also else str(error))
+
+    # -- what the waits block on ------------------------------------------------------------------
+
+    def _stand_in_line(self, gate: Gate, hold: bool) -> None:
+        """Block until the gate's Var is granted. Not `hold`: one that is free need not be taken."""
+        var = gate.var
+        with core.lock:
+            self.budget.drain()
+            self._flush((var,))
+            free = var.writer is None and not var.queue and not (gate.writes and var.readers)
+            if free and not hold:
+                return
+            here.task = gate  # whoever stands in line must not wait for what comes behind
+            self.gates.add(gate)
+            if gate.claim():
+                return
+        self._work_off()
+        block(gate.opened)
+
+    def _let_go(self, gate: Gate) -> None:
+        """Leave the line, wherever in it; harmless when repeated."""
+        if gate not in self.gates:
+            return
+        with core.lock:
+            try:
+                self._dispatch(core.withdraw(gate))
+                self.gates.discard(gate)
+            except BaseException:
+                self._mend(gate)
+                raise
+        self._work_off()
+
+    def _stand_idle(self, timeout_s: float | None) -> bool:
+        """Block until nothing is pending; False after `timeout_s`."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            self._push_late()
+            with core.lock:
+                self.budget.drain()
+                self._flush()
+                if not self.pending and not self._late:
+                    return True
+                opened = _shut(self.idle_locks)
+            self._work_off()
+            if not block(opened, deadline):
+                return False
+
+    def _stand_for_room(self, task: Task) -> None:
+        """Block until `task` would not pass the bound."""
+        while True:
+            with core.lock:
+                self.budget.drain()
+                self._flush()
+                if self.budget.admits(task):
+                    return
+                opened = _shut(self.room_locks)
+            self._work_off()
+            block(opened)
+
+
+def _nothing() -> None:
+    """What a mere wait gets; and what it blocks on, if its Var is free."""
+
+
+def _shut(locks: list[threading.Lock]) -> threading.Lock:
+    """A lock to block on, among those that somebody will open."""
+    lock = threading.Lock()
+    lock.acquire()
+    locks.append(lock)
+    return lock
+
+
+def block(lock: threading.Lock, deadline: float | None = None) -> bool:
+    """Wait for another thread to open `lock`; interruptible by Ctrl-C. False at the deadline."""
+    while True:
+        left = _PATIENCE_S if deadline is None else min(deadline - time.monotonic(), _PATIENCE_S)
+        if left <= 0:
+            return False
+        if lock.acquire(timeout=left):
+            return True
