@@ -293,7 +293,8 @@ def test_dlpack_in():
     source = np.arange(6.0)
     x = nd.from_dlpack(source)
     source[0] = 42
-    assert x.asnumpy()[0] == 42 and x.dtype == np.float64
+    shared = np.lib.NumpyVersion(np.__version__) >= "2.1.0"  # 2.0 hands over read-only: a copy
+    assert x.asnumpy()[0] == (42 if shared else 0) and x.dtype == np.float64
     back = nd.from_dlpack(nd.to_dlpack_for_read(nd.ones((2, 2))))
     assert back.asnumpy().tolist() == [[1, 1], [1, 1]]
 

@@ -86,7 +86,10 @@ def to_dlpack(x: Any, **options: Any) -> Any:
 
 
 def from_dlpack(source: Any) -> Any:
-    """An NDArray that shares the memory of a CPU array of another library (or of a capsule)."""
+    """An NDArray that shares the memory of a CPU array of another library (or of a capsule).
+
+    What may only be read, or is not contiguous, is copied; NumPy 2.0 calls all of it read-only.
+    """
     if not hasattr(source, "__dlpack__"):
         source = _Capsule(source)
     array = np.from_dlpack(source)
