@@ -22,9 +22,11 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
+from d2lmini.device.parallel import parallel_for
 from d2lmini.ops.checks import check_choice, check_float, check_optional
 from d2lmini.ops.core import Shape, Spec, op, registry
 from d2lmini.ops.distributions import draw
+from d2lmini.ops.pieces import cut
 
 # -- Activation -----------------------------------------------------------------------------------
 
@@ -69,6 +71,9 @@ def _(g, y, *, act_type):
 
 # -- LeakyReLU ------------------------------------------------------------------------------------
 
+#: Large arrays are worked on in parts of about this many elements, which stay in the cache.
+GRAIN = 1 << 17
+
 #: S. Klambauer et al., "Self-Normalizing Neural Networks" (2017).
 SELU_ALPHA = 1.6732632423543772848170429916717
 SELU_SCALE = 1.0507009873554804934193349852946
@@ -97,6 +102,24 @@ def _infer_leaky(data: Spec, gamma: Spec | None = None, *, act_type: str, **_: A
     return data
 
 
+def _leaky(xp: Any, x: Any, act_type: str, factor: Any, y: Any) -> None:
+    """Fill y; `factor` is what scales the part below zero."""
+    if act_type == "gelu":
+        normal = registry["erf"].compute(xp, x * x.dtype.type(0.5**0.5))
+        normal += 1
+        normal *= x
+        xp.multiply(normal, x.dtype.type(0.5), out=y)
+        return
+    below = xp.minimum(x, 0, out=xp.empty(x.shape, x.dtype))
+    if act_type in ("elu", "selu"):
+        xp.expm1(below, out=below)
+    below *= factor
+    xp.maximum(x, 0, out=y)
+    y += below
+    if act_type == "selu":
+        y *= x.dtype.type(SELU_SCALE)
+
+
 @op(infer=_infer_leaky, flops=4)
 def LeakyReLU(
     xp, data, gamma=None, *, act_type: str = "leaky", slope: float = 0.25,
@@ -115,26 +138,25 @@ def LeakyReLU(
     that is missing, not wanted, or of another shape. (The gradient of selu in MXNet 1.9 misses a
     factor; here it is right.)
     """
-    if act_type == "gelu":
-        y = registry["erf"].compute(xp, data * data.dtype.type(0.5**0.5))
-        y += 1
-        y *= data
-        return xp.multiply(y, data.dtype.type(0.5), out=out)
-    below = xp.minimum(data, 0, out=xp.empty(data.shape, data.dtype))
-    if act_type in ("elu", "selu"):
-        xp.expm1(below, out=below)
-        below *= data.dtype.type(slope if act_type == "elu" else SELU_ALPHA)
-    elif act_type == "prelu":
-        below *= gamma.reshape(_gamma_shape(data.shape, gamma.shape))
-    elif act_type == "rrelu" and training:
+    kind = data.dtype.type
+    factor: Any = kind({"elu": slope, "selu": SELU_ALPHA, "leaky": slope}.get(act_type, 0))
+    if act_type == "prelu":
+        factor = gamma.reshape(_gamma_shape(data.shape, gamma.shape))
+    elif act_type == "rrelu":
         bounds = {"low": lower_bound, "high": upper_bound}
-        below *= draw("uniform", rng, xp.empty(data.shape, data.dtype), bounds)
-    else:
-        below *= data.dtype.type(slope if act_type == "leaky" else (lower_bound + upper_bound) / 2)
-    y = xp.maximum(data, 0, out=out)
-    y += below
-    if act_type == "selu":
-        y *= data.dtype.type(SELU_SCALE)
+        factor = kind((lower_bound + upper_bound) / 2)
+        if training:
+            factor = draw("uniform", rng, xp.empty(data.shape, data.dtype), bounds)
+    y = xp.empty(data.shape, data.dtype) if out is None else out
+    n = min(data.size // GRAIN, data.shape[0]) if data.ndim else 0
+    parts: list[Any] = cut(data.shape[0], n) if n > 1 else [...]
+
+    def body(i: int) -> None:
+        part = parts[i]
+        here = factor[part] if factor.ndim and factor.shape[0] > 1 else factor
+        _leaky(xp, data[part], act_type, here, y[part])
+
+    parallel_for(len(parts), body)
     return y
 
 

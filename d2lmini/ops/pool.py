@@ -22,6 +22,7 @@ winner and asking what the winner holds.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from itertools import product
 from math import prod
 from typing import Any, NamedTuple
@@ -56,6 +57,7 @@ class Tap(NamedTuple):
     inputs: slice
 
 
+@lru_cache(maxsize=1024)
 def _pool(
     size: Shape, kernel: Shape, stride: Shape, pad: Shape, global_pool: bool, convention: str
 ) -> Pool:
@@ -73,15 +75,19 @@ def _pool(
     return Pool(size, kernel, stride, pad, out)
 
 
-def _taps(pool: Pool, axis: int) -> Iterator[Tap]:
+@lru_cache(maxsize=1024)
+def _taps(pool: Pool, axis: int) -> list[Tap]:
     """The taps along spatial axis `axis`, those that lie in the padding everywhere left out."""
     n, k, s, p, o = (field[axis] for field in pool)
+    taps = []
     for j in range(k):
         first = max(0, -((j - p) // s))
         last = min(o - 1, (n - 1 + p - j) // s)
         if first <= last:
             start = first * s - p + j
-            yield Tap(slice(first, last + 1), slice(start, start + (last - first) * s + 1, s))
+            end = start + (last - first) * s + 1
+            taps.append(Tap(slice(first, last + 1), slice(start, end, s)))
+    return taps
 
 
 def _along(axis: int, part: slice) -> tuple:
@@ -89,12 +95,18 @@ def _along(axis: int, part: slice) -> tuple:
     return (slice(None),) * (axis + 1) + (part,)
 
 
-def _reduce(xp: Any, x: Any, pool: Pool, combine: Any, start: float, y: Any) -> None:
-    """y[window] = start combined with all of x in the window: (images, *size) -> (images, *out)."""
+def _reduce(xp: Any, x: Any, pool: Pool, largest: bool, y: Any) -> None:
+    """The largest or the sum of x in every window: (images, *size) -> (images, *out)."""
+    combine, whole = (xp.maximum, xp.max) if largest else (xp.add, xp.sum)
+    start = float(xp.finfo(x.dtype).min) if largest else 0.0
     last = len(pool.size) - 1
     for axis in range(last + 1):
         shape = x.shape[: axis + 1] + (pool.out[axis],) + x.shape[axis + 2 :]
         result = y if axis == last else xp.empty(shape, y.dtype)
+        n, k, _s, p, o = (field[axis] for field in pool)
+        if o == 1 and p == 0 and k == n:
+            x = whole(x, axis=axis + 1, keepdims=True, out=result)
+            continue
         result.fill(start)
         for tap in _taps(pool, axis):
             place = result[_along(axis, tap.outputs)]
@@ -116,7 +128,7 @@ def _spread(xp: Any, g: Any, pool: Pool, dx: Any) -> None:
 def _winners(xp: Any, x: Any, y: Any, pool: Pool) -> Iterator[tuple[tuple, tuple, Any]]:
     """For each tap of the windows (outputs, inputs, where it holds the largest value first)."""
     free = xp.ones(y.shape, bool)
-    for taps in product(*(list(_taps(pool, axis)) for axis in range(len(pool.size)))):
+    for taps in product(*(_taps(pool, axis) for axis in range(len(pool.size)))):
         outputs = (slice(None), *(tap.outputs for tap in taps))
         inputs = (slice(None), *(tap.inputs for tap in taps))
         won = (x[inputs] == y[outputs]) & free[outputs]
@@ -194,15 +206,12 @@ def Pooling(
     """
     pool = _pool(data.shape[2:], kernel, stride, pad, global_pool, pooling_convention)
     y = xp.empty((*data.shape[:2], *pool.out), data.dtype) if out is None else out
-    combine, start = xp.add, 0.0
-    if pool_type == "max":
-        combine, start = xp.maximum, float(xp.finfo(data.dtype).min)
     if pool_type == "avg":
         counts = _counts(xp, pool, count_include_pad is not False, y.dtype)
 
     def body(x: Any, y: Any) -> None:
         powers = x if pool_type != "lp" or p_value == 1 else x**p_value
-        _reduce(xp, powers, pool, combine, start, y)
+        _reduce(xp, powers, pool, pool_type == "max", y)
         if pool_type == "avg":
             y /= counts
         elif pool_type == "lp" and p_value != 1:

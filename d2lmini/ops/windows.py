@@ -8,7 +8,8 @@ al., 2006), so that
 
 is a product of matrices, where BLAS is at its best. A tile holds a few images, or, of large ones,
 some rows of one: enough columns for BLAS to be quick, few enough for the buffer to stay small.
-1x1 kernels need no columns at all.
+1x1 kernels need no columns at all. Tiles are worked on one after the other, since BLAS itself uses
+all cores; several at once would only be in each other's way.
 
 The convolution y = x * w is linear in x and in w, so its gradients are linear as well:
 
@@ -31,20 +32,17 @@ The ops on top of these are in `conv.py`.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
 from d2lmini.base import MXNetError
-from d2lmini.device.parallel import parallel_for
 from d2lmini.ops.core import Shape
-from d2lmini.ops.pieces import cut
 
 #: A tile has as many columns as fit into so many elements, and in any case this many.
 TILE_ELEMENTS = 1 << 20
 FEWEST_COLUMNS = 512
-#: At most this many pieces of the batch are worked on side by side.
-MOST_PIECES = 4
 
 
 class Geometry(NamedTuple):
@@ -77,6 +75,7 @@ class Geometry(NamedTuple):
         return self.taps == 1 and self.out == self.size and not any(self.pad)
 
 
+@lru_cache(maxsize=1024)
 def geometry(size: Shape, kernel: Shape, stride: Shape, dilate: Shape, pad: Shape) -> Geometry:
     """The windows of this kernel on an image of this size; MXNetError when none fits."""
     stride, dilate, pad = full_lists(kernel, stride, dilate, pad)
@@ -117,24 +116,19 @@ class _Tile(NamedTuple):
     shape: Shape  # (images, rows, *rest of out)
 
 
-def _batches(n: int) -> list[slice]:
-    """The images that are worked on one after the other, by each helper."""
-    return cut(n, min(n, MOST_PIECES))
-
-
-def _tiles(batch: slice, geo: Geometry, column: int) -> list[_Tile]:
-    """Cut images into tiles; `column` is the number of elements in a column."""
+def _tiles(N: int, geo: Geometry, column: int) -> list[_Tile]:
+    """Cut N images into tiles; `column` is the number of elements in a column."""
     width = prod(geo.out[1:])
     columns = max(TILE_ELEMENTS // max(column, 1), FEWEST_COLUMNS)
     rows = min(max(columns // width, 1), geo.out[0])
     images = max(columns // (width * rows), 1) if rows == geo.out[0] else 1
     return [
         _Tile(
-            slice(n, min(n + images, batch.stop)),
+            slice(n, min(n + images, N)),
             slice(r, min(r + rows, geo.out[0])),
-            (min(images, batch.stop - n), min(rows, geo.out[0] - r), *geo.out[1:]),
+            (min(images, N - n), min(rows, geo.out[0] - r), *geo.out[1:]),
         )
-        for n in range(batch.start, batch.stop, images)
+        for n in range(0, N, images)
         for r in range(0, geo.out[0], rows)
     ]
 
@@ -143,7 +137,7 @@ class _Buffer:
     """Memory for one tile after the other, with `rows` elements for each of its columns."""
 
     def __init__(self, xp: Any, tiles: list[_Tile], rows: int, dtype: Any):
-        self.memory = xp.empty(rows * max(prod(tile.shape) for tile in tiles), dtype)
+        self.memory = xp.empty(rows * max((prod(tile.shape) for tile in tiles), default=0), dtype)
 
     def shaped(self, *shape: int) -> Any:
         """As much of it as an array of this shape takes."""
@@ -192,19 +186,14 @@ def convolve(xp: Any, x: Any, w: Any, geo: Geometry, groups: int, y: Any) -> Non
         xp.matmul(w, images, out=y.reshape(N, groups, F // groups, prod(geo.out)))
         return
     padded = _pad(xp, x, geo)
-    batches = _batches(N)
-
-    def body(i: int) -> None:
-        tiles = _tiles(batches[i], geo, C * geo.taps)
-        buffer = _Buffer(xp, tiles, C * geo.taps, x.dtype)
-        results = _Buffer(xp, tiles, F, x.dtype)
-        for tile in tiles:
-            columns = _columns(xp, padded, tile, geo, groups, buffer)
-            result = results.shaped(groups, F // groups, columns.shape[2])
-            xp.matmul(w, columns, out=result)
-            y[tile.n, :, tile.r] = result.reshape(F, *tile.shape).swapaxes(0, 1)
-
-    parallel_for(len(batches), body)
+    tiles = _tiles(N, geo, C * geo.taps)
+    buffer = _Buffer(xp, tiles, C * geo.taps, x.dtype)
+    results = _Buffer(xp, tiles, F, x.dtype)
+    for tile in tiles:
+        columns = _columns(xp, padded, tile, geo, groups, buffer)
+        result = results.shaped(groups, F // groups, columns.shape[2])
+        xp.matmul(w, columns, out=result)
+        y[tile.n, :, tile.r] = result.reshape(F, *tile.shape).swapaxes(0, 1)
 
 
 def convolve_data(xp: Any, g: Any, w: Any, geo: Geometry, groups: int, dx: Any) -> None:
@@ -216,26 +205,21 @@ def convolve_data(xp: Any, g: Any, w: Any, geo: Geometry, groups: int, dx: Any) 
         xp.matmul(w, images, out=dx.reshape(N, groups, C // groups, prod(geo.out)))
         return
     padded = xp.empty((N, C, *geo.padded), dx.dtype) if any(geo.pad) else dx
-    batches = _batches(N)
-
-    def body(i: int) -> None:
-        padded[batches[i]] = 0
-        tiles = _tiles(batches[i], geo, C * geo.taps)
-        buffer = _Buffer(xp, tiles, C * geo.taps, dx.dtype)
-        for tile in tiles:
-            columns = buffer.shaped(C, *geo.kernel, *tile.shape)
-            place = columns.reshape(groups, -1, prod(tile.shape))
-            xp.matmul(w, _side_by_side(g, tile, groups), out=place)
-            images = padded[tile.n, :, tile.r.start * geo.stride[0] :].swapaxes(0, 1)
-            for tap in product(*map(range, geo.kernel)):
-                starts = [t * d for t, d in zip(tap, geo.dilate)]
-                where = tuple(
-                    slice(a, a + (o - 1) * s + 1, s)
-                    for a, o, s in zip(starts, tile.shape[1:], geo.stride)
-                )
-                images[(slice(None), slice(None), *where)] += columns[(slice(None), *tap)]
-
-    parallel_for(len(batches), body)
+    padded[...] = 0
+    tiles = _tiles(N, geo, C * geo.taps)
+    buffer = _Buffer(xp, tiles, C * geo.taps, dx.dtype)
+    for tile in tiles:
+        columns = buffer.shaped(C, *geo.kernel, *tile.shape)
+        place = columns.reshape(groups, -1, prod(tile.shape))
+        xp.matmul(w, _side_by_side(g, tile, groups), out=place)
+        images = padded[tile.n, :, tile.r.start * geo.stride[0] :].swapaxes(0, 1)
+        for tap in product(*map(range, geo.kernel)):
+            starts = [t * d for t, d in zip(tap, geo.dilate)]
+            where = tuple(
+                slice(a, a + (o - 1) * s + 1, s)
+                for a, o, s in zip(starts, tile.shape[1:], geo.stride)
+            )
+            images[(slice(None), slice(None)) + where] += columns[(slice(None),) + tap]
     if padded is not dx:
         xp.copyto(dx, padded[_inside(geo)])
 
@@ -244,19 +228,13 @@ def convolve_weight(xp: Any, x: Any, g: Any, geo: Geometry, groups: int, dw: Any
     """(N, C, *size), (N, F, *out) -> dw (F, C/G, *kernel)."""
     N, C, F = x.shape[0], x.shape[1], g.shape[1]
     padded = _pad(xp, x, geo)
-    batches = _batches(N)
-    sums = xp.zeros((len(batches), groups, F // groups, C // groups * geo.taps), dw.dtype)
-
-    def body(i: int) -> None:
-        tiles = _tiles(batches[i], geo, C * geo.taps)
-        buffer = _Buffer(xp, tiles, C * geo.taps, x.dtype)
-        for tile in tiles:
-            columns = _columns(xp, padded, tile, geo, groups, buffer)
-            sums[i] += xp.matmul(_side_by_side(g, tile, groups), columns.swapaxes(1, 2))
-
-    # Always added up in this order, whoever computed which sum.
-    parallel_for(len(batches), body)
-    xp.sum(sums.reshape(-1, *dw.shape), axis=0, out=dw)
+    tiles = _tiles(N, geo, C * geo.taps)
+    buffer = _Buffer(xp, tiles, C * geo.taps, x.dtype)
+    dw[...] = 0
+    total = dw.reshape(groups, F // groups, -1)  # (G, F/G, C/G*taps), a view
+    for tile in tiles:
+        columns = _columns(xp, padded, tile, geo, groups, buffer)
+        total += xp.matmul(_side_by_side(g, tile, groups), columns.swapaxes(1, 2))
 
 
 def computed(xp: Any, function: Any, a: Any, b: Any, geo: Any, groups: int, shape: Shape, out: Any):
