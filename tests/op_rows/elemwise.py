@@ -8,7 +8,6 @@ import numpy as np
 
 from op_rows.case import EDGE_SHAPES, Case, draw
 
-LEGACY = "MXNet takes no array without axes, and size 0 for unknown, unless np_shape is on"
 KINDER = "what MXNet does here is an accident; the docstring says what we do"
 
 inf, nan = math.inf, math.nan
@@ -89,7 +88,7 @@ FUNCTIONS = {
     "sigmoid": (lambda x: 1 / (1 + np.exp(-x)), -8, 8),
     "softsign": (lambda x: x / (1 + np.abs(x)), -4, 4),
     "floor": (np.floor, -4, 4), "ceil": (np.ceil, -4, 4), "trunc": (np.trunc, -4, 4),
-    "fix": (np.fix, -4, 4), "rint": (lambda x: np.ceil(x - 0.5), -4, 4),
+    "fix": (np.trunc, -4, 4), "rint": (lambda x: np.ceil(x - 0.5), -4, 4),
     "round": (lambda x: np.copysign(np.floor(np.abs(x) + 0.5), x), -4, 4),
     "erf": (erf, -3, 3), "erfinv": (solve(math.erf), -0.99, 0.99), "gamma": (gamma, 0.2, 8),
     "gammaln": (gammaln, 0.2, 8), "digamma": (slope(gammaln), 0.5, 8),
@@ -113,15 +112,14 @@ for i, (name, (function, low, high)) in enumerate(FUNCTIONS.items()):
              **({"rtol": 1e-12, "atol": 1e-13} if name not in INTERNAL else loose)),
         Case(name, (draw((2, 3), low, high, "float16"),), expect, grad=False, **known,
              rtol=2e-3, atol=1e-3),
-        Case(name, (draw(EDGE_SHAPES[i % 7], low, high),), expect, grad=False, **loose,
-             mxnet=False, why=LEGACY),
+        Case(name, (draw(EDGE_SHAPES[i % 7], low, high),), expect, grad=False, **loose, **known),
     ]  # fmt: skip
     if name not in ("arcsin", "arccos", "arctanh", "erfinv"):
         ROWS += [Case(name, (np.int32([1, 2, 3, 4]),), expect, **known)]
 for shape in EDGE_SHAPES:
     for name in ("exp", "relu", "gamma", "erf"):
         function = FUNCTIONS[name][0]
-        ROWS += [Case(name, (draw(shape, 0.5, 3),), kept(function), mxnet=False, why=LEGACY)]
+        ROWS += [Case(name, (draw(shape, 0.5, 3),), kept(function))]
 
 # -- at the edges ----------------------------------------------------------------------------------
 
@@ -216,10 +214,7 @@ ROWS += [
     Case("clip", (LARGE,), lambda x, **_: np.clip(x, 0, 2**53 + 1),
          {"a_min": 0, "a_max": 2**53 + 1}, mxnet=False, why="MXNet's limits are float32"),
 ]  # fmt: skip
-ROWS += [
-    Case("clip", (draw(shape),), clip, {"a_min": 0, "a_max": 1}, mxnet=False, why=LEGACY)
-    for shape in EDGE_SHAPES
-]
+ROWS += [Case("clip", (draw(shape),), clip, {"a_min": 0, "a_max": 1}) for shape in EDGE_SHAPES]
 
 # -- yes or no -------------------------------------------------------------------------------------
 
@@ -239,8 +234,8 @@ for name, function in {
         Case(public, (np.int32([0, 1, -2]),), answer(function)),
         Case(public, (np.array([True, False]),), answer(function), mxnet=False,
              why="we allow what MXNet refuses"),
-        Case(public, (draw(()),), answer(function), mxnet=False, why=LEGACY),
-        Case(public, (draw((2, 0)),), answer(function), mxnet=False, why=LEGACY),
+        Case(public, (draw(()),), answer(function)),
+        Case(public, (draw((2, 0)),), answer(function)),
     ]  # fmt: skip
 
 # -- casts and copies ------------------------------------------------------------------------------
@@ -263,8 +258,8 @@ ROWS += [
     Case("cast", (f32(300, 11.1, 10.9, -1, -3),), cast, {"dtype": "uint8"}),
     Case("cast", (f32(0, -0.0, 0.5, nan),), cast, {"dtype": "bool"}),
     Case("Cast", (LARGE,), cast, {"dtype": "int32"}),
-    Case("cast", (draw(()),), cast, {"dtype": "float64"}, mxnet=False, why=LEGACY),
-    Case("cast", (draw((0, 2)),), cast, {"dtype": "int32"}, mxnet=False, why=LEGACY),
+    Case("cast", (draw(()),), cast, {"dtype": "float64"}),
+    Case("cast", (draw((0, 2)),), cast, {"dtype": "int32"}),
     Case("amp_cast", (draw((2, 3)),), cast, {"dtype": "float16"}, rtol=1e-3),
     Case("amp_cast", (draw((2, 3), dtype="float64"),), cast, {"dtype": "float32"}, mxnet=False,
          why="MXNet: unknown type for MKLDNN"),
@@ -299,10 +294,8 @@ ROWS += [
     Case("where", (np.array([True, False, True]), x[:, 0], y[:, 0]), np.where, mxnet=False,
          why="we allow what MXNet refuses"),
     Case("where", (CONDITION, CONDITION, -CONDITION), np.where),
-    Case("where", (np.array(1, "int32"), draw(()), draw((), seed=1)), np.where, mxnet=False,
-         why=LEGACY),
-    Case("where", (np.zeros((0, 3), "int32"), draw((0, 3)), draw((0, 3))), np.where, mxnet=False,
-         why=LEGACY),
+    Case("where", (np.array(1, "int32"), draw(()), draw((), seed=1)), np.where),
+    Case("where", (np.zeros((0, 3), "int32"), draw((0, 3)), draw((0, 3))), np.where),
 ]  # fmt: skip
 for n in (1, 2, 3, 5):
     ROWS += [
@@ -311,9 +304,8 @@ for n in (1, 2, 3, 5):
 ROWS += [
     Case("add_n", (np.int32([1, 2]), np.int32([3, 4])), lambda a, b: a + b),
     Case("ElementWiseSum", (x, y, x), lambda a, b, c: a + b + c),
-    Case("add_n", (draw(()), draw(()), draw(())), lambda a, b, c: a + b + c, mxnet=False,
-         why=LEGACY),
-    Case("add_n", (draw((0, 2)), draw((0, 2))), lambda a, b: a + b, mxnet=False, why=LEGACY),
+    Case("add_n", (draw(()), draw(()), draw(())), lambda a, b, c: a + b + c),
+    Case("add_n", (draw((0, 2)), draw((0, 2))), lambda a, b: a + b),
     Case("contrib.div_sqrt_dim", (x,), lambda x: x / np.float32(2)),
     Case("contrib.quadratic", (x,), lambda x, a, b, c: a * x**2 + b * x + c,
          {"a": 2.0, "b": -3.0, "c": 0.5}),

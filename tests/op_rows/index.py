@@ -8,7 +8,6 @@ import numpy as np
 
 from op_rows.case import Case, draw
 
-LEGACY = "MXNet takes no array without axes, and size 0 for unknown, unless np_shape is on"
 LOOSE = "we allow what MXNet refuses"
 
 rng = np.random.default_rng(7)
@@ -49,7 +48,7 @@ ROWS += [
     )
 ]
 ROWS += [
-    Case("take", (draw(shape), ids(*index, high=1)), take, {"axis": axis}, mxnet=False, why=LEGACY)
+    Case("take", (draw(shape), ids(*index, high=1)), take, {"axis": axis})
     for shape, index, axis in (
         ((3,), (), 0),
         ((3, 2), (), 1),
@@ -114,8 +113,8 @@ ROWS += [
     Case("pick", (draw((5, 3), dtype="int32"), ids(5, dtype="int64")), pick, grad=False),
     Case("pick", (draw((5, 3), dtype="float16"), ids(5, dtype="uint8")), pick, grad=False),
     Case("pick", (draw((5, 3)), ids(5, dtype="float32")), pick, grad=False),
-    Case("pick", (draw((3, 0, 2)), ids(0, 2)), pick, {"axis": 0}, mxnet=False, why=LEGACY),
-    Case("pick", (draw((0, 2)), ids(0)), pick, mxnet=False, why=LEGACY),
+    Case("pick", (draw((3, 0, 2)), ids(0, 2)), pick, {"axis": 0}),
+    Case("pick", (draw((0, 2)), ids(0)), pick),
 ]
 
 
@@ -146,7 +145,7 @@ ROWS += [
 ]  # fmt: skip
 ROWS += [
     Case("batch_take", (draw((5, 3), dtype=d), ids(5, low=-1, high=5, dtype="int32")), pick,
-         grad=d == "float32", mxnet=d == "float32")
+         grad=d == "float32", mxnet=d == "float32", why=LOOSE)
     for d in ("float32", "int32")
 ]  # fmt: skip
 
@@ -165,7 +164,7 @@ ROWS += [
          mxnet=False, why="MXNet writes beside the array"),
     Case("fill_element_0index", (draw((4, 3), dtype="int32"), draw((4,), dtype="int32"),
          ids(4, dtype="int32")), fill, mxnet=False, why=LOOSE),
-    Case("fill_element_0index", (draw((0, 3)), draw((0,)), ids(0)), fill, mxnet=False, why=LEGACY),
+    Case("fill_element_0index", (draw((0, 3)), draw((0,)), ids(0)), fill),
 ]  # fmt: skip
 
 # -- one_hot ---------------------------------------------------------------------------------------
@@ -186,7 +185,7 @@ ROWS += [
     for d in ("float16", "float64", "int32", "int64", "int8")
 ]  # fmt: skip
 ROWS += [
-    Case("one_hot", (ids(*shape),), one_hot, {"depth": depth}, mxnet=False, why=LEGACY)
+    Case("one_hot", (ids(*shape),), one_hot, {"depth": depth})
     for shape, depth in (((), 3), ((0,), 3), ((2,), 0), ((3, 0, 2), 2))
 ]
 ROWS += [Case("one_hot", (np.float32([0.9, 1.9, -0.9]),), one_hot, {"depth": 2})]
@@ -220,8 +219,8 @@ ROWS += [
     for d, i in (("int32", "int64"), ("float64", "int32"), ("float16", "float64"))
 ]
 ROWS += [
-    Case("gather_nd", (draw((3, 0)), ids(1, 2)), gather, mxnet=False, why=LEGACY),
-    Case("gather_nd", (draw((3, 2)), ids(2, 0)), gather, mxnet=False, why=LEGACY),
+    Case("gather_nd", (draw((3, 0)), ids(1, 2)), gather),
+    Case("gather_nd", (draw((3, 2)), ids(2, 0)), gather),
 ]
 places = np.array([[0, 2, 1], [3, 0, 3]], "int32")  # no place twice: MXNet's order is open
 ROWS += [

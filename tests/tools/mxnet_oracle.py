@@ -40,7 +40,9 @@ def find(name):
 
 def run(name, inputs, attrs):
     values = [decode(i) for i in inputs]
-    unusual = any(isinstance(v, nd.NDArray) and (v.shape == () or 0 in v.shape) for v in values)
+    shapes = [v.shape for v in values if isinstance(v, nd.NDArray)]
+    shapes += [attrs["shape"]] if isinstance(attrs.get("shape"), tuple) else []
+    unusual = any(s == () or 0 in s for s in shapes)
     with mx.util.np_shape(unusual):
         out = find(name)(*values, **attrs)
         out = out if isinstance(out, (list, tuple)) else [out]
