@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import sys
 
 import numpy as np
 import op_rows
@@ -175,6 +176,12 @@ def test_every_op_has_a_row():
     drawn = {op.name for op in registry.values() if op.random}  # test_random.py
     missing = sorted({op.name for op in registry.values()} - tested - indirect - drawn)
     assert not missing, f"add rows for: {missing}"
+
+
+def test_the_contents_page_of_ops_leaves_no_file_out():
+    modules = {module.name for module in pkgutil.iter_modules(d2lmini.ops.__path__)}
+    unread = sorted(m for m in modules if f"d2lmini.ops.{m}" not in sys.modules)
+    assert not unread, f"import them in ops/__init__.py: {unread}"
 
 
 def test_every_op_has_a_docstring():

@@ -1,7 +1,7 @@
 """Every operation, declared once: importing this package fills the registry.
 
 `core` says what an op is. Below it the families, in an order in which they can be read; the
-helpers they share (`checks`, `pieces`, `ufuncs`, `windows`, ...) are imported by those who need
+helpers they share (`checks`, `pieces`, `windows`, ...) are imported by those who need
 them. `fluent` comes last: it gives values their operators and methods out of what is declared here.
 
 >>> from d2lmini.ops.core import registry
@@ -23,6 +23,7 @@ from d2lmini.ops import unary  # exp, log, sin, tanh, sigmoid, erf
 from d2lmini.ops import elemwise  # abs, round, relu, clip, isnan
 from d2lmini.ops import special  # gamma, gammaln, digamma, erfinv
 from d2lmini.ops import binary  # nd.add, nd.maximum: arrays, numbers, or both
+from d2lmini.ops import ufuncs  # which of these are a single NumPy ufunc
 
 # many elements to one, one to many
 from d2lmini.ops import reduce  # sum, mean, prod, max, min, and those that skip nan
