@@ -438,6 +438,15 @@ def test_pending_results_have_no_memory_yet():
     del results
 
 
+def test_results_computed_inline_do_not_count_as_pending():
+    with engine.use("threaded", workers=1, inline_below=1e6):
+        x = nd.ones((10_000,)) + 1  # computed here
+        go = threading.Event()
+        engine.push(lambda: go.wait(30), reads=[x], name="reader")
+        assert engine.stats().pending_bytes == 0
+        go.set()
+
+
 def test_bounded_run_ahead_pauses_the_front_end():
     with engine.use("threaded", workers=1, inline_below=0):
         engine.limit_pending(20_000_000)

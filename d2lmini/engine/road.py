@@ -94,6 +94,8 @@ class Road:
                     return False
             for var in task.writes:
                 var.version += 1
+                if var.weight:
+                    var.filled = True  # type: ignore[attr-defined]
             observed = bool(instrument.listeners)
             if observed:
                 self._tell_inline(task)
