@@ -21,6 +21,7 @@ sys.path.insert(0, str(BENCHMARKS))
 import peer  # noqa: E402
 import report  # noqa: E402
 import run  # noqa: E402
+import turns  # noqa: E402
 import workloads  # noqa: E402
 from peers.numpy_side import NumPy  # noqa: E402
 
@@ -134,6 +135,8 @@ def test_the_libraries_take_turns_and_each_round_begins_with_another():
     asked = []
 
     class Scripted:
+        cpu_s = float
+
         def __init__(self, name, seconds):
             self.name, self.seconds = name, iter(seconds)
 
@@ -144,7 +147,7 @@ def test_the_libraries_take_turns_and_each_round_begins_with_another():
             return {"seconds": next(self.seconds)}
 
     pair = [Scripted("d2lmini", [1, 2, 3]), Scripted("numpy", [4, 5, 6])]
-    outcome = run.measure(workloads.WORKLOADS["large_add"], pair, "tiny", 3)
+    outcome = run.measure(workloads.WORKLOADS["large_add"], pair, "tiny", 3, turns.Referee())
     assert asked == ["d2lmini", "numpy", "numpy", "d2lmini", "d2lmini", "numpy"]
     assert outcome.seconds == {"d2lmini": [1, 2, 3], "numpy": [4, 5, 6]}
     assert report.targets([outcome])[0] == (
@@ -159,27 +162,35 @@ def test_a_library_that_ends_is_reported_and_the_others_go_on():
         def ask(self, request):
             return {"error": "the process ended"}
 
-    outcome = run.measure(workloads.WORKLOADS["small_add"], [Dying()], "tiny", 2)
+    outcome = run.measure(workloads.WORKLOADS["small_add"], [Dying()], "tiny", 2, turns.Referee())
     assert outcome.seconds == {} and outcome.problems == {"numpy": "the process ended"}
     assert "no time: the process ended" in report.text(outcome)
 
 
-def test_a_turn_waits_for_other_programs_to_pause_but_not_for_ever(monkeypatch):
-    clock = {"now": 0.0, "busy": 0.0, "load": [1.0, 0.5, 0.0, 1.0]}
+def test_a_disturbed_turn_is_repeated_while_patience_lasts(monkeypatch):
+    """Scripted: a turn takes a second, the library one core, others what `load` says."""
+    clock = {"now": 0.0, "busy": 0.0, "own": 0.0}
+    load = [0.5, 0.3, 0.0, 0.9]
 
-    def sleep(seconds):
-        clock["now"] += seconds
-        clock["busy"] += seconds * os.cpu_count() * clock["load"].pop(0)
+    class Scripted:
+        def cpu_s(self):
+            return clock["own"]
 
-    monkeypatch.setattr(run, "busy_s", lambda: clock["busy"])
-    monkeypatch.setattr(run.time, "sleep", sleep)
-    monkeypatch.setattr(run.time, "perf_counter", lambda: clock["now"])
-    run.await_calm(5)
-    assert clock["load"] == [1.0]  # two busy moments, then a calm one
-    run.await_calm(0.05)
-    assert clock["load"] == []  # one look, then patience is over
-    run.await_calm(0)
-    assert clock["now"] == pytest.approx(4 * run.CALM_S)
+        def ask(self, request):
+            others = load.pop(0)
+            clock["now"] += 1
+            clock["own"] += 1
+            clock["busy"] += 1 + others * os.cpu_count()
+            return {"seconds": others}
+
+    monkeypatch.setattr(turns, "busy_s", lambda: clock["busy"])
+    monkeypatch.setattr(turns.time, "perf_counter", lambda: clock["now"])
+    monkeypatch.setattr(turns.time, "sleep", lambda seconds: None)
+    patient, hasty = turns.Referee(5), turns.Referee()
+    assert patient.turn(Scripted(), "numpy") == {"seconds": 0.0}
+    assert (patient.given, patient.calm) == (1, 1)
+    assert hasty.turn(Scripted(), "numpy") == {"seconds": 0.9}
+    assert (hasty.given, hasty.calm) == (1, 0)
 
 
 def test_interpreters_come_from_the_options_before_the_environment(monkeypatch):

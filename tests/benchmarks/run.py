@@ -9,96 +9,25 @@ run, and computes only when it is its turn; the others are suspended by the oper
 meanwhile, so that no idle pool of threads spins beside it. In every round each library takes its
 turn, and each round another one begins. All figures are medians over the turns of this one run;
 the quartiles beside them tell how far to trust them, and so does the last line, which says how
-busy other programs kept the machine.
+many turns other programs left undisturbed.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import queue
-import subprocess
 import sys
-import threading
-import time
 from pathlib import Path
-from typing import Any
 
-import psutil
 from report import Outcome, machine, markdown, targets, text
+from turns import Library, Referee
 from workloads import TABLE, WORKLOADS, Workload
 
-HERE = Path(__file__).resolve().parent
-REPOSITORY = HERE.parent.parent
 PEERS = ("d2lmini", "numpy", "torch", "jax", "mxnet")
-PATIENCE_S = 600
-# Calm: for so long other programs took at most this share of the cores.
-CALM_S, CALM_SHARE = 0.1, 0.15
-
-
-class Library:
-    """A peer's process: asked a line, answers a line, suspended while nobody waits for it."""
-
-    def __init__(self, name: str, python: str) -> None:
-        self.name = name
-        environment = dict(os.environ)
-        if name == "d2lmini":
-            environment["PYTHONPATH"] = os.pathsep.join(
-                filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")])
-            )
-        self.process = subprocess.Popen(
-            [python, str(HERE / "peer.py"), name],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            env=environment,
-        )
-        self.answers: queue.SimpleQueue[str] = queue.SimpleQueue()
-        threading.Thread(target=self.listen, daemon=True).start()
-        self.control = psutil.Process(self.process.pid)
-        self.suspended = False
-
-    def listen(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.answers.put(line)
-        self.answers.put(json.dumps({"error": "the process ended"}))
-
-    def ask(self, request: str) -> dict[str, Any]:
-        """Wake the process, send a request, wait for the answer, suspend the process again."""
-        assert self.process.stdin is not None
-        try:
-            if self.suspended:
-                self.control.resume()
-                self.suspended = False
-            self.process.stdin.write(request + "\n")
-            self.process.stdin.flush()
-            answer = json.loads(self.answers.get(timeout=PATIENCE_S))
-            if "error" not in answer or self.process.poll() is None:
-                self.control.suspend()
-                self.suspended = True
-        except queue.Empty:
-            return {"error": f"no answer in {PATIENCE_S} s"}
-        except (OSError, psutil.Error) as error:
-            return {"error": f"the process ended ({type(error).__name__})"}
-        return answer
-
-    def cpu_s(self) -> float:
-        try:
-            times = self.control.cpu_times()
-        except psutil.Error:
-            return 0.0
-        return times.user + times.system + times.children_user + times.children_system
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
 
 
 def measure(
-    workload: Workload, libraries: list[Library], mode: str, rounds: int, patience_s: float = 0
+    workload: Workload, libraries: list[Library], mode: str, rounds: int, referee: Referee
 ) -> Outcome:
     """All libraries through one workload: prepare each, then turns, each round begun by another."""
     outcome = Outcome(workload, {}, {})
@@ -116,24 +45,13 @@ def measure(
         for library, row in rows[first:] + rows[:first]:
             if row in outcome.problems:
                 continue
-            await_calm(patience_s)
-            answer = library.ask(f"run {row}")
+            answer = referee.turn(library, row)
             if "error" in answer:
                 outcome.problems[row] = answer["error"]
                 del outcome.seconds[row]
             else:
                 outcome.seconds[row].append(answer["seconds"])
     return outcome
-
-
-def await_calm(patience_s: float) -> None:
-    """Wait until other programs leave the cores alone; all of ours are suspended meanwhile."""
-    end = time.perf_counter() + patience_s
-    while time.perf_counter() < end:
-        start = busy_s()
-        time.sleep(CALM_S)
-        if busy_s() - start <= CALM_SHARE * CALM_S * (os.cpu_count() or 1):
-            return
 
 
 def interpreters(given: list[str]) -> dict[str, str]:
@@ -183,7 +101,7 @@ def arguments(words: list[str] | None) -> argparse.Namespace:
         type=float,
         default=0,
         metavar="S",
-        help="before each turn, wait up to S seconds for other programs to leave the cores alone",
+        help="repeat a turn that other programs disturbed, for up to S seconds",
     )
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables as a page")
     parser.set_defaults(mode="full")
@@ -194,8 +112,7 @@ def main(words: list[str] | None = None) -> int:
     """Run, print, and return 1 if a row has no time."""
     options = arguments(words)
     rounds = options.rounds or {"full": 9, "quick": 3, "tiny": 1}[options.mode]
-    libraries, about = [], [machine()]
-    start, busy = time.perf_counter(), busy_s()
+    libraries, about, referee = [], [machine()], Referee(options.patience)
     try:
         for name, python in interpreters(options.peer).items():
             if name in options.without:
@@ -212,18 +129,12 @@ def main(words: list[str] | None = None) -> int:
         outcomes = []
         for workload in TABLE:
             if not options.only or workload.name in options.only:
-                outcomes.append(
-                    measure(workload, libraries, options.mode, rounds, options.patience)
-                )
+                outcomes.append(measure(workload, libraries, options.mode, rounds, referee))
                 print(text(outcomes[-1]), flush=True)
         print("\n".join(["targets:", *(f"  {line}" for line in targets(outcomes)), ""]))
-        ours = psutil.Process().cpu_times()
-        own_s = sum(library.cpu_s() for library in libraries) + ours.user + ours.system
-        cores_s = (time.perf_counter() - start) * (os.cpu_count() or 1)
-        others = max(0.0, busy_s() - busy - own_s) / cores_s
         about.append(
-            f"mode {options.mode}, {rounds} rounds; "
-            f"other programs kept the cores {others:.0%} busy meanwhile"
+            f"mode {options.mode}, {rounds} rounds; {referee.calm} of {referee.given} turns "
+            "undisturbed by other programs"
         )
         print(about[-1])
         if options.markdown:
@@ -232,12 +143,6 @@ def main(words: list[str] | None = None) -> int:
         for library in libraries:
             library.close()
     return int(any(outcome.problems for outcome in outcomes))
-
-
-def busy_s() -> float:
-    """Seconds the machine's cores have been busy since it started."""
-    times = psutil.cpu_times()
-    return sum(times) - times.idle - getattr(times, "iowait", 0.0) - getattr(times, "guest", 0.0)
 
 
 if __name__ == "__main__":
