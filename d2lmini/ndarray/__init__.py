@@ -34,7 +34,8 @@ from d2lmini.ndarray.creation import (
     without_inputs,
     zeros,
 )
-from d2lmini.ndarray.namespaces import Namespace, left_out, public_names
+from d2lmini.ndarray.left_out import explain
+from d2lmini.ndarray.namespaces import Namespace, public_names
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.ndarray.select import boolean_mask, onehot_encode
 
@@ -63,4 +64,4 @@ globals()["contrib"].boolean_mask = boolean_mask
 
 
 def __getattr__(name: str) -> Any:
-    raise left_out("nd", name)
+    raise explain("nd", name)

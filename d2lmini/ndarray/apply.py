@@ -203,11 +203,10 @@ def apply(
             ctx = x._ctx
         elif x._ctx is not ctx and x._ctx != ctx and not (ctx.is_cpu and x._ctx.is_cpu):
             raise MXNetError(
-                f"{op.name}: inputs are on {ctx} and {x._ctx}; move one with "
-                f".as_in_context({ctx})"
+                f"{op.name}: inputs are on {ctx} and {x._ctx}; move one with .as_in_context({ctx})"
             )
     ctx = ctx or current_context()
-    inferred = _infer(op, specs, attrs)
+    inferred = infer(op, specs, attrs)
     if type(inferred) is Spec:
         inferred = (inferred,)
     if op.injects:
@@ -242,9 +241,7 @@ def apply(
         if callable(flops)
         else flops * size
     )
-    task = OpTask(
-        op, operands, outputs, attrs, ctx, work / FLOPS_PER_US + nbytes / BYTES_PER_US
-    )
+    task = OpTask(op, operands, outputs, attrs, ctx, work / FLOPS_PER_US + nbytes / BYTES_PER_US)
     writes = [o._chunk for o in outs]
     if op.mutates:
         writes += [inputs[i]._chunk for i in op.mutates]
@@ -319,7 +316,7 @@ def apply_small(op: Op, inputs: tuple, attrs: dict[str, Any]) -> Any:
     return array
 
 
-def _infer(op: Op, specs: list, attrs: dict[str, Any]) -> Any:
+def infer(op: Op, specs: list, attrs: dict[str, Any]) -> Any:
     """What `op.infer` says, errors prefixed with the op's name."""
     try:
         return op.infer(*specs, **attrs)
@@ -351,5 +348,3 @@ def _check_out(op: Op, outs: list, inferred: Any) -> None:
 def _not_an_array(op: Op, x: Any) -> TypeError:
     hint = "; make an NDArray of it with nd.array(...)" if hasattr(x, "__len__") else ""
     return TypeError(f"{op.name}: expected NDArrays, got {type(x).__name__}{hint}")
-
-

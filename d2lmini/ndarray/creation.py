@@ -157,13 +157,12 @@ def from_numpy(ndarray: np.ndarray, zero_copy: bool = True) -> NDArray:
 
 def to_dlpack_for_read(data: NDArray) -> Any:
     """A DLPack capsule of the array's memory, once what writes it is done."""
-    return exchange.to_dlpack(data)
+    return data.to_dlpack_for_read()
 
 
 def to_dlpack_for_write(data: NDArray) -> Any:
     """The same, once what reads it is done as well."""
-    data.wait_to_write()
-    return exchange.to_dlpack(data)
+    return data.to_dlpack_for_write()
 
 
 def waitall() -> None:

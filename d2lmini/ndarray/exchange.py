@@ -47,9 +47,7 @@ def copyto(source: Any, target: Any) -> Any:
         target = empty(spec.shape, target, spec.dtype)
     if not isinstance(target, type(source)):
         raise TypeError(f"copyto: expected an NDArray or a Context, got {type(target).__name__}")
-    if target is source or (
-        target._chunk is source._chunk and target._offset == source._offset
-    ):
+    if target is source or (target._chunk is source._chunk and target._offset == source._offset):
         raise MXNetError("copyto: the target is the source itself")
     if target.shape != source.shape:
         raise MXNetError(f"copyto: source has shape {source.shape}, target {target.shape}")
@@ -117,7 +115,7 @@ def rebuild(array: np.ndarray, ctx: Context) -> Any:
     return from_array(array, ctx if ctx.is_cpu else cpu())
 
 
-# -- files -------------------------------------------------------------------------------------------
+# -- files -----------------------------------------------------------------------------------------
 
 
 def save(fname: str | os.PathLike[str], data: Any) -> None:

@@ -9,16 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from d2lmini.ndarray.left_out import explain
 from d2lmini.ops import binary
 from d2lmini.ops.core import registry
-
-_LEFT_OUT = {
-    "image": "images", "ROIPooling": "detection", "MultiBoxPrior": "detection",
-    "MultiBoxTarget": "detection", "MultiBoxDetection": "detection", "Proposal": "detection",
-    "MultiProposal": "detection", "ROIAlign": "detection", "box_nms": "detection",
-    "box_iou": "detection", "bipartite_matching": "detection", "SpatialTransformer": "detection",
-    "sparse": "sparse arrays", "imdecode": "images", "Correlation": "images", "text": "text",
-}  # fmt: skip
 
 
 class Namespace:
@@ -34,15 +27,11 @@ class Namespace:
             if found is not None:
                 setattr(self, name, found)
                 return found
-        raise left_out(self.__name__, name)
+        raise explain(self.__name__, name)
 
     def __dir__(self) -> list[str]:
-        return sorted(
-            name.removeprefix(p)
-            for name in registry
-            for p in self._prefixes
-            if name.startswith(p)
-        )
+        ops = {n.removeprefix(p) for n in registry for p in self._prefixes if n.startswith(p)}
+        return sorted(ops | {n for n in self.__dict__ if not n.startswith("_")})
 
 
 def public_names() -> dict[str, Any]:
@@ -50,13 +39,3 @@ def public_names() -> dict[str, Any]:
     functions that take a number in place of an array."""
     functions = {name: getattr(binary, name) for name in binary.FUNCTIONS}
     return {**{n: op for n, op in registry.items() if not n.startswith("_")}, **functions}
-
-
-def left_out(where: str, name: str) -> AttributeError:
-    """The error for a name that is not there: left out on purpose, or unknown."""
-    if name in _LEFT_OUT:
-        return AttributeError(
-            f"{where}.{name} is left out of d2lmini: it has no part of MXNet for "
-            f"{_LEFT_OUT[name]}"
-        )
-    return AttributeError(f"{where} has no {name!r}; dir({where}) lists what there is")

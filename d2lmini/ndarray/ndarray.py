@@ -34,6 +34,7 @@ from d2lmini.engine.budget import Handle
 from d2lmini.ndarray import apply as road
 from d2lmini.ndarray import exchange, indexing
 from d2lmini.ndarray.apply import apply, array_of
+from d2lmini.ndarray.left_out import explain
 from d2lmini.ops.core import Spec, as_dtype, invoke, registry
 from d2lmini.ops.fluent import Fluent
 from d2lmini.ops.reshape_codes import infer_reshape
@@ -60,7 +61,7 @@ class NDArray(Fluent):
 
     _apply = staticmethod(apply)
 
-    # -- what it is ---------------------------------------------------------------------------------
+    # -- what it is --------------------------------------------------------------------------------
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -100,7 +101,7 @@ class NDArray(Fluent):
         """The axes reversed (a copy)."""
         return self if self.ndim < 2 else invoke(registry["transpose"], (self,), {"axes": ()}, None)
 
-    # -- waiting ------------------------------------------------------------------------------------
+    # -- waiting -----------------------------------------------------------------------------------
 
     def wait_to_read(self) -> None:
         """Block until its contents are there; raises the error of the operation that makes it."""
@@ -167,7 +168,7 @@ class NDArray(Fluent):
         size = "x".join(map(str, self.shape))
         return f"\n{self._read('print')}\n<NDArray {size} @{self._ctx}>"
 
-    # -- elements -----------------------------------------------------------------------------------
+    # -- elements ----------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         if not self._spec.shape:
@@ -190,7 +191,7 @@ class NDArray(Fluent):
     def __hash__(self) -> int:
         return id(self) // 16
 
-    # -- views ----------------------------------------------------------------------------------------
+    # -- views -------------------------------------------------------------------------------------
 
     def _view(self, offset: int | None, shape: tuple[int, ...]) -> NDArray:
         """A handle of the same memory: from element `offset` of this array, of `shape`."""
@@ -209,7 +210,7 @@ class NDArray(Fluent):
         """A view of another shape: `reshape(2, 3)` or `reshape((2, 3))`, with MXNet's codes 0
         (keep this axis), -1 (whatever fits), -2 (all the rest), -3 (join two), -4 (split one).
         ValueError when the sizes do not fit."""
-        target = kwargs.pop("shape", None) if not shape else shape
+        target = shape or kwargs.pop("shape", None)
         if kwargs or target is None:
             raise TypeError(f"reshape: takes shape and reverse, got {sorted(kwargs) or 'nothing'}")
         if len(target) == 1 and isinstance(target[0], (tuple, list)):
@@ -225,20 +226,25 @@ class NDArray(Fluent):
 
     def expand_dims(self, axis: int, inplace: bool = False) -> NDArray:
         """A new axis of size 1; a view if `inplace`."""
-        result = invoke(registry["expand_dims"], (self,), {"axis": int(axis)}, None)
-        return self._view(None, result.shape) if inplace else result
+        return self._reshaped("expand_dims", inplace, axis=axis)
 
     def squeeze(self, axis: Any = None, inplace: bool = False) -> NDArray:
         """Without the axes of size 1; a view if `inplace`."""
-        result = registry["squeeze"](self, axis=axis)
-        return self._view(None, result.shape) if inplace else result
+        return self._reshaped("squeeze", inplace, axis=axis)
 
     def flatten(self, inplace: bool = False) -> NDArray:
         """All axes but the first as one; a view if `inplace`."""
-        result = registry["Flatten"](self)
-        return self._view(None, result.shape) if inplace else result
+        return self._reshaped("flatten", inplace)
 
-    # -- copies -----------------------------------------------------------------------------------------
+    def _reshaped(self, name: str, inplace: bool, **attrs: Any) -> NDArray:
+        """The op, or if `inplace` a view in the shape that the op would give."""
+        op = registry[name]
+        _, attrs = op.bind((self,), attrs)
+        if inplace:
+            return self._view(None, road.infer(op, [self._spec], attrs).shape)
+        return invoke(op, (self,), attrs, None)
+
+    # -- copies ------------------------------------------------------------------------------------
 
     def copy(self) -> NDArray:
         """A copy on the same device."""
@@ -269,6 +275,10 @@ class NDArray(Fluent):
             raise MXNetError(f"tostype: storage type {stype!r} is not supported, only 'default'")
         return self
 
+    def as_nd_ndarray(self) -> NDArray:
+        """This array itself: there is one kind."""
+        return self
+
     def asnumpy_view(self) -> np.ndarray:
         """The memory itself as a NumPy array, without a copy; waits. For reading: the engine does
         not know of writes made through it."""
@@ -281,6 +291,15 @@ class NDArray(Fluent):
     def __dlpack__(self, **options: Any) -> Any:
         return exchange.to_dlpack(self, **options)
 
+    def to_dlpack_for_read(self) -> Any:
+        """A DLPack capsule of its memory, once what writes it is done."""
+        return exchange.to_dlpack(self)
+
+    def to_dlpack_for_write(self) -> Any:
+        """The same, once what reads it is done as well."""
+        self.wait_to_write()
+        return exchange.to_dlpack(self)
+
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)
 
@@ -292,6 +311,10 @@ class NDArray(Fluent):
 
     def __reduce__(self) -> tuple:
         return exchange.rebuild, (self._read("pickle"), self._ctx)
+
+    # Reached only by names that are not there.
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(name) if name.startswith("_") else explain("NDArray", name)
 
 
 road.Array = NDArray

@@ -102,7 +102,9 @@ def generalized_negative_binomial(
     out: Any = None,
 ) -> NDArray:  # fmt: skip
     """Negative binomial with mean mu and dispersion alpha."""
-    return _draw("generalized_negative_binomial", {"mu": mu, "alpha": alpha}, shape, dtype, ctx, out)
+    return _draw(
+        "generalized_negative_binomial", {"mu": mu, "alpha": alpha}, shape, dtype, ctx, out
+    )
 
 
 def randint(

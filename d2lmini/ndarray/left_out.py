@@ -1,0 +1,48 @@
+"""Names of MXNet that are not here, and what to tell those who ask for them.
+
+>>> from d2lmini import nd
+>>> nd.sparse
+Traceback (most recent call last):
+AttributeError: nd.sparse is left out of d2lmini, as all of MXNet's sparse arrays
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+# For good: a topic, or what to write instead, and the names (patterns) it covers.
+_LEFT_OUT = {
+    "as all of MXNet's image operations": """
+        image imdecode Correlation Crop GridGenerator BilinearSampler SpatialTransformer
+        AdaptiveAvgPooling2D BilinearResize2D """,
+    "as all of MXNet's operations for detection": """
+        ROIPooling ROIAlign RROIAlign PSROIPooling *MultiBox* *Proposal Deformable* Modulated*
+        box_* bipartite_matching""",
+    "as all of MXNet's tools for text": "text",
+    "as all of MXNet's sparse arrays": "sparse cast_storage SparseEmbedding getnnz edge_id dgl_*",
+    "as all of MXNet's NumPy interface": "np npx numpy numpy_extension as_np_ndarray",
+    "as all of MXNet's quantization": "quantize* quantized_* dequantize requantize calibrate_*",
+    "as all of MXNet's densities": "*random_pdf_*",
+    "as are layers that newer ones have replaced": "BatchNorm_v1 Convolution_v1 Pooling_v1",
+    "a Python loop or if does the same": "foreach while_loop cond",
+    "np.histogram(x.asnumpy()) does the same": "histogram",
+    "x[begin:end] = value does the same": "slice_assign slice_assign_scalar",
+}
+# Not yet: the part of the library they come with, and the names.
+_LATER = {
+    "autograd": "grad attach_grad backward detach",
+    "the compiler": "CachedOp",
+    "Gluon's layers and losses": "RNN CTCLoss ctc_loss SyncBatchNorm",
+    "the optimizers": "*_update *_update_phase? multi_* preloaded_multi_* reset_arrays all_finite",
+}
+
+
+def explain(where: str, name: str) -> AttributeError:
+    """The error for a name that is not there: left out on purpose, still to come, or unknown."""
+    for reason, names in _LEFT_OUT.items():
+        if any(fnmatchcase(name, pattern) for pattern in names.split()):
+            return AttributeError(f"{where}.{name} is left out of d2lmini, {reason}")
+    for part, names in _LATER.items():
+        if any(fnmatchcase(name, pattern) for pattern in names.split()):
+            return AttributeError(f"{where}.{name} is not built yet: it comes with {part}")
+    return AttributeError(f"{where} has no {name!r}; dir({where}) lists what there is")
