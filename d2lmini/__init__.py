@@ -17,6 +17,7 @@ storage    pooled memory, counted to the byte
 ops        every operation, declared once
 nd         NDArray and the functions on it
 random     seeds and random arrays
+util       the switches of MXNet's NumPy interface
 d2l        what chapters and readers reuse: Benchmark, compare, get_mem
 """
 
@@ -30,7 +31,7 @@ from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu, cpu_pinned, current_context, gpu, num_gpus
 
 if TYPE_CHECKING:
-    from d2lmini import d2l, ndarray, random
+    from d2lmini import d2l, ndarray, random, util
     from d2lmini import ndarray as nd
     from d2lmini.d2l import Benchmark, get_mem
     from d2lmini.device import storage
@@ -40,8 +41,10 @@ __version__ = "0.1.0"
 __all__ = [
     "Benchmark", "Context", "MXNetError", "base", "context", "cpu", "cpu_pinned",
     "current_context", "d2l", "engine", "get_mem", "gpu", "instrument", "nd", "ndarray",
-    "num_gpus", "random", "storage",
+    "num_gpus", "random", "storage", "util",
 ]  # fmt: skip
+
+_SWITCHES = ("is_np_array", "is_np_shape", "np_shape", "set_np_shape", "use_np_shape")
 
 # Imported when first asked for: (module, attribute or None for the module itself).
 _LAZY = {
@@ -52,6 +55,8 @@ _LAZY = {
     "d2l": ("d2lmini.d2l", None),
     "Benchmark": ("d2lmini.d2l", "Benchmark"),
     "get_mem": ("d2lmini.d2l", "get_mem"),
+    "util": ("d2lmini.util", None),
+    **{name: ("d2lmini.util", name) for name in _SWITCHES},
 }
 
 

@@ -1,9 +1,11 @@
-"""The error that MXNet programs catch.
+"""The error that MXNet programs catch, and the small names they take from `mxnet.base`.
 
 >>> from d2lmini.base import MXNetError
 >>> issubclass(MXNetError, RuntimeError)
 True
 """
+
+import numpy as np
 
 
 class MXNetError(RuntimeError):
@@ -12,3 +14,17 @@ class MXNetError(RuntimeError):
     The first kind is raised at the call, the second at the wait that meets it (`wait_to_read`,
     `asnumpy`, `waitall`, ...), naming the operation and the line that issued it.
     """
+
+
+#: The dtype of arrays that ask for none.
+mx_real_t = np.float32
+
+#: For isinstance: what counts as an integer, a number, a string.
+integer_types = (int, np.int32, np.int64)
+numeric_types = (float, int, np.generic)
+string_types = (str,)
+
+
+def py_str(text: bytes) -> str:
+    """A string of C as one of Python."""
+    return text.decode("utf-8")

@@ -1,0 +1,68 @@
+"""The switches of MXNet's NumPy interface, for programs that ask about them.
+
+MXNet 1.x keeps two of them per thread. `np_array` chooses a second family of arrays, which is left
+out here: it is off. `np_shape` lets () and a size of 0 mean what NumPy means by them, where MXNet
+else takes them for "unknown". Arrays here always mean what NumPy means, so that switch only
+remembers how it was set. (One trace of it is left out: under `np_shape` MXNet gives x[0, 0] the
+shape (), here it is (1,) always.)
+
+>>> from d2lmini import util
+>>> with util.np_shape():
+...     util.is_np_shape()
+True
+>>> util.is_np_shape(), util.is_np_array()
+(False, False)
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FunctionType
+from typing import Any
+
+__all__ = ["is_np_array", "is_np_shape", "np_shape", "set_np_shape", "use_np_shape"]
+
+
+class _Switch(threading.local):
+    on = False
+
+
+_shape = _Switch()
+
+
+def is_np_array() -> bool:
+    """Are new arrays of the NumPy kind? Never."""
+    return False
+
+
+def is_np_shape() -> bool:
+    """How this thread's switch is set."""
+    return _shape.on
+
+
+def set_np_shape(active: bool) -> bool:
+    """Set the switch of this thread; returns how it was."""
+    before, _shape.on = _shape.on, bool(active)
+    return before
+
+
+@contextmanager
+def np_shape(active: bool = True) -> Iterator[None]:
+    """A scope with that switch; it also decorates functions."""
+    before = set_np_shape(active)
+    try:
+        yield
+    finally:
+        set_np_shape(before)
+
+
+def use_np_shape(target: Any) -> Any:
+    """A decorator: a function, or the methods of a class, run with the switch on."""
+    if not isinstance(target, type):
+        return np_shape()(target)
+    for name, member in list(vars(target).items()):
+        if isinstance(member, FunctionType):
+            setattr(target, name, np_shape()(member))
+    return target
