@@ -18,13 +18,14 @@ endif
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help lab install test lint types doctest unit chapters size format bench claims stress clean
+.PHONY: help lab install test lint types doctest unit chapters size format outputs bench claims stress clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z]*\):.*  ## \(.*\)/  make \1	\2/p' Makefile
 
+# Its root is the repository, so that a chapter shows img/ and links to the library's files.
 lab: $(VENV)/.lab  ## read and run the chapters: JupyterLab on chapters/
-	$(PY) -m jupyterlab $(ASROOT) $(LABFLAGS) chapters
+	$(PY) -m jupyterlab $(ASROOT) --LabApp.default_url=/lab/tree/chapters $(LABFLAGS)
 
 install: $(VENV)/.test  ## only make .venv with all that the other targets need
 
@@ -53,6 +54,9 @@ size: $(VENV)/.test  ## lines and tokens per folder, without docstrings and comm
 format: $(VENV)/.test  ## rewrite the code in the project's format
 	$(PY) -m ruff format .
 	$(PY) -m ruff check --fix .
+
+outputs: $(VENV)/.test  ## run every chapter and store its outputs
+	$(PY) tests/tools/execute_chapters.py
 
 bench: $(VENV)/.test  ## time the workloads beside NumPy, PyTorch, JAX and MXNet, where given
 	$(PY) tests/benchmarks/run.py $(BENCHFLAGS)

@@ -1,4 +1,4 @@
-"""The engine against serial execution: any workers, any priorities, any engine, equal to the bit."""
+"""The engine against serial execution: any workers, priorities and engine, equal to the bit."""
 
 from __future__ import annotations
 
@@ -304,7 +304,11 @@ def test_withdraw_lets_those_behind_go_on():
             raise AssertionError("not run here")
 
     var = core.Var()
-    first, writer, last = Nothing("r", (var,), ()), Nothing("w", (), (var,)), Nothing("r", (var,), ())
+    first, writer, last = (
+        Nothing("r", (var,), ()),
+        Nothing("w", (), (var,)),
+        Nothing("r", (var,), ()),
+    )
     for task in (first, writer, last):
         task.prepare()
         core.claim(task)

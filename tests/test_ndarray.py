@@ -23,7 +23,7 @@ def held() -> tuple:
     return x, go
 
 
-# -- what is lazy and what waits --------------------------------------------------------------------
+# -- what is lazy and what waits -------------------------------------------------------------------
 
 
 def test_operations_on_pending_values_return_at_once():
@@ -68,7 +68,7 @@ def test_these_functions_wait(wait):
     thread.join()
 
 
-# -- views ----------------------------------------------------------------------------------------
+# -- views -----------------------------------------------------------------------------------------
 
 
 def test_views_share_memory_both_ways(engine_kind: str):
@@ -143,7 +143,7 @@ def test_reshape_codes():
         x.reshape((5, 5))
 
 
-# -- dtypes ---------------------------------------------------------------------------------------
+# -- dtypes ----------------------------------------------------------------------------------------
 
 
 def test_dtype_rules():
@@ -177,7 +177,7 @@ def test_big_integers_survive():
     assert not bool(nd.array([big], dtype="int32") == 2**24)
 
 
-# -- contexts ---------------------------------------------------------------------------------------
+# -- contexts --------------------------------------------------------------------------------------
 
 
 def test_contexts():
@@ -213,7 +213,7 @@ def test_default_context_is_per_thread():
     assert seen == [cpu(0)]
 
 
-# -- as Python sees it --------------------------------------------------------------------------------
+# -- as Python sees it -----------------------------------------------------------------------------
 
 
 def test_truth_numbers_and_length():
@@ -258,7 +258,7 @@ def test_copies_are_independent():
         assert x.asnumpy().tolist() == [1, 1]
 
 
-# -- exchange ------------------------------------------------------------------------------------------
+# -- exchange --------------------------------------------------------------------------------------
 
 
 def test_array_copies_its_source_at_once():
@@ -321,7 +321,7 @@ def test_save_and_load(tmp_path):
     assert list(nd.load(path)) == ["w", "b"]  # the old file is as it was
 
 
-# -- errors ---------------------------------------------------------------------------------------------
+# -- errors ----------------------------------------------------------------------------------------
 
 
 def test_shape_errors_rise_at_the_call_and_name_what_to_do():
@@ -399,14 +399,14 @@ def test_an_error_nobody_looked_at_is_warned_of():
 
 def test_names_left_out_say_so():
     with pytest.raises(AttributeError, match="ROIPooling is left out"):
-        nd.ROIPooling  # noqa: B018
+        nd.ROIPooling
     with pytest.raises(AttributeError, match="no 'frobnicate'"):
-        nd.frobnicate  # noqa: B018
+        nd.frobnicate
     with pytest.raises(AttributeError):
-        d2lmini.frobnicate  # noqa: B018
+        d2lmini.frobnicate
 
 
-# -- memory --------------------------------------------------------------------------------------------
+# -- memory ----------------------------------------------------------------------------------------
 
 
 def test_memory_error_leaves_the_engine_usable(engine_kind: str):

@@ -40,6 +40,7 @@ FORGIVEN = [
     ),
     ("<function f at 0x7f12ab34cd56>", "<function f at 0x5566778899>"),
     ("at /tmp/ipykernel_81/22.py:3", r"at C:\Temp\ipykernel_9\1234.py:3"),
+    ("issued at In [12], line 3: y = x + 1", "issued at In [1], line 3: y = x + 1"),
 ]
 
 COMPARED = [
@@ -59,6 +60,8 @@ COMPARED = [
     ("CELL line 3", "CELL line 4"),
     ("at /tmp/ipykernel_81/22.py:3", "at /tmp/ipykernel_81/22.py:4"),
     ("dtype float32", "dtype float64"),
+    ("issued at In [1], line 3: y = x + 1", "issued at In [1], line 4: y = x + 1"),
+    ("In [1] is 5", "In [2] is 5"),
 ]
 
 

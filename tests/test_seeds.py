@@ -83,7 +83,5 @@ def test_second_text_from_the_stopwatch_to_the_loops():
     for text in output[4:8]:
         assert re.fullmatch(r"time: \d+\.\d{4} sec\n", text)
     loops = output[8]
-    assert re.fullmatch(
-        r"synchronous. time: [\d.]+ sec\nasynchronous. time: [\d.]+ sec\n", loops
-    )
+    assert re.fullmatch(r"synchronous. time: [\d.]+ sec\nasynchronous. time: [\d.]+ sec\n", loops)
     assert (names["y"] == names["x"] + 1).asnumpy().all()

@@ -66,9 +66,7 @@ class Spec:
         return iter((self.shape, self.dtype))
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, Spec) and self.shape == other.shape and self.dtype == other.dtype
-        )
+        return isinstance(other, Spec) and self.shape == other.shape and self.dtype == other.dtype
 
     def __hash__(self) -> int:
         return hash((self.shape, self.dtype))
@@ -252,9 +250,7 @@ class Op:
             attrs[name] = self._convert(name, value)
         for name in self.required:
             if name not in attrs:
-                raise TypeError(
-                    f"{self.name}: attribute {name!r} is required; usage: {self.usage}"
-                )
+                raise TypeError(f"{self.name}: attribute {name!r} is required; usage: {self.usage}")
         return tuple(inputs), attrs
 
     def _convert(self, name: str, value: Any) -> Any:
@@ -268,7 +264,9 @@ class Op:
                 f"{self.name}: attribute {name}={value!r} does not fit: {problem}"
             ) from None
 
-    def cost(self, inputs: Sequence[Any], outputs: Sequence[Spec] | None = None, **attrs: Any) -> Cost:
+    def cost(
+        self, inputs: Sequence[Any], outputs: Sequence[Spec] | None = None, **attrs: Any
+    ) -> Cost:
         """Predicted FLOPs and bytes of a call on inputs of these specs (shape, dtype)."""
         specs = [s if isinstance(s, Spec) else Spec(tuple(s[0]), s[1]) for s in inputs]
         attrs = {**self.defaults, **attrs}
@@ -283,9 +281,7 @@ class Op:
     def usage(self) -> str:
         """The call as a reader would write it."""
         inputs = [f"*{n}" if self.variadic else n for n in self.input_names]
-        attrs = [
-            f"{n}={self.defaults[n]!r}" if n in self.defaults else n for n in self.attr_names
-        ]
+        attrs = [f"{n}={self.defaults[n]!r}" if n in self.defaults else n for n in self.attr_names]
         return f"{self.name}({', '.join(inputs + attrs)})"
 
     def __repr__(self) -> str:

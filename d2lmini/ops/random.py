@@ -45,141 +45,224 @@ def _per_parameter(*inputs: Spec, shape: Shape, dtype: Any) -> Spec:
     return Spec(inputs[0].shape + tuple(shape), _floating(dtype))
 
 
+def _drawn(name: str, *aliases: str) -> Any:
+    names = (f"random_{name}", *aliases)
+    return op(f"_random_{name}", aliases=names, infer=_of_shape, flops=_FLOPS, grad=None)
+
+
+def _sampled(name: str) -> Any:
+    names = (f"sample_{name}",)
+    return op(f"_sample_{name}", aliases=names, infer=_per_parameter, flops=_FLOPS, grad=None)
+
+
+def _alike(name: str) -> Any:
+    return op(f"_random_{name}_like", flops=_FLOPS, grad=None)
+
+
 def _place(xp: Any, out: Any, shape: Shape, dtype: Any) -> Any:
     return xp.empty(shape, dtype) if out is None else out
 
 
-@op("_random_uniform", aliases=("random_uniform", "uniform",), infer=_of_shape, flops=_FLOPS, grad=None)
-def random_uniform(xp, *, low: float = 0.0, high: float = 1.0, shape: Shape = (), dtype: DType = "float32", rng, out=None):
+@_drawn("uniform", "uniform")
+def random_uniform(
+    xp,
+    *,
+    low: float = 0.0,
+    high: float = 1.0,
+    shape: Shape = (),
+    dtype: DType = "float32",
+    rng,
+    out=None,
+):
     """Evenly between low (included) and high."""
     return draw("uniform", rng, _place(xp, out, shape or (1,), dtype), {"low": low, "high": high})
 
 
-@op("_sample_uniform", aliases=("sample_uniform",), infer=_per_parameter, flops=_FLOPS, grad=None)
+@_sampled("uniform")
 def sample_uniform(xp, low, high, *, shape: Shape = (), dtype: DType = "float32", rng, out=None):
-    """`_random_uniform` for each element of the parameter arrays: shape low.shape + shape."""
+    """`_random_uniform` for each element of the arrays; (low.shape + shape)."""
     place = _place(xp, out, low.shape + shape, dtype)
     return draw_each("uniform", rng, place, {"low": low, "high": high})
 
 
-@op("_random_uniform_like", flops=_FLOPS, grad=None)
+@_alike("uniform")
 def random_uniform_like(xp, data, *, low: float = 0.0, high: float = 1.0, rng, out=None):
     """`_random_uniform` in the shape and dtype of data."""
     return draw("uniform", rng, _place(xp, out, data.shape, data.dtype), {"low": low, "high": high})
 
 
-@op("_random_normal", aliases=("random_normal", "normal",), infer=_of_shape, flops=_FLOPS, grad=None)
-def random_normal(xp, *, loc: float = 0.0, scale: float = 1.0, shape: Shape = (), dtype: DType = "float32", rng, out=None):
-    """Gaussian with mean loc and standard deviation scale. (scale 0 is allowed here, not in MXNet.)"""
+@_drawn("normal", "normal")
+def random_normal(
+    xp,
+    *,
+    loc: float = 0.0,
+    scale: float = 1.0,
+    shape: Shape = (),
+    dtype: DType = "float32",
+    rng,
+    out=None,
+):
+    """Gaussian with mean loc and standard deviation scale (0 is allowed here, not in MXNet)."""
     return draw("normal", rng, _place(xp, out, shape or (1,), dtype), {"loc": loc, "scale": scale})
 
 
-@op("_sample_normal", aliases=("sample_normal",), infer=_per_parameter, flops=_FLOPS, grad=None)
+@_sampled("normal")
 def sample_normal(xp, loc, scale, *, shape: Shape = (), dtype: DType = "float32", rng, out=None):
-    """`_random_normal` for each element of the parameter arrays: shape loc.shape + shape."""
+    """`_random_normal` for each element of the arrays; (loc.shape + shape)."""
     place = _place(xp, out, loc.shape + shape, dtype)
     return draw_each("normal", rng, place, {"loc": loc, "scale": scale})
 
 
-@op("_random_normal_like", flops=_FLOPS, grad=None)
+@_alike("normal")
 def random_normal_like(xp, data, *, loc: float = 0.0, scale: float = 1.0, rng, out=None):
     """`_random_normal` in the shape and dtype of data."""
-    return draw("normal", rng, _place(xp, out, data.shape, data.dtype), {"loc": loc, "scale": scale})
+    return draw(
+        "normal", rng, _place(xp, out, data.shape, data.dtype), {"loc": loc, "scale": scale}
+    )
 
 
-@op("_random_gamma", aliases=("random_gamma",), infer=_of_shape, flops=_FLOPS, grad=None)
-def random_gamma(xp, *, alpha: float = 1.0, beta: float = 1.0, shape: Shape = (), dtype: DType = "float32", rng, out=None):
+@_drawn("gamma")
+def random_gamma(
+    xp,
+    *,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    shape: Shape = (),
+    dtype: DType = "float32",
+    rng,
+    out=None,
+):
     """Gamma with shape alpha and scale beta: mean alpha * beta."""
     return draw("gamma", rng, _place(xp, out, shape or (1,), dtype), {"alpha": alpha, "beta": beta})
 
 
-@op("_sample_gamma", aliases=("sample_gamma",), infer=_per_parameter, flops=_FLOPS, grad=None)
+@_sampled("gamma")
 def sample_gamma(xp, alpha, beta, *, shape: Shape = (), dtype: DType = "float32", rng, out=None):
-    """`_random_gamma` for each element of the parameter arrays: shape alpha.shape + shape."""
+    """`_random_gamma` for each element of the arrays; (alpha.shape + shape)."""
     place = _place(xp, out, alpha.shape + shape, dtype)
     return draw_each("gamma", rng, place, {"alpha": alpha, "beta": beta})
 
 
-@op("_random_gamma_like", flops=_FLOPS, grad=None)
+@_alike("gamma")
 def random_gamma_like(xp, data, *, alpha: float = 1.0, beta: float = 1.0, rng, out=None):
     """`_random_gamma` in the shape and dtype of data."""
-    return draw("gamma", rng, _place(xp, out, data.shape, data.dtype), {"alpha": alpha, "beta": beta})
+    return draw(
+        "gamma", rng, _place(xp, out, data.shape, data.dtype), {"alpha": alpha, "beta": beta}
+    )
 
 
-@op("_random_exponential", aliases=("random_exponential",), infer=_of_shape, flops=_FLOPS, grad=None)
-def random_exponential(xp, *, lam: float = 1.0, shape: Shape = (), dtype: DType = "float32", rng, out=None):
+@_drawn("exponential")
+def random_exponential(
+    xp, *, lam: float = 1.0, shape: Shape = (), dtype: DType = "float32", rng, out=None
+):
     """Exponential with rate lam: mean 1 / lam."""
     return draw("exponential", rng, _place(xp, out, shape or (1,), dtype), {"lam": lam})
 
 
-@op("_sample_exponential", aliases=("sample_exponential",), infer=_per_parameter, flops=_FLOPS, grad=None)
+@_sampled("exponential")
 def sample_exponential(xp, lam, *, shape: Shape = (), dtype: DType = "float32", rng, out=None):
-    """`_random_exponential` for each element of the parameter arrays: shape lam.shape + shape."""
+    """`_random_exponential` for each element of the arrays; (lam.shape + shape)."""
     place = _place(xp, out, lam.shape + shape, dtype)
     return draw_each("exponential", rng, place, {"lam": lam})
 
 
-@op("_random_exponential_like", flops=_FLOPS, grad=None)
+@_alike("exponential")
 def random_exponential_like(xp, data, *, lam: float = 1.0, rng, out=None):
     """`_random_exponential` in the shape and dtype of data."""
     return draw("exponential", rng, _place(xp, out, data.shape, data.dtype), {"lam": lam})
 
 
-@op("_random_poisson", aliases=("random_poisson",), infer=_of_shape, flops=_FLOPS, grad=None)
-def random_poisson(xp, *, lam: float = 1.0, shape: Shape = (), dtype: DType = "float32", rng, out=None):
+@_drawn("poisson")
+def random_poisson(
+    xp, *, lam: float = 1.0, shape: Shape = (), dtype: DType = "float32", rng, out=None
+):
     """Poisson with mean lam."""
     return draw("poisson", rng, _place(xp, out, shape or (1,), dtype), {"lam": lam})
 
 
-@op("_sample_poisson", aliases=("sample_poisson",), infer=_per_parameter, flops=_FLOPS, grad=None)
+@_sampled("poisson")
 def sample_poisson(xp, lam, *, shape: Shape = (), dtype: DType = "float32", rng, out=None):
-    """`_random_poisson` for each element of the parameter arrays: shape lam.shape + shape."""
+    """`_random_poisson` for each element of the arrays; (lam.shape + shape)."""
     place = _place(xp, out, lam.shape + shape, dtype)
     return draw_each("poisson", rng, place, {"lam": lam})
 
 
-@op("_random_poisson_like", flops=_FLOPS, grad=None)
+@_alike("poisson")
 def random_poisson_like(xp, data, *, lam: float = 1.0, rng, out=None):
     """`_random_poisson` in the shape and dtype of data."""
     return draw("poisson", rng, _place(xp, out, data.shape, data.dtype), {"lam": lam})
 
 
-@op("_random_negative_binomial", aliases=("random_negative_binomial",), infer=_of_shape, flops=_FLOPS, grad=None)
-def random_negative_binomial(xp, *, k: float = 1.0, p: float = 1.0, shape: Shape = (), dtype: DType = "float32", rng, out=None):
+@_drawn("negative_binomial")
+def random_negative_binomial(
+    xp,
+    *,
+    k: float = 1.0,
+    p: float = 1.0,
+    shape: Shape = (),
+    dtype: DType = "float32",
+    rng,
+    out=None,
+):
     """Failures before the k-th success of probability p."""
     return draw("negative_binomial", rng, _place(xp, out, shape or (1,), dtype), {"k": k, "p": p})
 
 
-@op("_sample_negative_binomial", aliases=("sample_negative_binomial",), infer=_per_parameter, flops=_FLOPS, grad=None)
-def sample_negative_binomial(xp, k, p, *, shape: Shape = (), dtype: DType = "float32", rng, out=None):
-    """`_random_negative_binomial` for each element of the parameter arrays: shape k.shape + shape."""
+@_sampled("negative_binomial")
+def sample_negative_binomial(
+    xp, k, p, *, shape: Shape = (), dtype: DType = "float32", rng, out=None
+):
+    """`_random_negative_binomial` for each element of the arrays; (k.shape + shape)."""
     place = _place(xp, out, k.shape + shape, dtype)
     return draw_each("negative_binomial", rng, place, {"k": k, "p": p})
 
 
-@op("_random_negative_binomial_like", flops=_FLOPS, grad=None)
+@_alike("negative_binomial")
 def random_negative_binomial_like(xp, data, *, k: float = 1.0, p: float = 1.0, rng, out=None):
     """`_random_negative_binomial` in the shape and dtype of data."""
     return draw("negative_binomial", rng, _place(xp, out, data.shape, data.dtype), {"k": k, "p": p})
 
 
-@op("_random_generalized_negative_binomial", aliases=("random_generalized_negative_binomial",), infer=_of_shape, flops=_FLOPS, grad=None)
-def random_generalized_negative_binomial(xp, *, mu: float = 1.0, alpha: float = 1.0, shape: Shape = (), dtype: DType = "float32", rng, out=None):
+@_drawn("generalized_negative_binomial")
+def random_generalized_negative_binomial(
+    xp,
+    *,
+    mu: float = 1.0,
+    alpha: float = 1.0,
+    shape: Shape = (),
+    dtype: DType = "float32",
+    rng,
+    out=None,
+):
     """Negative binomial with mean mu and dispersion alpha; alpha 0 is Poisson."""
-    return draw("generalized_negative_binomial", rng, _place(xp, out, shape or (1,), dtype), {"mu": mu, "alpha": alpha})
+    return draw(
+        "generalized_negative_binomial",
+        rng,
+        _place(xp, out, shape or (1,), dtype),
+        {"mu": mu, "alpha": alpha},
+    )
 
 
-@op("_sample_generalized_negative_binomial", aliases=("sample_generalized_negative_binomial",), infer=_per_parameter, flops=_FLOPS, grad=None)
-def sample_generalized_negative_binomial(xp, mu, alpha, *, shape: Shape = (), dtype: DType = "float32", rng, out=None):
-    """`_random_generalized_negative_binomial` for each element of the parameter arrays: shape mu.shape + shape."""
+@_sampled("generalized_negative_binomial")
+def sample_generalized_negative_binomial(
+    xp, mu, alpha, *, shape: Shape = (), dtype: DType = "float32", rng, out=None
+):
+    """`_random_generalized_negative_binomial` for each element of the arrays; (mu.shape + shape)."""
     place = _place(xp, out, mu.shape + shape, dtype)
     return draw_each("generalized_negative_binomial", rng, place, {"mu": mu, "alpha": alpha})
 
 
-@op("_random_generalized_negative_binomial_like", flops=_FLOPS, grad=None)
-def random_generalized_negative_binomial_like(xp, data, *, mu: float = 1.0, alpha: float = 1.0, rng, out=None):
+@_alike("generalized_negative_binomial")
+def random_generalized_negative_binomial_like(
+    xp, data, *, mu: float = 1.0, alpha: float = 1.0, rng, out=None
+):
     """`_random_generalized_negative_binomial` in the shape and dtype of data."""
-    return draw("generalized_negative_binomial", rng, _place(xp, out, data.shape, data.dtype), {"mu": mu, "alpha": alpha})
+    return draw(
+        "generalized_negative_binomial",
+        rng,
+        _place(xp, out, data.shape, data.dtype),
+        {"mu": mu, "alpha": alpha},
+    )
 
 
 def _integers(*, low: int, high: int, shape: Shape, dtype: Any) -> Spec:

@@ -1,0 +1,62 @@
+"""The README says what is true: its example prints what it shows, its commands exist."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from nbval.plugin import get_sanitize_patterns
+from test_repository import PYPROJECT
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PATTERNS = get_sanitize_patterns((ROOT / "chapters/nbval_sanitize.cfg").read_text(encoding="ascii"))
+
+
+def sanitized(text: str) -> str:
+    """What the chapters' test compares of a text: everything but times."""
+    for regex, replacement in PATTERNS:
+        text = re.sub(regex, replacement, text)
+    return text
+
+
+def block(language: str) -> str:
+    """The first code block of a language."""
+    return re.search(rf"```{language}\n(.*?)```", README, re.S)[1]
+
+
+def test_the_example_prints_what_the_readme_shows(tmp_path):
+    (tmp_path / "example.py").write_text(block("python"), encoding="utf-8")
+    run = subprocess.run(
+        [sys.executable, "example.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert run.stderr == ""
+    assert sanitized(run.stdout) == sanitized(block("text"))
+    assert run.stdout.count(" sec\n") == 2
+
+
+def test_the_first_screen_has_it_all():
+    screen = "\n".join(README.splitlines()[:50])
+    for needed in ("make lab", "make test", "py -m pip install", "```python", "```text", "<img "):
+        assert needed in screen, needed
+
+
+def test_commands_are_targets_of_the_makefile():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z]+):", makefile, re.M))
+    named = set(re.findall(r"\bmake ([a-z]+)\b(?= *(?:#|`|$))", README, re.M))
+    assert {"lab", "test", "bench"} <= named <= targets
+    extras = set(re.findall(r"\.\[(\w+)\]", README))
+    assert extras and extras <= PYPROJECT["project"]["optional-dependencies"].keys()
+
+
+@pytest.mark.parametrize("place", re.findall(r"^    (\S+\.py|\w\S*/)", README, re.M))
+def test_the_layout_names_what_is_there(place):
+    assert (ROOT / place.rstrip(",")).exists()

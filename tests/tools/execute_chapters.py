@@ -1,0 +1,81 @@
+"""Run chapters from top to bottom and store their outputs, so that diffs show what a change did.
+
+    python tests/tools/execute_chapters.py [chapter.ipynb ...]      (make outputs)
+
+What a reader should find, and nothing of the machine: no widget state, no clock times of cells, no
+version of Python, no path in a traceback, numbered cells. A chapter that stops with an error it
+does not announce (tag `raises-exception`) is not written.
+"""
+
+import argparse
+import os
+import re
+import sys
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+
+ROOT = Path(__file__).resolve().parents[2]
+KEPT_CELL_METADATA = {"tags", "jupyter"}
+
+
+def execute(notebook: nbformat.NotebookNode, folder: Path) -> None:
+    """Run all cells in `folder`, with this checkout's library, and keep their outputs."""
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    NotebookClient(
+        notebook,
+        kernel_name="python3",
+        timeout=600,
+        resources={"metadata": {"path": str(folder)}},
+        store_widget_state=False,
+        coalesce_streams=True,
+    ).execute(env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)})
+
+
+def normalise(notebook: nbformat.NotebookNode) -> None:
+    """Leave only what every machine would write."""
+    notebook.metadata = {
+        "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+        "language_info": {"name": "python"},
+    }
+    for number, cell in enumerate(notebook.cells):
+        cell.id = f"cell-{number:02d}"
+        cell.metadata = {k: v for k, v in cell.metadata.items() if k in KEPT_CELL_METADATA}
+        for output in cell.get("outputs", []):
+            if output.output_type == "error":
+                output.traceback = [without_places(line) for line in output.traceback]
+
+
+def without_places(line: str) -> str:
+    """A line of a traceback with paths below this checkout made relative, and others cut to their
+    last two parts."""
+    home = str(Path.home())
+    for root in (str(ROOT), str(ROOT).replace(home, "~", 1)):
+        line = line.replace(root + os.sep, "")
+    return re.sub(
+        r"(?:~|[A-Za-z]:)?(?:[\\/][\w.-]+)+[\\/]([\w.-]+[\\/][\w.-]+\.py)", r".../\1", line
+    )
+
+
+def main(argv: list[str] | None = None) -> int:
+    options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    options.add_argument("chapters", nargs="*", type=Path, help="default: chapters/*.ipynb")
+    failed = 0
+    for path in options.parse_args(argv).chapters or sorted((ROOT / "chapters").glob("*.ipynb")):
+        notebook = nbformat.read(path, as_version=4)
+        try:
+            execute(notebook, path.resolve().parent)
+        except CellExecutionError as error:
+            failed += 1
+            print(f"{path.name}: not written, it stopped:\n{error}", file=sys.stderr)
+            continue
+        normalise(notebook)
+        nbformat.write(notebook, path)
+        print(f"{path.name}: {sum(c.cell_type == 'code' for c in notebook.cells)} cells run")
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
