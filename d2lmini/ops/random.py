@@ -247,7 +247,7 @@ def random_generalized_negative_binomial(
 def sample_generalized_negative_binomial(
     xp, mu, alpha, *, shape: Shape = (), dtype: DType = "float32", rng, out=None
 ):
-    """`_random_generalized_negative_binomial` for each element of the arrays; (mu.shape + shape)."""
+    """`_random_generalized_negative_binomial` for each element; (mu.shape + shape)."""
     place = _place(xp, out, mu.shape + shape, dtype)
     return draw_each("generalized_negative_binomial", rng, place, {"mu": mu, "alpha": alpha})
 
