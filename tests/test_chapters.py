@@ -132,7 +132,7 @@ class TestExecute:
                     "error",
                     ename="E",
                     evalue="e",
-                    traceback=[f"File \x1b[32m{ROOT}/d2lmini/base.py:3\x1b[0m, in f"],
+                    traceback=[f"File \x1b[32m{ROOT / 'd2lmini' / 'base.py'}:3\x1b[0m, in f"],
                 ),
             ],
         )
@@ -150,7 +150,7 @@ class TestExecute:
         assert notebook.cells[1].metadata == {"tags": ["raises-exception"]}
         stream, error = notebook.cells[1].outputs
         assert stream.text == "kept\n"
-        assert error.traceback == ["File \x1b[32md2lmini/base.py:3\x1b[0m, in f"]
+        assert error.traceback == [f"File \x1b[32m{Path('d2lmini/base.py')}:3\x1b[0m, in f"]
 
     @pytest.mark.parametrize(
         ("line", "left"),
