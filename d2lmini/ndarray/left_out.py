@@ -21,6 +21,7 @@ _LEFT_OUT = {
     "as all of MXNet's tools for text": "text",
     "as all of MXNet's sparse arrays": "sparse cast_storage SparseEmbedding getnnz edge_id dgl_*",
     "as all of MXNet's NumPy interface": "np npx numpy numpy_extension as_np_ndarray",
+    "as all of MXNet's custom operators": "Custom",
     "as all of MXNet's quantization": "quantize* quantized_* dequantize requantize calibrate_*",
     "as all of MXNet's densities": "*random_pdf_*",
     "as are layers that newer ones have replaced": "BatchNorm_v1 Convolution_v1 Pooling_v1",
