@@ -1,4 +1,4 @@
-"""The op table against the real MXNet 1.9.1, where one is at hand (`make test-mxnet`).
+"""The op table against the real MXNet 1.9.1, where one is at hand.
 
 D2LMINI_MXNET_PYTHON names an interpreter that has `mxnet==1.9.1` and `numpy==1.23.5`.
 """
