@@ -18,10 +18,10 @@ endif
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help lab install test lint types doctest unit chapters size format outputs bench claims stress clean
+.PHONY: help lab install test lint types doctest unit chapters size format outputs bench claims stress test-mxnet clean
 
 help:  ## show this list
-	@sed -n 's/^\([a-z]*\):.*  ## \(.*\)/  make \1	\2/p' Makefile
+	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1	\2/p' Makefile
 
 # Its root is the repository, so that a chapter shows img/ and links to the library's files.
 lab: $(VENV)/.lab  ## read and run the chapters: JupyterLab on chapters/
@@ -63,6 +63,10 @@ bench: $(VENV)/.test  ## time the workloads beside NumPy, PyTorch, JAX and MXNet
 
 claims: $(VENV)/.test  ## check the chapters' claims about speed on this machine
 	$(PY) tests/benchmarks/claims.py
+
+test-mxnet: $(VENV)/.test  ## the tests that ask the real MXNet (D2LMINI_MXNET_PYTHON names its interpreter)
+	@test -n "$$D2LMINI_MXNET_PYTHON" || { echo "set D2LMINI_MXNET_PYTHON to a Python that has mxnet==1.9.1 and numpy==1.23.5"; exit 1; }
+	$(PY) -m pytest -q tests/test_ops_mxnet.py tests/test_api_names.py tests/test_indexing.py tests/test_serialize.py
 
 stress: $(VENV)/.test  ## the long runs: a million tasks, memory growth
 	$(PY) -m pytest -q -m stress --timeout 3600 tests
