@@ -55,11 +55,24 @@ def engine_kind(request):
         engine.waitall()
 
 
+_hung = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """A test that ran out of time is the last: what it left in the engine would hang the rest."""
+    report = yield
+    if call.excinfo is not None and "from pytest-timeout" in str(call.excinfo.value):
+        item.stash[_hung] = True
+        item.session.shouldstop = f"{item.nodeid} hung; its threads are shown above"
+    return report
+
+
 @pytest.fixture(autouse=True)
-def quiet_engine():
+def quiet_engine(request):
     """After every test nothing is pending, and no error waits to be reported."""
     yield
     engine = sys.modules.get("d2lmini.engine")
-    if engine is not None:
+    if engine is not None and not request.node.stash.get(_hung, False):
         engine.waitall()
         assert engine.stats().pending == 0, "the test left tasks behind"
