@@ -4,6 +4,7 @@ Every workload runs once at tiny sizes with d2lmini and NumPy; what keeps the be
 tried on planted cheats: a program that does nothing, an engine that executed too few operations.
 """
 
+import contextlib
 import doctest
 import importlib
 import json
@@ -18,6 +19,7 @@ import pytest
 BENCHMARKS = Path(__file__).parent / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
+import anatomy  # noqa: E402
 import peer  # noqa: E402
 import report  # noqa: E402
 import run  # noqa: E402
@@ -207,3 +209,35 @@ def test_interpreters_come_from_the_options_before_the_environment(monkeypatch):
 def test_the_examples_in_docstrings(module):
     failed, tried = doctest.testmod(importlib.import_module(module))
     assert tried and not failed
+
+
+def taken_apart(values, log):
+    with log:
+        if len(values) > 1:
+            total = sum(values)
+        else:
+            total = None
+    return total
+
+
+def test_the_anatomy_cuts_a_function_before_each_line_it_executes():
+
+    lines = anatomy.executed_lines(taken_apart, [1, 2], contextlib.nullcontext())
+    assert lines == [2, 3, 4, 7]
+    results = []
+    for line in lines:
+        entered = contextlib.ExitStack()
+        entered.callback(results.append, "left the block")
+        results.append(anatomy.cut_before(taken_apart, line)([1, 2], entered))
+    # Before the block; in it, twice, when it is left properly; and with all but the return done.
+    assert results == [None, "left the block", None, "left the block", None, "left the block", None]
+    assert anatomy.cut_before(taken_apart, 99) is None
+
+
+def test_the_anatomy_accounts_for_every_line_of_the_short_road():
+    rows, whole, kernel = anatomy.account(loops=5, rounds=3)
+    lines = anatomy.table(rows, whole, kernel).splitlines()
+    assert lines[0].startswith("the operator") and len(rows) > 10
+    assert rows[-1][0].startswith("return ")
+    total = sum(ns for _, ns in rows)
+    assert f"{total:.0f} ns" in lines[len(rows) + 1] and kernel > 0
