@@ -99,7 +99,8 @@ def test_the_queue_is_bounded():
         for _ in range(100):
             nd.ones((1000, 1000)) * 2  # 4 MB each
         nd.waitall()
-        assert engine.stats().peak_pending_bytes <= 10_000_000 and engine.stats().paused > 0
+        # What loses its last handle after its push joins the pending bytes: one array here.
+        assert engine.stats().peak_pending_bytes <= 14_000_000 and engine.stats().paused > 0
 
 
 def test_the_naive_engine_gives_the_same_bits():

@@ -51,13 +51,15 @@ class Memory(NamedTuple):
 class Pool:
     """The memory of one context: blocks given back, by size class, and the books.
 
-    Guarded by the one lock of `engine.core`. Ctrl-C may end a method at any call, and a finalizer
-    may allocate at any call: so the books are right whenever something is called.
+    Guarded by the one lock of `engine.core`. Ctrl-C may end a method at any call or jump, and a
+    finalizer may allocate there: so the books are right whenever one is made.
     """
 
     def __init__(self, ctx: Context):
         self.ctx = ctx
-        self.freed: deque[tuple[int, Any]] = deque()  # (nbytes, block or None), from finalizers
+        # From finalizers: what is given back as (nbytes, block), and the bytes of tiny arrays.
+        self.freed: deque[tuple[int, Any]] = deque()
+        self.freed_tiny: deque[int] = deque()
         self.live = 0
         self.cached = 0
         self.peak = 0
@@ -103,15 +105,20 @@ class Pool:
 
     def drain(self) -> None:
         """Take back what finalizers have left (lock held)."""
+        tiny = self.freed_tiny
+        while tiny:
+            self.live -= tiny[0]
+            if instrument.listeners:
+                instrument.emit("free", self.ctx, tiny[0])
+            tiny.popleft()
         while self.freed:
             nbytes, block = self.freed[0]
             self.live -= nbytes
             self.freed.popleft()
-            if block is not None:
-                size = block.nbytes
-                blocks = self._blocks.setdefault(size, [])
-                self.cached += size
-                blocks.append(block)
+            size = block.nbytes
+            blocks = self._blocks.setdefault(size, [])
+            self.cached += size
+            blocks.append(block)
             if instrument.listeners:
                 instrument.emit("free", self.ctx, nbytes)
         if self.cached > self.keep:
@@ -152,15 +159,14 @@ class Chunk(WeightedVar):
 
     def __init__(self, pool: Pool, nbytes: int):
         # The fields of Var, set here: a call saved on every small operation.
+        self.data: Any
+        self.block: Any
+        self.writer = self.error = self.data = self.block = None
         self.readers = _NOBODY
-        self.writer = None
         self.queue = _NO_QUEUE
         self.version = 0
-        self.error = None
         self.pool = pool
         self.nbytes = nbytes
-        self.data: Any = None
-        self.block: Any = None
         if nbytes < SMALL:
             self.weight = 0
         else:
@@ -189,14 +195,21 @@ class Chunk(WeightedVar):
         pool = self.pool
         self.data = array
         pool.live += self.nbytes
-        if pool.live > pool.peak or len(pool.freed) > 64:
+        if pool.live > pool.peak or len(pool.freed) > 64 or len(pool.freed_tiny) > 64:
             pool.review()
         if instrument.listeners:
             instrument.emit("alloc", pool.ctx, self.nbytes)
 
     def __del__(self) -> None:
-        if self.data is not None:
-            self.pool.freed.append((self.nbytes, self.block))
+        try:
+            if self.data is None:
+                return
+            if self.block is None:
+                self.pool.freed_tiny.append(self.nbytes)
+            else:
+                self.pool.freed.append((self.nbytes, self.block))
+        except AttributeError:  # Ctrl-C came before __init__
+            return
 
 
 # -- pools by context ------------------------------------------------------------------------------

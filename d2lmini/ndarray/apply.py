@@ -19,7 +19,7 @@ from d2lmini.device.parallel import GRAIN, parallel_for
 from d2lmini.device.quiet import run_quietly
 from d2lmini.device.storage import SMALL, Chunk, pool_of
 from d2lmini.engine.budget import Handle
-from d2lmini.engine.core import Task
+from d2lmini.engine.core import Task, lock
 from d2lmini.engine.road import here
 from d2lmini.ops.core import Op, Spec, modes
 from d2lmini.ops.scalars import fit
@@ -270,8 +270,7 @@ def apply_small(op: Op, inputs: tuple, attrs: dict[str, Any]) -> Any:
         return None
     spec = x._spec
     chunk = x._chunk
-    pool = chunk.pool
-    with current.lock:
+    with lock:
         a = chunk.data
         if chunk.writer is not None or chunk.queue or a is None or chunk.error is not None:
             return None
@@ -284,11 +283,10 @@ def apply_small(op: Op, inputs: tuple, attrs: dict[str, Any]) -> Any:
                     return None
                 spec = op.infer(spec, **attrs)
                 result = context.run(op.compute, np, a, **attrs)
+            elif attrs:
+                result = context.run(ufunc, a, fit[np][spec.dtype][attrs["scalar"]])
             elif len(inputs) == 1:
-                if attrs:
-                    result = context.run(ufunc, a, fit[np][spec.dtype][attrs["scalar"]])
-                else:
-                    result = context.run(ufunc, a)
+                result = context.run(ufunc, a)
             else:
                 y = inputs[1]
                 chunk = y._chunk
@@ -302,11 +300,12 @@ def apply_small(op: Op, inputs: tuple, attrs: dict[str, Any]) -> Any:
                 result = context.run(ufunc, a, b)
         except Exception:
             return None
+        pool = chunk.pool
         chunk = Chunk(pool, spec.nbytes)
         chunk.data = result if type(result) is np.ndarray else np.asarray(result)
         pool.live += spec.nbytes
-        current.inlined += 1
-        if not current.inlined & 63:
+        current.inlined = inlined = current.inlined + 1
+        if not inlined & 63:
             pool.review()
     array = new(Array)
     array._chunk = chunk

@@ -33,7 +33,7 @@ from d2lmini.device.storage import Chunk
 from d2lmini.engine.budget import Handle
 from d2lmini.ndarray import apply as road
 from d2lmini.ndarray import exchange, indexing
-from d2lmini.ndarray.apply import apply, array_of
+from d2lmini.ndarray.apply import apply, apply_small, array_of
 from d2lmini.ndarray.left_out import explain
 from d2lmini.ops.core import Spec, as_dtype, invoke, registry
 from d2lmini.ops.fluent import Fluent
@@ -60,6 +60,7 @@ class NDArray(Fluent):
     __array_priority__ = 1000.0
 
     _apply = staticmethod(apply)
+    _short = staticmethod(apply_small)
 
     # -- what it is --------------------------------------------------------------------------------
 
