@@ -130,9 +130,9 @@ def cancel_pending() -> int:
 
 def set_bulk_size(size: int) -> int:
     """Collect up to `size` tasks of this thread into one hand-over; 0 or 1: none. The old size."""
+    old, here.bulk_size = here.bulk_size, int(size)
     with current.lock:
         current._flush(())
-    old, here.bulk_size = here.bulk_size, int(size)
     return old
 
 
@@ -143,6 +143,7 @@ def bulk(size: int) -> Iterator[None]:
     try:
         yield
     finally:
+        here.bulk_size = old
         set_bulk_size(old)
 
 

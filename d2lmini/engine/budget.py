@@ -45,7 +45,10 @@ class Handle:
         self._var = var
 
     def __del__(self) -> None:
-        var = self._var
+        try:
+            var = self._var
+        except AttributeError:  # Ctrl-C came before __init__
+            return
         var.held = False
         if var.pins:  # else there is nothing to settle, and the deque would keep it alive
             _dropped.append(var)
@@ -117,9 +120,10 @@ class Budget:
     def _settle(self, var: WeightedVar) -> None:
         counts = bool(var.pins) and not (var.filled and var.held)
         if counts is not var.counted:
-            # No call between these two: Ctrl-C, delivered at calls, cannot part them.
+            change = var.weight if counts else -var.weight
+            # No call and no jump between these two: so Ctrl-C, delivered there, cannot part them.
             var.counted = counts
-            self.pending += var.weight if counts else -var.weight
+            self.pending += change
             if self.pending > self.peak:
                 self.peak = self.pending
 

@@ -52,15 +52,7 @@ class Segment(Task):
     def add(self, task: Task) -> None:
         """Claim what `task` needs beyond what is held already (lock held)."""
         try:
-            for var in task.shared:
-                if var not in self.shared and var not in self.writes:
-                    self.shared[var] = None
-                    core.claim_var(self, var, False)
-            for var in task.writes:
-                var.version += 1
-                if var not in self.writes:
-                    self.writes[var] = None
-                    core.claim_var(self, var, True)
+            self._claim(task)
             self.parts.append(task)
         except BaseException:  # Ctrl-C: it touches what it is in line for, no more
             for named in (self.shared, self.writes):
@@ -68,8 +60,18 @@ class Segment(Task):
                     del named[var]
             raise
 
-    def close(self) -> bool:
-        """No more tasks; True when everything is granted, so that it is ready (lock held)."""
-        self.open = False
+    def _claim(self, task: Task) -> None:
+        for var in task.shared:
+            if var not in self.shared and var not in self.writes:
+                self.shared[var] = None
+                core.claim_var(self, var, False)
+        for var in task.writes:
+            var.version += 1
+            if var not in self.writes:
+                self.writes[var] = None
+                core.claim_var(self, var, True)
+
+    def all_granted(self) -> bool:
+        """Closed now: count what it waits for; True if for nothing, so that it is ready."""
         self.waits = sum(not core.holds(self, var) for var in (*self.shared, *self.writes))
         return self.waits == 0

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from d2lmini import callsite
 from d2lmini.base import MXNetError
+from d2lmini.callsite import Site
 from d2lmini.engine import core
 from d2lmini.engine.bulk import Segment
 from d2lmini.engine.failure import Failure
@@ -79,15 +80,18 @@ class Engine(Waits):
         """Drop what has not begun; its results raise "cancelled" where they are waited for.
         How many tasks were dropped."""
         site = callsite.find()
-        count = 0
         with self.lock:
             self._flush()
-            for task in self.pending:
-                for each in list(task.parts)[task in self.running :]:
-                    if each.cancelled is None:
-                        problem = MXNetError(f"{each.name}: cancelled before it ran")
-                        each.cancelled = Failure(each.name, each.site or site, problem)
-                        count += 1
+            return self._cancel_all(site)
+
+    def _cancel_all(self, site: Site | None) -> int:
+        count = 0
+        for task in self.pending:
+            for each in list(task.parts)[task in self.running :]:
+                if each.cancelled is None:
+                    problem = MXNetError(f"{each.name}: cancelled before it ran")
+                    each.cancelled = Failure(each.name, each.site or site, problem)
+                    count += 1
         return count
 
     def after_fork(self) -> None:
@@ -112,17 +116,20 @@ class Engine(Waits):
         """Assert the invariants of `core` over everything pending."""
         with self.lock:
             self.budget.drain()
-            in_line = [*self.pending, *self.gates]
-            for var in {v for t in in_line for v in (*t.shared, *t.writes)}:
-                assert var.writer is None or not var.readers, "I1: a writer beside readers"
-                assert not var.queue or var.writer or var.readers, "I2: a queue behind nobody"
-                if var.queue:
-                    assert var.queue[0][1] or var.writer, "I3: the head could be granted"
-                assert {var.writer or in_line[0], *var.readers, *(t for t, _ in var.queue)} <= set(
-                    in_line
-                ), "somebody is in line who is not pending"
-            for task in in_line:
-                missing = sum(not core.holds(task, v) for v in (*task.shared, *task.writes))
-                assert task.open or task.waits == missing, "I4: a wrong count of what is missing"
+            self._check()
             self.budget.check(part for task in self.pending for part in task.parts)
-            assert self.pending or not self.running, "I6: something runs that is not pending"
+
+    def _check(self) -> None:
+        in_line = {*self.pending, *self.gates}
+        for var in {v for t in in_line for v in (*t.shared, *t.writes)}:
+            assert var.writer is None or not var.readers, "I1: a writer beside readers"
+            assert not var.queue or var.writer or var.readers, "I2: a queue behind nobody"
+            if var.queue:
+                assert var.queue[0][1] or var.writer, "I3: the head could be granted"
+            there = {*var.readers, *(task for task, _ in var.queue)}
+            assert there <= in_line, "somebody in line is not pending"
+            assert var.writer is None or var.writer in in_line, "somebody who writes is not pending"
+        for task in in_line:
+            missing = sum(not core.holds(task, v) for v in (*task.shared, *task.writes))
+            assert task.open or task.waits == missing, "I4: a wrong count of what is missing"
+        assert self.running <= self.pending, "I6: something runs that is not pending"

@@ -40,12 +40,15 @@ class NaiveEngine(Engine):
 
     def _work_off(self) -> None:
         with self._serial:
-            while self._ready and not self.running:
-                task = self._ready[0]
-                if task in self.pending:
-                    self._run_here(task)
-                if self._ready and self._ready[0] is task:
-                    self._ready.popleft()
+            self._run_ready()
+
+    def _run_ready(self) -> None:
+        while self._ready and not self.running:
+            task = self._ready[0]
+            if task in self.pending:
+                self._run_here(task)
+            if self._ready and self._ready[0] is task:
+                self._ready.popleft()
 
     def _hand_out(self, task: Task) -> None:
         self._ready.append(task)

@@ -86,16 +86,8 @@ class Road:
         transitions as on a worker, with nobody to observe them.
         """
         with self.lock:
-            for var in task.reads:
-                if var.writer is not None or var.queue or var.error is not None:
-                    return False
-            for var in task.writes:
-                if var.writer is not None or var.readers or var.queue or var.error is not None:
-                    return False
-            for var in task.writes:
-                var.version += 1
-                if var.weight:
-                    var.filled = True  # type: ignore[attr-defined]
+            if not core.passes_through(task):
+                return False
             observed = bool(instrument.listeners)
             if observed:
                 self._tell_inline(task)
@@ -161,20 +153,21 @@ class Road:
                 return
             self.push(task)
 
-    def _flush(self, variables: Iterable[Var] | None = None) -> None:
-        """Close the open bulk segment of this thread and those that touch one of `variables`; all
-        if None is given (lock held)."""
+    def _flush(self, variables: Iterable[Var] | None = None, own: bool = True) -> None:
+        """Close the open bulk segment of this thread, if `own`, and those of others that touch one
+        of `variables`; all if None is given (lock held)."""
         if self.segments:
             mine = threading.get_ident()
             for thread, segment in list(self.segments.items()):
-                if variables is None or thread == mine or segment.touches(variables):
+                if own if thread == mine else variables is None or segment.touches(variables):
                     self._close(thread)
 
     def _close(self, thread: int) -> None:
         segment = self.segments[thread]
+        segment.open = False
         del self.segments[thread]
         try:
-            if segment.close():
+            if segment.all_granted():
                 self._dispatch([segment])
         except BaseException:
             self._mend(segment)
@@ -248,12 +241,16 @@ class Road:
         except BaseException as problem:
             with self.lock:
                 if task in self.running:
-                    for each in task.parts if task in self.pending else ():
-                        self._settle(each, Failure(each.name, each.site, problem), False)
-                    self.pending.discard(task)
-                    self.running.discard(task)
-                    self._mend(task)
+                    self._abandon(task, problem)
             raise
+
+    def _abandon(self, task: Task, problem: BaseException) -> None:
+        if task in self.pending:  # else its outcome is in the books
+            for each in task.parts:
+                self._settle(each, Failure(each.name, each.site, problem), False)
+        self.pending.discard(task)
+        self.running.discard(task)
+        self._mend(task)
 
     def _execute(self, task: Task, worker: str) -> tuple[Failure | None, bool]:
         """Run a task unless what it needs is missing: (why it has no result, if so; has it run)."""

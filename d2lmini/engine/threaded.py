@@ -107,9 +107,7 @@ class ThreadedEngine(Engine):
         with self.lock:
             if bounded and not self.budget.admits(task):
                 return False
-            for thread, segment in list(self.segments.items()):
-                if thread != mine and segment.touches((*task.shared, *task.writes)):
-                    self._close(thread)
+            self._flush((*task.shared, *task.writes), own=False)
             if mine in self.segments and not self.segments[mine].fits(task):
                 self._close(mine)
             self._sequence += 1
@@ -220,21 +218,27 @@ class ThreadedEngine(Engine):
             pool = self.pool(cpu())
             if pool.ready or self._stopped:
                 return 0
-            called = min(n, len(pool.idle) + pool.size - len(pool.workers))
-            for _ in range(called):
-                self._wake(pool, job)
-        return called
+            return self._call(pool, min(n, len(pool.idle) + pool.size - len(pool.workers)), job)
+
+    def _call(self, pool: Pool, n: int, job: Any) -> int:
+        for _ in range(n):
+            self._wake(pool, job)
+        return n
 
     def stop(self) -> None:
         with self.lock:
             self._stopped = True
-            workers = [worker for pool in self._pools.values() for worker in pool.workers]
-            for worker in workers:
-                worker.wake()
+            workers = self._wake_all()
             finished = not self.pending
         for worker in workers:
             if finished and worker.thread is not threading.current_thread():
                 worker.thread.join(timeout=10)
+
+    def _wake_all(self) -> list[_Worker]:
+        workers = [worker for pool in self._pools.values() for worker in pool.workers]
+        for worker in workers:
+            worker.wake()
+        return workers
 
 
 _numbers = count()

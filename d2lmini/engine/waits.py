@@ -23,8 +23,9 @@ from d2lmini.engine.core import Gate, Task, Var
 from d2lmini.engine.failure import listed
 from d2lmini.engine.road import Road, here
 
-# Windows delivers Ctrl-C only between waits; elsewhere it interrupts one.
-_PATIENCE_S = 0.1 if os.name == "nt" else 60.0
+# Windows delivers Ctrl-C only between waits. Elsewhere it interrupts one, unless it came in the
+# instant before the thread fell asleep.
+_PATIENCE_S = 0.1 if os.name == "nt" else 0.5
 
 T = TypeVar("T")
 
