@@ -29,15 +29,21 @@ from d2lmini.device.quiet import run_quietly
 GRAIN = 1 << 18
 
 
-def parallel_for(n: int, body: Callable[[int], Any]) -> None:
+def parallel_for(
+    n: int, body: Callable[[int], Any], whole: Callable[[], Any] | None = None
+) -> None:
     """Run body(0) ... body(n - 1), in any order, perhaps at once; return when all are done.
 
-    The first exception of a piece is raised after the others have ended.
+    The first exception of a piece is raised after the others have ended. `whole` does the work of
+    all pieces in one call, to the bit; it is called when nobody is there to share with.
     """
     job = _Job(n, body)
     if n < 2 or engine.current.helpers(n - 1, job) == 0:
-        for i in range(n):
-            body(i)
+        if whole is not None:
+            whole()
+        else:
+            for i in range(n):
+                body(i)
         return
     job.work()
     job.done.acquire()

@@ -149,7 +149,11 @@ def compute_in_pieces(op: Op, arrays: list, attrs: dict[str, Any], out: np.ndarr
             out=out[part], **attrs,
         )  # fmt: skip
 
-    parallel_for(n, piece)
+    def whole() -> None:
+        op.compute(np, *arrays, out=out, **attrs)
+
+    # An op of several passes gains from pieces that fit the cache even when nobody helps.
+    parallel_for(n, piece, whole if op.ufunc else None)
 
 
 def _clash(op: Op, places: list, arrays: list) -> bool:
