@@ -194,6 +194,16 @@ def markdown(outcomes: Sequence[Outcome], about: Sequence[str]) -> str:
     return "\n".join(page) + "\n"
 
 
+def revision() -> str:
+    """Which d2lmini this is: the commit, and whether files differ from it; empty without git."""
+    words = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty=, changed"]
+    try:
+        asked = subprocess.run(words, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return asked.stdout.strip()
+
+
 def machine() -> str:
     """The processor, its cores and the system, in words that name no host."""
     affinity = getattr(os, "sched_getaffinity", None)

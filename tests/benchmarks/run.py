@@ -19,7 +19,7 @@ import os
 import sys
 from pathlib import Path
 
-from report import Outcome, machine, markdown, targets, text
+from report import Outcome, machine, markdown, revision, targets, text
 from turns import Library, Referee
 from workloads import TABLE, WORKLOADS, Workload
 
@@ -125,6 +125,8 @@ def main(words: list[str] | None = None) -> int:
                     f"{name}: {hello['error']}; try `{python} tests/benchmarks/peer.py {name}`"
                 )
             about.append(f"{hello['library']}, Python {hello['python']}; {hello['threads']}")
+            if name == "d2lmini" and (commit := revision()):
+                about[-1] += f"; commit {commit}"
         print("\n".join([*about, ""]), flush=True)
         outcomes = []
         for workload in TABLE:
