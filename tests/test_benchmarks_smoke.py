@@ -211,33 +211,56 @@ def test_the_examples_in_docstrings(module):
     assert tried and not failed
 
 
-def taken_apart(values, log):
-    with log:
-        if len(values) > 1:
-            total = sum(values)
-        else:
-            total = None
-    return total
+def scaled(factor):
+    def inner(values, log):
+        log.append("inner")
+        if not values:
+            return None
+        with contextlib.nullcontext():
+            total = factor * sum(values)
+        return total
+
+    return inner
 
 
-def test_the_anatomy_cuts_a_function_before_each_line_it_executes():
+double, triple = scaled(2), scaled(3)
 
-    lines = anatomy.executed_lines(taken_apart, [1, 2], contextlib.nullcontext())
-    assert lines == [2, 3, 4, 7]
-    results = []
-    for line in lines:
-        entered = contextlib.ExitStack()
-        entered.callback(results.append, "left the block")
-        results.append(anatomy.cut_before(taken_apart, line)([1, 2], entered))
-    # Before the block; in it, twice, when it is left properly; and with all but the return done.
-    assert results == [None, "left the block", None, "left the block", None, "left the block", None]
-    assert anatomy.cut_before(taken_apart, 99) is None
+
+def outer(values, log):
+    log.append("outer")
+    result = double(values, log)
+    return result
+
+
+def test_the_anatomy_finds_the_way_of_a_call_and_its_lines():
+    first, second = anatomy.watch(lambda: outer([1, 2], []), double)
+    assert first.function is outer and second.function is double
+    assert first.lines == [2, 3, 4] and first.calls == 3
+    assert second.lines == [2, 3, 5, 6, 7] and second.calls == 0
+    assert anatomy.watch(lambda: outer([1, 2], []), triple) == []
+
+
+def test_a_version_cut_before_a_line_stands_in_for_the_function_and_leaves_again():
+    stage = anatomy.watch(lambda: outer([1, 2], []), double)[1]
+    seen = []
+    for line in stage.lines:
+        names = {"outer": outer, "log": []}
+        program = anatomy.Program("outer([1, 2], log)", names, double, stage.cut_before(line))
+        assert program.seconds(1) > 0
+        seen.append(names["log"])
+    assert seen == [["outer"]] + [["outer", "inner"]] * 4
+    assert double([1, 2], []) == 6 and triple([1, 2], []) == 9
+    own, double.__code__ = double.__code__, stage.cut_before(7)
+    try:
+        assert double([1, 2], []) is True
+    finally:
+        double.__code__ = own
+    assert stage.cut_before(99) is None
 
 
 def test_the_anatomy_accounts_for_every_line_of_the_short_road():
     rows, whole, kernel = anatomy.account(loops=5, rounds=3)
     lines = anatomy.table(rows, whole, kernel).splitlines()
-    assert lines[0].startswith("the operator") and len(rows) > 10
-    assert rows[-1][0].startswith("return ")
-    total = sum(ns for _, ns in rows)
-    assert f"{total:.0f} ns" in lines[len(rows) + 1] and kernel > 0
+    assert lines[0].startswith("x + 1: to the first line") and len(rows) > 10
+    assert rows[-1][0].strip().startswith("return ")
+    assert f"{sum(ns for _, ns in rows):.0f} ns" in lines[len(rows) + 1] and kernel > 0
