@@ -14,6 +14,7 @@ from __future__ import annotations
 import linecache
 import os
 import sys
+import warnings
 from types import CodeType, FrameType
 from typing import Any
 
@@ -45,6 +46,15 @@ def line_of(site: Site) -> int:
         if line is not None and start <= offset < end:
             return line
     return code.co_firstlineno
+
+
+def warn(text: str) -> None:
+    """A UserWarning that points to the user's line."""
+    site = find()
+    if site is None:
+        warnings.warn_explicit(text, UserWarning, "unknown", 0)
+    else:
+        warnings.warn_explicit(text, UserWarning, site[0].co_filename, line_of(site))
 
 
 def describe(site: Site | None) -> str:

@@ -20,11 +20,12 @@ Listeners read the clock themselves (`time.perf_counter_ns`).
 
 from __future__ import annotations
 
-import warnings
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from d2lmini import callsite
 
 if TYPE_CHECKING:
     from d2lmini.callsite import Site
@@ -105,4 +106,4 @@ def emit(event: str, *args: Any) -> None:
 def tell_dropped() -> None:
     """Warn of listeners that raised; called on the user's thread, at the end of waits."""
     while _dropped:
-        warnings.warn(_dropped.popleft(), stacklevel=5)
+        callsite.warn(_dropped.popleft())

@@ -178,7 +178,8 @@ def use(kind: str, **options: Any) -> Iterator[Engine]:
             fresh.wait_idle("engine.use")
         finally:
             current = outer
-            fresh.reports.move_to(outer.reports)
+            with core.lock:
+                fresh.reports.move_to(outer.reports)
             fresh.stop()
 
 

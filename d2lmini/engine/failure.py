@@ -34,22 +34,25 @@ class OutOfRangeError(MXNetError, IndexError):
 class Report:
     """Outlives the Failure it belongs to: what to say of it, and whether a wait has said it."""
 
-    __slots__ = ("failure", "seen", "summary")
+    __slots__ = ("failure", "seen", "site", "text")
 
-    def __init__(self, failure: Failure, summary: str):
+    def __init__(self, failure: Failure, text: str, site: Site | None):
         self.failure: Callable[[], Failure | None] = weakref.ref(failure)
-        self.summary = summary
+        self.text = text
+        self.site = site
         self.seen = False
+
+    def summary(self) -> str:
+        """What failed and where it was issued, in two lines."""
+        return f"{self.text}\n  issued at   {callsite.describe(self.site)}"
 
 
 class Failure:
     """Why a value is missing: the operation, its line, what went wrong."""
 
-    __slots__ = ("kind", "name", "report", "site", "text", "__weakref__")
+    __slots__ = ("kind", "report", "__weakref__")
 
     def __init__(self, name: str, site: Site | None, problem: BaseException):
-        self.name = name
-        self.site = site
         self.kind: type[MXNetError] = MXNetError
         if isinstance(problem, MemoryError):
             self.kind = OutOfMemoryError
@@ -63,17 +66,15 @@ class Failure:
             text = "interrupted by Ctrl-C while it ran, so its result is not known"
         elif not isinstance(problem, (MXNetError, MemoryError, IndexError)):
             text = f"{type(problem).__name__}: {text}"
-        self.text = text if text.startswith(f"{name}:") else f"{name}: {text}"
-        self.report = Report(self, self.summary())
-
-    def summary(self) -> str:
-        """What failed and where it was issued, in two lines."""
-        return f"{self.text}\n  issued at   {callsite.describe(self.site)}"
+        text = text if text.startswith(f"{name}:") else f"{name}: {text}"
+        self.report = Report(self, text, site)
 
     def error(self, noticed: Site | None, by: str) -> MXNetError:
         """A fresh exception for a wait called `by` at the line `noticed`."""
         self.report.seen = True
-        return self.kind(f"{self.summary()}\n  noticed at  {callsite.describe(noticed)} ({by})")
+        return self.kind(
+            f"{self.report.summary()}\n  noticed at  {callsite.describe(noticed)} ({by})"
+        )
 
 
 class Reports:

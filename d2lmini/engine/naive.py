@@ -32,6 +32,8 @@ class NaiveEngine(Engine):
         if self.lock._is_owned():  # type: ignore[attr-defined]
             self._lay_aside(task)
             return
+        if self._late:
+            self._push_late()
         task.site = task.site or callsite.find()
         task.prepare()
         with self._serial:

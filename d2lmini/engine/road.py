@@ -120,38 +120,43 @@ class Road:
         with self.lock:
             if bounded and not self.budget.admits(task):
                 return False
-            if self.segments:
-                self._flush((*task.shared, *task.writes))
-            try:
-                self._sequence += 1
-                task.seq = self._sequence
-                ready = core.claim(task)
-                self.pending.add(task)
-                self.budget.pin(task)
-                if instrument.listeners:
-                    instrument.emit("push", task)
-                if ready:
-                    self._dispatch([task])
-            except BaseException:
-                self._mend(task)
-                raise
+            self._claim(task)
         if self._late:
             self._push_late()
         return True
 
+    def _claim(self, task: Task) -> None:
+        if self.segments:
+            self._flush((*task.shared, *task.writes))
+        try:
+            self._sequence += 1
+            task.seq = self._sequence
+            ready = core.claim(task)
+            self.pending.add(task)
+            self.budget.pin(task)
+            if instrument.listeners:
+                instrument.emit("push", task)
+            if ready:
+                self._dispatch([task])
+        except BaseException:
+            self._mend(task)
+            raise
+
     def _lay_aside(self, task: Task) -> None:
         """A finalizer pushes while its thread is in the midst of a move."""
         task.site = callsite.find()
+        task.prepare()
         self._late.append(task)
 
     def _push_late(self) -> None:
-        """Push what finalizers have laid aside."""
+        """Push what finalizers have laid aside, in their order."""
+        with self.lock:
+            self._claim_late()
+        self._work_off()
+
+    def _claim_late(self) -> None:
         while self._late:
-            try:
-                task = self._late.popleft()
-            except IndexError:  # another thread took it
-                return
-            self.push(task)
+            self._claim(self._late.popleft())
 
     def _flush(self, variables: Iterable[Var] | None = None, own: bool = True) -> None:
         """Close the open bulk segment of this thread, if `own`, and those of others that touch one

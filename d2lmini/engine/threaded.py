@@ -92,6 +92,8 @@ class ThreadedEngine(Engine):
         if self.lock._is_owned():  # type: ignore[attr-defined]
             self._lay_aside(task)
             return
+        if self._late:
+            self._push_late()
         user = here.task is None
         if user and task.predicted_us < self.inline_below and self.run_inline(task):
             return

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-import warnings
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -91,7 +90,8 @@ class Waits(Road):
                 f"{by} inside a finalizer (__del__): it runs in the midst of the engine's own work "
                 "and must not wait. Push what is to be done instead."
             )
-        self._push_late()
+        if self._late:
+            self._push_late()
         begin = time.perf_counter_ns() if instrument.listeners else 0
         result = block()
         if begin and instrument.listeners:
@@ -105,14 +105,13 @@ class Waits(Road):
         with self.lock:
             failures, dropped = self.reports.take()
         if dropped:
-            warnings.warn(
+            callsite.warn(
                 f"{len(dropped)} operation(s) failed and the results were dropped unseen:\n"
-                + listed([report.summary for report in dropped]),
-                stacklevel=5,
+                + listed([report.summary() for report in dropped])
             )
         if failures:
             error = failures[0].error(callsite.find(), by)
-            also = listed([f"also failed: {f.summary()}" for f in failures[1:]])
+            also = listed([f"also failed: {f.report.summary()}" for f in failures[1:]])
             raise type(error)(f"{error}\n{also}" if also else str(error))
 
     # -- what the waits block on ------------------------------------------------------------------
@@ -150,7 +149,8 @@ class Waits(Road):
         """Block until nothing is pending; False after `timeout_s`."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
-            self._push_late()
+            if self._late:
+                self._push_late()
             with core.lock:
                 self.budget.drain()
                 self._flush()

@@ -1,0 +1,306 @@
+"""Rule 1, back-pressure: who pauses, when, and that the books of pending bytes are exact.
+
+issue faster than compute -> pending bytes grow -> a push pauses -> something completes -> go on
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from worlds import MB, Array, fill, run_program, until
+
+from d2lmini import MXNetError, engine, instrument
+from d2lmini.engine import core
+
+
+@pytest.fixture
+def gate():
+    """An event that tasks wait for; opened at the end in any case."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def in_thread(act) -> threading.Thread:
+    thread = threading.Thread(target=act)
+    thread.start()
+    return thread
+
+
+def paused() -> bool:
+    return bool(engine.current.room_locks)
+
+
+def test_a_push_pauses_until_something_completes(gate):
+    arrays = [Array() for _ in range(3)]
+    with engine.use("threaded", workers=1):
+        engine.limit_pending(2 * MB)
+        fill(arrays[0], during=lambda: gate.wait(30))
+        fill(arrays[1])
+        assert engine.stats().pending_bytes == 2 * MB and engine.stats().paused == 0
+        pusher = in_thread(lambda: fill(arrays[2]))
+        until(paused)
+        stats = engine.stats()
+        assert (stats.pending, stats.pending_bytes, stats.paused) == (2, 2 * MB, 1)
+        assert arrays[2].chunk.idle, "nothing of the paused push may be enqueued"
+        gate.set()
+        pusher.join(30)
+        engine.waitall()
+        stats = engine.stats()
+        assert (stats.executed, stats.pending_bytes, stats.peak_pending_bytes) == (3, 0, 2 * MB)
+
+
+def test_the_paused_push_holds_no_lock(gate):
+    """Others push (what needs no room), wait and ask meanwhile."""
+    arrays, log = [Array() for _ in range(2)], []
+    with engine.use("threaded", workers=2):
+        engine.limit_pending(MB)
+        fill(arrays[0], during=lambda: gate.wait(30))
+        pusher = in_thread(lambda: fill(arrays[1]))
+        until(paused)
+        a = engine.new_var()
+        engine.push(lambda: log.append(1), writes=[a])
+        engine.wait_for_var(a)
+        assert log == [1] and engine.stats().pending == 1
+        engine.current.check()
+        gate.set()
+        pusher.join(30)
+
+
+def test_a_task_larger_than_the_bound_is_admitted_when_nothing_is_pending(gate):
+    large, small = Array(MB), Array()
+    with engine.use("threaded", workers=1):
+        engine.limit_pending(2 * MB)
+        fill(large, during=lambda: gate.wait(30))
+        assert engine.stats().pending_bytes == 4 * MB and engine.stats().paused == 0
+        pusher = in_thread(lambda: fill(small))
+        until(paused)
+        gate.set()
+        pusher.join(30)
+        engine.waitall()
+
+
+def test_several_threads_do_not_pass_the_bound_together():
+    """Each looks for room and enters under the lock, so two cannot take the same room."""
+    with engine.use("threaded", workers=2):
+        engine.limit_pending(2 * MB)
+
+        def push_many() -> None:
+            for _ in range(30):
+                fill(Array())
+
+        threads = [in_thread(push_many) for _ in range(6)]
+        for thread in threads:
+            thread.join(60)
+        engine.waitall()
+        assert engine.stats().executed == 180
+        assert engine.stats().peak_pending_bytes <= 2 * MB
+
+
+def test_pushes_from_tasks_never_pause(gate):
+    arrays = [Array() for _ in range(5)]
+    with engine.use("threaded", workers=1):
+        engine.limit_pending(MB)
+
+        def outer() -> None:
+            for array in arrays:
+                fill(array)
+
+        engine.push(outer)
+        engine.waitall()
+        stats = engine.stats()
+        assert (stats.executed, stats.paused) == (6, 0)
+        assert stats.peak_pending_bytes > MB
+
+
+def test_what_needs_no_memory_never_pauses(gate):
+    """Reading, writing in place, and what is skipped because its input failed."""
+    array, source, log = Array(), Array(), []
+    with engine.use("threaded", workers=2):
+        fill(source)
+        engine.waitall()
+        engine.limit_pending(MB)
+        fill(array, during=lambda: gate.wait(30))
+        engine.push(lambda: log.append("read"), reads=[source])
+        engine.push(lambda: log.append("in place"), reads=[source], writes=[source])
+        engine.push(lambda: 1 / 0, writes=[source], name="fails")
+        engine.push(lambda: log.append("skipped"), reads=[source], writes=[source])
+        with pytest.raises(MXNetError, match="fails"):
+            engine.wait_for_var(source)
+        assert engine.stats().paused == 0 and log == ["read", "in place"]
+        gate.set()
+
+
+@pytest.mark.parametrize("whose", ["its own", "another's"])
+def test_bulk_segments_are_flushed_before_a_pause(whose: str, gate):
+    """What waits in an open segment takes room that only its execution gives back."""
+    arrays = [Array() for _ in range(3)]
+    with engine.use("threaded", workers=1):
+        engine.limit_pending(2 * MB)
+
+        def collect() -> None:
+            engine.set_bulk_size(100)
+            fill(arrays[0])
+            fill(arrays[1])
+
+        if whose == "its own":
+            with engine.bulk(100):
+                collect()
+                fill(arrays[2])
+        else:
+            in_thread(collect).join()
+            assert engine.stats().pending == 2
+            fill(arrays[2])
+        engine.waitall()
+        assert engine.stats().executed == 3
+
+
+def test_a_segment_does_not_stay_open_while_somebody_waits_for_room(gate):
+    """A thread that collects after the pause began, and then does nothing more, blocks nobody."""
+    arrays, collected = [Array() for _ in range(2)], threading.Event()
+    source = Array()
+    with engine.use("threaded", workers=2):
+        fill(source)
+        engine.waitall()
+        engine.limit_pending(MB)
+        fill(arrays[0], during=lambda: collected.wait(30))
+        pusher = in_thread(lambda: fill(arrays[1]))
+        until(paused)
+
+        def collect() -> None:
+            engine.set_bulk_size(100)
+            engine.push(lambda: gate.wait(30), reads=[source], writes=[source])
+            source.handle = None  # now only the queue keeps it: its bytes are pending
+
+        in_thread(collect).join()
+        assert not engine.current.segments
+        collected.set()
+        gate.set()
+        pusher.join(30)
+        assert not pusher.is_alive()
+
+
+def test_raising_the_bound_lets_paused_pushes_go_on(gate):
+    arrays = [Array() for _ in range(2)]
+    with engine.use("threaded", workers=1):
+        engine.limit_pending(MB)
+        fill(arrays[0], during=lambda: gate.wait(30))
+        pusher = in_thread(lambda: fill(arrays[1]))
+        until(paused)
+        engine.limit_pending(4 * MB)
+        pusher.join(30)
+        assert not pusher.is_alive() and engine.stats().pending == 2
+        gate.set()
+
+
+def test_cancelling_makes_room(gate):
+    arrays, begun = [Array() for _ in range(3)], threading.Event()
+    with engine.use("threaded", workers=1):
+        engine.limit_pending(2 * MB)
+        engine.push(lambda: (begun.set(), gate.wait(30)))
+        assert begun.wait(30)
+        fill(arrays[0])
+        fill(arrays[1])
+        pusher = in_thread(lambda: fill(arrays[2]))
+        until(paused)
+        assert engine.cancel_pending() == 2
+        gate.set()
+        pusher.join(30)
+        engine.wait_for_var(arrays[2])
+        with pytest.raises(MXNetError, match="fill: cancelled before it ran"):
+            engine.wait_for_var(arrays[0])
+
+
+def test_the_pause_is_in_the_ledger_of_waits(gate):
+    class Ledger(instrument.Instrument):
+        def __init__(self) -> None:
+            self.waits: list = []
+
+        def wait(self, kind, target, site, begin_ns, end_ns) -> None:
+            self.waits.append((kind, target, begin_ns <= end_ns))
+
+    arrays = [Array() for _ in range(2)]
+    with engine.use("threaded", workers=1), instrument.listening(Ledger()) as ledger:
+        engine.limit_pending(MB)
+        fill(arrays[0], during=lambda: gate.wait(30))
+        pusher = in_thread(lambda: fill(arrays[1]))
+        until(paused)
+        gate.set()
+        pusher.join(30)
+    assert ("backpressure", None, True) in ledger.waits
+
+
+def test_the_default_bound_is_half_of_the_memory_available():
+    code, out, err = run_program("""
+        import psutil
+        from d2lmini import engine, nd
+        assert engine.stats().limit_bytes is None, "found out when first needed"
+        available = psutil.virtual_memory().available
+        with engine.bulk(2):
+            x = nd.ones((600, 600)) + 1
+        x.wait_to_read()
+        print(0.3 * available < engine.stats().limit_bytes < 0.7 * available)
+    """)
+    assert (code, out, err) == (0, "True", "")
+
+
+# -- the books -------------------------------------------------------------------------------------
+
+
+class World:
+    """Arrays, held or not, and a worker that runs one task at a time, when it is let."""
+
+    def __init__(self, n: int):
+        self.arrays: list[Array | None] = [Array(1024 * (i + 1)) for i in range(n)]
+        self.vars = [a.chunk for a in self.arrays if a is not None]
+        self.step = threading.Semaphore(0)
+        self.done = 0
+
+    def run(self) -> None:
+        assert self.step.acquire(timeout=30)
+
+    def recount(self) -> int:
+        """By definition: memory that a queued task touches, and whose contents are not there yet or
+        whose last handle died."""
+        pending = {
+            v for t in engine.current.pending for p in t.parts for v in (*p.shared, *p.writes)
+        }
+        return sum(
+            v.weight for v in pending if not v.filled or self.arrays[self.vars.index(v)] is None
+        )
+
+
+@settings(max_examples=60)
+@given(seed=st.integers(0, 2**32), bulk=st.sampled_from([0, 0, 3]))
+def test_the_books_agree_with_a_count_from_scratch(seed: int, bulk: int):
+    rng = random.Random(seed)
+    with engine.use("threaded", workers=1), engine.bulk(bulk):
+        engine.limit_pending(1 << 40)
+        world, pushed = World(6), 0
+        for _ in range(60):
+            action = rng.random()
+            held = [i for i, a in enumerate(world.arrays) if a is not None]
+            if action < 0.5 and held:
+                reads, writes = (rng.sample(held, min(len(held), rng.randint(0, 2))) for _ in "rw")
+                engine.push(
+                    world.run, [world.arrays[i] for i in reads], [world.arrays[i] for i in writes]
+                )
+                pushed += 1
+            elif action < 0.6 and held:
+                world.arrays[rng.choice(held)] = None
+            elif action < 0.9:
+                before = engine.stats()
+                if before.pending and not engine.current.segments:
+                    world.step.release()
+                    until(lambda before=before: engine.stats().pending < before.pending)
+            with core.lock:
+                assert engine.stats().pending_bytes == world.recount()
+                engine.current.check()
+        for _ in range(pushed):
+            world.step.release()
+        engine.waitall()
+        assert engine.stats().pending_bytes == 0

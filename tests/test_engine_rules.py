@@ -1,0 +1,780 @@
+"""The engine's rules 2 to 7 and 12 (DESIGN: promises and rules), each by name.
+
+Rule 1 is in `test_budget.py`, rule 8 in `test_engine_interrupts.py`, rule 9 in
+`test_engine_processes.py`; bitwise equality with serial execution in `test_engine.py`.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+import warnings
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from worlds import MB, Array, all_asleep, fill, until
+
+from d2lmini import MXNetError, engine, instrument, nd, storage
+from d2lmini.engine import OutOfMemoryError, core
+from d2lmini.engine.core import FunctionTask
+
+
+class Thing:
+    """Something whose life can be watched."""
+
+
+@pytest.fixture
+def go() -> Iterator[threading.Event]:
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+@contextmanager
+def collector(enabled: bool) -> Iterator[None]:
+    was = gc.isenabled()
+    gc.enable() if enabled else gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable() if was else gc.disable()
+
+
+# -- rule 2: tasks push, and do not wait -----------------------------------------------------------
+
+
+def test_rule_2_a_push_inside_a_task_is_never_inline():
+    """It stands in line, though it is small and nothing is before it."""
+    log: list[str] = []
+    a = engine.new_var()
+
+    def outer() -> None:
+        engine.current.push(
+            FunctionTask(lambda: log.append("inner"), "inner", (), (a,), predicted_us=0.1)
+        )
+        log.append("outer")
+
+    with engine.use("threaded", workers=1):
+        engine.push(outer)
+        engine.waitall()
+        assert log == ["outer", "inner"] and engine.stats().inline == 0
+
+
+def test_rule_2_waiting_is_refused_on_a_worker_in_every_way(engine_kind: str):
+    x, problems = nd.ones((2, 2)), []
+    waits: list[Callable] = [
+        engine.waitall, lambda: engine.wait_for_var(x), x.wait_to_read, x.wait_to_write, x.asnumpy,
+        lambda: float(x.sum()), lambda: repr(x),
+    ]  # fmt: skip
+
+    def impatient() -> None:
+        for wait in waits:
+            try:
+                wait()
+            except MXNetError as error:
+                problems.append(str(error))
+
+    engine.push(impatient, name="impatient")
+    engine.waitall()
+    assert len(problems) == len(waits)
+    assert all("inside the task 'impatient': a task must not wait" in p for p in problems)
+
+
+def test_rule_2_a_chain_of_pushes_from_tasks(engine_kind: str):
+    """waitall waits for what tasks push while it waits."""
+    a, n = engine.new_var(), [0]
+
+    def again() -> None:
+        n[0] += 1
+        if n[0] < 200:
+            engine.push(again, writes=[a])
+
+    engine.push(again, writes=[a])
+    engine.waitall()
+    assert n == [200] and a.idle
+
+
+# -- rule 3: finalizers ----------------------------------------------------------------------------
+
+
+class Last:
+    """In a circle with itself, so that only the collector finds it; `will` is called by __del__."""
+
+    def __init__(self, will: Callable[[], None]):
+        self.me = self
+        self.will = will
+
+    def __del__(self) -> None:
+        self.will()
+
+
+class Collects(instrument.Instrument):
+    """At every event, leaves a Last behind and calls the collector: inside our lock for most."""
+
+    def __init__(self, will: Callable[[], None]):
+        self.will = will
+        self.left = 40
+        self.busy = False
+
+    def _collect(self, *_: object) -> None:
+        if self.left > 0 and not self.busy:
+            self.busy = True
+            self.left -= 1
+            Last(self.will)
+            gc.collect(0)
+            self.busy = False
+
+    def _ignore(self, *_: object) -> None:
+        """This event is not for it."""
+
+    push = ready = start = end = wait = alloc = free = _collect
+
+
+@pytest.mark.parametrize("enabled", [True, False], ids=["gc-on", "gc-off"])
+def test_rule_3_a_finalizer_pushes_in_the_midst_of_a_move(engine_kind: str, enabled: bool):
+    """Whatever it interrupts, what it pushes runs, once, and the tasks around it are right."""
+    a, counted, log = engine.new_var(), [0], []
+    tags = [engine.new_var() for _ in range(3)]
+
+    def bump() -> None:
+        counted[0] += 1
+
+    def will() -> None:
+        engine.push(bump, reads=[tags[0]], writes=[a])
+
+    with collector(enabled), instrument.listening(Collects(will)) as listener:
+        for i in range(30):
+            engine.push(lambda i=i: log.append(i), [tags[i % 2]], [tags[2]])
+            engine.current.check()
+            if i % 7 == 0:
+                engine.wait_for_var(tags[2])
+        nd.ones((50, 50)).asnumpy()
+        with engine.bulk(4):
+            for i in range(30, 40):
+                engine.push(lambda i=i: log.append(i), [tags[i % 2]], [tags[2]])
+        engine.waitall()
+    assert listener.left == 0
+    engine.waitall()
+    assert log == list(range(40)) and counted == [40]
+    assert engine.stats().pending == 0
+
+
+def test_rule_3_a_wait_by_such_a_finalizer_is_refused(engine_kind: str):
+    """It must not block (its thread holds the lock) and it must not hang."""
+    a, problems = engine.new_var(), []
+
+    def will() -> None:
+        for wait in (engine.waitall, lambda: engine.wait_for_var(a)):
+            try:
+                wait()
+            except MXNetError as error:
+                problems.append(str(error))
+
+    class CollectsAtPush(Collects):
+        start = wait = alloc = free = Collects._ignore
+
+    with instrument.listening(CollectsAtPush(will)):
+        engine.push(lambda: None, writes=[a])
+        engine.waitall()
+    assert len(problems) == 6  # push, ready, end
+    assert all("must not wait" in p for p in problems)
+
+
+def test_rule_3_elsewhere_a_finalizer_may_push_and_wait(engine_kind: str):
+    a, log = engine.new_var(), []
+
+    def will() -> None:
+        engine.push(lambda: log.append("will"), writes=[a])
+        engine.wait_for_var(a)
+        log.append("waited")
+
+    Last(will)
+    gc.collect()
+    assert log == ["will", "waited"]
+
+
+def test_rule_3_a_finalizer_on_a_worker_must_not_wait():
+    """Even between tasks: the worker it blocks may be the one it waits for."""
+    problems, a = [], engine.new_var()
+
+    def will() -> None:
+        try:
+            engine.wait_for_var(a)
+        except MXNetError as error:
+            problems.append(str(error))
+        engine.push(lambda: problems.append("pushed"), writes=[a])
+
+    with engine.use("threaded", workers=1):
+        leaving = Last(will)
+        leaving.me = None
+        engine.push(lambda thing: thing, name="nothing")  # raises: no argument
+        engine.push(lambda held=leaving: None)  # dies with the task, on the worker
+        del leaving
+        until(lambda: len(problems) == 2)
+        with pytest.raises(MXNetError, match="nothing: TypeError"):
+            engine.waitall()
+    assert "must not wait" in problems[0] and problems[1] == "pushed"
+
+
+def test_rule_3_a_finalizer_within_a_read_must_not_wait_behind_it():
+    """A copy in progress holds the Var; a write pushed by a finalizer comes after, a wait for it
+    would never end."""
+    x, problems = nd.ones((3,)), []
+
+    def will() -> None:
+        x[:] = 2
+        try:
+            x.asnumpy()
+        except MXNetError as error:
+            problems.append(str(error))
+
+    def copy() -> list:
+        Last(will)
+        gc.collect()
+        return x._chunk.data.tolist()
+
+    assert engine.current.read("test", x._chunk, copy) == [1, 1, 1]
+    assert len(problems) == 1 and "must not wait" in problems[0]
+    assert x.asnumpy().tolist() == [2, 2, 2]
+
+
+def test_rule_3_finalizers_in_the_storage():
+    """Arrays die, and finalizers compute, while another thread allocates: two locks would be taken
+    in both orders here, one lock cannot be."""
+    stop, made = threading.Event(), [0]
+    small = nd.ones((8, 8))
+
+    def will() -> None:
+        nd.ones((40, 40)) + 1
+        made[0] += 1
+
+    class CollectsInStorage(Collects):
+        push = ready = start = end = wait = Collects._ignore
+
+    def inline() -> None:
+        while not stop.is_set():
+            small + 1
+
+    with engine.use("threaded", workers=2, inline_below=1e6):
+        listener = CollectsInStorage(will)
+        listener.left = 150
+        thread = threading.Thread(target=inline)
+        with instrument.listening(listener):
+            thread.start()
+            try:
+                for _ in range(300):
+                    array = Array(2000)
+                    fill(array)
+                engine.waitall()
+                until(lambda: made[0] > 100)
+            finally:
+                stop.set()
+                thread.join(30)
+        engine.waitall()
+        assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("kind", ["threaded", "naive"])
+def test_rule_3_the_collector_runs_at_every_turn(kind: str):
+    """With a threshold of 1 the collector runs at nearly every allocation, inside the lock too."""
+    counted, made = [0], [0]
+    a = engine.new_var()
+
+    def bump() -> None:
+        counted[0] += 1
+
+    def will() -> None:
+        engine.push(bump, writes=[a])
+
+    def run() -> None:
+        tag = engine.new_var()
+        for _ in range(150):
+            with engine.bulk(3):
+                for _ in range(4):
+                    Last(will)
+                    engine.push(int, [tag], [engine.new_var()])
+            x = nd.ones((40, 40))
+            y = x + 1
+            x += y
+            made[0] += 4
+
+    before = gc.get_threshold()
+    gc.collect()
+    gc.set_threshold(1, 1, 1)
+    try:
+        with engine.use(kind):
+            threads = [threading.Thread(target=run) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(60)
+            assert not any(thread.is_alive() for thread in threads)
+            gc.set_threshold(*before)
+            gc.collect()
+            engine.waitall()
+            engine.current.check()
+            assert counted == [1200] and a.idle
+    finally:
+        gc.set_threshold(*before)
+
+
+# -- rule 4: freeing -------------------------------------------------------------------------------
+
+
+def test_rule_4_memory_returns_when_the_last_handle_and_task_let_go(go):
+    """Not when the collector runs: it is off."""
+    with collector(False), engine.use("threaded", workers=1):
+        array = Array()
+        dead = weakref.ref(array.chunk)
+        fill(array)
+        engine.waitall()
+        live = storage.stats().live
+        engine.push(lambda: go.wait(30), reads=[array])
+        del array
+        assert dead() is not None, "a task still reads it"
+        assert engine.stats().pending_bytes == MB
+        go.set()
+        until(lambda: dead() is None)
+        assert storage.stats().live == live - MB
+        array = Array()
+        fill(array)
+        engine.waitall()
+        until(all_asleep)
+        dead = weakref.ref(array.chunk)
+        del array
+        assert dead() is None, "nothing was pending: it goes at once"
+
+
+@pytest.mark.parametrize("kind", ["threaded", "naive"])
+@pytest.mark.parametrize("how", ["runs", "fails", "is skipped", "in bulk", "is cancelled"])
+def test_rule_4_nobody_remembers_a_finished_task(kind: str, how: str):
+    """Neither a sleeping worker, nor a closed bulk segment, nor the error it left."""
+    thing = Thing()
+    dead = weakref.ref(thing)
+    a = engine.new_var()
+
+    def task(held: Thing = thing) -> None:
+        local = held
+        if how == "fails":
+            raise ValueError(f"with {type(local).__name__}")
+
+    with collector(False), engine.use(kind):
+        if how == "is skipped":
+            engine.push(lambda: 1 / 0, writes=[a], name="fails")
+        with engine.bulk(5 if how == "in bulk" else 0):
+            engine.push(task, reads=[a], writes=[a])
+            del task, thing
+            if how == "is cancelled":
+                engine.cancel_pending()
+        engine.current.wait_idle("test")
+        until(all_asleep)
+        assert dead() is None
+        if a.error is not None:
+            with pytest.raises(MXNetError):
+                engine.wait_for_var(a)
+        engine.push(int, writes=[a])
+        engine.waitall()
+
+
+def test_rule_4_a_segment_lets_go_of_tasks_as_they_run(go):
+    thing = Thing()
+    dead = weakref.ref(thing)
+    with collector(False), engine.use("threaded", workers=1):
+        with engine.bulk(5):
+            engine.push(lambda held=thing: None)
+            del thing
+            engine.push(lambda: go.wait(30))
+        until(lambda: dead() is None)
+        assert engine.stats().pending == 1
+        go.set()
+
+
+def test_rule_4_an_exception_raised_to_the_user_holds_no_array_of_ours():
+    x = nd.random.normal(0, -1, shape=(100, 100))
+    dead = weakref.ref(x._chunk)
+    with collector(False):
+        try:
+            x.asnumpy()
+        except MXNetError as error:
+            kept = error.with_traceback(None)
+        del x
+        engine.waitall()
+        until(lambda: dead() is None)
+    assert "scale must be 0 or more" in str(kept)
+
+
+# -- rule 5: errors --------------------------------------------------------------------------------
+
+
+def test_rule_5_every_wait_raises_a_fresh_exception_that_names_both_lines(engine_kind: str):
+    a = engine.new_var()
+    engine.push(lambda: 1 / 0, writes=[a], name="divide")  # this line issues it
+    errors = []
+    for _ in range(2):
+        try:
+            engine.wait_for_var(a)  # this line notices it
+        except MXNetError as error:
+            errors.append(error)
+    first, second = errors
+    assert first is not second
+    lines = str(first).splitlines()
+    assert lines[0] == "divide: ZeroDivisionError: division by zero"
+    assert lines[1].startswith("  issued at   tests") and lines[1].endswith("# this line issues it")
+    assert lines[2].endswith("# this line notices it (wait_for_var)")
+    engine.waitall()  # it was seen
+
+
+def test_rule_5_errors_flow_to_readers_and_stop_at_overwriting(engine_kind: str):
+    a, b, c, d = (engine.new_var() for _ in range(4))
+    log: list[str] = []
+    engine.push(lambda: 1 / 0, writes=[a], name="divide")
+    engine.push(lambda: log.append("b"), reads=[a], writes=[b])
+    engine.push(lambda: log.append("c"), reads=[b], writes=[c])
+    engine.push(lambda: log.append("c in place"), reads=[c], writes=[c])
+    engine.push(lambda: log.append("d"), writes=[d])
+    for var in (a, b, c):
+        with pytest.raises(MXNetError, match="divide: ZeroDivisionError"):
+            engine.wait_for_var(var)
+    engine.wait_for_var(d)
+    assert log == ["d"]
+    engine.push(lambda: log.append("whole"), writes=[b])
+    engine.wait_for_var(b)
+    with pytest.raises(MXNetError, match="divide"):
+        engine.wait_for_var(c)
+    engine.push(lambda: log.append("of b"), reads=[b], writes=[c])
+    engine.wait_for_var(c)
+    assert log == ["d", "whole", "of b"]
+    assert engine.stats().skipped == 3
+
+
+def test_rule_5_waitall_raises_each_unseen_error_once_and_then_is_clean(engine_kind: str):
+    tags = [engine.new_var() for _ in range(3)]
+    for i, tag in enumerate(tags):
+        engine.push(lambda: 1 / 0, writes=[tag], name=f"fails_{i}")
+    with pytest.raises(MXNetError, match="fails_1"):
+        engine.wait_for_var(tags[1])
+    with pytest.raises(MXNetError) as caught:
+        engine.waitall()
+    text = str(caught.value)
+    assert text.startswith("fails_0: ") and "also failed: fails_2" in text and "fails_1" not in text
+    engine.waitall()
+    with pytest.raises(MXNetError, match="fails_0"):
+        engine.wait_for_var(tags[0])  # it is kept until it is overwritten
+
+
+def test_rule_5_the_error_of_a_task_that_writes_nothing_is_raised_by_waitall(engine_kind: str):
+    """There is no Var to keep it on: only waitall can tell."""
+    engine.push(lambda: 1 / 0, name="divide")
+    with pytest.raises(MXNetError, match="divide: ZeroDivisionError"):
+        engine.waitall()
+    engine.waitall()
+
+
+def test_rule_5_an_error_whose_vars_died_is_warned_of(engine_kind: str):
+    for i in range(12):
+        engine.push(lambda: 1 / 0, writes=[engine.new_var()], name=f"fails_{i}")
+    engine.current.wait_idle("test")
+    until(all_asleep)
+    with pytest.warns(UserWarning, match=r"12 operation\(s\) failed") as caught:
+        engine.waitall()
+    text = str(caught[0].message)
+    assert len(caught) == 1 and "fails_0" in text and "... and 2 more" in text
+    assert caught[0].filename == __file__, "it points to the user's line"
+    engine.waitall()
+
+
+def test_rule_5_what_was_fixed_by_overwriting_is_still_told_once(engine_kind: str):
+    """Nobody waited for it before: the value in between was wrong all the same."""
+    a = engine.new_var()
+    engine.push(lambda: 1 / 0, writes=[a], name="divide")
+    engine.push(int, writes=[a])
+    engine.wait_for_var(a)
+    with pytest.warns(UserWarning, match="divide: ZeroDivisionError"):
+        engine.waitall()
+
+
+def test_rule_5_many_failures_cost_no_more_each(engine_kind: str):
+    """Their reports are kept and pruned in time that grows with their number, not its square."""
+    a = engine.new_var()
+    for _ in range(3000):
+        engine.push(lambda: 1 / 0, writes=[a], name="divide")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with pytest.raises(MXNetError, match="divide"):
+            engine.waitall()
+    assert "2999 operation(s)" in str(caught[0].message)
+    assert engine.stats().executed == 3000
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize(
+    ("problem", "text"),
+    [
+        (Unprintable(), "odd: Unprintable: .its text cannot be had: RuntimeError."),
+        (SystemExit(3), "odd: SystemExit: 3"),
+        (GeneratorExit(), "odd: GeneratorExit: "),
+    ],
+)
+def test_rule_5_no_exception_ends_a_worker(problem: BaseException, text: str):
+    def odd() -> None:
+        raise problem
+
+    a, log = engine.new_var(), []
+    with engine.use("threaded", workers=1):
+        engine.push(odd, writes=[a])
+        with pytest.raises(MXNetError, match=text):
+            engine.wait_for_var(a)
+        engine.push(lambda: log.append(1), writes=[a])
+        engine.wait_for_var(a)
+    assert log == [1]
+
+
+def test_rule_5_exhausted_memory(engine_kind: str):
+    """Raised at the wait as MXNetError and MemoryError; the engine and the storage go on."""
+
+    def too_much() -> None:
+        raise MemoryError("80 GB asked for")
+
+    a = engine.new_var()
+    engine.push(too_much, writes=[a])
+    with pytest.raises(MemoryError, match="too_much: 80 GB asked for") as caught:
+        engine.wait_for_var(a)
+    assert isinstance(caught.value, MXNetError) and type(caught.value) is OutOfMemoryError
+    x = nd.zeros((1 << 20, 1 << 24))
+    y = x + 1
+    for array in (x, y):
+        with pytest.raises(MemoryError, match=r"out of memory on cpu\(0\)"):
+            array.wait_to_read()
+    del x, y, array
+    assert (nd.ones((3,)) + 1).asnumpy().tolist() == [2, 2, 2]
+    assert engine.stats().pending == 0
+
+
+def test_rule_5_a_read_by_another_thread_while_errors_come_and_go():
+    """A wait takes one look at the error: it cannot vanish between look and raise."""
+    a = engine.new_var()
+    stop = threading.Event()
+
+    def churn() -> None:
+        while not stop.is_set():
+            engine.push(lambda: 1 / 0, writes=[a])
+            engine.push(int, writes=[a])
+            engine.current.wait_idle("churn")  # or the queue would grow without end
+
+    with engine.use("threaded", workers=2):
+        thread = threading.Thread(target=churn)
+        thread.start()
+        for _ in range(300):
+            try:
+                engine.wait_for_var(a)
+            except MXNetError as error:
+                assert "ZeroDivisionError" in str(error)
+        stop.set()
+        thread.join(30)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            engine.waitall()
+
+
+# -- rule 7: bulk ----------------------------------------------------------------------------------
+
+
+def test_rule_7_a_segment_is_in_line_from_each_push_on(go):
+    """Its Vars are claimed as its tasks are pushed, though nothing runs yet."""
+    a, b, log = engine.new_var(), engine.new_var(), []
+    with engine.use("threaded", workers=2):
+        engine.push(lambda: go.wait(30), writes=[a])
+        with engine.bulk(10):
+            engine.push(lambda: log.append("in bulk"), writes=[b])
+            assert b.writer is not None and b.writer.waits != 0
+            engine.push(lambda: log.append("needs a"), reads=[a], writes=[b])
+            assert len(a.queue) == 1 and log == []
+        go.set()
+        engine.waitall()
+    assert log == ["in bulk", "needs a"]
+
+
+TOUCHES = {
+    "push": lambda v: engine.push(int, writes=[v]),
+    "push that reads": lambda v: engine.push(int, reads=[v], writes=[engine.new_var()]),
+    "wait_for_var": lambda v: engine.wait_for_var(v),
+    "waitall": lambda v: engine.waitall(),
+    "read": lambda v: engine.current.read("test", v, int),
+    "cancel": lambda v: engine.cancel_pending(),
+}
+
+
+@pytest.mark.parametrize("whose", ["its own", "another's"])
+@pytest.mark.parametrize("touch", list(TOUCHES))
+def test_rule_7_whoever_touches_a_segment_closes_it(touch: str, whose: str):
+    a = engine.new_var()
+    with engine.use("threaded", workers=2):
+
+        def collect() -> None:
+            engine.set_bulk_size(100)
+            engine.push(int, writes=[a])
+
+        if whose == "another's":
+            thread = threading.Thread(target=collect)
+            thread.start()
+            thread.join()
+        else:
+            collect()
+        assert engine.current.segments and engine.stats().pending == 1
+        if whose == "its own" and touch.startswith("push"):
+            engine.set_bulk_size(0)  # what the same thread pushes in bulk joins instead
+        TOUCHES[touch](a)
+        assert not engine.current.segments
+        engine.set_bulk_size(0)
+        engine.waitall()
+        assert a.idle
+
+
+def test_rule_7_what_is_pushed_in_bulk_while_somebody_waits_for_all_is_not_held_back(go):
+    """The waiter would wait for a segment that nobody closes."""
+    a, waiting = engine.new_var(), []
+    with engine.use("threaded", workers=2):
+        engine.push(lambda: go.wait(30), writes=[a])
+        waiter = threading.Thread(target=lambda: waiting.append(engine.waitall()))
+        waiter.start()
+        until(lambda: engine.current.idle_locks)
+        with engine.bulk(100):
+            engine.push(int, writes=[engine.new_var()])
+            assert not engine.current.segments
+            go.set()
+            waiter.join(30)
+            assert waiting == [None]
+
+
+@settings(max_examples=40)
+@given(seed=st.integers(0, 2**32))
+def test_rule_7_threads_that_collect_over_shared_vars_never_lock_each_other(seed: int):
+    """Open segments claim Var after Var; who touches one closes it, so there is no circle."""
+    import random
+
+    counted = [0] * 4
+    with engine.use("threaded", workers=2):
+        tags = [engine.new_var() for _ in range(4)]
+        per_thread: list[list[int]] = []
+
+        def run(rng: random.Random, mine: list[int]) -> None:
+            with engine.bulk(rng.choice([2, 5, 50])):
+                for _ in range(40):
+                    some = rng.sample(range(4), rng.randint(1, 3))
+                    reads = rng.sample(range(4), rng.randint(0, 2))
+
+                    def bump(some: list[int] = some) -> None:
+                        for i in some:
+                            counted[i] += 1
+
+                    mine.extend(some)
+                    engine.push(bump, [tags[i] for i in reads], [tags[i] for i in some])
+                    if rng.random() < 0.1:
+                        engine.wait_for_var(tags[rng.randrange(4)])
+
+        threads = []
+        for k in range(3):
+            per_thread.append([])
+            threads.append(
+                threading.Thread(target=run, args=(random.Random(seed + k), per_thread[-1]))
+            )
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert not any(thread.is_alive() for thread in threads)
+        engine.waitall()
+        engine.current.check()
+    assert counted == [sum(mine.count(i) for mine in per_thread) for i in range(4)]
+
+
+def test_rule_7_counts_and_cancelling_know_the_tasks_in_a_segment(go):
+    begun = threading.Event()
+    with engine.use("threaded", workers=1):
+        a = engine.new_var()
+        with engine.bulk(10):
+            engine.push(lambda: (begun.set(), go.wait(30)), writes=[a])
+            for _ in range(3):
+                engine.push(int, reads=[a], writes=[a])
+            assert engine.stats().pending == 4
+        assert begun.wait(30)
+        assert engine.stats().pending == 4
+        assert engine.cancel_pending() == 3, "one of the segment has begun"
+        go.set()
+        with pytest.raises(MXNetError, match="cancelled"):
+            engine.wait_for_var(a)
+        stats = engine.stats()
+        assert (stats.executed, stats.skipped, stats.pending) == (1, 3, 0)
+
+
+# -- rule 12, and what else one may ask ------------------------------------------------------------
+
+
+def test_rule_12_a_wait_can_say_who_waits_for_whom(go):
+    a = engine.new_var()
+    with engine.use("threaded", workers=2):
+        engine.push(lambda: go.wait(30), writes=[a], name="slow")
+        engine.push(int, reads=[a], name="reader")
+        waiter = threading.Thread(target=lambda: engine.wait_for_var(a))
+        waiter.start()
+        until(lambda: engine.current.gates)
+        engine.push(int, writes=[a], name="next")
+        text = engine.explain(a)
+        go.set()
+        waiter.join(30)
+        engine.waitall()
+    lines = [line.split(" (issued at")[0] for line in text.splitlines()]
+    assert lines == [
+        "writing: slow", "waits to read: reader", "waits to read: wait_for_var",
+        "waits to write: next",
+    ]  # fmt: skip
+    assert 'engine.push(lambda: go.wait(30), writes=[a], name="slow")' in text
+
+
+def test_no_lock_is_held_while_a_task_runs():
+    """I5: another thread gets the lock while a task is inside its function."""
+    got = []
+
+    def take() -> None:
+        got.append(core.lock.acquire(timeout=30))
+        core.lock.release()
+
+    def look() -> None:
+        thread = threading.Thread(target=take)
+        thread.start()
+        thread.join()
+
+    with engine.use("threaded", workers=1):
+        engine.push(look)
+        engine.waitall()
+    assert got == [True]
+
+
+def test_workers_that_cannot_be_started_are_done_without(monkeypatch):
+    """Where there may be no more threads, who waits does the work."""
+
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    log: list[int] = []
+    a = engine.new_var()
+    with engine.use("threaded", workers=2):
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+        engine.push(lambda: log.append(1), writes=[a])
+        engine.push(lambda: log.append(2), writes=[a])
+        engine.wait_for_var(a)
+        assert log == [1, 2]
+        engine.push(lambda: log.append(3), writes=[a])
+        engine.waitall()
+        monkeypatch.undo()
+        engine.push(lambda: log.append(4), writes=[a])
+        engine.waitall()
+    assert log == [1, 2, 3, 4]
