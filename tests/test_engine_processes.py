@@ -1,0 +1,392 @@
+"""Rule 9: fork and exit. Each program runs in a process of its own.
+
+Importing starts no thread. A forked child has a fresh engine; what was pending in the parent raises
+"pending at fork" there. At exit what was pushed is finished, within a deadline.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from worlds import run_program
+
+forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+
+# Forking a program with threads is what these tests are about; Python 3.12 and newer warn of it.
+QUIET = {"PYTHONWARNINGS": "ignore:This process:DeprecationWarning"}
+
+FORK = """
+    import os, sys, threading, time, warnings
+    import numpy as np
+    from d2lmini import engine, nd, storage, MXNetError
+    from worlds import Array, fill, until
+
+    def child(act):
+        sys.stdout.flush()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                act()
+                engine.waitall()
+                sys.stdout.flush()
+                os._exit(0)
+            except BaseException as problem:
+                print("child:", type(problem).__name__, problem, flush=True)
+                os._exit(1)
+        until(lambda: os.waitpid(pid, os.WNOHANG)[0], 60)
+"""
+
+
+def check(program: str, expected: str, fork: bool = True, **environment: str) -> None:
+    code, out, err = run_program((FORK if fork else "") + program, **{**QUIET, **environment})
+    assert (code, out, err) == (0, expected, "")
+
+
+def test_importing_starts_no_thread():
+    check(
+        """
+    import threading
+    import d2lmini
+    from d2lmini import engine, nd, storage, random
+    x = nd.ones((3,)) + 1
+    assert x.asnumpy().tolist() == [2, 2, 2]
+    print(threading.active_count())
+    """,
+        "1",
+        fork=False,
+    )
+
+
+@forks
+@pytest.mark.parametrize("kind", ["threaded", "naive"])
+def test_fork_with_work_pending(kind: str):
+    """The child computes; what was pending says so until it is overwritten; the parent goes on."""
+    check(
+        """
+    go = threading.Event()
+    with engine.use("KIND"):
+        done, pending, both = Array(), Array(), engine.new_var()
+        fill(done, 5)
+        engine.waitall()
+        before = engine.stats()
+        if engine.current.kind == "threaded":
+            fill(pending, 7, during=lambda: go.wait(30))
+            engine.push(int, reads=[done, pending], writes=[both], name="sum")
+
+        def act():
+            assert engine.stats().pending == engine.stats().executed == 0
+            if engine.current.kind == "threaded":
+                for var, name in ((pending, "fill"), (both, "sum")):
+                    try:
+                        engine.wait_for_var(var)
+                        raise AssertionError("no error")
+                    except MXNetError as error:
+                        text = f"{name}: pending at fork; only the parent process computes it"
+                        assert str(error).startswith(text), error
+                        assert "issued at" in str(error)
+            engine.wait_for_var(done)
+            assert done.chunk.data[0] == 5
+            fill(pending, 8)
+            engine.push(lambda: done.chunk.data.__iadd__(1), reads=[done], writes=[done])
+            engine.wait_for_var(pending)
+            engine.wait_for_var(done)
+            assert pending.chunk.data[0] == 8 and done.chunk.data[0] == 6
+            assert pending.chunk.idle and done.chunk.idle
+            assert engine.stats().pending_bytes == 0
+            engine.current.check()
+            x = nd.ones((300, 300)) + 1
+            assert x.sum().asscalar() == 180000
+
+        child(act)
+        go.set()
+        engine.waitall()
+        assert engine.stats().executed == before.executed + 2 * (engine.current.kind == "threaded")
+        assert done.chunk.data[0] == 5
+    print("both are well")
+    """.replace("KIND", kind),
+        "both are well",
+    )
+
+
+@forks
+def test_fork_with_a_segment_open_a_wait_in_line_and_a_push_paused():
+    """Whatever other threads were at, the child has its Vars for itself."""
+    check(
+        """
+    go = threading.Event()
+    a, b, c = (engine.new_var() for _ in range(3))
+    busy, large = Array(), Array()
+    with engine.use("threaded", workers=1):
+        engine.limit_pending(1 << 20)
+        engine.push(lambda: go.wait(30), writes=[a])
+        fill(busy)
+        waiter = threading.Thread(target=lambda: engine.wait_for_var(a))
+        reader = threading.Thread(target=lambda: engine.current.read("r", c, lambda: go.wait(30)))
+        paused = threading.Thread(target=lambda: fill(large))
+        for thread in (waiter, reader, paused):
+            thread.start()
+        until(lambda: len(engine.current.gates) == 2 and engine.current.room_locks)
+        engine.set_bulk_size(10)
+        engine.push(int, writes=[b])
+
+        def act():
+            engine.set_bulk_size(0)
+            assert engine.current.workers == 1 and engine.stats().limit_bytes == 1 << 20
+            for var in (a, b, c):
+                engine.push(int, writes=[var])
+                engine.wait_for_var(var)
+                assert var.idle
+            fill(large)
+            engine.wait_for_var(large)
+            engine.current.check()
+
+        child(act)
+        go.set()
+        engine.set_bulk_size(0)
+        for thread in (waiter, reader, paused):
+            thread.join(30)
+            assert not thread.is_alive()
+        engine.waitall()
+    print("both are well")
+    """,
+        "both are well",
+    )
+
+
+@forks
+def test_fork_while_other_threads_push():
+    """The locks are held over the fork, so the child finds no list half changed."""
+    check(
+        """
+    stop = threading.Event()
+    tag = engine.new_var()
+    def push():
+        while not stop.is_set():
+            x = nd.ones((40, 40)) + 1
+            x += 1
+            engine.push(int, [tag], [engine.new_var()])
+            engine.current.wait_idle("pushing")
+    threads = [threading.Thread(target=push) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+
+    def act():
+        engine.current.check()
+        live = storage.stats().live
+        x = nd.ones((40, 40)) + 1
+        x += 1
+        assert x.asnumpy().max() == 3
+        engine.push(int, writes=[tag])
+        engine.wait_for_var(tag)
+        del x
+        engine.waitall()
+        assert storage.stats().live == live
+
+    for _ in range(20):
+        child(act)
+    stop.set()
+    for thread in threads:
+        thread.join(30)
+    print("both are well")
+    """,
+        "both are well",
+    )
+
+
+@forks
+def test_a_fork_inside_use_can_leave_the_scope():
+    """The outer engine's workers did not come along either."""
+    check(
+        """
+    engine.push(int)
+    engine.waitall()
+    go = threading.Event()
+    with engine.use("threaded", workers=2):
+        engine.push(lambda: go.wait(30))
+        sys.stdout.flush()
+        pid = os.fork()
+        if pid:
+            go.set()
+    a, log = engine.new_var(), []
+    engine.push(lambda: log.append(1), writes=[a])
+    engine.wait_for_var(a)
+    assert log == [1]
+    if pid == 0:
+        os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+    print("both are well")
+    """,
+        "both are well",
+    )
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_multiprocessing(method: str):
+    if method == "fork" and not hasattr(os, "fork"):
+        pytest.skip("this system has no fork")
+    program = """
+        import multiprocessing, sys
+
+        def work(queue, x):
+            from d2lmini import nd
+            queue.put((nd.ones((200, 200)) * 3).sum().asscalar().item() + x)
+
+        if __name__ == "__main__":
+            from d2lmini import engine, nd
+            total = (nd.ones((200, 200)) + 1).sum()
+            context = multiprocessing.get_context(METHOD)
+            queue = context.Queue()
+            processes = [context.Process(target=work, args=(queue, i)) for i in range(2)]
+            for process in processes:
+                process.start()
+            print(sorted(queue.get(timeout=60) for _ in processes))
+            for process in processes:
+                process.join(60)
+                assert process.exitcode == 0
+            print(total.asscalar())
+    """.replace("METHOD", repr(method))
+    code, out, err = run_module(program)
+    assert (code, out.split("\n"), err) == (0, ["[120000.0, 120001.0]", "80000.0"], "")
+
+
+def run_module(text: str) -> tuple[int, str, str]:
+    """As a file, so that spawned processes can import it."""
+    import tempfile
+    import textwrap
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "main.py")
+        with open(path, "w") as file:
+            file.write(textwrap.dedent(text))
+        return run_program(
+            f"import runpy, sys; sys.argv = [{path!r}]; "
+            f"import __main__; __main__.__file__ = {path!r}; __main__.__spec__ = None; "
+            f"exec(compile(open({path!r}).read(), {path!r}, 'exec'), __main__.__dict__)",
+            **QUIET,
+        )
+
+
+# -- exit ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["threaded", "naive"])
+def test_exit_finishes_what_was_pushed(kind: str):
+    check(
+        """
+    import time
+    from d2lmini import engine
+    a = engine.new_var()
+    for i in range(3):
+        engine.push(lambda i=i: (time.sleep(0.02), print(i)), writes=[a])
+    engine.push(lambda: engine.push(lambda: print("pushed by a task"), writes=[a]), writes=[a])
+    """,
+        "0\n1\n2\npushed by a task",
+        fork=False,
+        D2LMINI_ENGINE=kind,
+    )
+
+
+def test_exit_finishes_an_open_segment_though_no_worker_was_ever_started():
+    """From Python 3.12 on no thread can be started any more at that time."""
+    check(
+        """
+    from d2lmini import engine
+    engine.set_bulk_size(10)
+    a = engine.new_var()
+    engine.push(lambda: print("one"), writes=[a])
+    engine.push(lambda: print("two"), writes=[a])
+    """,
+        "one\ntwo",
+        fork=False,
+    )
+
+
+def test_exit_reports_what_does_not_end_and_ends():
+    code, out, err = run_program(
+        """
+        import threading
+        from d2lmini import engine
+        a, begun = engine.new_var(), threading.Event()
+        engine.push(lambda: (begun.set(), threading.Event().wait()), writes=[a])
+        engine.push(lambda: print("never"), writes=[a])
+        begun.wait()
+        """,
+        D2LMINI_EXIT_DEADLINE_S="0.2",
+    )
+    assert (code, out) == (0, "")
+    assert err == (
+        "d2lmini: 2 operations were still pending 0.2 s after the program ended; they are dropped"
+    )
+
+
+def test_exit_tells_errors_that_nobody_has_seen():
+    code, out, err = run_program("""
+        import gc
+        from d2lmini import engine
+        a = engine.new_var()
+        engine.push(lambda: 1 / 0, writes=[a], name="kept")
+        engine.push(lambda: 1 / 0, writes=[engine.new_var()], name="lost")
+    """)
+    assert (code, out) == (0, "")
+    assert "an error that no wait has raised:\nkept: ZeroDivisionError" in err
+    assert "1 operation(s) failed and the results were dropped unseen:\nlost: Zero" in err
+    assert "Traceback" not in err and "Exception ignored" not in err
+
+
+def test_exit_by_an_exception_or_sys_exit():
+    for ending, code in (("raise SystemExit(3)", 3), ("raise ValueError('x')", 1)):
+        status, out, err = run_program(f"""
+            from d2lmini import engine
+            engine.push(lambda: print("done"))
+            {ending}
+        """)
+        assert (status, out) == (code, "done")
+        assert "d2lmini:" not in err
+
+
+@pytest.mark.skipif(os.name == "nt", reason="sends SIGINT")
+def test_ctrl_c_during_the_wait_at_exit_ends_it():
+    code, out, err = run_program(
+        """
+        import atexit, os, signal, threading
+        from d2lmini import engine
+        begun = threading.Event()
+        engine.push(lambda: (begun.set(), threading.Event().wait()))
+        begun.wait()
+
+        def press():
+            while not engine.current.idle_locks:
+                os.sched_yield()
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+        threading.Thread(target=press, daemon=True).start()
+        """,
+        D2LMINI_EXIT_DEADLINE_S="30",
+    )
+    assert (code, out) == (0, "")
+    assert err == (
+        "d2lmini: 1 operations were still pending when Ctrl-C ended the wait for them; "
+        "they are dropped"
+    )
+
+
+@pytest.mark.parametrize("state", ["asleep", "computing", "in Python", "sharing an operation"])
+def test_daemon_threads_print_nothing_at_exit(state: str):
+    work = {
+        "asleep": "engine.push(int); engine.waitall()",
+        "computing": "engine.push(lambda: [a.dot(a) for a in [np.ones((900, 900))] * 200])",
+        "in Python": "engine.push(lambda: [print(end='') or sum(range(99)) for _ in range(10**7)])",
+        "sharing an operation": "y = [nd.ones((3000, 3000)) + 1 for _ in range(60)]",
+    }[state]
+    code, out, err = run_program(
+        f"""
+        import numpy as np
+        from d2lmini import engine, nd
+        {work}
+        """,
+        D2LMINI_EXIT_DEADLINE_S="0.05",
+    )
+    assert (code, out) == (0, "")
+    lines = [line for line in err.splitlines() if not line.startswith("d2lmini: ")]
+    assert lines == []
