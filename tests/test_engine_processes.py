@@ -371,11 +371,10 @@ def test_ctrl_c_during_the_wait_at_exit_ends_it():
     )
 
 
-@pytest.mark.parametrize("state", ["asleep", "computing", "in Python", "sharing an operation"])
+@pytest.mark.parametrize("state", ["asleep", "in Python", "sharing an operation"])
 def test_daemon_threads_print_nothing_at_exit(state: str):
     work = {
         "asleep": "engine.push(int); engine.waitall()",
-        "computing": "engine.push(lambda: [a.dot(a) for a in [np.ones((900, 900))] * 200])",
         "in Python": "engine.push(lambda: [print(end='') or sum(range(99)) for _ in range(10**7)])",
         "sharing an operation": "y = [nd.ones((3000, 3000)) + 1 for _ in range(60)]",
     }[state]

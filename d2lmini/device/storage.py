@@ -107,10 +107,11 @@ class Pool:
         """Take back what finalizers have left (lock held)."""
         tiny = self.freed_tiny
         while tiny:
-            self.live -= tiny[0]
-            if instrument.listeners:
-                instrument.emit("free", self.ctx, tiny[0])
+            nbytes = tiny[0]
+            self.live -= nbytes
             tiny.popleft()
+            if instrument.listeners:
+                instrument.emit("free", self.ctx, nbytes)
         while self.freed:
             nbytes, block = self.freed[0]
             self.live -= nbytes
@@ -140,7 +141,7 @@ class Pool:
             return Memory(self.live, self.cached, self.peak, self.limit)
 
     def _explain(self, nbytes: int) -> str:
-        bound = f" of {self.limit / 1e6:.1f} MB allowed" if self.limit else ""
+        bound = "" if self.limit is None else f" of {self.limit / 1e6:.1f} MB allowed"
         return (
             f"out of memory on {self.ctx}: {nbytes / 1e6:.1f} MB asked for, "
             f"{self.live / 1e6:.1f} MB{bound} are in use by arrays; drop some, use smaller "

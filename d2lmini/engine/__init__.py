@@ -204,7 +204,11 @@ sys.modules[__name__].__class__ = _Module
 
 
 def _drain_at_exit() -> None:
-    """Finish what was pushed, within a deadline; tell what did not end or failed unseen."""
+    """Finish what was pushed, within a deadline; tell what did not end or failed unseen.
+
+    Known: where the deadline passes while a worker is inside OpenBLAS, the process was once seen to
+    hang after this, in the end of the interpreter.
+    """
     deadline_s = float(os.environ.get("D2LMINI_EXIT_DEADLINE_S", "10"))
     try:
         if not current.wait_all("exit", deadline_s):

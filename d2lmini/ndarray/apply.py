@@ -139,7 +139,9 @@ def compute_in_pieces(op: Op, arrays: list, attrs: dict[str, Any], out: np.ndarr
         arrays = [a.reshape(-1) for a in arrays]
         out = out.reshape(-1)
     rows = out.shape[0]
-    n = min(-(-out.size // GRAIN), rows)
+    # One pass gains nothing from the cache, so its pieces are large and few.
+    grain = 4 * GRAIN if op.ufunc else GRAIN
+    n = min(-(-out.size // grain), rows)
     cut = [a.ndim == out.ndim and a.shape[0] == rows and rows > 1 for a in arrays]
 
     def piece(i: int) -> None:
