@@ -1,0 +1,256 @@
+"""The hooks: every task is told of from push to end, every wait with its line and times.
+
+Profiler, traces and widgets stand on these; a listener that fails must not hurt the engine. Also:
+whose line a task or a wait is said to come from (`callsite`).
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from worlds import all_asleep, until
+
+from d2lmini import MXNetError, callsite, engine, instrument, nd
+
+
+class Events(instrument.Instrument):
+    """Writes down what it hears."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple] = []
+        self.waits: list[tuple] = []
+        self.failures: dict[Any, Any] = {}
+        self.workers: dict[Any, str] = {}
+
+    def push(self, task: Any) -> None:
+        self.heard.append(("push", task))
+
+    def ready(self, task: Any) -> None:
+        self.heard.append(("ready", task))
+
+    def start(self, task: Any, worker: str) -> None:
+        self.heard.append(("start", task))
+        self.workers[task] = worker
+
+    def end(self, task: Any, failure: Any) -> None:
+        self.heard.append(("end", task))
+        self.failures[task] = failure
+
+    def wait(self, kind: str, target: Any, site: Any, begin_ns: int, end_ns: int) -> None:
+        self.waits.append((kind, target, callsite.describe(site), begin_ns, end_ns))
+
+    def of(self, name: str) -> list[list[str]]:
+        """The events of each task of that name, in the order heard."""
+        tasks = dict.fromkeys(t for _, t in self.heard if t.name == name)
+        return [[kind for kind, t in self.heard if t is task] for task in tasks]
+
+
+WHOLE = ["push", "ready", "start", "end"]
+
+
+@pytest.mark.parametrize("bulk", [0, 3])
+@pytest.mark.parametrize("kind", ["threaded", "inline", "naive"])
+def test_every_task_has_push_ready_start_end_in_this_order(kind: str, bulk: int):
+    options = {} if kind == "naive" else {"inline_below": 20.0 if kind == "inline" else 0.0}
+    with engine.use("naive" if kind == "naive" else "threaded", **options):
+        a = engine.new_var()
+        with instrument.listening(Events()) as events, engine.bulk(bulk):
+            for _ in range(5):
+                engine.push(int, writes=[a], name="task")
+            x = nd.ones((5, 5))
+            for _ in range(5):
+                x = nd.tanh(x)
+            engine.push(lambda: engine.push(int, name="inner"), name="outer")
+            engine.waitall()
+    assert events.of("task") == [WHOLE] * 5
+    assert events.of("tanh") == [WHOLE] * 5
+    assert events.of("outer") == events.of("inner") == [WHOLE]
+    assert {t.name for _, t in events.heard} == {"task", "tanh", "_ones", "outer", "inner"}, (
+        "a bulk segment is no task of the user's"
+    )
+    assert all(failure is None for failure in events.failures.values())
+    assert all(task.site is not None for _, task in events.heard)
+
+
+def test_who_ran_it():
+    with engine.use("threaded", workers=1), instrument.listening(Events()) as events:
+        engine.push(int, name="far")
+        nd.ones((2,)) + 1
+        engine.waitall()
+    where = {task.name: worker for task, worker in events.workers.items()}
+    assert where["far"].startswith("d2lmini-worker-") and where["_plus_scalar"] == "caller"
+
+
+def test_a_task_that_does_not_run_ends_without_a_start(engine_kind: str):
+    a = engine.new_var()
+    with instrument.listening(Events()) as events:
+        engine.push(lambda: 1 / 0, writes=[a], name="fails")
+        engine.push(int, reads=[a], writes=[a], name="skipped")
+        with pytest.raises(MXNetError):
+            engine.wait_for_var(a)
+    assert events.of("fails") == [WHOLE]
+    assert events.of("skipped") == [["push", "ready", "end"]]
+    assert all(failure is a.error for failure in events.failures.values())
+
+
+def test_waits_are_reported_with_kind_target_line_and_times(engine_kind: str):
+    x = nd.ones((3,))
+    before = time.perf_counter_ns()
+    with instrument.listening(Events()) as events:
+        x.wait_to_read()  # line 1
+        x.asnumpy()  # line 2
+        float(x.sum())  # line 3
+        engine.waitall()  # line 4
+    after = time.perf_counter_ns()
+    kinds = [wait[0] for wait in events.waits]
+    assert kinds[:2] == ["wait_to_read", "asnumpy"] and kinds[3] == "waitall"
+    assert [wait[1] for wait in events.waits][:2] == [x._chunk, x._chunk]
+    assert [wait[2][-6:] for wait in events.waits] == [f"line {i}" for i in (1, 2, 3, 4)]
+    times = [t for wait in events.waits for t in wait[3:]]
+    assert times == sorted(times) and before <= times[0] and times[-1] <= after
+
+
+def test_a_wait_that_blocks_takes_time():
+    go = threading.Event()
+    with engine.use("threaded", workers=1), instrument.listening(Events()) as events:
+        a = engine.new_var()
+        engine.push(lambda: go.wait(30), writes=[a])
+        opened_ns: list[int] = []
+
+        def open_it() -> None:
+            until(lambda: engine.current.gates)
+            opened_ns.append(time.perf_counter_ns())
+            go.set()
+
+        thread = threading.Thread(target=open_it)
+        thread.start()
+        engine.wait_for_var(a)
+        thread.join()
+    ((kind, _, _, begin_ns, end_ns), *_) = events.waits
+    assert kind == "wait_for_var" and begin_ns < opened_ns[0] < end_ns
+
+
+@pytest.mark.parametrize("event", ["push", "ready", "start", "end", "wait", "alloc", "free"])
+def test_a_listener_that_raises_is_dropped_and_told_of(event: str, engine_kind: str):
+    """Wherever it raises: the tasks run, others go on listening, the next wait warns."""
+
+    def broken(self: Any, *_: Any) -> None:
+        raise RuntimeError("out of order")
+
+    listener = type("Broken", (instrument.Instrument,), {event: broken})()
+    log: list[int] = []
+    a = engine.new_var()
+    with instrument.listening(Events()) as events, instrument.listening(listener):
+        with pytest.warns(UserWarning, match=f"Broken raised RuntimeError.*in {event}") as caught:
+            engine.push(lambda: log.append(1), writes=[a])
+            x = nd.ones((3,)) + 1
+            engine.waitall()
+            del x
+            gc.collect()
+            until(all_asleep)
+            from d2lmini import storage
+
+            storage.stats()
+            engine.waitall()
+        assert instrument.listeners == (events,)
+        engine.push(lambda: log.append(2), writes=[a])
+        engine.waitall()
+    assert log == [1, 2] and len(caught) == 1
+    assert caught[0].filename == __file__
+
+
+def test_listeners_come_and_go():
+    one, two = Events(), Events()
+    instrument.add(one)
+    instrument.add(two)
+    instrument.remove(one)
+    instrument.remove(one)  # unknown by now: nothing happens
+    engine.push(int, name="seen by two")
+    engine.waitall()
+    instrument.remove(two)
+    engine.push(int)
+    engine.waitall()
+    assert not one.heard and len(two.heard) == 4 and instrument.listeners == ()
+
+
+def test_a_listener_may_ask_and_push():
+    """Not encouraged, but it must not hang: it is called with the lock held."""
+
+    class Asks(Events):
+        def end(self, task: Any, failure: Any) -> None:
+            super().end(task, failure)
+            if task.name == "first":
+                self.pending = engine.stats().pending
+                engine.push(int, name="pushed by the listener")
+
+    with instrument.listening(Asks()) as asks:
+        engine.push(int, name="first")
+        engine.waitall()
+    assert asks.pending == 1 and asks.of("pushed by the listener") == [WHOLE]
+
+
+# -- whose line ------------------------------------------------------------------------------------------
+
+
+def test_the_line_is_the_users():
+    """Through our own frames, to the nearest that is not: here, not in the library."""
+    a = engine.new_var()
+    engine.push(lambda: 1 / 0, writes=[a])  # issued
+    with pytest.raises(MXNetError) as caught:
+        engine.wait_for_var(a)  # noticed
+    issued, noticed = str(caught.value).splitlines()[1:]
+    assert issued.endswith("engine.push(lambda: 1 / 0, writes=[a])  # issued")
+    assert noticed.endswith("engine.wait_for_var(a)  # noticed (wait_for_var)")
+    for line in (issued, noticed):
+        assert "test_instrument.py:" in line
+
+
+def test_the_line_of_an_array_operation():
+    x = nd.random.normal(0, -1, shape=(2,))  # bad scale
+    y = nd.exp(x)
+    with pytest.raises(MXNetError, match=r"issued at .*test_instrument.py:\d+: .*# bad scale\n"):
+        y.asnumpy()
+
+
+def test_a_line_without_source():
+    namespace: dict[str, Any] = {"callsite": callsite}
+    exec(compile("\n\nsite = callsite.find()", "no such file", "exec"), namespace)
+    assert callsite.line_of(namespace["site"]) == 3
+    assert callsite.describe(namespace["site"]) == "no such file:3"
+    assert callsite.describe(None) == "an unknown line"
+
+
+def test_a_cell_of_a_notebook_is_named_by_its_number(monkeypatch):
+    """Its file name holds a process number, which would differ from run to run."""
+    name = "/tmp/ipykernel_4711/123456.py"
+    shell = SimpleNamespace(compile=SimpleNamespace(_filename_map={name: 3}))
+    ipython = SimpleNamespace(get_ipython=lambda: shell)
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    namespace: dict[str, Any] = {"callsite": callsite}
+    exec(compile("x = 1\nsite = callsite.find()", name, "exec"), namespace)
+    assert callsite.describe(namespace["site"]) == "In [3], line 2"
+    shell.compile._filename_map.clear()
+    assert callsite.describe(namespace["site"]) == f"{name}:2"
+    ipython.get_ipython = lambda: None  # IPython was imported by a program that does not run in it
+    assert callsite.describe(namespace["site"]) == f"{name}:2"
+
+
+def test_a_site_keeps_no_frame():
+    """It holds code and an offset: the locals of the line are free to die."""
+    import weakref
+
+    class Thing:
+        """Something whose life can be watched."""
+
+    def issue() -> tuple:
+        thing = Thing()
+        return callsite.find(), weakref.ref(thing)
+
+    site, dead = issue()
+    assert dead() is None and "callsite.find()" in callsite.describe(site)
