@@ -195,7 +195,7 @@ def test_a_listener_may_ask_and_push():
     assert asks.pending == 1 and asks.of("pushed by the listener") == [WHOLE]
 
 
-# -- whose line ------------------------------------------------------------------------------------------
+# -- whose line -----------------------------------------------------------------------------------
 
 
 def test_the_line_is_the_users():
