@@ -1,0 +1,440 @@
+"""The storage under attack: its books after every step, its limit, errors half-way, and the sharing
+of one operation among workers. What it is for and how it is used: `test_storage.py`.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+import threading
+import weakref
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from worlds import MB, Array, all_asleep, fill, run_program, until
+
+from d2lmini import MXNetError, cpu, engine, instrument, nd, storage
+from d2lmini.device.parallel import GRAIN, parallel_for
+from d2lmini.device.storage import SMALL, Chunk, Pool, size_class
+
+
+class Thing:
+    """Something whose life can be watched."""
+
+
+@pytest.fixture
+def pool() -> Pool:
+    """A pool of its own, with nothing in it."""
+    return Pool(cpu())
+
+
+@pytest.fixture
+def live():
+    """What cpu() holds before the test, which may change its limit."""
+    gc.collect()
+    engine.waitall()
+    storage.release_cached(cpu())
+    yield storage.stats(cpu()).live
+    storage.set_limit(cpu(), None)
+
+
+def chunk_of(pool: Pool, nbytes: int) -> Chunk:
+    chunk = Chunk(pool, nbytes)
+    chunk.allocate((nbytes,), np.dtype("uint8"))
+    return chunk
+
+
+# -- blocks ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("nbytes", [SMALL, SMALL + 1, 5000, 65537, 3 * MB + 4])
+def test_memory_is_aligned(pool: Pool, nbytes: int):
+    """At a multiple of 64 bytes: fresh, and when it comes back from the pool."""
+    for _ in range(2):
+        chunks = [chunk_of(pool, nbytes) for _ in range(5)]
+        assert all(c.data.ctypes.data % 64 == 0 for c in chunks)
+        assert all(c.data.nbytes == nbytes and c.data.flags.c_contiguous for c in chunks)
+        del chunks
+
+
+def test_what_is_given_back_is_used_again(pool: Pool):
+    chunk = chunk_of(pool, 100_000)
+    place = chunk.data.ctypes.data
+    del chunk
+    assert pool.stats() == (0, size_class(100_000), 100_000, None)
+    other = chunk_of(pool, 100_001)  # of the same class
+    assert other.data.ctypes.data == place
+    assert pool.stats() == (100_001, 0, 100_001, None)
+    assert chunk_of(pool, 200_000).data.ctypes.data != place
+
+
+def test_only_so_much_is_kept(pool: Pool):
+    pool.keep = 300_000
+    chunks = [chunk_of(pool, size) for size in (10_000, 100_000, 200_000, 250_000)]
+    chunks.clear()
+    stats = pool.stats()
+    assert stats.live == 0 and 0 < stats.cached <= 300_000
+
+
+def test_what_is_released_is_gone(live: int):
+    x = nd.ones((1000, 1000))
+    x.wait_to_read()
+    dead = weakref.ref(x._chunk.block.base)
+    del x
+    until(all_asleep)
+    assert storage.stats(cpu()).cached >= 4_000_000 and dead() is not None
+    storage.release_cached(cpu())
+    assert storage.stats(cpu()).cached == 0 and dead() is None
+
+
+# -- the books -------------------------------------------------------------------------------------
+
+
+@given(seed=st.integers(0, 2**32))
+def test_the_books_follow_every_step(seed: int):
+    """live is the sum over living arrays, cached that of the blocks kept, peak the largest live."""
+    rng, pool = random.Random(seed), Pool(cpu())
+    pool.keep = rng.choice([0, 50_000, 1 << 30])
+    chunks: list[Chunk] = []
+    live = peak = 0
+    for _ in range(40):
+        if chunks and rng.random() < 0.45:
+            live -= chunks.pop(rng.randrange(len(chunks))).nbytes
+        else:
+            nbytes = rng.choice([1, 8, 4095, 4096, 4097, 10_000, 70_000])
+            if rng.random() < 0.2:
+                chunks.append(Chunk(pool, nbytes))
+                chunks[-1].adopt(np.empty(nbytes, np.uint8))
+            else:
+                chunks.append(chunk_of(pool, nbytes))
+            live += nbytes
+            peak = max(peak, live)
+        stats = pool.stats()
+        assert (stats.live, stats.peak) == (live, peak)
+        assert stats.cached == sum(n * len(blocks) for n, blocks in pool._blocks.items())
+        assert stats.cached <= pool.keep
+
+
+@pytest.mark.parametrize("collect", [True, False], ids=["gc-on", "gc-off"])
+def test_the_books_are_exact_over_threads(collect: bool, pool: Pool):
+    """Several threads allocate, drop, pass arrays on and drop them in circles."""
+    passed: list[Chunk] = []
+
+    def run(seed: int) -> None:
+        rng, mine = random.Random(seed), []
+        for _ in range(400):
+            mine.append(chunk_of(pool, rng.choice([100, 5000, 50_000])))
+            if rng.random() < 0.3:
+                circle: list = [mine.pop()]
+                circle.append(circle)
+            if rng.random() < 0.3:
+                passed.append(mine.pop() if mine else chunk_of(pool, 77))
+            if rng.random() < 0.3 and passed:
+                passed.pop()
+            if len(mine) > 5:
+                mine.pop(rng.randrange(len(mine)))
+
+    gc.enable() if collect else gc.disable()
+    try:
+        threads = [threading.Thread(target=run, args=(i,)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        gc.enable()
+    gc.collect()
+    assert pool.stats().live == sum(chunk.nbytes for chunk in passed)
+    passed.clear()
+    stats = pool.stats()
+    assert stats.live == 0
+    assert stats.cached == sum(n * len(blocks) for n, blocks in pool._blocks.items())
+
+
+def test_arrays_and_views_are_counted(engine_kind: str, live: int):
+    x = nd.ones((100, 100))
+    y = x[10:20]
+    z = nd.dot(x, x)
+    small = nd.ones((3,)) + 1
+    engine.waitall()
+    until(all_asleep)
+    assert storage.stats(cpu()).live - live == 2 * 40_000 + 12
+    del x, z
+    assert storage.stats(cpu()).live - live == 40_000 + 12, "the view keeps its base"
+    del y, small
+    assert storage.stats(cpu()).live == live
+
+
+def test_the_peak_of_tiny_arrays_is_seen(live: int):
+    storage.reset_peak()
+    assert storage.stats().peak == live
+    many = [nd.ones((4,)) + 1 for _ in range(100)]
+    many[-1].wait_to_read()
+    assert storage.stats().peak >= live + 100 * 16
+    many.clear()
+    assert storage.stats().live == live
+    storage.reset_peak()
+    assert storage.stats().peak == live
+
+
+def test_a_listener_may_allocate_while_it_hears_of_memory(pool: Pool):
+    """The books are settled before it hears, so what it does there counts once."""
+
+    class Allocates(instrument.Instrument):
+        left = 10
+
+        def free(self, ctx, nbytes):
+            if self.left > 0:
+                self.left -= 1
+                chunk_of(pool, 50)  # given back at once: another `free`
+                pool.stats()
+
+    with instrument.listening(Allocates()) as listener:
+        chunks = [chunk_of(pool, n) for n in (50, 60, 5000, 70, 6000)]
+        chunks.clear()
+        pool.stats()
+    assert listener.left == 0 and pool.stats().live == 0
+
+
+def test_a_task_that_fails_half_way_leaves_what_its_var_holds(engine_kind: str, live: int):
+    array = Array()
+
+    def half(array: Array = array) -> None:
+        array.chunk.allocate((array.n,), np.dtype("float32"))
+        raise ValueError("half-way")
+
+    engine.push(half, writes=[array])
+    with pytest.raises(MXNetError, match="half-way"):
+        engine.wait_for_var(array)
+    assert storage.stats().live == live + MB
+    del half, array
+    until(all_asleep)
+    gc.collect()
+    assert storage.stats().live == live
+
+
+def test_writing_in_place_keeps_the_memory(engine_kind: str):
+    array = Array()
+    fill(array)
+    engine.waitall()
+    data = array.chunk.data
+    engine.push(lambda: array.chunk.data.fill(3), writes=[array])
+    engine.wait_for_var(array)
+    assert array.chunk.data is data and data[0] == 3
+
+
+# -- limits ----------------------------------------------------------------------------------------
+
+
+def test_a_limit_is_kept_and_the_engine_goes_on(engine_kind: str, live: int):
+    storage.set_limit(cpu(), live + 3 * MB)
+    x = nd.ones((512, 512))
+    y = nd.ones((512, 512))
+    engine.waitall()
+    with pytest.raises(MemoryError, match=r"1.0 MB asked for.* MB allowed are in use by arrays"):
+        (x + nd.ones((512, 512)) + y).wait_to_read()
+    with pytest.raises(MXNetError, match=r"out of memory on cpu.0."):
+        nd.dot(nd.ones((512, 512)), y).wait_to_read()
+    assert storage.stats(cpu()).live <= live + 3 * MB
+    del x
+    engine.waitall()
+    until(all_asleep)
+    assert (y + 1).asnumpy().max() == 2
+    assert storage.stats(cpu()).limit == live + 3 * MB
+    storage.set_limit(cpu(), None)
+    assert (nd.ones((2048, 512)) + 1).asnumpy().max() == 2
+
+
+def test_what_is_cached_makes_way_for_what_is_asked(pool: Pool):
+    pool.limit = 3 * MB
+    big = [chunk_of(pool, MB) for _ in range(3)]
+    big.clear()
+    assert pool.stats().cached == 3 * MB
+    chunk = chunk_of(pool, 2 * MB)
+    stats = pool.stats()
+    assert stats.live == chunk.nbytes and stats.live + stats.cached <= 3 * MB
+    with pytest.raises(MemoryError):
+        chunk_of(pool, MB + 1)
+    assert pool.stats().live == chunk.nbytes, "what was refused is not counted"
+
+
+def test_what_the_system_refuses_is_tried_again_without_the_cache(pool: Pool, monkeypatch):
+    chunk_of(pool, MB)
+    assert pool.stats().cached == MB
+    asked = []
+    real = np.empty
+
+    def empty(shape, dtype):
+        asked.append(pool.cached)
+        if len(asked) == 1:
+            raise MemoryError
+        return real(shape, dtype)
+
+    monkeypatch.setattr(np, "empty", empty)
+    chunk = chunk_of(pool, 2 * MB)
+    monkeypatch.undo()
+    assert asked == [MB, 0] and chunk.data is not None
+
+
+def test_exhausted_memory_of_the_process():
+    """The system itself refuses: the error is ordinary, and computing goes on."""
+    pytest.importorskip("resource")
+    code, out, err = run_program("""
+        import os, resource
+        from d2lmini import engine, nd
+        x = nd.ones((1000, 1000))
+        x.wait_to_read()
+        used = 1 << 31
+        if os.path.exists("/proc/self/statm"):
+            used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+        limit = used + (300 << 20)
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        kept, error = [], None
+        for _ in range(2000):
+            kept.append(x + len(kept))
+            try:
+                kept[-1].wait_to_read()
+            except MemoryError as problem:
+                error = problem
+                break
+        print(type(error).__name__, len(kept) > 20)
+        kept.clear()
+        print(int((x + 1).sum().asscalar()))
+        engine.waitall()
+        engine.current.check()
+    """)
+    assert (code, out.split("\n"), err) == (0, ["OutOfMemoryError True", "2000000"], "")
+
+
+# -- one operation over several cores --------------------------------------------------------------
+
+
+def test_parallel_for_runs_every_piece_once(engine_kind: str):
+    for n in (0, 1, 2, 7, 100):
+        done: list[int] = []
+        parallel_for(n, done.append)
+        assert sorted(done) == list(range(n))
+
+
+def test_parallel_for_uses_idle_workers():
+    """Three pieces that wait for each other: three threads are needed, two of them helpers."""
+    together = threading.Barrier(3, timeout=30)
+    names = set()
+
+    def piece(_i: int) -> None:
+        together.wait()
+        names.add(threading.current_thread().name)
+
+    with engine.use("threaded", workers=3):
+        engine.push(lambda: parallel_for(3, piece))
+        engine.waitall()
+        assert len(names) == 3
+        names.clear()
+        parallel_for(3, piece)  # a user's thread may call it too
+        assert len(names) == 3
+
+
+def test_parallel_for_when_all_workers_are_busy():
+    go, threads = threading.Event(), set()
+    with engine.use("threaded", workers=1):
+        engine.push(lambda: go.wait(30))
+        parallel_for(10, lambda i: threads.add(threading.get_ident()))
+        go.set()
+    assert threads == {threading.get_ident()}
+
+
+def test_parallel_for_nested_and_many_at_once():
+    counted = [0] * 8
+    lock = threading.Lock()
+
+    def inner(k: int) -> None:
+        with lock:
+            counted[k] += 1
+
+    def outer(k: int) -> None:
+        parallel_for(5, lambda _i: parallel_for(4, lambda _j: inner(k)))
+
+    with engine.use("threaded", workers=3):
+        for k in range(8):
+            engine.push(lambda k=k: outer(k))
+        engine.waitall()
+    assert counted == [20] * 8
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_parallel_for_raises_a_problem_after_the_others_have_ended(workers: int):
+    ended: list[int] = []
+
+    def piece(i: int) -> None:
+        if i in (1, 3):
+            raise ValueError(f"piece {i}")
+        ended.append(i)
+
+    def run() -> None:
+        try:
+            parallel_for(6, piece)
+        finally:
+            ended.append(-1)
+
+    a = engine.new_var()
+    with engine.use("threaded", workers=workers):
+        engine.push(run, writes=[a], name="run")
+        with pytest.raises(MXNetError, match="run: ValueError: piece"):
+            engine.wait_for_var(a)
+    assert ended[-1] == -1
+    if workers > 1:
+        assert sorted(ended[:-1]) == [0, 2, 4, 5]
+
+
+def test_parallel_for_leaves_no_circle_behind():
+    """An exception, its traceback and the frames in it keep nothing alive once it is told."""
+    dead: list = []
+
+    def run() -> None:
+        thing = Thing()
+        dead.append(weakref.ref(thing))
+
+        def piece(i: int) -> None:
+            assert thing is not None
+            raise ValueError(i)
+
+        parallel_for(4, piece)
+
+    gc.collect()
+    gc.disable()
+    try:
+        a = engine.new_var()
+        with engine.use("threaded", workers=3):
+            engine.push(run, writes=[a])
+            with pytest.raises(MXNetError, match="ValueError"):
+                engine.wait_for_var(a)
+            until(all_asleep)
+            assert dead[0]() is None
+    finally:
+        gc.enable()
+
+
+def test_a_large_operation_inline_does_not_call_workers():
+    """It holds the lock that a helper would need."""
+    with engine.use("threaded", workers=3, inline_below=1e9):
+        x = nd.ones((4 * GRAIN,))
+        y = x + 1
+        assert engine.stats().inline >= 2
+        assert y.asnumpy().max() == 2
+
+
+def test_the_cut_does_not_depend_on_the_schedule():
+    results = []
+    for kind, options in (
+        ("naive", {}),
+        ("threaded", {"workers": 1}),
+        ("threaded", {"workers": 4}),
+    ):
+        with engine.use(kind, **options):
+            x = nd.arange(3 * GRAIN + 5) / 7
+            results.append(((x * 1.1 + 2).asnumpy(), x.sum().asnumpy()))
+    for others in results[1:]:
+        for a, b in zip(results[0], others):
+            assert a.tobytes() == b.tobytes()
