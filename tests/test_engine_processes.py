@@ -371,11 +371,12 @@ def test_ctrl_c_during_the_wait_at_exit_ends_it():
     )
 
 
-@pytest.mark.parametrize("state", ["asleep", "in Python", "sharing an operation"])
+@pytest.mark.parametrize("state", ["asleep", "in Python", "in products", "sharing an operation"])
 def test_daemon_threads_print_nothing_at_exit(state: str):
     work = {
         "asleep": "engine.push(int); engine.waitall()",
         "in Python": "engine.push(lambda: [print(end='') or sum(range(99)) for _ in range(10**7)])",
+        "in products": "a = np.ones((900, 900)); engine.push(lambda: [a @ a for _ in [0] * 200])",
         "sharing an operation": "y = [nd.ones((3000, 3000)) + 1 for _ in range(60)]",
     }[state]
     code, out, err = run_program(

@@ -204,11 +204,7 @@ sys.modules[__name__].__class__ = _Module
 
 
 def _drain_at_exit() -> None:
-    """Finish what was pushed, within a deadline; tell what did not end or failed unseen.
-
-    Known: where the deadline passes while a worker is inside OpenBLAS, the process was once seen to
-    hang after this, in the end of the interpreter.
-    """
+    """Finish what was pushed, within a deadline; tell what did not end or failed unseen."""
     deadline_s = float(os.environ.get("D2LMINI_EXIT_DEADLINE_S", "10"))
     try:
         if not current.wait_all("exit", deadline_s):
@@ -225,6 +221,7 @@ def _tell_leftovers(when: str) -> None:
     print(
         f"d2lmini: {left} operations were still pending {when}; they are dropped", file=sys.stderr
     )
+    current.unwind()
 
 
 def _after_fork_in_child() -> None:

@@ -72,7 +72,12 @@ class Budget:
 
     def pin(self, task: Task) -> None:
         """`task` was queued. Harmless when repeated."""
-        for var in (*task.shared, *task.writes):
+        for var in task.shared:
+            if var.weight:
+                var.pins.add(task)  # type: ignore[attr-defined]
+                if not (var.filled and var.held):  # type: ignore[attr-defined]
+                    self._settle(var)  # type: ignore[arg-type]
+        for var in task.writes:
             if var.weight:
                 var.pins.add(task)  # type: ignore[attr-defined]
                 self._settle(var)  # type: ignore[arg-type]

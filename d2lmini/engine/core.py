@@ -148,8 +148,13 @@ class Task:
         """Called when the task is queued: sort out which Vars it only reads, name each once."""
         self.seq = 0
         reads, writes = self.reads, self.writes
-        if len(reads) == 1 and len(writes) == 1:
-            self.shared: tuple[Var, ...] = reads if reads[0] is not writes[0] else ()
+        n = len(reads)
+        if len(writes) == 1 and n < 3:  # nearly every operation: spare the dictionaries
+            if n == 2 and reads[0] is reads[1]:
+                reads = reads[:1]
+            if writes[0] in reads:
+                reads = tuple(v for v in reads if v is not writes[0])
+            self.shared: tuple[Var, ...] = reads
         else:
             self.writes = writes = tuple(dict.fromkeys(writes))
             self.shared = tuple(v for v in dict.fromkeys(reads) if v not in writes)

@@ -112,6 +112,9 @@ class Engine(Waits):
     def stop(self) -> None:
         """Let workers end when nothing is left; for engines made by `engine.use`."""
 
+    def unwind(self) -> None:
+        """When the process ends and leaves tasks behind: make those that run stop."""
+
     def check(self) -> None:
         """Assert the invariants of `core` over everything pending."""
         with self.lock:

@@ -34,13 +34,14 @@ class OutOfRangeError(MXNetError, IndexError):
 class Report:
     """Outlives the Failure it belongs to: what to say of it, and whether a wait has said it."""
 
-    __slots__ = ("failure", "seen", "site", "text")
+    __slots__ = ("failure", "order", "seen", "site", "text")
 
     def __init__(self, failure: Failure, text: str, site: Site | None):
         self.failure: Callable[[], Failure | None] = weakref.ref(failure)
         self.text = text
         self.site = site
         self.seen = False
+        self.order = 0  # of the push
 
     def summary(self) -> str:
         """What failed and where it was issued, in two lines."""
@@ -78,15 +79,17 @@ class Failure:
 
 
 class Reports:
-    """The failures that no wait has raised yet, oldest first (lock held)."""
+    """The failures that no wait has raised yet (lock held)."""
 
     def __init__(self) -> None:
         self._unseen: list[Report] = []
         self._prune_at = 64
 
-    def add(self, failure: Failure, keep: bool) -> None:
-        """A task failed. `keep`: it writes nothing, so nobody else holds its failure."""
+    def add(self, failure: Failure, order: int, keep: bool) -> None:
+        """A task failed, pushed as number `order`. `keep`: it writes nothing, so nobody else
+        holds its failure."""
         report = failure.report
+        report.order = order
         if keep:
             report.failure = lambda: failure
         self._unseen.append(report)
@@ -95,8 +98,9 @@ class Reports:
             self._prune_at = max(64, 2 * len(self._unseen))
 
     def take(self) -> tuple[list[Failure], list[Report]]:
-        """Those whose Vars live, those whose Vars died; both count as seen from now on."""
+        """Those whose Vars live, those whose Vars died, as pushed; all are seen from now on."""
         unseen, self._unseen = [r for r in self._unseen if not r.seen], []
+        unseen.sort(key=lambda report: report.order)  # not as they failed, which is chance
         for report in unseen:
             report.seen = True
         failures = [(report.failure(), report) for report in unseen]

@@ -97,6 +97,7 @@ class Road:
                 task.run()
             except BaseException as problem:
                 failure = Failure(task.name, task.site or callsite.find(), problem)
+                task.seq = self._sequence
                 self._fail(task, failure, new=isinstance(problem, Exception))
                 if not isinstance(problem, Exception):
                     raise  # Ctrl-C: nobody knows how far it came
@@ -228,6 +229,7 @@ class Road:
                 outcome = self._execute(task.parts[0], worker)
                 with self.lock:
                     self._settle(task.parts[0], *outcome)
+                    del outcome  # a failure lives by its Vars alone
                     task.parts.popleft()
             with self.lock:
                 self._finish(task)
@@ -235,6 +237,7 @@ class Road:
             outcome = self._execute(task, worker)
             with self.lock:
                 self._settle(task, *outcome)
+                del outcome
                 self._finish(task)
 
     def _run_here(self, task: Task) -> None:
@@ -312,7 +315,7 @@ class Road:
         for var in task.writes:
             var.error = failure
         if new:
-            self.reports.add(failure, keep=not task.writes)
+            self.reports.add(failure, task.seq, keep=not task.writes)
 
 
 def open_all(locks: list[threading.Lock]) -> None:

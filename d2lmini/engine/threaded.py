@@ -11,6 +11,7 @@ from __future__ import annotations
 import heapq
 import os
 import threading
+import time
 from itertools import count
 from typing import Any
 
@@ -235,6 +236,29 @@ class ThreadedEngine(Engine):
         for worker in workers:
             if finished and worker.thread is not threading.current_thread():
                 worker.thread.join(timeout=10)
+
+    def unwind(self, patience_s: float = 1.0) -> None:
+        """When the process ends and leaves tasks behind: make those that run stop.
+
+        One process in sixty that ended while a worker was inside a product of matrices was seen to
+        hang in the end of the C library (OpenBLAS ends its threads there, perhaps under whoever
+        computes with them). So an exception is raised in the workers, and up to `patience_s` spent
+        on waiting until it has struck. It does not strike what blocks, which is harmless, and what
+        takes longer than that within one call.
+        """
+        try:
+            from ctypes import c_ulong, py_object, pythonapi
+        except ImportError:  # not CPython
+            return
+        deadline = time.monotonic() + patience_s
+        for pool in self._pools.values():
+            for worker in pool.workers:
+                if worker not in pool.idle:
+                    pythonapi.PyThreadState_SetAsyncExc(
+                        c_ulong(worker.thread.ident or 0), py_object(SystemExit)
+                    )
+        while self.running and time.monotonic() < deadline:
+            time.sleep(0.001)
 
     def _wake_all(self) -> list[_Worker]:
         workers = [worker for pool in self._pools.values() for worker in pool.workers]

@@ -21,6 +21,7 @@ from d2lmini.device.storage import SMALL, Chunk, pool_of
 from d2lmini.engine.budget import Handle
 from d2lmini.engine.core import Task, lock
 from d2lmini.engine.road import here
+from d2lmini.ndarray.plan import plan_of
 from d2lmini.ops.core import Op, Spec, modes
 from d2lmini.ops.scalars import fit
 
@@ -31,11 +32,6 @@ new = object.__new__
 
 #: No pointwise op on arrays under 4 KiB is predicted to take longer than this.
 SMALL_US = 5.0
-
-# What one core of a common machine does in a microsecond: the predicted time of a small operation
-# decides whether it is worth a hand-over. Being wrong by a factor of two costs little.
-BYTES_PER_US = 8e3
-FLOPS_PER_US = 2e4
 
 Operand = tuple[Chunk, "int | None", Spec]
 
@@ -212,9 +208,7 @@ def apply(
                 f"{op.name}: inputs are on {ctx} and {x._ctx}; move one with .as_in_context({ctx})"
             )
     ctx = ctx or current_context()
-    inferred = infer(op, specs, attrs)
-    if type(inferred) is Spec:
-        inferred = (inferred,)
+    inferred, predicted_us, _ = plan_of(op, specs, attrs)
     if op.injects:
         attrs = dict(attrs)
         if op.random:
@@ -234,20 +228,7 @@ def apply(
         outs += [wrap(Chunk(pool, spec.nbytes), spec, ctx) for spec in inferred[shown:]]
     outputs = [(o._chunk, o._offset, o._spec) for o in outs]
 
-    nbytes = 0
-    for spec in specs:
-        nbytes += spec.nbytes
-    size = 0
-    for spec in inferred:
-        nbytes += spec.nbytes
-        size += spec.size
-    flops = op.flops
-    work = (
-        flops(*specs, out=inferred[0], **{k: attrs[k] for k in op.attr_names if k in attrs})
-        if callable(flops)
-        else flops * size
-    )
-    task = OpTask(op, operands, outputs, attrs, ctx, work / FLOPS_PER_US + nbytes / BYTES_PER_US)
+    task = OpTask(op, operands, outputs, attrs, ctx, predicted_us)
     writes = [o._chunk for o in outs]
     if op.mutates:
         writes += [inputs[i]._chunk for i in op.mutates]
@@ -319,16 +300,6 @@ def apply_small(op: Op, inputs: tuple, attrs: dict[str, Any]) -> Any:
     array._spec = spec
     array._ctx = x._ctx
     return array
-
-
-def infer(op: Op, specs: list, attrs: dict[str, Any]) -> Any:
-    """What `op.infer` says, errors prefixed with the op's name."""
-    try:
-        return op.infer(*specs, **attrs)
-    except (MXNetError, ValueError) as problem:
-        text = str(problem)
-        text = text if text.startswith(op.name) else f"{op.name}: {text}"
-        raise MXNetError(text) from None
 
 
 def _size(x: Any) -> int:

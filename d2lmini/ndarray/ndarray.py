@@ -242,7 +242,7 @@ class NDArray(Fluent):
         op = registry[name]
         _, attrs = op.bind((self,), attrs)
         if inplace:
-            return self._view(None, road.infer(op, [self._spec], attrs).shape)
+            return self._view(None, road.plan_of(op, [self._spec], attrs).outputs[0].shape)
         return invoke(op, (self,), attrs, None)
 
     # -- copies ------------------------------------------------------------------------------------

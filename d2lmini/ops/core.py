@@ -32,7 +32,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from math import prod
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -51,16 +51,35 @@ registry: dict[str, Op] = {}
 class Spec:
     """Shape and dtype of a value that need not exist yet; unpacks as `shape, dtype = spec`.
 
-    size: number of elements; nbytes: size in bytes. Never changed, so values share it.
+    size: number of elements; nbytes: size in bytes. Never changed, so values share it: the same
+    shape and dtype give the same object, as long as not too many are known.
     """
 
     __slots__ = ("dtype", "nbytes", "shape", "size")
 
-    def __init__(self, shape: Shape, dtype: Any):
-        self.shape = shape
-        self.dtype: np.dtype = dtype if isinstance(dtype, np.dtype) else np.dtype(dtype)
-        self.size = prod(shape)
-        self.nbytes = self.size * self.dtype.itemsize
+    _known: ClassVar[dict[tuple, Spec]] = {}
+
+    shape: Shape
+    dtype: np.dtype
+    size: int
+    nbytes: int
+
+    def __new__(cls, shape: Shape, dtype: Any) -> Spec:
+        try:
+            return cls._known[shape, dtype]
+        except (KeyError, TypeError):
+            return cls._learn(tuple(map(int, shape)), np.dtype(dtype))
+
+    @classmethod
+    def _learn(cls, shape: Shape, dtype: np.dtype) -> Spec:
+        spec = super().__new__(cls)
+        spec.shape = shape
+        spec.dtype = dtype
+        spec.size = prod(shape)
+        spec.nbytes = spec.size * dtype.itemsize
+        if len(cls._known) >= 4096:
+            cls._known.clear()
+        return cls._known.setdefault((shape, dtype), spec)
 
     def __iter__(self) -> Iterator[Any]:
         return iter((self.shape, self.dtype))
@@ -123,9 +142,9 @@ class Op:
 
     __slots__ = (
         "aliases", "attr_names", "compute", "converters", "defaults", "elementwise", "flops",
-        "infer", "injects", "input_names", "mutates", "n_required", "name", "outputs", "pointwise",
-        "random", "required", "rule", "rule_attrs", "saves", "takes_out", "ufunc", "variadic",
-        "__dict__",
+        "infer", "injects", "input_names", "mutates", "n_required", "name", "outputs", "plans",
+        "pointwise", "random", "required", "rule", "rule_attrs", "saves", "takes_out", "ufunc",
+        "variadic", "__dict__",
     )  # fmt: skip
 
     def __init__(
@@ -174,6 +193,7 @@ class Op:
         self.outputs = outputs
         self.mutates = tuple(self.input_names.index(m) for m in mutates)
         self.ufunc: Any = None
+        self.plans: dict[tuple, Any] = {}  # see ndarray/plan.py
         self.rule = grad
         self.rule_attrs: tuple[str, ...] = ()
         self.saves: tuple[str, ...] = ()

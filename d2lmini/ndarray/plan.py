@@ -1,0 +1,78 @@
+"""What is known of a call before it runs: its outputs and the time it will take; remembered.
+
+A program calls the same op on the same shapes over and over. Specs are interned, so a dictionary
+that goes by their identity finds what `op.infer` and the op's cost said the last time, in a tenth
+of the time that asking again takes.
+
+>>> from d2lmini.ndarray.plan import plan_of
+>>> from d2lmini.ops.core import Spec, registry
+>>> dot = registry["dot"]
+>>> plan_of(dot, [Spec((2, 3), "float32"), Spec((3, 4), "float32")], dot.defaults).outputs
+(Spec((2, 4), float32),)
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from d2lmini.base import MXNetError
+from d2lmini.ops.core import Op, Spec
+
+# What one core of a common machine does in a microsecond: the predicted time of a small operation
+# decides whether it is worth a hand-over. Being wrong by a factor of two costs little.
+BYTES_PER_US = 8e3
+FLOPS_PER_US = 2e4
+
+#: Plans kept per op; one that is called in more ways than that forgets them all and begins anew.
+MOST = 256
+
+
+class Plan(NamedTuple):
+    """Specs of the outputs, hidden ones included, and the predicted run time."""
+
+    outputs: tuple[Spec, ...]
+    predicted_us: float
+    inputs: tuple[Spec, ...]  # kept alive, for the key names them by their identity
+
+
+def plan_of(op: Op, specs: list, attrs: dict[str, Any]) -> Plan:
+    """The plan of a call; MXNetError, prefixed with the op's name, if it does not fit."""
+    key: tuple | None = tuple(map(id, specs))
+    if attrs is not op.defaults:
+        # With their types: 1, 1.0 and True are equal, and do not mean the same.
+        values = attrs.values()
+        key = (*key, *values, *map(type, values))  # type: ignore[misc]
+    try:
+        return op.plans[key]
+    except KeyError:
+        if len(op.plans) >= MOST:
+            op.plans.clear()
+    except TypeError:  # an attribute that cannot be hashed
+        key = None
+    plan = _make(op, specs, attrs)
+    if key is not None:
+        op.plans[key] = plan
+    return plan
+
+
+def _make(op: Op, specs: list, attrs: dict[str, Any]) -> Plan:
+    inferred = infer(op, specs, attrs)
+    outputs = (inferred,) if type(inferred) is Spec else tuple(inferred)
+    flops = op.flops
+    work = (
+        flops(*specs, out=outputs[0], **{k: attrs[k] for k in op.attr_names if k in attrs})
+        if callable(flops)
+        else flops * sum(spec.size for spec in outputs)
+    )
+    nbytes = sum(spec.nbytes for spec in specs) + sum(spec.nbytes for spec in outputs)
+    return Plan(outputs, work / FLOPS_PER_US + nbytes / BYTES_PER_US, tuple(specs))
+
+
+def infer(op: Op, specs: list, attrs: dict[str, Any]) -> Any:
+    """What `op.infer` says, errors prefixed with the op's name."""
+    try:
+        return op.infer(*specs, **attrs)
+    except (MXNetError, ValueError) as problem:
+        text = str(problem)
+        text = text if text.startswith(op.name) else f"{op.name}: {text}"
+        raise MXNetError(text) from None
