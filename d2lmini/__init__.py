@@ -16,9 +16,16 @@ engine     runs every operation in an order the program allows
 storage    pooled memory, counted to the byte
 ops        every operation, declared once
 nd         NDArray and the functions on it
+autograd   record operations, walk back for gradients
+init, optimizer, lr_scheduler, metric, io
+           what training needs beside a net
+gluon      layers, losses, data, Trainer
 random     seeds and random arrays
 util       the switches of MXNet's NumPy interface
+test_utils what tests of one's own programs call
 d2l        what chapters and readers reuse: Benchmark, compare, get_mem
+install_as_mxnet
+           lets old programs `import mxnet` and get this library
 """
 
 from __future__ import annotations
@@ -31,31 +38,53 @@ from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu, cpu_pinned, current_context, gpu, num_gpus
 
 if TYPE_CHECKING:
-    from d2lmini import d2l, ndarray, random, util
+    from d2lmini import (
+        autograd,
+        d2l,
+        gluon,
+        initializer,
+        io,
+        lr_scheduler,
+        metric,
+        ndarray,
+        optimizer,
+        random,
+        runtime,
+        test_utils,
+        util,
+    )
+    from d2lmini import initializer as init
     from d2lmini import ndarray as nd
     from d2lmini.d2l import Benchmark, get_mem
     from d2lmini.device import storage
+    from d2lmini.mxnet_alias import install_as_mxnet
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "Benchmark", "Context", "MXNetError", "base", "context", "cpu", "cpu_pinned",
-    "current_context", "d2l", "engine", "get_mem", "gpu", "instrument", "nd", "ndarray",
-    "num_gpus", "random", "storage", "util",
+    "Benchmark", "Context", "MXNetError", "autograd", "base", "context", "cpu", "cpu_pinned",
+    "current_context", "d2l", "engine", "get_mem", "gluon", "gpu", "init", "initializer",
+    "install_as_mxnet", "instrument", "io", "lr_scheduler", "metric", "nd", "ndarray", "num_gpus",
+    "optimizer", "random", "runtime", "storage", "test_utils", "util",
 ]  # fmt: skip
 
 _SWITCHES = ("is_np_array", "is_np_shape", "np_shape", "set_np_shape", "use_np_shape")
+
+_MODULES = (
+    "autograd", "d2l", "gluon", "initializer", "io", "lr_scheduler", "metric", "optimizer",
+    "random", "runtime", "test_utils", "util",
+)  # fmt: skip
 
 # Imported when first asked for: (module, attribute or None for the module itself).
 _LAZY = {
     "nd": ("d2lmini.ndarray", None),
     "ndarray": ("d2lmini.ndarray", None),
-    "random": ("d2lmini.random", None),
+    "init": ("d2lmini.initializer", None),
+    "install_as_mxnet": ("d2lmini.mxnet_alias", "install_as_mxnet"),
+    **{name: (f"d2lmini.{name}", None) for name in _MODULES},
     "storage": ("d2lmini.device.storage", None),
-    "d2l": ("d2lmini.d2l", None),
     "Benchmark": ("d2lmini.d2l", "Benchmark"),
     "get_mem": ("d2lmini.d2l", "get_mem"),
-    "util": ("d2lmini.util", None),
     **{name: ("d2lmini.util", name) for name in _SWITCHES},
 }
 

@@ -29,10 +29,10 @@ FLOORS = {
     2: "ops",
     3: "autograd",
     4: "ndarray symbol",
-    5: "graph initializer optimizer lr_scheduler metric onnx kvstore",
+    5: "graph initializer io lr_scheduler metric onnx optimizer runtime kvstore",
     6: "gluon",
     7: "profiler widgets",
-    8: "d2l random __init__ mxnet_alias __main__",
+    8: "d2l random test_utils __init__ mxnet_alias __main__",
 }
 FLOOR_OF = {name: floor for floor, names in FLOORS.items() for name in names.split()}
 

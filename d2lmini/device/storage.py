@@ -30,6 +30,7 @@ import numpy as np
 
 from d2lmini import instrument
 from d2lmini.base import MXNetError
+from d2lmini.callsite import Site
 from d2lmini.context import Context, cache_releasers, current_context
 from d2lmini.engine.budget import WeightedVar
 from d2lmini.engine.core import _NO_QUEUE, _NOBODY, lock
@@ -154,9 +155,11 @@ class Chunk(WeightedVar):
 
     data    the contents as an array of the shape it was made with; None until computed
     pool    where the memory comes from and goes back to
+    writes  the last writes into it after it had contents (autograd asks): version, from which
+            element to which, the line; not set before the first
     """
 
-    __slots__ = ("block", "data", "nbytes", "pool")
+    __slots__ = ("block", "data", "nbytes", "pool", "writes")
 
     def __init__(self, pool: Pool, nbytes: int):
         # The fields of Var, set here: a call saved on every small operation.
@@ -200,6 +203,21 @@ class Chunk(WeightedVar):
             pool.review()
         if instrument.listeners:
             instrument.emit("alloc", pool.ctx, self.nbytes)
+
+    def note_write(self, begin: int, end: int, site: Site | None) -> None:
+        """Elements `begin` to `end` are about to be overwritten by a push of the line `site`."""
+        if not hasattr(self, "writes"):
+            self.writes: deque[tuple[int, int, int, Site | None]] = deque(maxlen=64)
+        self.writes.append((self.version + 1, begin, end, site))
+
+    def overwritten(self, version: int, begin: int, end: int) -> tuple[Site | None] | None:
+        """The line of a write after `version` into elements `begin` to `end`; None if there was
+        none. Writes nobody noted count as everywhere."""
+        later = [w for w in getattr(self, "writes", ()) if w[0] > version]
+        for _, first, last, site in later:
+            if first < end and begin < last:
+                return (site,)
+        return (None,) if self.version - version > len(later) else None
 
     def __del__(self) -> None:
         try:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini import engine, instrument, random_state
+from d2lmini import autograd, callsite, engine, instrument, random_state
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, current_context
 from d2lmini.device import quiet
@@ -225,19 +225,31 @@ def apply(
     else:
         outs = list(out) if isinstance(out, (list, tuple)) else [out]
         _check_out(op, outs, inferred[:shown])
+        if modes.recording:
+            autograd.check_in_place(op, inputs, outs, all(_is_whole(o) for o in outs))
+        _note_writes(outs)
         outs += [wrap(Chunk(pool, spec.nbytes), spec, ctx) for spec in inferred[shown:]]
     outputs = [(o._chunk, o._offset, o._spec) for o in outs]
 
     task = OpTask(op, operands, outputs, attrs, ctx, predicted_us)
     writes = [o._chunk for o in outs]
     if op.mutates:
-        writes += [inputs[i]._chunk for i in op.mutates]
+        mutated = [inputs[i] for i in op.mutates]
+        if modes.recording:
+            autograd.check_in_place(op, (), mutated, False)
+        _note_writes(mutated)
+        writes += [x._chunk for x in mutated]
     if out is not None:
         # Only a whole chunk is overwritten; a part of one is changed in place.
-        reads += [o._chunk for o in outs if o._offset is not None or o._spec.size != _size(o)]
+        reads += [o._chunk for o in outs if not _is_whole(o)]
     task.reads = tuple(reads)
     task.writes = tuple(writes)
     engine.current.push(task)
+    if modes.recording:
+        for x in inputs:
+            if x is not None and x._node is not None:
+                autograd.recorded(op, inputs, attrs, outs)
+                break
     return outs[0] if shown == 1 else outs[:shown]
 
 
@@ -246,11 +258,14 @@ def apply_small(op: Op, inputs: tuple, attrs: dict[str, Any]) -> Any:
 
     What `apply` and `Engine.run_inline` do, with every call saved that can be: on four numbers the
     NumPy kernel takes a third of a microsecond, and the way there must not take ten. None when
-    this call has to go the long road: something is large, pending, a view, watched, or wrong.
+    this call has to go the long road: something is large, pending, a view,
+    watched, recorded, or wrong.
     """
     current = engine.current
     context = quiet.here.context
     if current.inline_below < SMALL_US or context is None or here.task or instrument.listeners:
+        return None
+    if modes.recording:
         return None
     x = inputs[0]
     if type(x) is not Array:
@@ -302,9 +317,17 @@ def apply_small(op: Op, inputs: tuple, attrs: dict[str, Any]) -> Any:
     return array
 
 
-def _size(x: Any) -> int:
-    """Elements of the whole chunk that `x` lies in."""
-    return x._chunk.nbytes // x._spec.dtype.itemsize
+def _is_whole(x: Any) -> bool:
+    """Is `x` all of its chunk?"""
+    return x._offset is None and x._spec.nbytes == x._chunk.nbytes
+
+
+def _note_writes(arrays: list) -> None:
+    """Existing arrays are about to be written: autograd may want to know where, and by whom."""
+    site = callsite.find()
+    for x in arrays:
+        begin = x._offset or 0
+        x._chunk.note_write(begin, begin + x._spec.size, site)
 
 
 def _check_out(op: Op, outs: list, inferred: Any) -> None:

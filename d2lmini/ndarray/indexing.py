@@ -37,6 +37,7 @@ from typing import Any
 
 import numpy as np
 
+from d2lmini import autograd
 from d2lmini.ndarray.apply import apply
 from d2lmini.ndarray.exchange import from_array
 from d2lmini.ndarray.keys import Index, parse, stretch
@@ -52,11 +53,13 @@ def getitem(x: Any, key: Any) -> Any:
 
     Cost: a view moves nothing; else the bytes of the result are read and written once.
     """
-    # While recording, the tape must see the operation; a view would hide it.
-    if not (modes.recording and x._node is not None):
-        place = _place(x, key)
-        if place is not None:
-            return place
+    place = _place(x, key)
+    if place is not None:
+        if modes.recording and x._node is not None and place is not x:
+            # The tape sees the operation whose result the view shows.
+            attrs = {"key": parse(key, x._spec.shape).key}
+            autograd.recorded(_getitem, (x,), attrs, [place])
+        return place
     index = parse(key, x._spec.shape)
     return invoke(_getitem, (x, *_indices(index, x)), {"key": index.key}, None)
 
@@ -113,6 +116,8 @@ def setitem(x: Any, key: Any, value: Any) -> None:
     Errors as in `parse`; ValueError when value does not broadcast; TypeError when it is no number
     and no array of numbers. Cost: the bytes of x[key] written, those of value read.
     """
+    if modes.recording:
+        autograd.check_in_place(_assign, (), [x], False)
     place = _place(x, key)
     index = parse(key, x._spec.shape) if place is None else None
     shape = place._spec.shape if index is None else index.shape

@@ -31,8 +31,7 @@ _LEFT_OUT = {
 }
 # Not yet: the part of the library they come with, and the names.
 _LATER = {
-    "autograd": "grad attach_grad backward detach",
-    "the compiler": "CachedOp",
+    "the compiler": "CachedOp get_symbol",
     "Gluon's layers and losses": "RNN CTCLoss ctc_loss SyncBatchNorm",
     "the optimizers": "*_update *_update_phase? multi_* preloaded_multi_* reset_arrays all_finite",
 }

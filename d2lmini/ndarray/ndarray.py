@@ -26,7 +26,8 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini import engine
+from d2lmini import autograd, engine
+from d2lmini.autograd import tape
 from d2lmini.base import MXNetError
 from d2lmini.context import Context
 from d2lmini.device.storage import Chunk
@@ -35,7 +36,7 @@ from d2lmini.ndarray import apply as road
 from d2lmini.ndarray import exchange, indexing
 from d2lmini.ndarray.apply import apply, apply_small, array_of
 from d2lmini.ndarray.left_out import explain
-from d2lmini.ops.core import Spec, as_dtype, invoke, registry
+from d2lmini.ops.core import Spec, as_dtype, invoke, modes, registry
 from d2lmini.ops.fluent import Fluent
 from d2lmini.ops.reshape_codes import infer_reshape
 
@@ -207,6 +208,17 @@ class NDArray(Fluent):
         view._node = None
         return view
 
+    def _alias(self, node: Any) -> NDArray:
+        """Another handle of all of it, with `node` as its place on the tape."""
+        alias = NDArray.__new__(NDArray)
+        alias._chunk = self._chunk
+        alias._handle = self._handle
+        alias._offset = self._offset
+        alias._spec = self._spec
+        alias._ctx = self._ctx
+        alias._node = node
+        return alias
+
     def reshape(self, *shape: Any, reverse: bool = False, **kwargs: Any) -> NDArray:
         """A view of another shape: `reshape(2, 3)` or `reshape((2, 3))`, with MXNet's codes 0
         (keep this axis), -1 (whatever fits), -2 (all the rest), -3 (join two), -4 (split one).
@@ -217,9 +229,14 @@ class NDArray(Fluent):
         if len(target) == 1 and isinstance(target[0], (tuple, list)):
             target = target[0]
         try:
-            return self._view(None, infer_reshape(self.shape, tuple(target), reverse))
+            view = self._view(None, infer_reshape(self.shape, tuple(target), reverse))
         except MXNetError as problem:
             raise ValueError(str(problem)) from None
+        if modes.recording and self._node is not None:
+            # The tape sees the operation whose result the view shows.
+            attrs = {"shape": view.shape, "reverse": False}
+            autograd.recorded(registry["reshape"], (self,), attrs, [view])
+        return view
 
     def reshape_like(self, other: NDArray) -> NDArray:
         """A view in the shape of `other`."""
@@ -244,6 +261,50 @@ class NDArray(Fluent):
         if inplace:
             return self._view(None, road.plan_of(op, [self._spec], attrs).outputs[0].shape)
         return invoke(op, (self,), attrs, None)
+
+    # -- gradients ---------------------------------------------------------------------------------
+
+    def attach_grad(self, grad_req: str = "write", stype: str | None = None) -> None:
+        """Want its gradient: `backward` puts it into `self.grad`, of the same shape and dtype,
+        which begins as zeros. It is cut from what it was computed from.
+
+        grad_req: 'write' replaces the gradient at each backward, 'add' adds to it, 'null' wants
+        none after all."""
+        autograd.mark_variables(self, invoke(registry["zeros_like"], (self,), {}), grad_req)
+
+    @property
+    def grad(self) -> NDArray | None:
+        """Where `backward` puts its gradient; None without `attach_grad`."""
+        leaf = self._leaf
+        return None if leaf is None else leaf.grad
+
+    @property
+    def _leaf(self) -> autograd.Leaf | None:
+        node = self._node and self._node[0]
+        return node if type(node) is autograd.Leaf else None
+
+    @property
+    def _fresh_grad(self) -> bool:
+        """Has backward written `grad` since this was last set to False?"""
+        leaf = self._leaf
+        return leaf is not None and leaf.fresh
+
+    @_fresh_grad.setter
+    def _fresh_grad(self, fresh: bool) -> None:
+        leaf = self._leaf
+        if leaf is not None:
+            leaf.fresh = bool(fresh)
+
+    def detach(self) -> NDArray:
+        """The same memory without its history: a constant for autograd."""
+        return self._alias(None)
+
+    def backward(
+        self, out_grad: NDArray | None = None, retain_graph: bool = False, train_mode: bool = True
+    ) -> None:
+        """Compute the gradients of its sum (weighted by `out_grad`) for all arrays with
+        `attach_grad` that it was computed from; see `autograd.backward`."""
+        autograd.backward([self], [out_grad], retain_graph, train_mode)
 
     # -- copies ------------------------------------------------------------------------------------
 
@@ -318,4 +379,9 @@ class NDArray(Fluent):
         raise AttributeError(name) if name.startswith("_") else explain("NDArray", name)
 
 
+def _zeros(spec: Spec, ctx: Context) -> NDArray:
+    return apply(registry["_zeros"], (), {"shape": spec.shape, "dtype": spec.dtype}, None, ctx)
+
+
 road.Array = NDArray
+tape.zeros = _zeros

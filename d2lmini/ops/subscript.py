@@ -30,6 +30,7 @@ import numpy as np
 
 from d2lmini.ops.core import DType, Shape, Spec, op
 from d2lmini.ops.index import integers, scatter_add
+from d2lmini.ops.reduce import sum_to
 
 Key = tuple[Any, ...]
 
@@ -156,10 +157,15 @@ def _setitem_scalar(xp, data, indices=None, *, key, scalar):
     return ()
 
 
-@op(infer=lambda value, *, shape, dtype: Spec(shape, dtype), flops=0, elementwise=True, grad=None)
+@op(infer=lambda value, *, shape, dtype: Spec(shape, dtype), flops=0, elementwise=True)
 def _assign(xp, value, *, shape: Shape, dtype: DType, out=None):
     """value broadcast to `shape` and converted to `dtype`: what `x[:] = value` puts in x."""
     if out is None:
         out = xp.empty(shape, dtype)
     xp.copyto(out, value, casting="unsafe")
     return out
+
+
+@_assign.gradient(saves="value.shape value.dtype")
+def _(g, shape, dtype):
+    return sum_to(g, shape).astype(dtype)

@@ -1,0 +1,52 @@
+"""Automatic differentiation: operations leave a trail, one walk back along it gives the gradients.
+
+>>> from d2lmini import autograd, nd
+>>> x = nd.array([1, 2, 3])
+>>> x.attach_grad()
+>>> with autograd.record():
+...     y = x * x
+>>> y.backward()
+>>> x.grad
+<BLANKLINE>
+[2. 4. 6.]
+<NDArray 3 @cpu(0)>
+
+While recording, an operation on arrays that have a history makes a node on the *tape* and its
+outputs refer to it; an array with a gradient attached refers to a `Leaf`. A node holds what its
+gradient rule needs (memory and versions, never an output's handle) and its parents. So the tape
+lives exactly as long as somebody can still ask for a gradient, and nobody has to clear it.
+
+`backward` visits the nodes in reverse order of recording. Gradient rules are written in ops on
+values: they are pushed to the engine like any operation, backward returns before they have run, and
+if they are recorded in turn (`create_graph=True`) one may differentiate again.
+
+A value that is overwritten in place after it was recorded would give a wrong gradient silently.
+Every write counts the version of its memory, so `backward` notices, and names the line.
+
+scopes    the switches: record, pause, train_mode, predict_mode
+tape      what is kept of each operation
+walk      backward, grad, mark_variables
+function  Function, for gradients written by hand
+"""
+
+from __future__ import annotations
+
+from d2lmini.autograd.function import Function
+from d2lmini.autograd.scopes import (
+    is_recording,
+    is_training,
+    pause,
+    predict_mode,
+    record,
+    set_recording,
+    set_training,
+    train_mode,
+)
+from d2lmini.autograd.tape import Leaf, Node, check_in_place, recorded
+from d2lmini.autograd.walk import backward, grad, mark_variables
+
+__all__ = [
+    "Function", "Leaf", "Node", "backward", "check_in_place", "grad", "is_recording",
+    "is_training", "mark_variables", "pause", "predict_mode", "record", "recorded",
+    "set_recording", "set_training", "train_mode",
+]  # fmt: skip

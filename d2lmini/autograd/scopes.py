@@ -1,0 +1,73 @@
+"""The two switches of autograd, and the scopes that set them. They are per thread, and independent:
+`record(train_mode=False)` records as if predicting, `train_mode()` trains without recording.
+
+>>> from d2lmini import autograd
+>>> with autograd.record():
+...     autograd.is_recording(), autograd.is_training()
+(True, True)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from d2lmini.ops.core import modes
+
+
+def is_recording() -> bool:
+    """Are operations of this thread being recorded?"""
+    return modes.recording
+
+
+def is_training() -> bool:
+    """Do layers behave as in training (Dropout drops, BatchNorm uses the batch's statistics)?"""
+    return modes.training
+
+
+def set_recording(is_recording: bool) -> bool:
+    """Turn recording on or off for this thread; returns what it was."""
+    before, modes.recording = modes.recording, bool(is_recording)
+    return before
+
+
+def set_training(train_mode: bool) -> bool:
+    """Turn training mode on or off for this thread; returns what it was."""
+    before, modes.training = modes.training, bool(train_mode)
+    return before
+
+
+@contextmanager
+def scope(recording: bool | None, training: bool | None) -> Iterator[None]:
+    """Set the switches for a while; None leaves one as it is."""
+    before = modes.recording, modes.training
+    if recording is not None:
+        modes.recording = recording
+    if training is not None:
+        modes.training = training
+    try:
+        yield
+    finally:
+        modes.recording, modes.training = before
+
+
+def record(train_mode: bool | None = True) -> Any:
+    """A scope in which operations are recorded, in training mode unless `train_mode=False`.
+    None leaves the mode as it is."""
+    return scope(True, train_mode)
+
+
+def pause(train_mode: bool | None = False) -> Any:
+    """A scope within `record` whose operations are not recorded."""
+    return scope(False, train_mode)
+
+
+def train_mode() -> Any:
+    """A scope in which layers behave as in training; recording stays as it is."""
+    return scope(None, True)
+
+
+def predict_mode() -> Any:
+    """A scope in which layers behave as in prediction; recording stays as it is."""
+    return scope(None, False)
