@@ -1,0 +1,229 @@
+"""What an initializer is: a callable that fills an NDArray according to the parameter's name.
+
+The end of a name says what a parameter is for, and that decides its first values: a `..._weight` is
+what initializers differ in, a `..._bias` starts at 0, a `..._gamma` at 1. A parameter that
+has an initializer of its own carries it in the attributes of its name, and the name's end plays
+no part then: `InitDesc("h0", {"__init__": "ones"})`.
+
+>>> from d2lmini import init, nd
+>>> bias = nd.full((2,), 7)
+>>> init.Normal()(init.InitDesc("dense0_bias"), bias)
+>>> bias
+<BLANKLINE>
+[0. 0.]
+<NDArray 2 @cpu(0)>
+>>> init.create("xavier", magnitude=2).dumps()
+'["xavier", {"rnd_type": "uniform", "factor_type": "avg", "magnitude": 2}]'
+
+After MXNet's `initializer` and `registry` modules.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import warnings
+from collections.abc import Callable
+from math import sqrt
+from typing import Any, TypeVar
+
+from d2lmini.ndarray import NDArray
+
+#: Every initializer class by each of its names, in lower case.
+_registry: dict[str, type[Initializer]] = {}
+
+#: The end of a name, and the method that fills such a parameter.
+_BY_END = {
+    "weight": "_init_weight",
+    "bias": "_init_bias",
+    "gamma": "_init_gamma",
+    "beta": "_init_beta",
+    "min": "_init_zero",
+    "max": "_init_one",
+}
+
+#: Further ends that MXNet knows only in names that are plain strings.
+_BY_END_OF_STR = {
+    "moving_mean": "_init_zero",
+    "moving_var": "_init_one",
+    "moving_inv_var": "_init_zero",
+    "moving_avg": "_init_zero",
+}
+
+
+class InitDesc(str):
+    """A parameter's name, with `attrs` (a dict) and `global_init`, the whole net's initializer.
+
+    attrs["__init__"] is the parameter's own initializer: an object, a name, or what `dumps` gave.
+    """
+
+    attrs: dict[str, Any]
+    global_init: Initializer | None
+
+    def __new__(
+        cls, name: str, attrs: dict[str, Any] | None = None, global_init: Any = None
+    ) -> InitDesc:
+        self = super().__new__(cls, name)
+        self.attrs = attrs or {}
+        self.global_init = global_init
+        return self
+
+
+class Initializer:
+    """The base class. Keyword arguments are kept for `dumps`; subclasses write `_init_weight`."""
+
+    def __init__(self, **kwargs: Any):
+        self._kwargs = kwargs
+        self._verbose = False
+        self._print_func: Callable[[NDArray], str] = _rms
+
+    def set_verbosity(
+        self, verbose: bool = False, print_func: Callable[[NDArray], str] | None = None
+    ) -> Initializer:
+        """Log each array filled, with print_func's word on it (its RMS). This waits for it."""
+        self._verbose = verbose
+        self._print_func = print_func or _rms
+        return self
+
+    def dumps(self) -> str:
+        """This initializer as JSON, `create` makes it again: '["normal", {"sigma": 0.01}]'."""
+        return json.dumps([type(self).__name__.lower(), self._kwargs])
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and vars(other)["_kwargs"] == self._kwargs
+
+    def __hash__(self) -> int:
+        return hash((type(self), *sorted(self._kwargs)))
+
+    def __call__(self, desc: str, arr: NDArray) -> None:
+        """Fill `arr`, the parameter named `desc`, in place; waits for nothing.
+
+        desc.attrs["__init__"] decides if it is there, else the end of the name. ValueError when
+        neither says what to do, TypeError unless desc is a string and arr an NDArray.
+        """
+        if not isinstance(desc, str):
+            raise TypeError(
+                f"an initializer is called with the parameter's name, got {type(desc).__name__}"
+            )
+        if not isinstance(arr, NDArray):
+            raise TypeError(f"an initializer fills an NDArray, got {type(arr).__name__} for {desc}")
+        if not isinstance(desc, InitDesc):
+            warnings.warn(
+                "calling an initializer with a plain string is deprecated; "
+                f"use init.InitDesc({str(desc)!r})",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+            self._fill_by_name(desc, arr, _BY_END | _BY_END_OF_STR)
+            return
+        if desc.global_init is None:
+            desc.global_init = self
+        own = desc.attrs.get("__init__")
+        if own:
+            create(own)._init_weight(desc, arr)
+            self._verbose_print(desc, own, arr)
+        else:
+            self._fill_by_name(desc, arr, _BY_END)
+
+    def _fill_by_name(self, name: str, arr: NDArray, ends: dict[str, str]) -> None:
+        for end, method in ends.items():
+            if name.endswith(end):
+                getattr(self, method)(name, arr)
+                self._verbose_print(name, end, arr)
+                return
+        self._init_default(name, arr)
+
+    def _verbose_print(self, desc: str, init: Any, arr: NDArray) -> None:
+        if self._verbose:
+            logging.info("Initialized %s as %s: %s", desc, init, self._print_func(arr))
+
+    def _init_weight(self, name: str, arr: NDArray) -> None:
+        raise NotImplementedError(
+            f"{type(self).__name__} does not say how to fill {name}: define _init_weight(name, arr)"
+        )
+
+    def _init_bias(self, name: str, arr: NDArray) -> None:
+        arr[:] = 0.0
+
+    def _init_gamma(self, name: str, arr: NDArray) -> None:
+        arr[:] = 1.0
+
+    def _init_beta(self, name: str, arr: NDArray) -> None:
+        arr[:] = 0.0
+
+    def _init_zero(self, name: str, arr: NDArray) -> None:
+        arr[:] = 0.0
+
+    def _init_one(self, name: str, arr: NDArray) -> None:
+        arr[:] = 1.0
+
+    def _init_default(self, name: str, arr: NDArray) -> None:
+        raise ValueError(
+            f"Unknown initialization pattern for {name}. Only names that end in "
+            f"{', '.join(_BY_END)} say how they are filled. Give this parameter an initializer of "
+            "its own (init=...), or rename it."
+        )
+
+
+def _rms(arr: NDArray) -> str:
+    return str((arr.norm() / sqrt(arr.size)).asscalar())
+
+
+Class = TypeVar("Class", bound=type)
+
+
+def register(klass: Class) -> Class:
+    """Class decorator: `create` knows the class by its name in lower case."""
+    return alias()(klass)
+
+
+def alias(*names: str) -> Callable[[Class], Class]:
+    """Class decorator: `create` knows the class by its own name and by these."""
+
+    def enter(klass: Class) -> Class:
+        if not (isinstance(klass, type) and issubclass(klass, Initializer)):
+            raise TypeError(f"only subclasses of Initializer can be registered, got {klass!r}")
+        for name in (klass.__name__, *names):
+            known = _registry.get(name.lower(), klass)
+            if (known.__module__, known.__qualname__) != (klass.__module__, klass.__qualname__):
+                warnings.warn(
+                    f"initializer {klass.__qualname__} takes the name {name.lower()!r} "
+                    f"from {known.__module__}.{known.__qualname__}",
+                    UserWarning,
+                    stacklevel=2,
+                )
+            _registry[name.lower()] = klass
+        return klass
+
+    return enter
+
+
+def create(initializer: Any = None, *args: Any, **kwargs: Any) -> Any:
+    """The initializer meant: an object is itself, a name or JSON text is looked up and made.
+
+    None gives `Uniform()`, the default of `initialize`. ValueError for an unknown name (the
+    message lists the known ones), or for an object with further arguments.
+    """
+    if initializer is None:
+        initializer = "uniform"
+    if isinstance(initializer, str):
+        if initializer.startswith("["):
+            name, settings = json.loads(initializer)
+        elif initializer.startswith("{"):
+            settings = json.loads(initializer)
+            name = settings.pop("initializer")
+        else:
+            name, settings = initializer, kwargs
+        if name.lower() not in _registry:
+            raise ValueError(
+                f"no initializer is named {name!r}; there are {', '.join(sorted(_registry))}"
+            )
+        return _registry[name.lower()](*args, **settings)
+    if isinstance(initializer, type) or not callable(initializer):
+        raise TypeError(
+            "expected an initializer, its name or its JSON text, "
+            f"got {initializer!r}; write init.Xavier() or 'xavier'"
+        )
+    if args or kwargs:
+        raise ValueError(f"{initializer!r} is made already; it takes no further arguments")
+    return initializer

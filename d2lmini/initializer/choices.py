@@ -1,0 +1,161 @@
+"""Initializers that hand over to others: by name, from a file, part by part.
+
+>>> from d2lmini import init, nd
+>>> mixed = init.Mixed([".*bias", ".*"], [init.One(), init.Constant(5)])
+>>> bias, weight = nd.zeros(2), nd.zeros(2)
+>>> mixed(init.InitDesc("a_bias"), bias)
+>>> mixed(init.InitDesc("a_weight"), weight)
+>>> bias.asnumpy(), weight.asnumpy()
+(array([0., 0.], dtype=float32), array([5., 5.], dtype=float32))
+
+(A bias is 0 under every initializer that says nothing else of biases: `One` is about weights.)
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from d2lmini import ndarray as nd
+from d2lmini.initializer.base import InitDesc, Initializer, create, register
+from d2lmini.ndarray import NDArray
+
+
+class Mixed:
+    """The first of the regular expressions `patterns` that matches a name picks its initializer."""
+
+    def __init__(self, patterns: Sequence[str], initializers: Sequence[Callable]):
+        if len(patterns) != len(initializers):
+            raise ValueError(
+                "Mixed needs one initializer for each pattern, "
+                f"got {len(initializers)} for {len(patterns)}"
+            )
+        self.map = [(re.compile(p), create(i)) for p, i in zip(patterns, initializers, strict=True)]
+
+    def __call__(self, name: str, arr: NDArray) -> None:
+        """Fill `arr`. ValueError when no pattern matches its name."""
+        for pattern, init in self.map:
+            if pattern.match(name):
+                init(name, arr)
+                return
+        raise ValueError(
+            f"no pattern of {[p.pattern for p, _ in self.map]} matches the parameter {name}; "
+            'add ".*" with a default initializer at the end'
+        )
+
+
+class Load:
+    """Values from a `.params` file, or a dict of arrays; what is not there, from `default_init`.
+
+    The prefixes "arg:" and "aux:" of its names are taken off. AssertionError, as in MXNet, for
+    another shape, and for a name that is neither there nor left to a default.
+    """
+
+    def __init__(
+        self,
+        param: str | dict[str, NDArray],
+        default_init: Callable | None = None,
+        verbose: bool = False,
+    ):
+        arrays = nd.load(param) if isinstance(param, str) else param
+        if not isinstance(arrays, dict):
+            raise TypeError("Load needs named arrays: save them as a dict, or give a dict")
+        self.param = {re.sub("^(arg|aux):", "", name): a for name, a in arrays.items()}
+        self.default_init = default_init
+        self.verbose = verbose
+
+    def __call__(self, name: str, arr: NDArray) -> None:
+        """Fill `arr` with the array of that name."""
+        if name in self.param:
+            found = self.param[name]
+            if found.shape != arr.shape:
+                raise AssertionError(
+                    f"Parameter {name} cannot be initialized from loading: shape mismatch, "
+                    f"it is {arr.shape}, the one loaded {found.shape}"
+                )
+            arr[:] = found
+        elif self.default_init is None:
+            raise AssertionError(
+                f"Cannot initialize {name}: it is not among the {len(self.param)} loaded "
+                "parameters, and no default_init was given"
+            )
+        else:
+            self.default_init(name, arr)
+        if self.verbose:
+            how = "by loading" if name in self.param else "by default"
+            logging.info("Initialized %s %s", name, how)
+
+
+_GATES = {"rnn_relu": ("",), "rnn_tanh": ("",), "lstm": "ifco", "gru": "rzo"}
+
+
+@register
+class FusedRNN(Initializer):
+    """The one vector in which a fused RNN keeps all its weights and biases.
+
+    It holds, for each layer and direction, the weights from the input (G H, n_in) and from the
+    state (G H, H), with H = num_hidden and G gates; then all biases, (G H,) each, in that order.
+    Every gate's part is filled as a parameter named "l0_i2h_f_weight" would be, by `init`, or by
+    the initializer of the whole net if `init` is None; the forget gates' biases of an LSTM
+    with `forget_bias`. ValueError for a vector of a length no input size explains.
+    """
+
+    def __init__(
+        self, init: Any, num_hidden: int, num_layers: int, mode: str,
+        bidirectional: bool = False, forget_bias: float = 1.0,
+    ):  # fmt: skip
+        init = None if init is None else create(init)
+        if mode not in _GATES:
+            raise ValueError(f"FusedRNN: mode is one of {', '.join(_GATES)}, got {mode!r}")
+        super().__init__(
+            init=init and init.dumps(), num_hidden=num_hidden, num_layers=num_layers, mode=mode,
+            bidirectional=bidirectional, forget_bias=forget_bias,
+        )  # fmt: skip
+        self._init = init
+        self._num_hidden = num_hidden
+        self._num_layers = num_layers
+        self._mode = mode
+        self._directions = "lr" if bidirectional else "l"
+        self._forget_bias = forget_bias
+
+    def _init_weight(self, name: str, arr: NDArray) -> None:
+        init = self._init or getattr(name, "global_init", None)
+        if init is None or init is self:
+            raise ValueError(
+                f"FusedRNN: no init for the parts of {name}; pass one, as init.Xavier()"
+            )
+        parts = self._parts(name, arr.size)
+        end = 0
+        for part, shape in parts:
+            begin, end = end, end + shape[0] * (shape[1] if len(shape) > 1 else 1)
+            piece = arr[begin:end].reshape(shape)  # a view
+            if self._mode == "lstm" and part.endswith("_f_bias"):
+                piece[:] = self._forget_bias
+            else:
+                init(InitDesc(part, global_init=getattr(name, "global_init", None)), piece)
+
+    def _parts(self, name: str, size: int) -> list[tuple[str, tuple[int, ...]]]:
+        """Name and shape of every part, in the order in which they lie."""
+        H, L, D = self._num_hidden, self._num_layers, len(self._directions)
+        gates = _GATES[self._mode]
+        rows = D * len(gates) * H
+        # size = rows * (n_in + H + 2) + (L - 1) * rows * (D * H + H + 2)
+        n_in, rest = divmod(size - rows * (L - 1) * (D * H + H + 2), rows)
+        n_in -= H + 2
+        if rest or n_in < 1:
+            raise ValueError(
+                f"FusedRNN: {name} has {size} numbers, which is no {self._mode} of {L} layers, "
+                f"{D} directions and {H} hidden units"
+            )
+        weights: list[tuple[str, tuple[int, ...]]] = []
+        biases: list[tuple[str, tuple[int, ...]]] = []
+        for layer in range(L):
+            for direction in self._directions:
+                for source, inner in (("i2h", D * H if layer else n_in), ("h2h", H)):
+                    for gate in gates:
+                        part = f"{direction}{layer}_{source}_{gate}_".replace("__", "_")
+                        weights.append((part + "weight", (H, inner)))
+                        biases.append((part + "bias", (H,)))
+        return weights + biases

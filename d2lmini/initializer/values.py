@@ -1,0 +1,109 @@
+"""Initializers that give the same values each time.
+
+>>> from d2lmini import init, nd
+>>> kernel = nd.zeros((1, 1, 4, 4))
+>>> init.Bilinear()(init.InitDesc("upsampling_weight"), kernel)
+>>> kernel[0, 0, 1]
+<BLANKLINE>
+[0.1875 0.5625 0.5625 0.1875]
+<NDArray 4 @cpu(0)>
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from d2lmini.initializer.base import Initializer, alias, register
+from d2lmini.ndarray import NDArray
+
+
+@alias("zeros")
+class Zero(Initializer):
+    """Weights of 0. (All units of a layer then stay equal: seldom what a hidden layer wants.)"""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def _init_weight(self, name: str, arr: NDArray) -> None:
+        arr[:] = 0
+
+
+@alias("ones")
+class One(Initializer):
+    """Weights of 1."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def _init_weight(self, name: str, arr: NDArray) -> None:
+        arr[:] = 1
+
+
+@register
+class Constant(Initializer):
+    """Weights equal to `value`: a number, or an array or list that broadcasts to the weight."""
+
+    def __init__(self, value: Any):
+        super().__init__(value=value)
+        self.value = value
+
+    def _init_weight(self, name: str, arr: NDArray) -> None:
+        arr[:] = self.value
+
+    def dumps(self) -> str:
+        value = self.value.asnumpy() if isinstance(self.value, NDArray) else self.value
+        value = value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
+        return json.dumps(["constant", {"value": value}])
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Constant and other.dumps() == self.dumps()
+
+    def __hash__(self) -> int:
+        return hash(type(self))
+
+
+@register
+class Bilinear(Initializer):
+    """The kernel (..., H, W) by which a transposed convolution of stride ceil(W/2) interpolates.
+
+    w[y, x] = (1 - |x/f - c|) (1 - |y/f - c|) with f = ceil(W / 2), c = (2f - 1 - f mod 2) / (2f),
+    the same on every channel. ValueError for a weight without two axes of space.
+    Source: J. Long et al., "Fully Convolutional Networks for Semantic Segmentation" (2015).
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def _init_weight(self, name: str, arr: NDArray) -> None:
+        if len(arr.shape) != 4:
+            raise ValueError(
+                f"Bilinear fills kernels (C, C, H, W), {name} is {arr.shape}; "
+                "use it for the weight of a Conv2DTranspose"
+            )
+        H, W = arr.shape[2:]
+        f = (W + 1) // 2
+        c = (2 * f - 1 - f % 2) / (2 * f)
+        along_x = 1 - abs(np.arange(W) / f - c)
+        along_y = 1 - abs(np.arange(H) / f - c)
+        arr[:] = np.outer(along_y, along_x).astype("float32")  # (H, W) -> (C, C, H, W)
+
+
+@register
+class LSTMBias(Initializer):
+    """A bias (4H,) of an LSTM: 0, but `forget_bias` for the forget gate, its second quarter.
+
+    A forget gate that starts open lets gradients pass. Source: R. Jozefowicz et al., "An Empirical
+    Exploration of Recurrent Network Architectures" (2015).
+    """
+
+    def __init__(self, forget_bias: float = 1.0):
+        super().__init__(forget_bias=forget_bias)
+        self.forget_bias = forget_bias
+
+    def _init_weight(self, name: str, arr: NDArray) -> None:
+        num_hidden = arr.shape[0] // 4
+        arr[:] = 0.0
+        arr[num_hidden : 2 * num_hidden] = self.forget_bias
