@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from d2lmini import MXNetError, nd
-from d2lmini.ops import windows
+from d2lmini.ops import convolve, convolve_each, convolve_wide
 from d2lmini.ops.core import registry
 
 rng = np.random.default_rng(0)
@@ -183,12 +183,16 @@ def test_gradient_of_det_is_zero_where_there_is_no_inverse():
 
 
 @pytest.mark.parametrize("size, kernel", [((9,), (3,)), ((9, 7), (3, 2)), ((5, 4, 4), (2, 2, 2))])
-def test_convolution_is_the_same_by_tiles_of_any_size(monkeypatch, size, kernel):
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("dilate", [1, 2])
+def test_convolution_is_the_same_either_way_by_tiles_of_any_size(
+    monkeypatch, size, kernel, stride, dilate
+):
     """Whole batches, a few images, some rows of one image, single rows."""
     ndim = len(kernel)
-    lists = {"kernel": kernel, "stride": (2,) + (1,) * (ndim - 1), "dilate": (1,) * ndim,
-             "pad": (1,) * ndim, "num_group": 2}  # fmt: skip
-    x, w = array(7, 4, *size, dtype="float64"), array(6, 2, *kernel, dtype="float64")
+    lists = {"kernel": kernel, "stride": (stride,) + (1,) * (ndim - 1),
+             "dilate": (1,) * (ndim - 1) + (dilate,), "pad": (1,) * ndim, "num_group": 1}  # fmt: skip
+    x, w = array(7, 4, *size, dtype="float64"), array(6, 4, *kernel, dtype="float64")
 
     def all_three():
         y = nd.Convolution(x, w, num_filter=6, no_bias=True, **lists)
@@ -196,12 +200,15 @@ def test_convolution_is_the_same_by_tiles_of_any_size(monkeypatch, size, kernel)
         dw = registry["_conv_backward_weight"](x, y, **lists)
         return [v.asnumpy() for v in (y, dx, dw)]
 
+    monkeypatch.setattr(convolve, "_way", lambda *_: convolve_wide)
     whole = all_three()
-    for elements in (2000, 300, 60, 1):
-        monkeypatch.setattr(windows, "TILE_ELEMENTS", elements)
-        monkeypatch.setattr(windows, "FEWEST_COLUMNS", 1)
-        for got, want in zip(all_three(), whole):
-            np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
+    monkeypatch.setattr(convolve_wide, "FEWEST_COLUMNS", 1)
+    for way in (convolve_wide, convolve_each):
+        monkeypatch.setattr(convolve, "_way", lambda *_, way=way: way)
+        for elements in (1 << 18, 2000, 300, 60, 1):
+            monkeypatch.setattr(way, "TILE_ELEMENTS", elements)
+            for got, want in zip(all_three(), whole):
+                np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
 
 
 def test_one_product_is_three_views_of_itself():

@@ -17,7 +17,7 @@ to pair the image x, the weight w and the gradient g of y,
     _conv_backward_weight  (x, g) -> w-like
 
 and each has the other two as its gradients, to any order. Deconvolution is the second under
-another name. How they compute is told in `windows.py`.
+another name. How they compute is told in `convolve.py`.
 
 Shapes are MXNet's channel-first ones: (N, C, W), (N, C, H, W) or (N, C, D, H, W).
 """
@@ -29,16 +29,9 @@ from typing import Any
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_float, check_optional, check_shape
+from d2lmini.ops.convolve import computed, convolve, convolve_data, convolve_weight
 from d2lmini.ops.core import Shape, Spec, op
-from d2lmini.ops.windows import (
-    Geometry,
-    computed,
-    convolve,
-    convolve_data,
-    convolve_weight,
-    full_lists,
-    geometry,
-)
+from d2lmini.ops.windows import Geometry, full_lists, geometry
 
 LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 

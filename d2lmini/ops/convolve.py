@@ -1,0 +1,90 @@
+"""Convolution as products of matrices; arrays in, arrays out.
+
+A convolution looks at an image through windows. As a view of the (padded) image they cost no
+memory, only strides; copied into columns (im2col: K. Chellapilla et al., 2006) they make it a
+product of matrices, where BLAS is at its best. The convolution y = x * w is linear in x and in w,
+so its gradients are linear as well:
+
+    convolve         (x, w) -> y     w @ columns
+    convolve_data    (g, w) -> dx    w^T @ g gives columns; each is added back where it was copied
+                                     from (col2im)
+    convolve_weight  (x, g) -> dw    g @ columns^T
+
+>>> import numpy as np
+>>> x, w = np.arange(9.0).reshape(1, 1, 3, 3), np.ones((1, 1, 2, 2))
+>>> geo = geometry((3, 3), kernel=(2, 2), stride=(), dilate=(), pad=())
+>>> y = np.empty((1, 1, *geo.out))
+>>> convolve(np, x, w, geo, 1, y)
+>>> y
+array([[[[ 8., 12.],
+         [20., 24.]]]])
+
+There are two ways to lay the columns: image by image (`convolve_each.py`), whose buffers stay in
+the cache and whose results land where they belong; and of several images side by side
+(`convolve_wide.py`), for images so small that a product for each would starve BLAS. 1x1 kernels
+need no columns at all. The ops on top of these are in `conv.py`.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from d2lmini.ops import convolve_each as each
+from d2lmini.ops import convolve_wide as wide
+from d2lmini.ops.core import Shape
+from d2lmini.ops.windows import Geometry, geometry
+
+__all__ = ["computed", "convolve", "convolve_data", "convolve_weight", "geometry"]
+
+
+def convolve(xp: Any, x: Any, w: Any, geo: Geometry, groups: int, y: Any) -> None:
+    """y = x * w: (N, C, *size), (F, C/G, *kernel) -> (N, F, *out)."""
+    if geo.is_pointwise:
+        _pointwise(xp, w.reshape(groups, w.shape[0] // groups, -1), x, y, groups)
+    else:
+        _way(w.shape, geo, groups).convolve(xp, x, w, geo, groups, y)
+
+
+def convolve_data(xp: Any, g: Any, w: Any, geo: Geometry, groups: int, dx: Any) -> None:
+    """(N, F, *out), (F, C/G, *kernel) -> dx (N, C, *size)."""
+    if geo.is_pointwise:
+        w = w.reshape(groups, w.shape[0] // groups, -1).swapaxes(1, 2)
+        _pointwise(xp, w, g, dx, groups)
+    else:
+        _way(w.shape, geo, groups).convolve_data(xp, g, w, geo, groups, dx)
+
+
+def convolve_weight(xp: Any, x: Any, g: Any, geo: Geometry, groups: int, dw: Any) -> None:
+    """(N, C, *size), (N, F, *out) -> dw (F, C/G, *kernel)."""
+    _way(dw.shape, geo, groups).convolve_weight(xp, x, g, geo, groups, dw)
+
+
+def _pointwise(xp: Any, w: Any, x: Any, y: Any, groups: int) -> None:
+    """A product for each image: w (G, A, B), x (N, G*B, ...) -> y (N, G*A, ...)."""
+    N, places = x.shape[0], prod(x.shape[2:])
+    images = x.reshape(N, groups, -1, places)
+    xp.matmul(w, images, out=y.reshape(N, groups, w.shape[1], places))
+
+
+def _way(w: Shape, geo: Geometry, groups: int) -> Any:
+    """Image by image, unless that makes too many products, or products of too few columns for
+    their weights."""
+    places = prod(geo.out)
+    if groups > 1 or places < 64 or (places < 256 and prod(w) > 1 << 16):
+        return wide
+    return each
+
+
+def computed(xp: Any, function: Any, a: Any, b: Any, geo: Any, groups: int, shape: Shape, out: Any):
+    """Call one of the three; float16 goes by way of float32."""
+    if a.dtype.itemsize > 2:
+        out = xp.empty(shape, a.dtype) if out is None else out
+        function(xp, a, b, geo, groups, out)
+        return out
+    wide = xp.empty(shape, "float32")
+    function(xp, a.astype("float32"), b.astype("float32"), geo, groups, wide)
+    if out is None:
+        return wide.astype(a.dtype)
+    out[...] = wide
+    return out

@@ -1,0 +1,219 @@
+"""Convolution image by image: the columns of a few images at a time, in the cache.
+
+    y[n] = w @ columns[n]        (F, C*taps) @ (C*taps, OH*OW), for each image of a tile
+
+Nothing is transposed: the products read and write images where they lie. Small products run on the
+thread that calls BLAS, so tiles of them are shared among idle workers; large ones use all cores by
+themselves, tile after tile.
+
+The gradient for the data gives columns, each to be added back where it was copied from. With
+strides of 1 the windows of one tap are a shifted copy of the image: so g is laid out as wide as
+the (padded) image, zeros in between, and one sum over a skewed view of the columns adds up all
+taps at once.
+
+The three functions are told in `convolve.py`; here there is a single group.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from itertools import product
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from d2lmini.device.parallel import parallel_for
+from d2lmini.ops.core import Shape
+from d2lmini.ops.windows import Geometry, inside, with_zeros
+
+#: The columns of a tile are about so many elements.
+TILE_ELEMENTS = 1 << 17
+#: OpenBLAS computes products of up to so many multiplications on the thread that calls it.
+SERIAL_PRODUCT = 1 << 18
+
+
+class _Scratch(threading.local):
+    """A thread's buffers, kept: fresh memory costs more than what is computed in it."""
+
+    def __init__(self) -> None:
+        self.memory: dict[str, np.ndarray] = {}
+
+    def array(self, xp: Any, name: str, shape: Shape, dtype: Any) -> Any:
+        """Undefined memory of this shape, under a name for each that is in use at once."""
+        if xp is not np:
+            return xp.empty(shape, dtype)
+        nbytes = prod(shape) * dtype.itemsize
+        memory = self.memory.get(name)
+        if memory is None or memory.nbytes < nbytes:
+            if nbytes > 8 * TILE_ELEMENTS * dtype.itemsize:
+                return np.empty(shape, dtype)
+            memory = self.memory[name] = np.empty(nbytes, np.uint8)
+        return memory[:nbytes].view(dtype).reshape(shape)
+
+
+_scratch = _Scratch()
+
+
+class _Tile(NamedTuple):
+    """Images n of the batch, rows r of their outputs (the first spatial axis)."""
+
+    n: slice
+    r: slice
+    shape: Shape  # (images, rows, *rest of out)
+    places: slice  # of an output
+
+
+def _for_each_tile(
+    xp: Any, N: int, geo: Geometry, column: int, filters: int, body: Callable[[int, _Tile], None]
+) -> int:
+    """Call body(number of the group, tile) for all tiles of N images; those of one group one after
+    the other. How many groups there are. `column` is the number of elements in a column."""
+    images, rows = _cut(N, geo, column)
+    groups = -(-N // images)
+    width = prod(geo.out[1:])
+
+    def work(i: int) -> None:
+        n = slice(i * images, min(N, (i + 1) * images))
+        for first in range(0, geo.out[0], rows):
+            last = min(first + rows, geo.out[0])
+            shape = (n.stop - n.start, last - first, *geo.out[1:])
+            body(i, _Tile(n, slice(first, last), shape, slice(first * width, last * width)))
+
+    if xp is np and filters * column * rows * width <= SERIAL_PRODUCT:
+        parallel_for(groups, work)
+    else:
+        for i in range(groups):
+            work(i)
+    return groups
+
+
+def _cut(N: int, geo: Geometry, column: int) -> tuple[int, int]:
+    """How many images a group has, and how many rows a tile."""
+    width = prod(geo.out[1:])
+    rows = min(max(TILE_ELEMENTS // (column * width), 1), geo.out[0])
+    images = max(TILE_ELEMENTS // (column * width * rows), 1) if rows == geo.out[0] else 1
+    return max(min(images, N), 1), rows
+
+
+def _columns(xp: Any, padded: Any, tile: _Tile, geo: Geometry) -> Any:
+    """The windows of a tile, copied: (images, C*taps, places)."""
+    part = padded[tile.n, :, tile.r.start * geo.stride[0] :]
+    n, c, *steps = part.strides
+    windows = xp.lib.stride_tricks.as_strided(
+        part,
+        (tile.shape[0], part.shape[1], *geo.kernel, *tile.shape[1:]),
+        (n, c, *(d * s for d, s in zip(geo.dilate, steps)),
+         *(t * s for t, s in zip(geo.stride, steps))),
+    )  # fmt: skip
+    columns = _scratch.array(xp, "columns", windows.shape, padded.dtype)
+    xp.copyto(columns, windows)
+    return columns.reshape(tile.shape[0], -1, prod(tile.shape[1:]))
+
+
+def convolve(xp: Any, x: Any, w: Any, geo: Geometry, _groups: int, y: Any) -> None:
+    """y = x * w: (N, C, *size), (F, C, *kernel) -> (N, F, *out)."""
+    N, F = y.shape[:2]
+    padded = with_zeros(xp, x, geo)
+    w = w.reshape(F, -1)
+    y = y.reshape(N, F, prod(geo.out))
+
+    def tile_of(_group: int, tile: _Tile) -> None:
+        xp.matmul(w, _columns(xp, padded, tile, geo), out=y[tile.n, :, tile.places])
+
+    _for_each_tile(xp, N, geo, w.shape[1], F, tile_of)
+
+
+def convolve_weight(xp: Any, x: Any, g: Any, geo: Geometry, _groups: int, dw: Any) -> None:
+    """(N, C, *size), (N, F, *out) -> dw (F, C, *kernel)."""
+    N, F = g.shape[:2]
+    padded = with_zeros(xp, x, geo)
+    g = g.reshape(N, F, prod(geo.out))
+    total = dw.reshape(F, -1)
+    # Each group adds up for itself, so the sum does not depend on who comes first.
+    images, _rows = _cut(N, geo, total.shape[1])
+    sums = xp.zeros((-(-N // images), *total.shape), total.dtype)
+
+    def tile_of(group: int, tile: _Tile) -> None:
+        columns = _columns(xp, padded, tile, geo)
+        parts = _scratch.array(xp, "parts", (tile.shape[0], *total.shape), total.dtype)
+        xp.matmul(g[tile.n, :, tile.places], columns.swapaxes(1, 2), out=parts)
+        sums[group] += parts.sum(axis=0)
+
+    _for_each_tile(xp, N, geo, total.shape[1], F, tile_of)
+    sums.sum(axis=0, out=total)
+
+
+def convolve_data(xp: Any, g: Any, w: Any, geo: Geometry, _groups: int, dx: Any) -> None:
+    """(N, F, *out), (F, C, *kernel) -> dx (N, C, *size)."""
+    N, F, C = g.shape[0], g.shape[1], dx.shape[1]
+    w = xp.ascontiguousarray(w.reshape(F, -1).T)  # (C*taps, F)
+    padded = xp.empty((N, C, *geo.padded), dx.dtype) if any(geo.pad) else dx
+    shifts = all(s == 1 for s in geo.stride)
+    wide = geo._replace(out=(geo.out[0], *geo.padded[1:])) if shifts else geo
+    add = _add_shifted if shifts else _add_windows
+
+    def tile_of(_group: int, tile: _Tile) -> None:
+        add(xp, padded[tile.n], g[tile.n, :, tile.r], w, tile, geo)
+
+    _for_each_tile(xp, N, wide, w.shape[0], F, tile_of)
+    if padded is not dx:
+        xp.copyto(dx, padded[inside(geo)])
+
+
+def _add_shifted(xp: Any, images: Any, g: Any, w: Any, tile: _Tile, geo: Geometry) -> None:
+    """Add the columns of a tile where they came from; strides are 1.
+
+    An image is a line of places; tap t of the window at place q is at place q + shift(t). So what
+    comes to place p is the sum over t of columns[t, p - shift(t)]: the elements of a view whose
+    axes of taps step a shift back each time.
+    """
+    n, C = images.shape[:2]
+    steps = [prod(geo.padded[i + 1 :]) for i in range(len(geo.padded))]
+    shifts = [d * step for d, step in zip(geo.dilate, steps)]
+    margin = sum((k - 1) * shift for k, shift in zip(geo.kernel, shifts))
+    places = prod(tile.shape[1:])  # of the columns
+    reached = places + (geo.kernel[0] - 1) * shifts[0]  # of the image
+    laid = _scratch.array(xp, "laid", (*g.shape[:2], *tile.shape[1:]), g.dtype)
+    laid[...] = 0
+    laid[(..., *(slice(size) for size in g.shape[3:]))] = g
+    columns = _scratch.array(xp, "columns", (n, w.shape[0], margin + reached), g.dtype)
+    columns[:, :, :margin] = 0
+    columns[:, :, margin + places :] = 0
+    xp.matmul(w, laid.reshape(*g.shape[:2], -1), out=columns[:, :, margin : margin + places])
+    columns = columns.reshape(n, C, *geo.kernel, -1)
+    per_image, per_channel, *per_tap, item = columns.strides
+    skewed = xp.lib.stride_tricks.as_strided(
+        columns[..., margin:],
+        (*geo.kernel, n, C, reached),
+        (*(t - s * item for t, s in zip(per_tap, shifts)), per_image, per_channel, item),
+    )
+    taps = tuple(range(len(geo.kernel)))
+    flat = images.reshape(n, C, -1)
+    if reached == flat.shape[2]:
+        xp.add.reduce(skewed, axis=taps, out=flat)
+        return
+    begin = tile.r.start * steps[0]
+    if begin == 0:
+        flat[...] = 0
+    place = flat[:, :, begin : begin + reached]
+    place += skewed.sum(axis=taps)
+
+
+def _add_windows(xp: Any, images: Any, g: Any, w: Any, tile: _Tile, geo: Geometry) -> None:
+    """Add the columns of a tile where they came from, tap by tap."""
+    n, C = images.shape[:2]
+    columns = _scratch.array(xp, "columns", (n, w.shape[0], prod(tile.shape[1:])), g.dtype)
+    xp.matmul(w, xp.ascontiguousarray(g).reshape(*g.shape[:2], -1), out=columns)
+    columns = columns.reshape(n, C, *geo.kernel, *tile.shape[1:])
+    if tile.r.start == 0:
+        images[...] = 0
+    images = images[:, :, tile.r.start * geo.stride[0] :]
+    for tap in product(*map(range, geo.kernel)):
+        starts = [t * d for t, d in zip(tap, geo.dilate)]
+        where = tuple(
+            slice(a, a + (o - 1) * s + 1, s) for a, o, s in zip(starts, tile.shape[1:], geo.stride)
+        )
+        place = images[(slice(None), slice(None), *where)]
+        place += columns[(slice(None), slice(None), *tap)]

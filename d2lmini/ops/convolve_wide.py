@@ -1,0 +1,132 @@
+"""Convolution with the columns of several images side by side: one large product of matrices.
+
+    y = w @ columns        (F, C/G*taps) @ (C/G*taps, N*OH*OW)
+
+For small images with many channels, and for groups: a tile holds enough columns for BLAS to be
+quick, few enough for the buffer to stay small. Tiles are worked on one after the other, since BLAS
+itself uses all cores. G is the number of groups: channels and filters are cut into G parts that do
+not see each other, which is a batch of G products.
+
+The three functions are told in `convolve.py`.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from math import prod
+from typing import Any, NamedTuple
+
+from d2lmini.ops.core import Shape
+from d2lmini.ops.windows import Geometry, inside, with_zeros
+
+#: A tile has as many columns as fit into so many elements, and in any case so many.
+TILE_ELEMENTS = 1 << 20
+FEWEST_COLUMNS = 512
+
+
+class _Tile(NamedTuple):
+    """Images n of the batch, rows r of their outputs (the first spatial axis)."""
+
+    n: slice
+    r: slice
+    shape: Shape  # (images, rows, *rest of out)
+
+
+def _tiles(N: int, geo: Geometry, column: int) -> list[_Tile]:
+    """Cut N images into tiles; `column` is the number of elements in a column."""
+    width = prod(geo.out[1:])
+    columns = max(TILE_ELEMENTS // max(column, 1), FEWEST_COLUMNS)
+    rows = min(max(columns // width, 1), geo.out[0])
+    images = max(columns // (width * rows), 1) if rows == geo.out[0] else 1
+    return [
+        _Tile(
+            slice(n, min(n + images, N)),
+            slice(r, min(r + rows, geo.out[0])),
+            (min(images, N - n), min(rows, geo.out[0] - r), *geo.out[1:]),
+        )
+        for n in range(0, N, images)
+        for r in range(0, geo.out[0], rows)
+    ]
+
+
+class _Buffer:
+    """Memory for one tile after the other, with `rows` elements for each of its columns."""
+
+    def __init__(self, xp: Any, tiles: list[_Tile], rows: int, dtype: Any):
+        self.memory = xp.empty(rows * max((prod(tile.shape) for tile in tiles), default=0), dtype)
+
+    def shaped(self, *shape: int) -> Any:
+        """As much of it as an array of this shape takes."""
+        return self.memory[: prod(shape)].reshape(shape)
+
+
+def _columns(xp: Any, padded: Any, tile: _Tile, geo: Geometry, groups: int, buffer: Any) -> Any:
+    """The windows of a tile, copied: (C, *kernel, images, rows, ...) as (G, C/G*taps, columns)."""
+    part = padded[tile.n, :, tile.r.start * geo.stride[0] :]
+    n, c, *steps = part.strides
+    windows = xp.lib.stride_tricks.as_strided(
+        part,
+        (part.shape[1], *geo.kernel, *tile.shape),
+        (c, *(d * s for d, s in zip(geo.dilate, steps)),
+         n, *(t * s for t, s in zip(geo.stride, steps))),
+    )  # fmt: skip
+    columns = buffer.shaped(*windows.shape)
+    xp.copyto(columns, windows)
+    return columns.reshape(groups, -1, prod(tile.shape))
+
+
+def _side_by_side(y: Any, tile: _Tile, groups: int) -> Any:
+    """The tile of y (N, F, *out) as (G, F/G, columns): a view if it is of one image."""
+    return y[tile.n, :, tile.r].swapaxes(0, 1).reshape(groups, -1, prod(tile.shape))
+
+
+def convolve(xp: Any, x: Any, w: Any, geo: Geometry, groups: int, y: Any) -> None:
+    """y = x * w: (N, C, *size), (F, C/G, *kernel) -> (N, F, *out)."""
+    N, C, F = x.shape[0], x.shape[1], w.shape[0]
+    w = w.reshape(groups, F // groups, -1)  # (G, F/G, C/G*taps)
+    padded = with_zeros(xp, x, geo)
+    tiles = _tiles(N, geo, C * geo.taps)
+    buffer = _Buffer(xp, tiles, C * geo.taps, x.dtype)
+    results = _Buffer(xp, tiles, F, x.dtype)
+    for tile in tiles:
+        columns = _columns(xp, padded, tile, geo, groups, buffer)
+        result = results.shaped(groups, F // groups, columns.shape[2])
+        xp.matmul(w, columns, out=result)
+        y[tile.n, :, tile.r] = result.reshape(F, *tile.shape).swapaxes(0, 1)
+
+
+def convolve_data(xp: Any, g: Any, w: Any, geo: Geometry, groups: int, dx: Any) -> None:
+    """(N, F, *out), (F, C/G, *kernel) -> dx (N, C, *size)."""
+    N, F, C = g.shape[0], g.shape[1], dx.shape[1]
+    w = w.reshape(groups, F // groups, -1).swapaxes(1, 2)  # (G, C/G*taps, F/G)
+    padded = xp.empty((N, C, *geo.padded), dx.dtype) if any(geo.pad) else dx
+    padded[...] = 0
+    tiles = _tiles(N, geo, C * geo.taps)
+    buffer = _Buffer(xp, tiles, C * geo.taps, dx.dtype)
+    for tile in tiles:
+        columns = buffer.shaped(C, *geo.kernel, *tile.shape)
+        place = columns.reshape(groups, -1, prod(tile.shape))
+        xp.matmul(w, _side_by_side(g, tile, groups), out=place)
+        images = padded[tile.n, :, tile.r.start * geo.stride[0] :].swapaxes(0, 1)
+        for tap in product(*map(range, geo.kernel)):
+            starts = [t * d for t, d in zip(tap, geo.dilate)]
+            where = tuple(
+                slice(a, a + (o - 1) * s + 1, s)
+                for a, o, s in zip(starts, tile.shape[1:], geo.stride)
+            )
+            images[(slice(None), slice(None)) + where] += columns[(slice(None),) + tap]
+    if padded is not dx:
+        xp.copyto(dx, padded[inside(geo)])
+
+
+def convolve_weight(xp: Any, x: Any, g: Any, geo: Geometry, groups: int, dw: Any) -> None:
+    """(N, C, *size), (N, F, *out) -> dw (F, C/G, *kernel)."""
+    N, C, F = x.shape[0], x.shape[1], g.shape[1]
+    padded = with_zeros(xp, x, geo)
+    tiles = _tiles(N, geo, C * geo.taps)
+    buffer = _Buffer(xp, tiles, C * geo.taps, x.dtype)
+    dw[...] = 0
+    total = dw.reshape(groups, F // groups, -1)  # (G, F/G, C/G*taps), a view
+    for tile in tiles:
+        columns = _columns(xp, padded, tile, geo, groups, buffer)
+        total += xp.matmul(_side_by_side(g, tile, groups), columns.swapaxes(1, 2))
