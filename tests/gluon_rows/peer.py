@@ -1,0 +1,155 @@
+"""What is done to a row, whichever library does it; run by an interpreter that has MXNet, it answers
+a file of rows.
+
+`examine(mx, ...)` is the whole experiment, with `mx` either `d2lmini` or `mxnet`. As a program:
+
+    python peer.py ROWS.npz FOLDER FIRST
+
+reads the rows that `runner.ask_mxnet` wrote and leaves FOLDER/0.npz, FOLDER/1.npz, ... from row
+FIRST on, one file each, so that a row which takes the process down loses only itself. Arrays
+travel as .npz because the two interpreters have different NumPy; nothing is pickled.
+"""
+
+import json
+import re
+import sys
+
+import numpy as np
+
+
+def examine(mx, row, inputs):
+    """Build the row's net, give it seeded parameters, run it in each of the row's modes.
+
+    row: the fields of `runner.Row` as a dict; inputs: its arrays. Gives a dict of arrays and texts:
+
+        about                   JSON: [name, shape, dtype, grad_req] of each parameter, and the
+                                net's repr before and after its first call
+        MODE/out/I              output number I, lists of outputs flattened
+        MODE/in/I               gradient of input I
+        MODE/grad/I:NAME        gradient of parameter I
+        MODE/aux/I:NAME         value after the run of a parameter without gradient
+    """
+    scope = names(mx)
+    mx.random.seed(0)
+    net = eval(row["build"], scope)
+    if hasattr(net, "initialize"):
+        net.initialize()
+        if row["dtype"] != "float32":
+            net.cast(row["dtype"])
+    first = repr(net)
+    forward(scope, row, net, [mx.nd.array(a, dtype=a.dtype) for a in inputs])
+    parameters = list(net.collect_params().values()) if hasattr(net, "collect_params") else []
+    about = [[anonymous(p.name), p.shape, kind(p.dtype), p.grad_req] for p in parameters]
+    result = {"about": json.dumps([about, first, repr(net)])}
+    for mode in row["modes"]:
+        for key, value in run(mx, scope, row, net, parameters, inputs, mode).items():
+            result[f"{mode}/{key}"] = value
+    return result
+
+
+def names(mx):
+    """What the expressions of a row may use."""
+    scope = {"mx": mx, "np": np, "nd": mx.nd, "gluon": mx.gluon, "autograd": mx.autograd}
+    for name in ("nn", "rnn", "loss"):
+        try:
+            scope[name] = getattr(mx.gluon, name)
+        except AttributeError:
+            continue
+    return scope
+
+
+def run(mx, scope, row, net, parameters, inputs, mode):
+    """One mode: 'train' and 'predict' record and go backward, 'infer' does not record."""
+    set_parameters(mx, parameters)
+    mx.random.seed(0)
+    xs = [mx.nd.array(a, dtype=a.dtype) for a in inputs]
+    wanted = [i for i, a in enumerate(inputs) if differentiable(a) and i not in row["constant"]]
+    result = {}
+    if mode == "infer":
+        heads = forward(scope, row, net, xs)
+    else:
+        training = mode == "train"
+        for i in wanted:
+            xs[i].attach_grad()
+        for p in parameters:
+            if p.grad_req != "null":
+                p.zero_grad()
+        with mx.autograd.record(train_mode=training):
+            heads = forward(scope, row, net, xs)
+        mx.autograd.backward(
+            heads,
+            [mx.nd.array(draw(h.shape, 100 + i), dtype=h.dtype) for i, h in enumerate(heads)],
+            train_mode=training,
+        )
+        for i in wanted:
+            result[f"in/{i}"] = xs[i].grad.asnumpy()
+    for i, h in enumerate(heads):
+        result[f"out/{i}"] = h.asnumpy()
+    for i, p in enumerate(parameters):
+        key = f"{i}:{anonymous(p.name)}"
+        if p.grad_req == "null":
+            result[f"aux/{key}"] = p.data().asnumpy()
+        elif mode != "infer":
+            result[f"grad/{key}"] = p.grad().asnumpy()
+    return result
+
+
+def forward(scope, row, net, xs):
+    """The row's call, its results flattened."""
+    return flat(eval(row["call"], dict(scope, net=net, x=xs)))
+
+
+def flat(value):
+    """All arrays in nested lists and tuples, from left to right."""
+    if isinstance(value, (list, tuple)):
+        return [each for part in value for each in flat(part)]
+    return [value]
+
+
+def set_parameters(mx, parameters):
+    """Seeded values, the same in both libraries; running variances are positive."""
+    for i, p in enumerate(parameters):
+        value = draw(p.shape, i)
+        if p.name.endswith("running_var"):
+            value = 1.5 + value / 2
+        p.set_data(mx.nd.array(value, dtype=kind(p.dtype)))
+
+
+def draw(shape, seed, low=-1.0, high=1.0):
+    """Numbers in [low, high), float64, the same in every version of NumPy."""
+    rng = np.random.default_rng([seed] + [int(n) for n in shape])
+    return low + (high - low) * rng.random(tuple(shape))
+
+
+def differentiable(array):
+    return array.dtype.kind == "f"
+
+
+def kind(dtype):
+    """The name of a dtype."""
+    return np.dtype(dtype).name
+
+
+def anonymous(name):
+    """The name with the first counter 0: 'dense7_weight' -> 'dense0_weight'."""
+    return re.sub(r"^([a-z_]*[a-z0-9]*?)\d+_", r"\g<1>0_", name)
+
+
+def main():
+    """Answer the rows of a file."""
+    import mxnet as mx
+
+    path, folder, first = sys.argv[1:]
+    with np.load(path) as file:
+        rows = json.loads(str(file["rows"]))
+        inputs = [[file[f"{i}/{j}"] for j in range(row["n_inputs"])] for i, row in enumerate(rows)]
+    for i in range(int(first), len(rows)):
+        try:
+            answer = examine(mx, rows[i], inputs[i])
+        except Exception as problem:
+            answer = {"error": f"{type(problem).__name__}: {str(problem)[:500]}"}
+        np.savez(f"{folder}/{i}.npz", **answer)
+
+
+if __name__ == "__main__":
+    main()
