@@ -1,5 +1,5 @@
-"""What is done to a row, whichever library does it; run by an interpreter that has MXNet, it answers
-a file of rows.
+"""What is done to a row, whichever library does it. Run by an interpreter that has MXNet, this
+answers a file of rows.
 
 `examine(mx, ...)` is the whole experiment, with `mx` either `d2lmini` or `mxnet`. As a program:
 

@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from gluon_rows import peer
 
 #: The interpreter that has the real MXNet, if there is one.
