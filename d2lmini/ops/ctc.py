@@ -1,0 +1,219 @@
+"""Connectionist temporal classification: the loss of a sequence whose alignment is not known.
+
+>>> from d2lmini import nd
+>>> scores = nd.zeros((3, 1, 2))                # 3 steps, 1 sequence, classes: blank and one letter
+>>> loss = nd.CTCLoss(scores, nd.array([[1]]))
+>>> loss.exp().round()                          # 6 of the 8 paths spell that letter once: 8 / 6
+<BLANKLINE>
+[1.]
+<NDArray 1 @cpu(0)>
+
+A path names one class for each time step. Merge its repetitions, drop its blanks, and it spells a
+label: "a-ab-" spells "aab". The loss is -log of the probability that a path, drawn step by step
+from softmax(data), spells the given one. Its paths are those through the states
+
+    -  l1  -  l2  -  ...  lL  -                      (S = 2 L + 1, - is the blank)
+
+that at each step stay, go on by one, or by two where that skips a blank between different letters.
+alpha[t, s] sums the paths that are in state s after step t, and beta[t, s] what they can still
+become; both are sums over two or three neighbours. As probabilities of long sequences are tiny, all
+of it is done with logarithms, in float64. Source: A. Graves et al., "Connectionist Temporal
+Classification" (2006).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from d2lmini.base import MXNetError
+from d2lmini.ops.checks import check_choice, check_float, check_optional, check_shape
+from d2lmini.ops.core import Spec, op
+from d2lmini.ops.softmax import softmax_along
+
+
+def _infer(
+    data: Spec, label: Spec, data_lengths: Spec | None = None, label_lengths: Spec | None = None, *,
+    use_data_lengths: bool, use_label_lengths: bool, blank_label: str,
+) -> list[Spec]:  # fmt: skip
+    check_choice("blank_label", blank_label, ("first", "last"))
+    check_float(data)
+    if len(data.shape) != 3 or len(label.shape) != 2:
+        raise MXNetError(
+            f"data must be (T, N, C) and label (N, L), got {data.shape} and {label.shape}"
+        )
+    T, N, C = data.shape
+    check_shape("label", label, (N, label.shape[1]), why=f"data is (T, N, C) = {data.shape}")
+    if T < 1 or C < 1:
+        raise MXNetError(f"data needs a step and a class at least, got (T, N, C) = {data.shape}")
+    data_lengths, label_lengths = _sort_out(
+        data_lengths, label_lengths, use_data_lengths, use_label_lengths
+    )
+    for name, given, wanted in (
+        ("data_lengths", data_lengths, use_data_lengths),
+        ("label_lengths", label_lengths, use_label_lengths),
+    ):
+        check_optional(name, given, wanted, f"use_{name}={wanted}")
+        if given is not None:
+            check_shape(name, given, (N,), why=f"data is (T, N, C) = {data.shape}")
+    return [Spec((N,), data.dtype), Spec((T, N, 2 * label.shape[1] + 1), "float64")]
+
+
+def _sort_out(first: Any, second: Any, use_first: bool, use_second: bool) -> tuple[Any, Any]:
+    """A single input of lengths is the labels' if only those are used."""
+    return (None, first) if use_second and not use_first and second is None else (first, second)
+
+
+class _Lattice(NamedTuple):
+    """The states of every sequence: what `_forward` and `_backward` walk over.
+
+    states (N, S)     the class of each state; blank where there is none any more
+    leap   (N, S)     0 where a state can be reached over the blank before it, else -inf
+    last   (N,)       2 L: the final blank's state of each label of length L
+    steps  (N,)       number of time steps of each sequence
+    start  (N, S)     0 in the first two states, where paths begin, else -inf
+    end    (N, S)     0 in the last two, where they end, else -inf
+    """
+
+    states: Any
+    leap: Any
+    last: Any
+    steps: Any
+    start: Any
+    end: Any
+
+
+def _lattice(
+    xp: Any, shape: tuple[int, ...], label: Any, data_lengths: Any, label_lengths: Any, blank: str
+) -> _Lattice:
+    T, N, C = shape
+    L = label.shape[1]
+    label = label.astype("int64")
+    if label_lengths is None:
+        padding = label == (0 if blank == "first" else -1)
+        lengths = xp.where(padding.any(axis=1), padding.argmax(axis=1), L)
+    else:
+        lengths = label_lengths.astype("int64")
+    steps = xp.full(N, T) if data_lengths is None else data_lengths.astype("int64")
+    for name, counts, most in (("label", lengths, L), ("data", steps, T)):
+        if N and L and not (counts.min() >= 0 and counts.max() <= most):
+            raise MXNetError(f"CTCLoss: {name}_lengths must be in [0, {most}], got {counts}")
+    b = 0 if blank == "first" else C - 1
+    inside = xp.arange(L) < lengths[:, None]
+    wrong = inside & ((label < 0) | (label >= C) | (label == b))
+    if wrong.any():
+        raise MXNetError(
+            f"CTCLoss: labels must be classes in [0, {C}) other than the blank, {b}; "
+            f"got {label[wrong][0]}"
+        )
+    states = xp.full((N, 2 * L + 1), b)
+    states[:, 1::2] = xp.where(inside, label, b)
+    minus_inf = -xp.inf
+    leap = xp.full(states.shape, minus_inf)
+    leap[:, 3::2][states[:, 3::2] != states[:, 1:-2:2]] = 0.0
+    place, last = xp.arange(2 * L + 1), 2 * lengths[:, None]
+    start = xp.where((place < 2) & (place <= last), 0.0, minus_inf)
+    end = xp.where((place <= last) & (place >= last - 1), 0.0, minus_inf)
+    return _Lattice(states, leap, last[:, 0], steps, start, end)
+
+
+def _emissions(xp: Any, data: Any, states: Any) -> tuple[Any, Any]:
+    """log softmax(data), (T, N, C), and of it what each state says, (T, N, S)."""
+    log_p = softmax_along(xp, data.astype("float64"), -1, log=True)
+    return log_p, xp.take_along_axis(log_p, states[None], axis=2)
+
+
+def _log_likelihood(xp: Any, lattice: _Lattice, alpha: Any) -> Any:
+    """log of the probability of each label, (N,); -inf where no path of that length spells it."""
+    N = len(lattice.steps)
+    final = alpha[xp.maximum(lattice.steps - 1, 0), xp.arange(N)] + lattice.end  # (N, S)
+    total = xp.logaddexp.reduce(final, axis=1)
+    return xp.where(lattice.steps > 0, total, -xp.inf)
+
+
+@op(
+    aliases=["ctc_loss", "_contrib_CTCLoss", "_contrib_ctc_loss"], infer=_infer,
+    outputs=lambda **_: 1,
+    flops=lambda data, label, *_, out, **__: 5.0 * data.size
+    + 80.0 * data.shape[0] * label.size,
+)  # fmt: skip
+def CTCLoss(
+    xp, data, label, data_lengths=None, label_lengths=None, *, use_data_lengths: bool = False,
+    use_label_lengths: bool = False, blank_label: str = "first",
+):  # fmt: skip
+    """-log of the probability that softmax(data) spells each label: (T, N, C), (N, L) -> (N,).
+
+    data: scores of C classes at T steps, floating. label: class numbers, of any dtype, without the
+    blank, which is class 0 ("first") or C - 1 ("last"). A label ends before its first 0 ("first")
+    or -1 ("last"), or with use_label_lengths after label_lengths (N,) of them; a sequence after T
+    steps, or with use_data_lengths after data_lengths (N,). A label too long for its sequence costs
+    0 and has no gradient, as in MXNet.
+
+    MXNetError at the call for shapes, at a wait for lengths or classes out of range. alpha (T, N,
+    2 L + 1) is kept for backward. Cost: about 40 FLOPs for each state and step.
+    """
+    data_lengths, label_lengths = _sort_out(
+        data_lengths, label_lengths, use_data_lengths, use_label_lengths
+    )
+    lattice = _lattice(xp, data.shape, label, data_lengths, label_lengths, blank_label)
+    _, emit = _emissions(xp, data, lattice.states)
+    alpha = xp.empty(emit.shape)
+    alpha[0] = lattice.start + emit[0]
+    for t in range(1, len(alpha)):
+        before, now = alpha[t - 1], alpha[t]
+        now[:] = before
+        now[:, 1:] = xp.logaddexp(now[:, 1:], before[:, :-1])
+        now[:, 2:] = xp.logaddexp(now[:, 2:], before[:, :-2] + lattice.leap[:, 2:])
+        now += emit[t]
+    total = _log_likelihood(xp, lattice, alpha)
+    return xp.where(total > -xp.inf, -total, 0.0).astype(data.dtype), alpha
+
+
+@CTCLoss.gradient(saves="y data label data_lengths label_lengths")
+def _(
+    g, y, data, label, data_lengths, label_lengths, *, use_data_lengths, use_label_lengths,
+    blank_label,
+):  # fmt: skip
+    lengths = [each for each in (data_lengths, label_lengths) if each is not None]
+    dx = _ctc_grad(
+        g[0], y[1], data, label, *lengths, use_data_lengths=use_data_lengths,
+        use_label_lengths=use_label_lengths, blank_label=blank_label,
+    )  # fmt: skip
+    return (dx, *[None] * (1 + len(lengths)))
+
+
+@op(
+    infer=lambda g, alpha, data, *_, **__: data, grad=None,
+    flops=lambda g, alpha, data, *_, out, **__: 5.0 * data.size + 60.0 * alpha.size,
+)  # fmt: skip
+def _ctc_grad(
+    xp, g, alpha, data, label, data_lengths=None, label_lengths=None, *, use_data_lengths: bool,
+    use_label_lengths: bool, blank_label: str,
+):  # fmt: skip
+    """g (softmax(data) - q), where q[t, n, c] is the share of the paths that are in c at step t.
+
+    q sums alpha beta / p over the states of class c. (No gradient of the second order.)
+    """
+    data_lengths, label_lengths = _sort_out(
+        data_lengths, label_lengths, use_data_lengths, use_label_lengths
+    )
+    T, N, C = data.shape
+    lattice = _lattice(xp, data.shape, label, data_lengths, label_lengths, blank_label)
+    log_p, emit = _emissions(xp, data, lattice.states)
+    total = _log_likelihood(xp, lattice, alpha)
+    possible = total > -xp.inf
+    share = xp.empty(alpha.shape)
+    beta = xp.full(alpha.shape[1:], -xp.inf)
+    for t in range(T - 1, -1, -1):
+        if t < T - 1:
+            after = beta + emit[t + 1]
+            beta = after.copy()
+            beta[:, :-1] = xp.logaddexp(beta[:, :-1], after[:, 1:])
+            beta[:, :-2] = xp.logaddexp(beta[:, :-2], after[:, 2:] + lattice.leap[:, 2:])
+        beta = xp.where((lattice.steps - 1 == t)[:, None], lattice.end, beta)
+        share[t] = alpha[t] + beta
+    share = xp.exp(share - xp.where(possible, total, 0.0)[:, None])
+    cells = xp.arange(T * N).reshape(T, N, 1) * C + lattice.states
+    q = xp.bincount(cells.ravel(), share.ravel(), T * N * C).reshape(T, N, C)
+    dx = xp.exp(log_p) - q
+    counts = possible & (xp.arange(T)[:, None] < lattice.steps)  # (T, N)
+    return xp.where(counts[:, :, None], dx * g[:, None], 0.0).astype(data.dtype)
