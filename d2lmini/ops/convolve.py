@@ -30,6 +30,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+from d2lmini.device import blas
 from d2lmini.ops import convolve_each as each
 from d2lmini.ops import convolve_wide as wide
 from d2lmini.ops.core import Shape
@@ -64,7 +65,8 @@ def _pointwise(xp: Any, w: Any, x: Any, y: Any, groups: int) -> None:
     """A product for each image: w (G, A, B), x (N, G*B, ...) -> y (N, G*A, ...)."""
     N, places = x.shape[0], prod(x.shape[2:])
     images = x.reshape(N, groups, -1, places)
-    xp.matmul(w, images, out=y.reshape(N, groups, w.shape[1], places))
+    with blas.turn(w[0].size * places):
+        xp.matmul(w, images, out=y.reshape(N, groups, w.shape[1], places))
 
 
 def _way(w: Shape, geo: Geometry, groups: int) -> Any:

@@ -24,14 +24,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from d2lmini.device import blas
 from d2lmini.device.parallel import parallel_for
 from d2lmini.ops.core import Shape
 from d2lmini.ops.windows import Geometry, inside, with_zeros
 
 #: The columns of a tile are about so many elements.
 TILE_ELEMENTS = 1 << 17
-#: OpenBLAS computes products of up to so many multiplications on the thread that calls it.
-SERIAL_PRODUCT = 1 << 18
 
 
 class _Scratch(threading.local):
@@ -81,11 +80,13 @@ def _for_each_tile(
             shape = (n.stop - n.start, last - first, *geo.out[1:])
             body(i, _Tile(n, slice(first, last), shape, slice(first * width, last * width)))
 
-    if xp is np and filters * column * rows * width <= SERIAL_PRODUCT:
+    multiplications = filters * column * rows * width
+    if xp is np and multiplications <= blas.SERIAL_PRODUCT:
         parallel_for(groups, work)
     else:
-        for i in range(groups):
-            work(i)
+        with blas.turn(multiplications):
+            for i in range(groups):
+                work(i)
     return groups
 
 

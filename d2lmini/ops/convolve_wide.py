@@ -16,6 +16,7 @@ from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
+from d2lmini.device import blas
 from d2lmini.ops.core import Shape
 from d2lmini.ops.windows import Geometry, inside, with_zeros
 
@@ -91,7 +92,8 @@ def convolve(xp: Any, x: Any, w: Any, geo: Geometry, groups: int, y: Any) -> Non
     for tile in tiles:
         columns = _columns(xp, padded, tile, geo, groups, buffer)
         result = results.shaped(groups, F // groups, columns.shape[2])
-        xp.matmul(w, columns, out=result)
+        with blas.turn(w[0].size * columns.shape[2]):
+            xp.matmul(w, columns, out=result)
         y[tile.n, :, tile.r] = result.reshape(F, *tile.shape).swapaxes(0, 1)
 
 
@@ -106,7 +108,8 @@ def convolve_data(xp: Any, g: Any, w: Any, geo: Geometry, groups: int, dx: Any) 
     for tile in tiles:
         columns = buffer.shaped(C, *geo.kernel, *tile.shape)
         place = columns.reshape(groups, -1, prod(tile.shape))
-        xp.matmul(w, _side_by_side(g, tile, groups), out=place)
+        with blas.turn(w[0].size * place.shape[2]):
+            xp.matmul(w, _side_by_side(g, tile, groups), out=place)
         images = padded[tile.n, :, tile.r.start * geo.stride[0] :].swapaxes(0, 1)
         for tap in product(*map(range, geo.kernel)):
             starts = [t * d for t, d in zip(tap, geo.dilate)]
@@ -129,4 +132,5 @@ def convolve_weight(xp: Any, x: Any, g: Any, geo: Geometry, groups: int, dw: Any
     total = dw.reshape(groups, F // groups, -1)  # (G, F/G, C/G*taps), a view
     for tile in tiles:
         columns = _columns(xp, padded, tile, geo, groups, buffer)
-        total += xp.matmul(_side_by_side(g, tile, groups), columns.swapaxes(1, 2))
+        with blas.turn(total[0].size * columns.shape[2]):
+            total += xp.matmul(_side_by_side(g, tile, groups), columns.swapaxes(1, 2))

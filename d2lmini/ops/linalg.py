@@ -29,6 +29,7 @@ from math import prod
 from typing import Any
 
 from d2lmini.base import MXNetError
+from d2lmini.device import blas
 from d2lmini.ops.checks import check_float, check_one_dtype, check_shape
 from d2lmini.ops.core import Shape, Spec, op
 
@@ -36,12 +37,13 @@ from d2lmini.ops.core import Shape, Spec, op
 def matmul(xp: Any, a: Any, b: Any, out: Any = None) -> Any:
     """a @ b into `out`; float16 by way of float32. Operands may be strided views."""
     if a.dtype.itemsize == 2 and a.dtype.kind == "f":
-        product = xp.matmul(a.astype("float32"), b.astype("float32"))
+        product = matmul(xp, a.astype("float32"), b.astype("float32"))
         if out is None:
             return product.astype("float16")
         xp.copyto(out, product, casting="same_kind")
         return out
-    return xp.matmul(a, b, out=out)
+    with blas.turn(a.size * b.shape[-1]):
+        return xp.matmul(a, b, out=out)
 
 
 def swapped(a: Any) -> Any:
