@@ -19,6 +19,7 @@ from d2lmini.ops import passing  # cast, copies, where, add_n, where gradients e
 from d2lmini.ops import pairs  # broadcast_add, elemwise_add, ...: two arrays
 from d2lmini.ops import scalars  # _plus_scalar, ...: an array and a number
 from d2lmini.ops import compare  # equal, greater, logical_and, allclose
+from d2lmini.ops import slopes  # gradients of relu, sigmoid, tanh
 from d2lmini.ops import unary  # exp, log, sin, tanh, sigmoid, erf
 from d2lmini.ops import elemwise  # abs, round, relu, clip, isnan
 from d2lmini.ops import special  # gamma, gammaln, digamma, erfinv
@@ -57,6 +58,9 @@ from d2lmini.ops import normalize  # BatchNorm, LayerNorm, InstanceNorm, GroupNo
 from d2lmini.ops import conv  # Convolution, Deconvolution
 from d2lmini.ops import columns  # im2col, col2im
 from d2lmini.ops import pool  # Pooling
+from d2lmini.ops import rnn_gates  # the arithmetic of a recurrent step
+from d2lmini.ops import rnn_layers  # a recurrent layer: all steps, and back
+from d2lmini.ops import rnn  # RNN: several of them
 
 # chance
 from d2lmini.ops import random  # uniform, normal, gamma, multinomial, shuffle

@@ -1,0 +1,189 @@
+"""Rows of `ops/rnn.py` and `ops/rnn_gates.py`: plain loops over steps, in float64."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from d2lmini.ops.rnn import RNN, parameter_size
+from op_rows.case import Case, draw
+
+OWN = "an op of ours alone"
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def gru(a, c, h):
+    (ar, az, an), (cr, cz, cn) = np.split(a, 3, axis=-1), np.split(c, 3, axis=-1)
+    r, z = sigmoid(ar + cr), sigmoid(az + cz)
+    return (1 - z) * np.tanh(an + r * cn) + z * h
+
+
+def lstm(a, c, cell):
+    i, f, g, o = np.split(a + c, 4, axis=-1)
+    cell = sigmoid(f) * cell + sigmoid(i) * np.tanh(g)
+    return sigmoid(o) * np.tanh(cell), cell
+
+
+def rnn(
+    x, parameters, state, state_cell=None, state_size=0, num_layers=1, mode="", bidirectional=False,
+    state_outputs=False, lstm_state_clip_min=None, lstm_state_clip_max=None, p=0.0,
+):  # fmt: skip
+    dtype = x.dtype
+    x, vector = x.astype("float64"), parameters.astype("float64")
+    gates = {"lstm": 4, "gru": 3}.get(mode, 1) * state_size
+    directions = 1 + bidirectional
+    matrices = []
+    for k in range(num_layers * directions):
+        inner = x.shape[2] if k < directions else directions * state_size
+        for n in (inner, state_size):
+            matrices.append(vector[: gates * n].reshape(gates, n))
+            vector = vector[gates * n :]
+    biases = vector.reshape(-1, gates)
+    hs, cs = [], []
+    for k in range(num_layers * directions):
+        if k % directions == 0:
+            inputs, outputs = x, []
+        h, c = state[k].astype("float64"), None
+        if mode == "lstm":
+            c = state_cell[k].astype("float64")
+        steps = []
+        for step in inputs[::-1] if k % directions else inputs:
+            a = step @ matrices[2 * k].T + biases[2 * k]
+            b = h @ matrices[2 * k + 1].T + biases[2 * k + 1]
+            if mode == "gru":
+                h = gru(a, b, h)
+            elif mode == "lstm":
+                h, c = lstm(a, b, c)
+                if lstm_state_clip_min is not None:
+                    o = sigmoid(np.split(a + b, 4, axis=-1)[3])
+                    c = np.clip(c, lstm_state_clip_min, lstm_state_clip_max)
+                    h = o * np.tanh(c)
+            else:
+                h = np.tanh(a + b) if mode == "rnn_tanh" else np.maximum(a + b, 0)
+            steps.append(h)
+        outputs.append(np.array(steps[::-1] if k % directions else steps))
+        hs.append(h)
+        cs.append(c)
+        if k % directions == directions - 1:
+            x = np.concatenate(outputs, axis=2)
+    results = [x, np.array(hs), *([np.array(cs)] if mode == "lstm" else [])]
+    return [r.astype(dtype) for r in results[: len(results) if state_outputs else 1]]
+
+
+def no_steps(x, parameters, *states, **_):
+    return [np.zeros((0, x.shape[1], 1), "float32"), *states]
+
+
+def arrays(mode, T=4, N=3, C=5, H=6, L=1, D=1, dtype="float32"):
+    """Inputs of RNN."""
+    size = parameter_size(mode, C, H, L, D == 2)
+    states = [draw((L * D, N, H), seed=s, dtype=dtype) for s in range(1 + (mode == "lstm"))]
+    return (draw((T, N, C), dtype=dtype), draw((size,), -0.7, 0.7, dtype=dtype), *states)
+
+
+ROWS = []
+for mode in ("rnn_relu", "rnn_tanh", "lstm", "gru"):
+    for L, bidirectional, state_outputs in (
+        (1, False, False), (1, False, True), (1, True, True), (2, False, True), (3, True, False)
+    ):  # fmt: skip
+        attrs = {
+            "state_size": 6, "num_layers": L, "mode": mode, "bidirectional": bidirectional,
+            "state_outputs": state_outputs,
+        }  # fmt: skip
+        ROWS.append(Case("RNN", arrays(mode, L=L, D=1 + bidirectional), rnn, attrs, rtol=2e-5))
+    one = {"state_size": 1, "num_layers": 1, "mode": mode, "state_outputs": True}
+    ROWS += [
+        Case("RNN", arrays(mode, 1, 1, 1, 1), rnn, one),
+        Case("RNN", arrays(mode, 2, 1, 1, 1, dtype="float64"), rnn, one),
+        Case("RNN", arrays(mode, 3, 2, 4, 1, 2, 2, dtype="float64"), rnn,
+             {**one, "num_layers": 2, "bidirectional": True, "p": 0.5}),
+        Case("RNN", arrays(mode, 0, 2, 3, 1), no_steps, one, mxnet=False,
+             why="MXNet takes a size of 0 for unknown"),
+    ]  # fmt: skip
+bounds = {"lstm_state_clip_min": -0.4, "lstm_state_clip_max": 0.2}
+ROWS.append(
+    Case("RNN", arrays("lstm", L=2, D=2), rnn,
+         {"state_size": 6, "num_layers": 2, "mode": "lstm", "bidirectional": True, **bounds},
+         mxnet=False, why="MXNet takes no notice of the bounds on the CPU")
+)  # fmt: skip
+
+
+# -- what the cells call, and the ways back: the latter against differences, one input at a time ---
+
+
+def slopes(f, inputs, heads, step=1e-6):
+    """Gradients of sum(heads * f(*inputs)) by central differences."""
+    inputs = [i.astype("float64") for i in inputs]
+    grads = [np.zeros_like(i) for i in inputs]
+    for x, grad in zip(inputs, grads, strict=True):
+        for place in np.ndindex(x.shape):
+            kept = x[place]
+            both = []
+            for moved in (kept + step, kept - step):
+                x[place] = moved
+                both.append(sum((h * y).sum() for h, y in zip(heads, f(*inputs), strict=True)))
+            x[place] = kept
+            grad[place] = (both[0] - both[1]) / (2 * step)
+    return grads
+
+
+def gru_back(g, i2h, h2h, h):
+    grads = slopes(lambda *x: [gru(*x)], (i2h, h2h, h), [g])
+    return [a.astype(g.dtype) for a in grads]
+
+
+def lstm_back(g, gc, i2h, h2h, c):
+    di, _, dc = slopes(lambda *x: lstm(*x), (i2h, h2h, c), [g, gc])
+    return [di.astype(g.dtype), dc.astype(g.dtype)]
+
+
+for N, H, dtype in ((3, 4, "float32"), (1, 1, "float64"), (2, 5, "float64")):
+    h = draw((N, H), seed=4, dtype=dtype)
+    three = [draw((N, 3 * H), seed=s, dtype=dtype) for s in (1, 2)]
+    four = [draw((N, 4 * H), seed=s, dtype=dtype) for s in (1, 2)]
+    g = [draw((N, H), seed=s, dtype=dtype) for s in (5, 6)]
+    loose = {"rtol": 1e-4, "atol": 1e-6} if dtype == "float32" else {"rtol": 1e-6, "atol": 1e-8}
+    ROWS += [
+        Case("_gru_gates", (*three, h), gru, mxnet=False, why=OWN),
+        Case("_lstm_gates", (*four, h), lstm, mxnet=False, why=OWN),
+        Case("_gru_gates_backward", (g[0], *three, h), gru_back, grad=False, mxnet=False, why=OWN,
+             **loose),
+        Case("_lstm_gates_backward", (*g, *four, h), lstm_back, grad=False, mxnet=False, why=OWN,
+             **loose),
+    ]  # fmt: skip
+
+
+def rnn_back(g, y, reserve, x, w, *more, key, low, high, wants_data, mode, **attrs):
+    n = 1 + (mode == "lstm")
+    states, last = more[:n], [h for h in more[n:] if h is not None]
+    bounds = {"lstm_state_clip_min": low, "lstm_state_clip_max": high}
+
+    def f(*a):
+        return rnn(*a, mode=mode, state_outputs=bool(last), **bounds, **attrs)
+
+    dx, *others = slopes(f, (x, w, *states), [g, *last])
+    return [*others, dx] if wants_data else others
+
+
+for mode, L, bidirectional, low in (
+    ("rnn_relu", 1, True, None), ("rnn_tanh", 2, False, None), ("lstm", 2, True, None),
+    ("lstm", 1, False, -0.1), ("gru", 2, True, None), ("gru", 1, False, None),
+):  # fmt: skip
+    inputs = arrays(mode, 3, 2, 2, 2, L, 1 + bidirectional, "float64")
+    attrs = {"state_size": 2, "num_layers": L, "mode": mode, "bidirectional": bidirectional}
+    bounds = {"lstm_state_clip_min": low, "lstm_state_clip_max": None if low is None else 0.15}
+    y, *_, reserve = RNN.compute(
+        np, *inputs, state_outputs=True, rng=None, training=False, **attrs, **bounds
+    )
+    heads = [draw(a.shape, seed=7, dtype="float64") for a in (y, *inputs[2:])]
+    options = {
+        **attrs, "p": 0.0, "key": None, "low": low, "high": bounds["lstm_state_clip_max"],
+        "wants_data": not bidirectional,
+    }  # fmt: skip
+    loose = {"rtol": 1e-5, "atol": 1e-7, "grad": False, "mxnet": False, "why": OWN}
+    ROWS.append(Case("_rnn_backward", (heads[0], y, reserve, *inputs), rnn_back, options, **loose))
+    if mode == "lstm":
+        given = (heads[0], y, reserve, *inputs, *heads[1:])
+        ROWS.append(Case("_rnn_backward", given, rnn_back, options, **loose))
