@@ -27,6 +27,7 @@ from d2lmini.ops.checks import check_choice, check_float, check_optional
 from d2lmini.ops.core import Shape, Spec, op, registry
 from d2lmini.ops.distributions import draw
 from d2lmini.ops.pieces import cut
+from d2lmini.ops.slopes import relu_backward, sigmoid_backward, tanh_backward
 
 # -- Activation -----------------------------------------------------------------------------------
 
@@ -55,14 +56,13 @@ def Activation(xp, data, *, act_type: str, out=None):
     return registry[act_type].compute(xp, data, out=out)
 
 
+_SLOPES = {"relu": relu_backward, "sigmoid": sigmoid_backward, "tanh": tanh_backward}
+
+
 @Activation.gradient(saves="y")
 def _(g, y, *, act_type):
-    if act_type == "relu":
-        return g * (y > 0)
-    if act_type == "sigmoid":
-        return g * y * (1 - y)
-    if act_type == "tanh":
-        return g * (1 - y * y)
+    if act_type in _SLOPES:
+        return _SLOPES[act_type](g, y)
     if act_type == "softrelu":
         return g * (1 - (-y).exp())
     # softsign: 1 - |y| = 1 / (1 + |x|)

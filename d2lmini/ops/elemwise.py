@@ -28,6 +28,7 @@ from d2lmini.ops.checks import check_float
 from d2lmini.ops.core import Number, Op, Spec, op
 from d2lmini.ops.passing import copied
 from d2lmini.ops.scalars import beside_number, fit, limit
+from d2lmini.ops.slopes import relu_backward, sigmoid_backward
 from d2lmini.ops.unary import numbers_only, pointwise, widely
 
 # -- signs ---------------------------------------------------------------------------------------
@@ -130,7 +131,7 @@ def relu(xp, data, *, out=None):
 
 @relu.gradient(saves="y")
 def _(g, y):
-    return g * (y > 0)
+    return relu_backward(g, y)
 
 
 @pointwise(flops=13)
@@ -145,7 +146,7 @@ def sigmoid(xp, data, *, out=None):
 
 @sigmoid.gradient(saves="y")
 def _(g, y):
-    return g * (y * (1 - y))
+    return sigmoid_backward(g, y)
 
 
 @pointwise(flops=3)

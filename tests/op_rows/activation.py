@@ -209,3 +209,15 @@ for name, expect in (
             ((2, 3, 2), (2, 3, 2), {}),
         )
     ]
+
+# -- gradients of activations, each one op --
+
+ROWS += [
+    Case(name, (draw(shape), draw(shape, seed=1)), expect, mxnet=False, why="MXNet has it inside")
+    for name, expect in (
+        ("_relu_backward", lambda g, y: g * (y > 0)),
+        ("_sigmoid_backward", lambda g, y: g * y * (1 - y)),
+        ("_tanh_backward", lambda g, y: g * (1 - y * y)),
+    )
+    for shape in (*EDGE_SHAPES, (4, 5))
+]
