@@ -14,7 +14,7 @@ True
 'values differ from the expected ones by up to 2'
 
 This file runs in every library's own environment, hence with old NumPy versions too; it imports
-nothing else.
+nothing else. Training steps are made in `training.py`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
+import training
 
 Arrays = list[np.ndarray]
 
@@ -45,8 +46,8 @@ class Workload:
 
     `modes` gives for "full", "quick" and "tiny" the edge length n of the inputs and the calls per
     turn. `unit` is what the table prints times in. `ops` is how many engine operations one call
-    is for d2lmini. Every library takes `turns` turns in each round: more where small differences
-    matter.
+    is for d2lmini; None: as many as in the turn before. Every library takes `turns` turns in each
+    round: more where small differences matter.
     """
 
     name: str
@@ -57,7 +58,7 @@ class Workload:
     answer: Callable[..., np.ndarray] | None
     unit: str = "ms"
     targets: tuple[Target, ...] = ()
-    ops: int = 1
+    ops: int | None = 1
     turns: int = 1
     note: str = ""
     check: Callable[[np.ndarray, int], str | None] = field(default=lambda result, n: None)
@@ -271,6 +272,28 @@ TABLE = (
         large(50, 15),
         two,
         lambda a, b: np.concatenate([a, b], axis=1),
+    ),
+    Workload(
+        "mlp_train",
+        "one training step, 512-2048-512-1, batch 1024, SGD",
+        "mlp_train",
+        {"full": (1024, 8), "quick": (1024, 3), "tiny": (8, 2)},
+        training.mlp,
+        None,
+        ops=None,
+        check=training.learns(training.mlp, training.mlp_loss),
+        targets=(Target("mxnet", 0.6), Target("torch", 1.0)),
+    ),
+    Workload(
+        "lenet_train",
+        "one training step of LeNet, 28x28, batch 256, SGD",
+        "lenet_train",
+        {"full": (256, 10), "quick": (256, 3), "tiny": (10, 2)},
+        training.lenet,
+        None,
+        ops=None,
+        check=training.learns(training.lenet, training.lenet_loss),
+        targets=(Target("mxnet", 0.7), Target("torch", 1.2)),
     ),
 )
 WORKLOADS = {workload.name: workload for workload in TABLE}

@@ -65,5 +65,50 @@ class MXNet(Side):
     def normal(self, calls: int, n: int) -> Turn:
         return self.repeat(calls, lambda: self.nd.random.normal(shape=(1000, n)))
 
+    def mlp_train(self, calls: int, x: Any, y: Any, *weights: Any) -> Turn:
+        nn = self.lib.gluon.nn
+        net = nn.Sequential()
+        net.add(nn.Dense(2048, activation="relu"), nn.Dense(512, activation="relu"), nn.Dense(1))
+        return self.train(calls, net, self.lib.gluon.loss.L2Loss(), 1e-6, x, y, weights)
+
+    def lenet_train(self, calls: int, x: Any, y: Any, *weights: Any) -> Turn:
+        nn = self.lib.gluon.nn
+        net = nn.Sequential()
+        net.add(
+            nn.Conv2D(6, kernel_size=5, activation="sigmoid"), nn.MaxPool2D(2, 2),
+            nn.Conv2D(16, kernel_size=5, activation="sigmoid"), nn.MaxPool2D(2, 2),
+            nn.Dense(120, activation="sigmoid"), nn.Dense(84, activation="sigmoid"), nn.Dense(10),
+        )  # fmt: skip
+        loss = self.lib.gluon.loss.SoftmaxCrossEntropyLoss()
+        return self.train(calls, net, loss, 0.05, x, y, weights)
+
+    def train(
+        self, calls: int, net: Any, loss: Any, lr: float, x: Any, y: Any, weights: Any
+    ) -> Turn:
+        autograd, gluon = self.lib.autograd, self.lib.gluon
+        net.initialize()
+        net(x)
+        parameters = list(net.collect_params().values())
+        matrices = [p for p in parameters if len(p.shape) > 1]
+        trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": lr})
+
+        def reset() -> None:
+            for p in parameters:
+                p.set_data(self.nd.zeros(p.shape))
+            for p, w in zip(matrices, weights):
+                p.set_data(w)
+
+        def step() -> Any:
+            with autograd.record():
+                l = loss(net(x), y)
+            l.backward()
+            trainer.step(len(x))
+            return l
+
+        def result(first: Any, last: Any) -> Any:
+            return self.nd.concat(first.mean().reshape((1,)), last.mean().reshape((1,)), dim=0)
+
+        return self.steps(calls, reset, step, result)
+
 
 sides = (MXNet,)

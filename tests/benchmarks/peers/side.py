@@ -139,6 +139,24 @@ class Side:
 
         return self.timed(loop, calls)
 
+    def steps(
+        self, calls: int, reset: Callable[[], Any], step: Callable[[], Any], result: Callable
+    ) -> Turn:
+        """Seconds per training step; `reset` comes before the clock starts. `step` returns its
+        loss, `result` makes one array of the first and the last."""
+
+        def turn() -> tuple[float, Any]:
+            reset()
+            self.wait(None)
+            start = perf_counter()
+            first = last = step()
+            for _ in range(calls - 1):
+                last = step()
+            self.wait(last)
+            return (perf_counter() - start) / calls, result(first, last)
+
+        return turn
+
     def issue(self, calls: int, call: Callable[[], Any]) -> Turn:
         """Seconds until `call` returns: the median of `calls`, each begun when all is done."""
 

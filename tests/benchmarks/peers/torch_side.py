@@ -34,5 +34,44 @@ class Torch(Side):
     def normal(self, calls: int, n: int) -> Turn:
         return self.repeat(calls, lambda: self.lib.randn(1000, n))
 
+    def mlp_train(self, calls: int, x: Any, y: Any, *weights: Any) -> Turn:
+        nn = self.lib.nn
+        net = nn.Sequential(
+            nn.Linear(512, 2048), nn.ReLU(), nn.Linear(2048, 512), nn.ReLU(), nn.Linear(512, 1)
+        )
+        return self.train(
+            calls, net, weights, 1e-6, lambda: ((net(x).squeeze(1) - y) ** 2 / 2).mean()
+        )
+
+    def lenet_train(self, calls: int, x: Any, y: Any, *weights: Any) -> Turn:
+        nn = self.lib.nn
+        net = nn.Sequential(
+            nn.Conv2d(1, 6, 5), nn.Sigmoid(), nn.MaxPool2d(2),
+            nn.Conv2d(6, 16, 5), nn.Sigmoid(), nn.MaxPool2d(2), nn.Flatten(),
+            nn.Linear(256, 120), nn.Sigmoid(), nn.Linear(120, 84), nn.Sigmoid(), nn.Linear(84, 10),
+        )  # fmt: skip
+        loss, labels = nn.CrossEntropyLoss(), y.long()
+        return self.train(calls, net, weights, 0.05, lambda: loss(net(x), labels))
+
+    def train(self, calls: int, net: Any, weights: Any, lr: float, forward: Any) -> Turn:
+        trainer = self.lib.optim.SGD(net.parameters(), lr=lr)
+        matrices = [p for p in net.parameters() if p.dim() > 1]
+
+        def reset() -> None:
+            with self.lib.no_grad():
+                for p in net.parameters():
+                    p.zero_()
+                for p, w in zip(matrices, weights):
+                    p.copy_(w)
+
+        def step() -> Any:
+            trainer.zero_grad()
+            loss = forward()
+            loss.backward()
+            trainer.step()
+            return loss.detach()
+
+        return self.steps(calls, reset, step, lambda *losses: self.lib.stack(losses))
+
 
 sides = (Torch,)
