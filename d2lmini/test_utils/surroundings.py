@@ -1,0 +1,118 @@
+"""Where and how tests run: the default context, environment variables, retries, silence.
+
+>>> import os
+>>> from d2lmini.test_utils import environment
+>>> with environment("MY_SWITCH", "1"):
+...     os.environ["MY_SWITCH"]
+'1'
+>>> "MY_SWITCH" in os.environ
+False
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import numpy as np
+
+from d2lmini.context import Context, current_context, num_gpus
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def default_context() -> Context:
+    """Where tests run: the current context."""
+    return current_context()
+
+
+def set_default_context(ctx: Context) -> None:
+    """Make `ctx` the current context of this thread."""
+    Context.default_ctx = ctx
+
+
+def default_dtype() -> type:
+    """The dtype of random test data: float32."""
+    return np.float32
+
+
+def list_gpus() -> range:
+    """The numbers of the GPUs there are."""
+    return range(num_gpus())
+
+
+@contextmanager
+def environment(*args: Any) -> Iterator[None]:
+    """Set environment variables for a while: `environment(name, value)` or `environment(dict)`.
+    A value of None unsets. What they were before comes back."""
+    if len(args) not in (1, 2) or (len(args) == 1 and not isinstance(args[0], dict)):
+        raise TypeError("environment: takes a name and a value, or a dict of them")
+    wanted: dict[str, str | None] = args[0] if len(args) == 1 else {args[0]: args[1]}
+    for name, value in wanted.items():
+        if not isinstance(value, (str, type(None))):
+            raise TypeError(f"environment: the value of {name} must be a str or None: {value!r}")
+    before = {name: os.environ.get(name) for name in wanted}
+    try:
+        _set(wanted)
+        yield
+    finally:
+        _set(before)
+
+
+def _set(values: dict[str, str | None]) -> None:
+    for name, value in values.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+@contextmanager
+def discard_stderr() -> Iterator[None]:
+    """Throw away what is written to the standard error stream, by C code too."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with open(os.devnull, "wb") as nothing:
+            os.dup2(nothing.fileno(), 2)
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def retry(n: int) -> Callable[[F], F]:
+    """A decorator: a test that fails with AssertionError is tried n times in all."""
+    if n < 1:
+        raise AssertionError(f"retry: a test must run at least once, got n={n}")
+
+    def decorate(test: F) -> F:
+        @functools.wraps(test)
+        def tried(*args: Any, **kwargs: Any) -> Any:
+            for _ in range(n - 1):
+                try:
+                    return test(*args, **kwargs)
+                except AssertionError:
+                    continue
+            return test(*args, **kwargs)
+
+        return tried  # type: ignore[return-value]
+
+    return decorate
+
+
+def assert_exception(
+    f: Callable[..., Any], exception_type: type[BaseException], *args: Any, **kwargs: Any
+) -> None:
+    """`f(*args, **kwargs)` must raise `exception_type`; AssertionError when it raises nothing, any
+    other error passes through."""
+    try:
+        f(*args, **kwargs)
+    except exception_type:
+        return
+    raise AssertionError(f"{getattr(f, '__name__', f)} raised no {exception_type.__name__}")
