@@ -8,7 +8,17 @@
 
 The order to read: `benchmark.py` (one clock), `compare.py` (fair rounds), `verdict.py` (what may
 be concluded from them), `claims.py` (claims of the chapters, checked on your machine), `plot.py`.
+
+The helpers of the book's own package, under its names, for its programs (`import d2lzh as d2l`
+after `d2lmini.install_as_mxnet()`): `context.py` (try_gpu), `data.py`, `digits.py`, `text.py`,
+`models.py`, `train.py` (train_ch3, ...), `chars.py` (recurrent nets), `figures.py`. They are
+imported when first used, and matplotlib when first drawn with.
 """
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from d2lmini.d2l.benchmark import Benchmark
 from d2lmini.d2l.compare import compare
@@ -16,4 +26,91 @@ from d2lmini.d2l.memory import get_mem
 from d2lmini.d2l.plot import timeline
 from d2lmini.d2l.verdict import Ratio, Verdict
 
-__all__ = ["Benchmark", "Ratio", "Verdict", "compare", "get_mem", "timeline"]
+if TYPE_CHECKING:
+    from matplotlib import pyplot as plt
+
+    from d2lmini.d2l.chars import (
+        grad_clipping,
+        predict_rnn,
+        predict_rnn_gluon,
+        train_and_predict_rnn,
+        train_and_predict_rnn_gluon,
+    )
+    from d2lmini.d2l.context import try_all_gpus, try_gpu
+    from d2lmini.d2l.data import (
+        data_iter,
+        get_data_ch7,
+        get_fashion_mnist_labels,
+        load_data_fashion_mnist,
+    )
+    from d2lmini.d2l.digits import load_data_digits
+    from d2lmini.d2l.figures import (
+        bbox_to_rect,
+        semilogy,
+        set_figsize,
+        show_bboxes,
+        show_fashion_mnist,
+        show_images,
+        show_trace_2d,
+        use_svg_display,
+    )
+    from d2lmini.d2l.models import Residual, RNNModel, corr2d, linreg, resnet18, squared_loss
+    from d2lmini.d2l.text import (
+        data_iter_consecutive,
+        data_iter_random,
+        load_data_jay_lyrics,
+        to_onehot,
+    )
+    from d2lmini.d2l.train import (
+        evaluate_accuracy,
+        sgd,
+        train,
+        train_2d,
+        train_ch3,
+        train_ch5,
+        train_ch7,
+        train_gluon_ch7,
+    )
+
+# Imported when first asked for: the file of this folder, and the names in it.
+_FILES = {
+    "chars": """grad_clipping predict_rnn predict_rnn_gluon train_and_predict_rnn
+        train_and_predict_rnn_gluon""",
+    "context": "try_all_gpus try_gpu",
+    "data": "data_iter get_data_ch7 get_fashion_mnist_labels load_data_fashion_mnist",
+    "digits": "load_data_digits",
+    "figures": """bbox_to_rect semilogy set_figsize show_bboxes show_fashion_mnist show_images
+        show_trace_2d use_svg_display""",
+    "models": "RNNModel Residual corr2d linreg resnet18 squared_loss",
+    "text": "data_iter_consecutive data_iter_random load_data_jay_lyrics to_onehot",
+    "train": """evaluate_accuracy sgd train train_2d train_ch3 train_ch5 train_ch7
+        train_gluon_ch7""",
+}
+_LAZY = {name: f"d2lmini.d2l.{file}" for file, names in _FILES.items() for name in names.split()}
+
+# The book's helpers for chapters that need images, word vectors, or data of many megabytes.
+_LEFT_OUT = """
+    VOCSegDataset VOC_CLASSES VOC_COLORMAP count_tokens download_imdb download_voc_pascal
+    get_tokenized_imdb get_vocab_imdb load_data_pikachu mkdir_if_not_exist predict_sentiment
+    preprocess_imdb read_imdb read_voc_images voc_label_indices voc_rand_crop""".split()
+
+__all__ = ["Benchmark", "Ratio", "Verdict", "compare", "get_mem", "plt", "timeline", *_LAZY]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        value = getattr(importlib.import_module(_LAZY[name]), name)
+    elif name == "plt":
+        value = importlib.import_module("matplotlib.pyplot")
+    elif name in _LEFT_OUT:
+        raise AttributeError(
+            f"d2l.{name} is left out of d2lmini, as are the book's chapters on images and text"
+        )
+    else:
+        raise AttributeError(f"d2l has no {name!r}; it has {', '.join(sorted(__all__))}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

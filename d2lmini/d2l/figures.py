@@ -1,0 +1,137 @@
+"""The book's figures: curves, paths of optimizers, images, boxes.
+
+    d2l.semilogy(range(1, 101), train_losses, "epochs", "loss")
+
+They are drawn with `matplotlib.pyplot`, as the book's programs expect (`d2l.plt` is it), which is
+imported when one is drawn. `plot.py` has those of the chapters, which leave pyplot alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from d2lmini.d2l.data import get_fashion_mnist_labels
+from d2lmini.ndarray import NDArray
+
+
+def _pyplot() -> Any:
+    import matplotlib.pyplot
+
+    return matplotlib.pyplot
+
+
+def _numpy(x: Any) -> Any:
+    return x.asnumpy() if isinstance(x, NDArray) else x
+
+
+def use_svg_display() -> None:
+    """Show figures as SVG in a notebook; elsewhere nothing changes."""
+    try:
+        from IPython import get_ipython
+        from matplotlib_inline.backend_inline import set_matplotlib_formats
+    except ImportError:
+        return
+    if get_ipython() is not None:
+        set_matplotlib_formats("svg")
+
+
+def set_figsize(figsize: tuple[float, float] = (3.5, 2.5)) -> None:
+    """The size of the figures to come, in inches."""
+    use_svg_display()
+    _pyplot().rcParams["figure.figsize"] = figsize
+
+
+def semilogy(
+    x_vals: Sequence[float],
+    y_vals: Sequence[float],
+    x_label: str,
+    y_label: str,
+    x2_vals: Sequence[float] | None = None,
+    y2_vals: Sequence[float] | None = None,
+    legend: Sequence[str] | None = None,
+    figsize: tuple[float, float] = (3.5, 2.5),
+) -> None:
+    """One or two curves over a logarithmic y axis; the second is dotted."""
+    set_figsize(figsize)
+    plt = _pyplot()
+    plt.xlabel(x_label)
+    plt.ylabel(y_label)
+    plt.semilogy(x_vals, y_vals)
+    if x2_vals is not None and y2_vals is not None:
+        plt.semilogy(x2_vals, y2_vals, linestyle=":")
+    if legend:
+        plt.legend(legend)
+
+
+def plot_losses(losses: Sequence[float], num_epochs: float) -> None:
+    """Losses taken at equal distances over the epochs."""
+    set_figsize()
+    plt = _pyplot()
+    plt.plot(np.linspace(0, num_epochs, len(losses)), losses)
+    plt.xlabel("epoch")
+    plt.ylabel("loss")
+
+
+def show_trace_2d(f: Callable[..., Any], res: Iterable[tuple[Any, Any]]) -> None:
+    """The path of an optimizer over the contours of f(x1, x2), as `train_2d` returns it."""
+    set_figsize()
+    plt = _pyplot()
+    places = np.array([[float(x1), float(x2)] for x1, x2 in res])
+    plt.plot(places[:, 0], places[:, 1], "-o", color="#ff7f0e")
+    x1, x2 = np.meshgrid(np.arange(-5.5, 1.0, 0.1), np.arange(-3.0, 1.0, 0.1))
+    plt.contour(x1, x2, f(x1, x2), colors="#1f77b4")
+    plt.xlabel("x1")
+    plt.ylabel("x2")
+
+
+def show_images(imgs: Sequence[Any], num_rows: int, num_cols: int, scale: float = 2) -> Any:
+    """Images in a grid, row by row; returns its axes."""
+    size = (num_cols * scale, num_rows * scale)
+    _, axes = _pyplot().subplots(num_rows, num_cols, figsize=size, squeeze=False)
+    for ax, image in zip(axes.flat, imgs):
+        ax.imshow(_numpy(image))
+        ax.set_axis_off()
+    return axes
+
+
+def show_fashion_mnist(images: Iterable[Any], labels: Iterable[Any]) -> None:
+    """Images (28 x 28 numbers each) in a row, under their labels (names or numbers)."""
+    use_svg_display()
+    images = list(images)
+    names = [x if isinstance(x, str) else get_fashion_mnist_labels([x])[0] for x in labels]
+    _, axes = _pyplot().subplots(1, len(images), figsize=(12, 12), squeeze=False)
+    for ax, image, name in zip(axes.flat, images, names):
+        ax.imshow(_numpy(image).reshape((28, 28)))
+        ax.set_title(name)
+        ax.set_axis_off()
+
+
+def bbox_to_rect(bbox: Sequence[float], color: str) -> Any:
+    """(left, top, right, bottom) as a rectangle of matplotlib."""
+    left, top, right, bottom = (float(v) for v in bbox)
+    return _pyplot().Rectangle(
+        (left, top), right - left, bottom - top, fill=False, edgecolor=color, linewidth=2
+    )
+
+
+def show_bboxes(
+    axes: Any,
+    bboxes: Sequence[Any],
+    labels: str | Sequence[str] | None = None,
+    colors: str | Sequence[str] | None = None,
+) -> None:
+    """Draw boxes over an image, each with its label; colours repeat."""
+    palette = [colors] if isinstance(colors, str) else list(colors or "bgrmc")
+    words = [labels] if isinstance(labels, str) else list(labels or [])
+    for i, bbox in enumerate(bboxes):
+        color = palette[i % len(palette)]
+        box = bbox_to_rect(_numpy(bbox), color)
+        axes.add_patch(box)
+        if i < len(words):
+            axes.text(
+                *box.get_xy(), words[i], va="center", ha="center", fontsize=9,
+                color="k" if color == "w" else "w", bbox={"facecolor": color, "lw": 0},
+            )  # fmt: skip
