@@ -1,0 +1,34 @@
+"""Metrics: how good predictions are, accumulated over batches.
+
+base      `EvalMetric`: what is summed, local and global; `register`, `create`
+classes   Accuracy, TopKAccuracy, CrossEntropy, NegativeLogLikelihood, Perplexity
+tables    F1, MCC, PCC: of how often one class was taken for another
+values    MAE, MSE, RMSE, PearsonCorrelation, Loss
+custom    CompositeEvalMetric: several at once; CustomMetric, `np`: a function of one's own
+
+>>> from d2lmini import metric, nd
+>>> accuracy = metric.create("acc")
+>>> accuracy.update(nd.array([0, 1]), nd.array([[0.9, 0.1], [0.8, 0.2]]))
+>>> accuracy.update(nd.array([1]), nd.array([[0.3, 0.7]]))
+>>> accuracy.get()                                # 2 of 3
+('accuracy', 0.6666666666666666)
+"""
+
+# isort: off
+from d2lmini.metric.base import EvalMetric, alias, check_label_shapes, create, register
+from d2lmini.metric.classes import (
+    Accuracy,
+    CrossEntropy,
+    NegativeLogLikelihood,
+    Perplexity,
+    TopKAccuracy,
+)
+from d2lmini.metric.tables import F1, MCC, PCC
+from d2lmini.metric.values import MAE, MSE, RMSE, Caffe, Loss, PearsonCorrelation, Torch
+from d2lmini.metric.custom import CompositeEvalMetric, CustomMetric, np
+
+__all__ = [
+    "Accuracy", "Caffe", "CompositeEvalMetric", "CrossEntropy", "CustomMetric", "EvalMetric", "F1",
+    "Loss", "MAE", "MCC", "MSE", "NegativeLogLikelihood", "PCC", "PearsonCorrelation", "Perplexity",
+    "RMSE", "TopKAccuracy", "Torch", "alias", "check_label_shapes", "create", "np", "register",
+]  # fmt: skip

@@ -1,0 +1,246 @@
+"""What a metric is: a sum and a count, whose quotient is asked for now and then.
+
+`update` adds a batch to both, `get` divides. There are two pairs: the local one is set back by
+`reset_local`, say after each report, the global one only by `reset`.
+
+A program that waits for a number after each batch stops the engine from working ahead. So most
+metrics leave what `update` adds on the device, as an NDArray that is still being computed, and look
+at it when somebody asks:
+
+>>> from d2lmini import metric, nd
+>>> error = metric.MAE()
+>>> for _ in range(3):
+...     error.update(nd.zeros(4), nd.ones(4))     # returns at once
+>>> error.get()                                   # waits
+('mae', 1.0)
+
+After MXNet's `metric` module.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy
+
+from d2lmini import ndarray as nd
+from d2lmini.ndarray import NDArray
+
+#: Every metric class by each of its names, in lower case.
+_registry: dict[str, Callable[..., EvalMetric]] = {}
+
+#: What `update` has left on the device is looked at after this many batches at the latest.
+_MOST_PENDING = 512
+
+
+def _sums(name: str) -> Any:
+    """A sum as an attribute: reading it waits for what is pending."""
+
+    def get(self: EvalMetric) -> Any:
+        self._settle()
+        return getattr(self, name)
+
+    def set(self: EvalMetric, value: Any) -> None:
+        self._settle()
+        setattr(self, name, value)
+
+    return property(get, set)
+
+
+class EvalMetric:
+    """The base class: a subclass writes `update`, which calls `_add(sum, count)`.
+
+    name: what `get` gives beside the value. output_names, label_names: which arrays of the dicts
+    given to `update_dict` count; None means all. sum_metric, num_inst: the local sum and count (to
+    read, or for a subclass to change); global_sum_metric, global_num_inst: the global ones, if
+    has_global_stats is given.
+    """
+
+    def __init__(
+        self, name: str, output_names: list[str] | None = None,
+        label_names: list[str] | None = None, **kwargs: Any,
+    ):  # fmt: skip
+        self.name = str(name)
+        self.output_names = output_names
+        self.label_names = label_names
+        self._has_global_stats = kwargs.pop("has_global_stats", False)
+        self._kwargs = kwargs
+        self._pending: list[tuple[Any, Any]] = []
+        EvalMetric.reset(self)
+        self.reset()
+
+    def __str__(self) -> str:
+        return f"EvalMetric: {dict(self.get_name_value())}"
+
+    def get_config(self) -> dict[str, Any]:
+        """The settings this metric was made with."""
+        return {
+            **self._kwargs, "metric": type(self).__name__, "name": self.name,
+            "output_names": self.output_names, "label_names": self.label_names,
+        }  # fmt: skip
+
+    def update(self, labels: Any, preds: Any) -> None:
+        """Take in a batch: labels and predictions, NDArrays or lists of as many NDArrays."""
+        raise NotImplementedError(
+            f"{type(self).__name__} must say what it measures: define update(labels, preds)"
+        )
+
+    def update_dict(self, label: dict[str, Any], pred: dict[str, Any]) -> None:
+        """`update` with those of named arrays that label_names and output_names choose."""
+        self.update(_chosen(label, self.label_names), _chosen(pred, self.output_names))
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self._pending.clear()
+        self._sum, self._count = 0.0, 0
+        self._global_sum, self._global_count = 0.0, 0
+
+    def reset_local(self) -> None:
+        """Begin a new local sum; the global one goes on."""
+        self._settle()
+        self._sum, self._count = 0.0, 0
+
+    def get(self) -> tuple[Any, Any]:
+        """Name and local value; nan before the first update. Waits for what was taken in."""
+        return self.name, self._value(self.sum_metric, self.num_inst)
+
+    def get_global(self) -> tuple[Any, Any]:
+        """Name and global value; the local one where no global is kept."""
+        if not self._has_global_stats:
+            return self.get()
+        return self.name, self._value(self.global_sum_metric, self.global_num_inst)
+
+    def get_name_value(self) -> list[tuple[str, Any]]:
+        """`get` as a list of pairs, also for a metric of several."""
+        return _pairs(*self.get())
+
+    def get_global_name_value(self) -> list[tuple[str, Any]]:
+        """`get_global` as a list of pairs."""
+        return _pairs(*self.get_global())
+
+    def _value(self, total: float, count: float) -> float:
+        return total / count if count else float("nan")
+
+    def _add(self, total: Any, count: Any) -> None:
+        """Add to both sums: numbers, or NDArrays of one element that nobody waits for yet."""
+        self._pending.append((total, count))
+        if len(self._pending) >= _MOST_PENDING:
+            self._settle()
+
+    def _settle(self) -> None:
+        pending, self._pending = self._pending, []
+        for total, count in pending:
+            total, count = _number(total), _number(count)
+            self._sum += total
+            self._count += count
+            self._global_sum += total
+            self._global_count += count
+
+    sum_metric = _sums("_sum")
+    num_inst = _sums("_count")
+    global_sum_metric = _sums("_global_sum")
+    global_num_inst = _sums("_global_count")
+
+
+def _number(x: Any) -> Any:
+    if isinstance(x, NDArray):
+        x = x.asscalar()
+    return x.item() if isinstance(x, numpy.generic) else x
+
+
+def _chosen(arrays: dict[str, Any], names: list[str] | None) -> list[Any]:
+    return list(arrays.values()) if names is None else [arrays[name] for name in names]
+
+
+def _pairs(names: Any, values: Any) -> list[tuple[str, Any]]:
+    if not isinstance(names, list):
+        names, values = [names], [values]
+    return list(zip(names, values, strict=True))
+
+
+def check_label_shapes(
+    labels: Any, preds: Any, wrap: bool = False, shape: bool = False
+) -> tuple[Any, Any]:
+    """Labels and predictions, after a look whether they fit: as many, or with `shape` of one shape.
+
+    wrap: a single NDArray comes back in a list. ValueError where they differ.
+    """
+    mine, theirs = (labels.shape, preds.shape) if shape else (len(labels), len(preds))
+    if mine != theirs:
+        raise ValueError(f"Shape of labels {mine} does not match shape of predictions {theirs}")
+    if wrap:
+        labels = labels if isinstance(labels, (list, tuple)) else [labels]
+        preds = preds if isinstance(preds, (list, tuple)) else [preds]
+    return labels, preds
+
+
+def batches(labels: Any, preds: Any) -> list[tuple[Any, Any]]:
+    """The pairs of label and prediction in what `update` was given."""
+    single = not isinstance(labels, (list, tuple)) and not isinstance(preds, (list, tuple))
+    if single:
+        return [(labels, preds)]
+    labels, preds = check_label_shapes(labels, preds, wrap=True)
+    return list(zip(labels, preds, strict=True))
+
+
+def as_array(x: Any) -> NDArray:
+    """An NDArray as it is; anything else made into one."""
+    return x if isinstance(x, NDArray) else nd.array(x)
+
+
+def as_numpy(x: Any) -> numpy.ndarray:
+    """The numbers of an NDArray, which are waited for, or of anything else."""
+    return x.asnumpy() if isinstance(x, NDArray) else numpy.asarray(x)
+
+
+Class = TypeVar("Class", bound=type)
+
+
+def register(klass: Class) -> Class:
+    """Class decorator: `create` knows the class by its name in lower case."""
+    return alias()(klass)
+
+
+def alias(*names: str) -> Callable[[Class], Class]:
+    """Class decorator: `create` knows the class by its own name and by these."""
+
+    def enter(klass: Class) -> Class:
+        if not (isinstance(klass, type) and issubclass(klass, EvalMetric)):
+            raise TypeError(f"only subclasses of EvalMetric can be registered, got {klass!r}")
+        for name in (klass.__name__, *names):
+            _registry[name.lower()] = klass
+        return klass
+
+    return enter
+
+
+def create(metric: Any, *args: Any, **kwargs: Any) -> Any:
+    """The metric meant by a name, an object, a class, a function of (label, pred), or a list.
+
+    A list gives one metric of several. ValueError for an unknown name (the message lists the known
+    ones), TypeError for anything else.
+    """
+    if isinstance(metric, EvalMetric):
+        return metric
+    if isinstance(metric, type) and issubclass(metric, EvalMetric):
+        return metric(*args, **kwargs)
+    if isinstance(metric, list):
+        composite = _registry["composite"]()
+        for each in metric:
+            composite.add(create(each, *args, **kwargs))  # type: ignore[attr-defined]
+        return composite
+    if callable(metric):
+        return _registry["custommetric"](metric, *args, **kwargs)
+    if not isinstance(metric, str):
+        raise TypeError(
+            f"expected a metric, its name, a function or a list of those, got {metric!r}"
+        )
+    if metric.startswith("["):
+        metric, kwargs = json.loads(metric)
+    if metric.lower() not in _registry:
+        raise ValueError(
+            f"no metric is registered as {metric!r}; there are {', '.join(sorted(_registry))}"
+        )
+    return _registry[metric.lower()](*args, **kwargs)

@@ -1,0 +1,121 @@
+"""Metrics made of others, and of functions.
+
+>>> from d2lmini import metric, nd
+>>> def worst(label, pred):
+...     return abs(label - pred).max()            # of NumPy arrays
+>>> both = metric.create(["mae", worst])
+>>> both.update(nd.array([1, 2]), nd.array([1, 5]))
+>>> both.get()
+(['mae', 'worst'], [1.5, 3.0])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from d2lmini.metric.base import EvalMetric, alias, as_numpy, check_label_shapes, create, register
+
+Names = list[str] | None
+
+
+@alias("composite")
+class CompositeEvalMetric(EvalMetric):
+    """Several metrics at once; `get` gives lists of their names and values."""
+
+    def __init__(
+        self, metrics: Sequence[Any] | None = None, name: str = "composite",
+        output_names: Names = None, label_names: Names = None,
+    ):  # fmt: skip
+        self.metrics: list[EvalMetric] = [create(m) for m in metrics or ()]
+        super().__init__(name, output_names, label_names, has_global_stats=True)
+
+    def add(self, metric: Any) -> None:
+        """One more: whatever `create` takes."""
+        self.metrics.append(create(metric))
+
+    def get_metric(self, index: int) -> EvalMetric:
+        """The metric at a place. ValueError if there is none."""
+        if not -len(self.metrics) <= index < len(self.metrics):
+            raise ValueError(f"Metric index {index} is out of range 0 and {len(self.metrics)}")
+        return self.metrics[index]
+
+    def update(self, labels: Any, preds: Any) -> None:
+        for metric in self.metrics:
+            metric.update(labels, preds)
+
+    def update_dict(self, label: dict[str, Any], pred: dict[str, Any]) -> None:
+        if self.label_names is not None:
+            label = {name: a for name, a in label.items() if name in self.label_names}
+        if self.output_names is not None:
+            pred = {name: a for name, a in pred.items() if name in self.output_names}
+        for metric in self.metrics:
+            metric.update_dict(label, pred)
+
+    def reset(self) -> None:
+        super().reset()
+        for metric in self.metrics:
+            metric.reset()
+
+    def reset_local(self) -> None:
+        super().reset_local()
+        for metric in self.metrics:
+            metric.reset_local()
+
+    def get(self) -> tuple[list[str], list[Any]]:
+        return _joined([m.get_name_value() for m in self.metrics])
+
+    def get_global(self) -> tuple[list[str], list[Any]]:
+        return _joined([m.get_global_name_value() for m in self.metrics])
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "metrics": [m.get_config() for m in self.metrics]}
+
+
+def _joined(parts: list[list[tuple[str, Any]]]) -> tuple[list[str], list[Any]]:
+    pairs = [pair for part in parts for pair in part]
+    return [name for name, _ in pairs], [value for _, value in pairs]
+
+
+@register
+class CustomMetric(EvalMetric):
+    """A function of (label, pred), as NumPy arrays, that gives a number, or a sum and a count.
+
+    The metric is the mean of the numbers. allow_extra_outputs: there may be more predictions than
+    labels. Waits.
+    """
+
+    def __init__(
+        self, feval: Callable[[Any, Any], Any], name: str | None = None,
+        allow_extra_outputs: bool = False, output_names: Names = None, label_names: Names = None,
+    ):  # fmt: skip
+        if name is None:
+            name = getattr(feval, "__name__", type(feval).__name__)
+            name = f"custom({name})" if "<" in name else name
+        super().__init__(
+            name, output_names, label_names, feval=feval, allow_extra_outputs=allow_extra_outputs,
+            has_global_stats=True,
+        )  # fmt: skip
+        self._feval = feval
+        self._allow_extra_outputs = allow_extra_outputs
+
+    def update(self, labels: Any, preds: Any) -> None:
+        labels = labels if isinstance(labels, (list, tuple)) else [labels]
+        preds = preds if isinstance(preds, (list, tuple)) else [preds]
+        if not self._allow_extra_outputs:
+            check_label_shapes(labels, preds)
+        for label, pred in zip(labels, preds, strict=False):
+            result = self._feval(as_numpy(label), as_numpy(pred))
+            total, count = result if isinstance(result, tuple) else (result, 1)
+            self._add(total, count)
+
+    def get_config(self) -> dict[str, Any]:
+        raise NotImplementedError("a CustomMetric holds a function, which no settings describe")
+
+
+def np(
+    numpy_feval: Callable[[Any, Any], Any], name: str | None = None,
+    allow_extra_outputs: bool = False,
+) -> CustomMetric:  # fmt: skip
+    """A metric of a function of NumPy arrays; see `CustomMetric`."""
+    return CustomMetric(numpy_feval, name, allow_extra_outputs)

@@ -1,0 +1,174 @@
+"""Metrics of two or more classes that look at each kind of mistake.
+
+All start from the confusion table: how many examples of class i were taken for class j. Accuracy
+sees only its diagonal; where a class is rare, always naming the other one is accurate and useless,
+and here scores 0.
+
+>>> from d2lmini import metric, nd
+>>> label, pred = nd.array([0, 0, 0, 1]), nd.array([[1, 0], [1, 0], [1, 0], [1, 0]])
+>>> for m in metric.Accuracy(), metric.F1(), metric.MCC():
+...     m.update(label, pred)
+...     print(m.get())
+('accuracy', 0.75)
+('f1', 0.0)
+('mcc', 0.0)
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import Any
+
+import numpy
+
+from d2lmini.metric.base import EvalMetric, as_numpy, batches, check_label_shapes, register
+
+Names = list[str] | None
+
+
+def confusion(label: Any, pred: Any, least: int = 1) -> numpy.ndarray:
+    """How often class i (row) was taken for j (column). pred: classes in label's shape, or scores
+    along axis 1."""
+    label, pred = as_numpy(label), as_numpy(pred)
+    if pred.shape != label.shape:
+        pred = pred.argmax(axis=1)
+    label, pred = label.astype("int64").ravel(), pred.astype("int64").ravel()
+    check_label_shapes(label, pred)
+    n = max(least, 1 + max(label.max(initial=0), pred.max(initial=0)))
+    return numpy.bincount(label * n + pred, minlength=n * n).reshape(n, n)
+
+
+class _Tables(EvalMetric):
+    """A metric that keeps a local and a global table."""
+
+    _table: numpy.ndarray
+    _global_table: numpy.ndarray
+
+    def reset(self) -> None:
+        super().reset()
+        self._table = numpy.zeros((2, 2), int)
+        self._global_table = numpy.zeros((2, 2), int)
+
+    def reset_local(self) -> None:
+        super().reset_local()
+        self._table = numpy.zeros((2, 2), int)
+
+
+class _Binary(_Tables):
+    """A score of the four counts of two classes; averaged over updates, or of all of them."""
+
+    def __init__(self, name: str, output_names: Names, label_names: Names, average: str):
+        if average not in ("macro", "micro"):
+            raise ValueError(f"average is 'macro' or 'micro', got {average!r}")
+        self.average = average
+        super().__init__(name, output_names, label_names, has_global_stats=True)
+
+    def update(self, labels: Any, preds: Any) -> None:
+        table = numpy.zeros((2, 2), int)
+        for label, pred in batches(labels, preds):
+            counts = confusion(label, pred, least=2)
+            if len(counts) > 2:
+                raise ValueError(
+                    f"{type(self).__name__} is for two classes, 0 and 1, got {len(counts)}; "
+                    "PCC takes any number"
+                )
+            table += counts
+        if self.average == "macro":
+            self._add(self._score(table), 1)
+            return
+        self._table += table
+        self._global_table += table
+        self.num_inst = int(self._table.sum())
+        self.global_num_inst = int(self._global_table.sum())
+        self.sum_metric = self._score(self._table) * self.num_inst
+        self.global_sum_metric = self._score(self._global_table) * self.global_num_inst
+
+    @staticmethod
+    def _score(table: numpy.ndarray) -> float:
+        raise NotImplementedError
+
+
+@register
+class F1(_Binary):
+    """2 p r / (p + r), of class 1: p the share of right ones among those found (precision), r the
+    share found of those there are (recall). Labels 0 and 1, pred (N, 2) or classes.
+
+    average: "macro", the mean over updates, or "micro", of all counts together. Waits.
+    """
+
+    def __init__(
+        self, name: str = "f1", output_names: Names = None, label_names: Names = None,
+        average: str = "macro",
+    ):  # fmt: skip
+        super().__init__(name, output_names, label_names, average)
+
+    @staticmethod
+    def _score(table: numpy.ndarray) -> float:
+        (_, false_positives), (false_negatives, true_positives) = table.tolist()
+        # 2 p r / (p + r), with the fractions multiplied out.
+        wrong = false_positives + false_negatives
+        return 2 * true_positives / (2 * true_positives + wrong) if true_positives else 0.0
+
+
+@register
+class MCC(_Binary):
+    """Matthews' correlation of label and prediction, from -1 to 1; arguments as for F1. Waits.
+
+    (tp tn - fp fn) / sqrt((tp + fp) (tp + fn) (tn + fp) (tn + fn)), factors of 0 left out.
+    """
+
+    def __init__(
+        self, name: str = "mcc", output_names: Names = None, label_names: Names = None,
+        average: str = "macro",
+    ):  # fmt: skip
+        super().__init__(name, output_names, label_names, average)
+
+    @staticmethod
+    def _score(table: numpy.ndarray) -> float:
+        (tn, fp), (fn, tp) = table.tolist()
+        below = 1.0
+        for factor in (tp + fp, tp + fn, tn + fp, tn + fn):
+            below *= factor or 1
+        return (tp * tn - fp * fn) / sqrt(below)
+
+
+@register
+class PCC(_Tables):
+    """Matthews' correlation for any number of classes, of all counts together. Waits.
+
+    With the table's row sums t, column sums p, diagonal c and total n:
+    (n sum(c) - sum(t p)) / sqrt((n^2 - sum(t^2)) (n^2 - sum(p^2))); nan where a class is alone.
+    Source: J. Gorodkin, "Comparing two K-category assignments by a K-category correlation
+    coefficient" (2004).
+    """
+
+    def __init__(
+        self, name: str = "pcc", output_names: Names = None, label_names: Names = None,
+        has_global_stats: bool = True,
+    ):  # fmt: skip
+        super().__init__(name, output_names, label_names, has_global_stats=has_global_stats)
+
+    def update(self, labels: Any, preds: Any) -> None:
+        for label, pred in batches(labels, preds):
+            table = confusion(label, pred)
+            self._table = _sum_of_tables(self._table, table)
+            self._global_table = _sum_of_tables(self._global_table, table)
+        self.num_inst += 1
+        self.global_num_inst += 1
+        self.sum_metric = self._score(self._table) * self.num_inst
+        self.global_sum_metric = self._score(self._global_table) * self.global_num_inst
+
+    @staticmethod
+    def _score(table: numpy.ndarray) -> float:
+        table = table.astype("float64")
+        t, p, n = table.sum(axis=1), table.sum(axis=0), table.sum()
+        below = (n * n - t @ t) * (n * n - p @ p)
+        return float((n * table.trace() - t @ p) / sqrt(below)) if below > 0 else float("nan")
+
+
+def _sum_of_tables(a: numpy.ndarray, b: numpy.ndarray) -> numpy.ndarray:
+    """a + b, of which one may know more classes."""
+    total = numpy.zeros((max(len(a), len(b)),) * 2, int)
+    total[: len(a), : len(a)] += a
+    total[: len(b), : len(b)] += b
+    return total

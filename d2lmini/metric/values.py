@@ -1,0 +1,183 @@
+"""Metrics of predicted numbers.
+
+>>> from d2lmini import metric, nd
+>>> rmse = metric.RMSE()
+>>> rmse.update(nd.array([0, 0]), nd.array([3, 3]))
+>>> rmse.get()
+('rmse', 3.0)
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import Any
+
+import numpy
+
+from d2lmini import ndarray as nd
+from d2lmini.metric.base import (
+    EvalMetric,
+    alias,
+    as_array,
+    as_numpy,
+    batches,
+    check_label_shapes,
+    register,
+)
+from d2lmini.ndarray import NDArray
+
+Names = list[str] | None
+
+
+class _Difference(EvalMetric):
+    """A number for each update's differences of label and prediction, averaged over updates."""
+
+    def __init__(self, name: str, output_names: Names, label_names: Names):
+        super().__init__(name, output_names, label_names, has_global_stats=True)
+
+    def update(self, labels: Any, preds: Any) -> None:
+        for label, pred in batches(labels, preds):
+            pred = as_array(pred)
+            label = as_array(label).as_in_context(pred.context).astype(pred.dtype)
+            # (N,) and (N, 1) mean the same.
+            label, pred = (x.expand_dims(1) if x.ndim == 1 else x for x in (label, pred))
+            self._add(self._measure(nd.broadcast_sub(label, pred)), 1)
+
+    @staticmethod
+    def _measure(difference: NDArray) -> NDArray:
+        raise NotImplementedError
+
+
+@register
+class MAE(_Difference):
+    """Mean of |label - pred|, of each update, averaged over updates. Waits for nothing."""
+
+    def __init__(
+        self, name: str = "mae", output_names: Names = None, label_names: Names = None
+    ) -> None:
+        super().__init__(name, output_names, label_names)
+
+    @staticmethod
+    def _measure(difference: NDArray) -> NDArray:
+        return difference.abs().mean()
+
+
+@register
+class MSE(_Difference):
+    """Mean of (label - pred)^2, of each update, averaged over updates. Waits for nothing."""
+
+    def __init__(
+        self, name: str = "mse", output_names: Names = None, label_names: Names = None
+    ) -> None:
+        super().__init__(name, output_names, label_names)
+
+    @staticmethod
+    def _measure(difference: NDArray) -> NDArray:
+        return difference.square().mean()
+
+
+@register
+class RMSE(_Difference):
+    """Root of the mean of (label - pred)^2, of each update, averaged over updates."""
+
+    def __init__(
+        self, name: str = "rmse", output_names: Names = None, label_names: Names = None
+    ) -> None:
+        super().__init__(name, output_names, label_names)
+
+    @staticmethod
+    def _measure(difference: NDArray) -> NDArray:
+        return difference.square().mean().sqrt()
+
+
+@alias("pearsonr")
+class PearsonCorrelation(EvalMetric):
+    """Correlation of all elements of label and pred, which share one shape.
+
+    average: "macro", the mean of the updates' correlations, or "micro", that of all elements seen
+    (then there is no global value beside the local one). Waits.
+    """
+
+    def __init__(
+        self, name: str = "pearsonr", output_names: Names = None, label_names: Names = None,
+        average: str = "macro",
+    ):  # fmt: skip
+        if average not in ("macro", "micro"):
+            raise ValueError(f"average is 'macro' or 'micro', got {average!r}")
+        self.average = average
+        super().__init__(name, output_names, label_names, has_global_stats=average == "macro")
+
+    def reset(self) -> None:
+        super().reset()
+        self._forget()
+
+    def reset_local(self) -> None:
+        super().reset_local()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._elements = 0
+        self._mean = numpy.zeros(2)
+        self._spread = numpy.zeros((2, 2))  # sums of products of differences from the means
+
+    def update(self, labels: Any, preds: Any) -> None:
+        for label, pred in batches(labels, preds):
+            check_label_shapes(label, pred, shape=True)
+            both = numpy.stack([as_numpy(label).ravel(), as_numpy(pred).ravel()]).astype("float64")
+            if self.average == "macro":
+                with numpy.errstate(invalid="ignore", divide="ignore"):
+                    self._add(float(numpy.corrcoef(both)[0, 1]), 1)
+            else:
+                self._take_in(both)
+                self.num_inst += 1
+
+    def _take_in(self, both: numpy.ndarray) -> None:
+        """Join means and spreads of two sets (T. Chan et al., "Updating formulae", 1979)."""
+        n, m = self._elements, both.shape[1]
+        mean = both.mean(axis=1)
+        gap = mean - self._mean
+        rest = both - mean[:, None]
+        self._spread += rest @ rest.T + numpy.outer(gap, gap) * (n * m / (n + m))
+        self._mean += gap * (m / (n + m))
+        self._elements = n + m
+
+    def get(self) -> tuple[str, float]:
+        if self.average == "macro" or not self._elements:
+            return super().get()
+        (xx, xy), (_, yy) = self._spread.tolist()
+        return self.name, xy / sqrt(xx * yy) if xx and yy else float("nan")
+
+
+@register
+class Loss(EvalMetric):
+    """Mean of the elements of the predictions, which are losses already; labels play no part."""
+
+    def __init__(
+        self, name: str = "loss", output_names: Names = None, label_names: Names = None
+    ) -> None:
+        super().__init__(name, output_names, label_names, has_global_stats=True)
+
+    def update(self, labels: Any, preds: Any) -> None:
+        for pred in preds if isinstance(preds, (list, tuple)) else [preds]:
+            pred = as_array(pred)
+            self._add(pred.sum(), pred.size)
+
+
+@register
+class Torch(Loss):
+    """`Loss` under a name of old."""
+
+    def __init__(
+        self, name: str = "torch", output_names: Names = None, label_names: Names = None
+    ) -> None:
+        super().__init__(name, output_names, label_names)
+
+
+@register
+class Caffe(Loss):
+    """`Loss` under a name of old."""
+
+    def __init__(
+        self, name: str = "caffe", output_names: Names = None, label_names: Names = None
+    ) -> None:
+        super().__init__(name, output_names, label_names)
