@@ -21,7 +21,7 @@ from typing import Any
 
 from d2lmini import callsite
 from d2lmini.base import MXNetError
-from d2lmini.ops.core import Op, Spec, registry
+from d2lmini.ops.core import Op, Spec, Y, registry
 
 #: Where a value stands on the tape: (node, which of its outputs).
 Entry = tuple["Node", int]
@@ -30,6 +30,8 @@ Entry = tuple["Node", int]
 zeros: Callable[[Spec, Any], Any] = NotImplemented
 
 _order = count()
+
+new = object.__new__
 
 
 class Node:
@@ -57,9 +59,10 @@ class Node:
         """Has a backward without `retain_graph` been here?"""
         return False
 
-    def gradients(self, gs: list[Any], graph: bool) -> Sequence[Any]:
-        """Gradients of the inputs from those of the outputs; `graph`: they will be recorded."""
-        raise NotImplementedError
+    def gradients(self, gs: list[Any], graph: bool, needs: Sequence[bool]) -> Sequence[Any]:
+        """Gradients of the inputs from those of the outputs (of which some may be None, not all);
+        `graph`: they will be recorded; `needs`: of which inputs anybody wants it."""
+        return ()
 
     def release(self) -> None:
         """Let go of what only backward needs."""
@@ -78,9 +81,6 @@ class Leaf(Node):
         self.req = req
         self.fresh = False  # has backward written it since somebody last said that it is stale?
 
-    def gradients(self, gs: list[Any], graph: bool) -> Sequence[Any]:
-        return ()
-
     def store(self, parts: list[Any]) -> None:
         """Write the sum of the parts into `grad`, or add it."""
         if self.req == "add":
@@ -89,51 +89,20 @@ class Leaf(Node):
         self.fresh = True
 
 
-class Saved:
-    """A value kept for backward: the array, and which version of its memory is meant."""
-
-    __slots__ = ("array", "entry", "version")
-
-    def __init__(self, array: Any, entry: Entry | None):
-        self.array = array
-        self.entry = entry
-        self.version = array._chunk.version
-
-    def value(self, node: Node, graph: bool) -> Any:
-        """The array, with its history if the rule is to be recorded. MXNetError if its memory was
-        overwritten since."""
-        array = self.array
-        chunk = array._chunk
-        if chunk.version != self.version:
-            begin = array._offset or 0
-            wrote = chunk.overwritten(self.version, begin, begin + array._spec.size)
-            if wrote is not None:
-                raise MXNetError(
-                    f"{node.name}: a value of shape {array.shape} that its gradient needs was "
-                    "overwritten in place after it was recorded; write to a copy, or call "
-                    "backward before\n"
-                    f"  recorded at     {callsite.describe(node.site)}\n"
-                    f"  overwritten at  {callsite.describe(wrote[0])}"
-                )
-        return array._alias(self.entry) if graph else array
-
-
 class OpNode(Node):
-    """An op that was applied: its rule, its attributes, what the rule needs."""
+    """An op that was applied: its rule, its attributes, what the rule needs.
 
-    __slots__ = ("attrs", "op", "saved")
+    saved     what `op.keeps` names: arrays (lists of them for several outputs or any number of
+              inputs), shapes, dtypes; None after a backward that does not retain the graph
+    versions  beside each array the version of its memory that is meant, else None
+    """
 
-    def __init__(self, op: Op, inputs: tuple, attrs: dict[str, Any], outs: list[Any]):
-        first = outs[0]
-        Node.__init__(
-            self,
-            tuple([None if x is None else x._node for x in inputs]),
-            (first._spec,) if len(outs) == 1 else [y._spec for y in outs],
-            first._ctx,
-        )
-        self.op = op
-        self.attrs = attrs
-        self.saved: list[Any] | None = [self._keep(name, inputs, outs) for name in op.saves]
+    __slots__ = ("attrs", "op", "saved", "versions")
+
+    op: Op
+    attrs: dict[str, Any]
+    saved: list[Any] | None
+    versions: list[Any]
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -143,64 +112,111 @@ class OpNode(Node):
     def released(self) -> bool:
         return self.saved is None
 
-    def _keep(self, name: str, inputs: tuple, outs: list[Any]) -> Any:
-        """What to keep under a name of `op.saves`."""
-        op = self.op
-        if name == "y":
-            kept = [Saved(y._alias(None), (self, i)) for i, y in enumerate(outs)]
-            return kept[0] if len(kept) == 1 else kept
-        base, _, part = name.partition(".")
-        if op.variadic:
-            if part:
-                return [getattr(x, part) for x in inputs]
-            return [Saved(x, x._node) for x in inputs]
-        position = op.input_names.index(base)
-        x = inputs[position] if position < len(inputs) else None
-        if x is None:
-            return None
-        return getattr(x, part) if part else Saved(x, x._node)
-
-    def gradients(self, gs: list[Any], graph: bool) -> Sequence[Any]:
+    def gradients(self, gs: list[Any], graph: bool, needs: Sequence[bool]) -> Sequence[Any]:
         op = self.op
         if op.rule is None:
             return ()
-        saved = [
-            _value(kept, self, graph) if type(kept) in (Saved, list) else kept
-            for kept in self.saved or ()
-        ]
-        attrs = {name: self._attribute(name) for name in op.rule_attrs}
-        if len(gs) > 1:
-            gs = [
-                zeros(spec, self.ctx) if g is None else g
-                for g, spec in zip(gs, self.outputs, strict=True)
-            ]
-            grads = op.rule(gs, *saved, **attrs)
-        else:
-            grads = op.rule(gs[0], *saved, **attrs)
-        return grads if isinstance(grads, (tuple, list)) else (grads,)
+        assert self.saved is not None
+        saved = self.saved
+        for kept, version in zip(saved, self.versions):
+            if version is not None and (
+                type(version) is list or kept._chunk.version != version or graph
+            ):
+                saved = self._checked(graph)
+                break
+        if len(gs) == 1:
+            return op.gradients(gs[0], saved, self.attrs, needs)
+        shown = op.outputs(**self.attrs) if callable(op.outputs) else op.outputs
+        for i in range(shown):
+            if gs[i] is None:
+                gs[i] = zeros(self.outputs[i], self.ctx)
+        return op.gradients(gs, saved, self.attrs, needs)
 
-    def _attribute(self, name: str) -> Any:
-        if name == "needs":  # which inputs anybody wants the gradient of
-            return tuple([parent is not None for parent in self.parents])
-        return self.attrs[name]
+    def _checked(self, graph: bool) -> list[Any]:
+        """What was saved, unless it was overwritten since; with its history if `graph`."""
+        values = []
+        for kept, version, (place, _) in zip(self.saved or (), self.versions, self.op.keeps):
+            if version is None:
+                values.append(kept)
+                continue
+            if place == Y:
+                entries: Sequence[Any] = [(self, i) for i in range(len(self.outputs))]
+            else:
+                entries = self.parents if type(version) is list else (self.parents[place],)
+            alone = type(version) is not list
+            arrays, versions = ([kept], [version]) if alone else (kept, version)
+            for x, v in zip(arrays, versions):
+                check_version(self, x, v)
+            if graph:
+                arrays = [x._alias(entry) for x, entry in zip(arrays, entries)]
+            values.append(arrays[0] if alone else arrays)
+        return values
 
     def release(self) -> None:
         self.saved = None
         self.parents = ()
 
 
-def _value(kept: Any, node: Node, graph: bool) -> Any:
-    if type(kept) is list:
-        return [_value(each, node, graph) for each in kept]
-    return kept.value(node, graph) if type(kept) is Saved else kept
+def check_version(node: Node, x: Any, version: int) -> None:
+    """MXNetError if the memory of `x` was overwritten after `version`."""
+    chunk = x._chunk
+    if chunk.version == version:
+        return
+    begin = x._offset or 0
+    wrote = chunk.overwritten(version, begin, begin + x._spec.size)
+    if wrote is not None:
+        raise MXNetError(
+            f"{node.name}: a value of shape {x.shape} that its gradient needs was "
+            "overwritten in place after it was recorded; write to a copy, or call "
+            "backward before\n"
+            f"  recorded at     {callsite.describe(node.site)}\n"
+            f"  overwritten at  {callsite.describe(wrote[0])}"
+        )
 
 
 def recorded(op: Op, inputs: tuple, attrs: dict[str, Any], outs: list[Any]) -> None:
     """Put an op that was just applied on the tape; called while recording, when an input has a
     history. `outs` are all its outputs, also those that backward alone sees."""
-    node = OpNode(op, inputs, attrs, outs)
-    for i, y in enumerate(outs):
-        y._node = (node, i)
+    node = new(OpNode)
+    node.op = op
+    node.attrs = attrs
+    node.parents = tuple([None if x is None else x._node for x in inputs])
+    node.order = next(_order)
+    node.site = callsite.find()
+    first = outs[0]
+    node.ctx = first._ctx
+    if len(outs) == 1:
+        node.outputs = (first._spec,)
+        first._node = (node, 0)
+    else:
+        node.outputs = tuple([y._spec for y in outs])
+        for i, y in enumerate(outs):
+            y._node = (node, i)
+    node.saved = saved = []
+    node.versions = versions = []
+    for place, part in op.keeps:
+        kept: Any
+        version: Any = None
+        if place == Y or op.variadic:
+            kept = outs if place == Y else inputs
+            if part is not None:
+                kept = [getattr(x, part) for x in kept]
+            else:
+                # Without their node, for a node must not hold itself.
+                kept = [y._alias(None) for y in kept] if place == Y else list(kept)
+                version = [x._chunk.version for x in kept]
+            if place == Y and len(outs) == 1:
+                kept = kept[0]
+                version = version and version[0]
+        else:
+            kept = inputs[place] if place < len(inputs) else None
+            if kept is not None:
+                if part is None:
+                    version = kept._chunk.version
+                else:
+                    kept = getattr(kept, part)
+        saved.append(kept)
+        versions.append(version)
 
 
 def check_in_place(op: Op, inputs: tuple, outs: list[Any], whole: bool) -> None:

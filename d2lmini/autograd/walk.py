@@ -7,12 +7,13 @@
 ...     y = x ** 3
 ...     dy, = autograd.grad(y, [x], create_graph=True)      # 3 x^2, recorded too
 >>> dy.backward()
->>> x.grad.asscalar()                                       # 6 x
+>>> x.grad.item()                                           # 6 x
 18.0
 """
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 from d2lmini import callsite
@@ -21,6 +22,9 @@ from d2lmini.autograd.scopes import scope
 from d2lmini.autograd.tape import Entry, Leaf, Node, total
 from d2lmini.base import MXNetError
 from d2lmini.ops.core import Value, registry
+
+#: So many parts of one gradient are kept at most before they are summed.
+MOST_PARTS = 8
 
 
 def backward(
@@ -134,65 +138,91 @@ def _walk(
     graph: bool,
     targets: dict[Entry, Any] | None = None,
 ) -> int:
-    """Push the gradient of every node behind the heads, last recorded first. Leaves are written as
-    soon as all parts of their gradient are there; with `targets` nothing is written, and they are
-    filled in instead. How many leaves were met."""
-    nodes = _behind([head._node[0] for head in heads])
-    uses: dict[Node, int] = {}  # of each leaf, by nodes not visited yet
-    for node in nodes:
-        for parent in node.parents:
-            if parent is not None and type(parent[0]) is Leaf:
-                uses[parent[0]] = uses.get(parent[0], 0) + 1
+    """Push the gradient of every node behind the heads, last recorded first. A leaf is written as
+    soon as all parts of its gradient are there. With `targets` nothing is written: only nodes that
+    lead to one of them are visited, and they are filled in. How many leaves were met."""
+    nodes, uses = _behind([head._node[0] for head in heads], targets)
     parts: dict[Entry, list[Any]] = {}  # the gradients known so far, to be summed
     for head, g in zip(heads, head_grads, strict=True):
-        g = registry["ones_like"](head) if g is None else g
-        parts.setdefault(head._node, []).append(g)
+        if head._node[0] in uses:
+            _add(parts, head._node, registry["ones_like"](head) if g is None else g)
+    leaves = 0
     for node in nodes:
-        gs = [total(parts.pop((node, i), None)) for i in range(len(node.outputs))]
-        if targets is not None:
-            for i, g in enumerate(gs):
-                if (node, i) in targets:
-                    targets[node, i] = g
-        if type(node) is Leaf:
-            if targets is None and gs[0] is not None:
-                node.store([gs[0]])
+        if targets is None and type(node) is Leaf:
+            leaves += 1
+            if (node, 0) in parts:  # it is a head itself
+                node.store(parts.pop((node, 0)))
             continue
-        grads = node.gradients(gs, graph) if any(g is not None for g in gs) else ()
+        gs = [parts.pop((node, i), None) for i in range(len(node.outputs))]
+        arrived = False
+        for i, g in enumerate(gs):
+            if g is not None:
+                gs[i] = g[0] if len(g) == 1 else total(g)
+                arrived = True
+                if targets is not None and (node, i) in targets:
+                    targets[node, i] = gs[i]
         parents = node.parents
+        needs = [parent is not None and parent[0] in uses for parent in parents]
+        grads = node.gradients(gs, graph, needs) if arrived and True in needs else ()
         if not retain:
             node.release()
-        for parent, g in zip(parents, grads, strict=False):
-            if parent is not None and g is not None:
-                parts.setdefault(parent, []).append(g)
+        for parent, needed, g in zip(parents, needs, grads):
+            if needed and g is not None:
+                _add(parts, parent, g)
         if targets is None:
             for parent in parents:
-                if parent is not None and parent[0] in uses:
-                    uses[parent[0]] -= 1
-                    if uses[parent[0]] == 0:
-                        _store(parent, parts)
-    return sum(type(node) is Leaf for node in nodes)
+                if parent is not None and type(parent[0]) is Leaf:
+                    leaf = parent[0]
+                    uses[leaf] -= 1
+                    if uses[leaf] == 0:  # nothing reached it: then the gradient is zero
+                        leaf.store(
+                            parts.pop(parent, None) or [tape.zeros(leaf.outputs[0], leaf.ctx)]
+                        )
+    return leaves
 
 
-def _store(entry: Entry, parts: dict[Entry, list[Any]]) -> None:
-    """All parts of a leaf's gradient are there: write it, zeros if nothing depends on it."""
-    leaf: Any = entry[0]
-    leaf.store(parts.pop(entry, None) or [tape.zeros(leaf.outputs[0], leaf.ctx)])
+def _add(parts: dict[Entry, list[Any]], entry: Entry, g: Any) -> None:
+    """One more part of a gradient. Many are summed on the way: a weight that every time step uses
+    must not keep a gradient for each of them until the end."""
+    known = parts.get(entry)
+    if known is None:
+        parts[entry] = [g]
+    else:
+        known.append(g)
+        if len(known) == MOST_PARTS:
+            known[:] = [total(known)]
 
 
-def _behind(heads: list[Node]) -> list[Node]:
-    """All nodes that `heads` were computed from, themselves included; the last recorded first."""
-    seen = set(heads)
-    todo = list(seen)
+def _behind(
+    heads: list[Node], targets: dict[Entry, Any] | None
+) -> tuple[list[Node], dict[Node, int]]:
+    """The nodes that `heads` were computed from, themselves included, the last recorded first; with
+    `targets` only those that lead to one of them. And how often each of them was used."""
+    lowest = 0 if targets is None else min(node.order for node, _ in targets)
+    uses = dict.fromkeys(heads, 0)
+    todo = list(uses)
     while todo:
         for parent in todo.pop().parents:
-            if parent is not None and parent[0] not in seen:
-                seen.add(parent[0])
-                todo.append(parent[0])
-    for node in seen:
+            if parent is not None:
+                node = parent[0]
+                if node in uses:
+                    uses[node] += 1
+                elif node.order >= lowest:  # parents are older than their children
+                    uses[node] = 1
+                    todo.append(node)
+    nodes = sorted(uses, key=attrgetter("order"), reverse=True)
+    if targets is not None:
+        leading = {node for node, _ in targets}
+        for node in reversed(nodes):
+            if any(parent is not None and parent[0] in leading for parent in node.parents):
+                leading.add(node)
+        nodes = [node for node in nodes if node in leading]
+        uses = {node: uses[node] for node in nodes}
+    for node in nodes:
         if node.released:
             raise MXNetError(
                 f"{node.name}: an earlier backward has used up this part of the graph; pass "
                 "retain_graph=True to it\n"
                 f"  recorded at  {callsite.describe(node.site)}"
             )
-    return sorted(seen, key=lambda node: -node.order)
+    return nodes, uses

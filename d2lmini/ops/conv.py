@@ -30,7 +30,7 @@ from typing import Any
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_float, check_optional, check_shape
 from d2lmini.ops.convolve import computed, convolve, convolve_data, convolve_weight
-from d2lmini.ops.core import Shape, Spec, op
+from d2lmini.ops.core import ALL, Shape, Spec, op
 from d2lmini.ops.windows import Geometry, full_lists, geometry
 
 LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
@@ -112,11 +112,15 @@ def Convolution(
 
 
 @Convolution.gradient(saves="data data.shape weight")
-def _(g, data, data_shape, weight, *, kernel, stride, dilate, pad, num_group, no_bias):
+def _(g, data, data_shape, weight, *, kernel, stride, dilate, pad, num_group, no_bias, needs=ALL):
     how = dict(kernel=kernel, stride=stride, dilate=dilate, pad=pad, num_group=num_group)
-    dx = conv_backward_data(g, weight, shape=data_shape, **how)
-    dw = conv_backward_weight(data, g, **how)
-    return (dx, dw) if no_bias else (dx, dw, g.sum(axis=1, exclude=True))
+    dx = conv_backward_data(g, weight, shape=data_shape, **how) if needs[0] else None
+    dw = conv_backward_weight(data, g, **how) if needs[1] else None
+    return (dx, dw) if no_bias else (dx, dw, _bias_gradient(g) if needs[2] else None)
+
+
+def _bias_gradient(g: Any) -> Any:
+    return g.sum(axis=1, exclude=True)
 
 
 @op("_conv_backward_data", infer=lambda grad, weight, *, shape, **_: Spec(shape, grad.dtype),
@@ -131,10 +135,14 @@ def conv_backward_data(
 
 
 @conv_backward_data.gradient(saves="grad weight weight.shape")
-def _(g, grad, weight, weight_shape, *, kernel, stride, dilate, pad, num_group):
+def _(g, grad, weight, weight_shape, *, kernel, stride, dilate, pad, num_group, needs=ALL):
     how = dict(kernel=kernel, stride=stride, dilate=dilate, pad=pad, num_group=num_group)
-    dgrad = Convolution(g, weight, num_filter=weight_shape[0], no_bias=True, **how)
-    return dgrad, conv_backward_weight(g, grad, **how)
+    dgrad = dw = None
+    if needs[0]:
+        dgrad = Convolution(g, weight, num_filter=weight_shape[0], no_bias=True, **how)
+    if needs[1]:
+        dw = conv_backward_weight(g, grad, **how)
+    return dgrad, dw
 
 
 def _infer_backward_weight(
@@ -156,10 +164,14 @@ def conv_backward_weight(
 
 
 @conv_backward_weight.gradient(saves="data data.shape grad grad.shape")
-def _(g, data, data_shape, grad, grad_shape, *, kernel, stride, dilate, pad, num_group):
+def _(g, data, data_shape, grad, grad_shape, *, kernel, stride, dilate, pad, num_group, needs=ALL):
     how = dict(kernel=kernel, stride=stride, dilate=dilate, pad=pad, num_group=num_group)
-    dx = conv_backward_data(grad, g, shape=data_shape, **how)
-    return dx, Convolution(data, g, num_filter=grad_shape[1], no_bias=True, **how)
+    dx = dgrad = None
+    if needs[0]:
+        dx = conv_backward_data(grad, g, shape=data_shape, **how)
+    if needs[1]:
+        dgrad = Convolution(data, g, num_filter=grad_shape[1], no_bias=True, **how)
+    return dx, dgrad
 
 
 # -- Deconvolution --------------------------------------------------------------------------------
@@ -244,10 +256,13 @@ def Deconvolution(
 @Deconvolution.gradient(saves="data data.shape weight")
 def _(
     g, data, data_shape, weight, *, kernel, stride, dilate, pad, adj, target_shape, num_group,
-    no_bias,
+    no_bias, needs=ALL,
 ):  # fmt: skip
     _size, pad = _deconvolved(data_shape[2:], kernel, stride, dilate, pad, adj, target_shape)
     how = dict(kernel=kernel, stride=stride, dilate=dilate, pad=pad, num_group=num_group)
-    dx = Convolution(g, weight, num_filter=data_shape[1], no_bias=True, **how)
-    dw = conv_backward_weight(g, data, **how)
-    return (dx, dw) if no_bias else (dx, dw, g.sum(axis=1, exclude=True))
+    dx = dw = None
+    if needs[0]:
+        dx = Convolution(g, weight, num_filter=data_shape[1], no_bias=True, **how)
+    if needs[1]:
+        dw = conv_backward_weight(g, data, **how)
+    return (dx, dw) if no_bias else (dx, dw, _bias_gradient(g) if needs[2] else None)

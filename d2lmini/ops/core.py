@@ -123,6 +123,19 @@ class Value:
 
 _MISSING = object()
 
+#: In `Op.keeps`, the place of the output.
+Y = -1
+
+
+class _All:
+    """What `needs` is unless somebody says otherwise: yes to every input."""
+
+    def __getitem__(self, position: int) -> bool:
+        return True
+
+
+ALL: Any = _All()
+
 
 class Op:
     """One operation. Attributes, all set by the declaration:
@@ -136,15 +149,19 @@ class Op:
     pointwise              it is, and does nothing else; such an op on tiny arrays goes a short road
     ufunc                  the one NumPy ufunc it is on floating arrays, or None (ufuncs.py)
     random                 it draws numbers: `compute` gets `rng`, a key that fixes the stream
-    mutates                names of inputs that `compute` changes as well
+    mutates                inputs that `compute` changes as well, declared by name; of a variadic op
+                           a function (number of inputs, attributes) -> their positions
     rule, saves            gradient rule and what it needs kept; rule None: no gradient
+    keeps                  `saves` taken apart: (position of the input, or Y; attribute or None)
+    rule_attrs             the attributes that the rule asks for
+    selective              the rule asks for `needs`: which gradients anybody wants
     """
 
     __slots__ = (
         "aliases", "attr_names", "compute", "converters", "defaults", "elementwise", "flops",
-        "infer", "injects", "input_names", "mutates", "n_required", "name", "outputs", "plans",
-        "pointwise", "random", "required", "rule", "rule_attrs", "saves", "takes_out", "ufunc",
-        "variadic", "__dict__",
+        "infer", "injects", "input_names", "keeps", "mutates", "n_required", "name", "outputs",
+        "plans", "pointwise", "random", "required", "rule", "rule_attrs", "saves", "selective",
+        "takes_out", "ufunc", "variadic", "__dict__",
     )  # fmt: skip
 
     def __init__(
@@ -156,7 +173,7 @@ class Op:
         flops: float | Callable[..., float] = 1.0,
         elementwise: bool = False,
         outputs: int | Callable[..., int] = 1,
-        mutates: Sequence[str] = (),
+        mutates: Sequence[str] | Callable[..., Sequence[int]] = (),
         grad: Any = _MISSING,
     ):
         code = compute.__code__
@@ -191,12 +208,16 @@ class Op:
             elementwise and not self.injects and not mutates and not callable(flops) and flops <= 50
         )
         self.outputs = outputs
-        self.mutates = tuple(self.input_names.index(m) for m in mutates)
+        self.mutates: Any = (
+            mutates if callable(mutates) else tuple(self.input_names.index(m) for m in mutates)
+        )
         self.ufunc: Any = None
         self.plans: dict[tuple, Any] = {}  # see ndarray/plan.py
         self.rule = grad
         self.rule_attrs: tuple[str, ...] = ()
+        self.selective = False
         self.saves: tuple[str, ...] = ()
+        self.keeps: tuple[tuple[int, str | None], ...] = ()
         self.__doc__ = compute.__doc__
 
     def gradient(self, saves: str = "") -> Callable[[Callable], Callable]:
@@ -206,17 +227,38 @@ class Op:
         input, "data.shape" only its shape. The rule returns one gradient for each input (None
         where there is none); for an op with several outputs `g` is a list. It asks for the
         attributes it needs by keyword.
+
+        A rule whose gradients cost something each declares `needs=ALL` among its keywords. It is
+        told, for each input, whether anybody wants that gradient, and may return None for the
+        others; a rule that does not ask computes all, and what nobody wants is dropped.
         """
 
         def attach(rule: Callable) -> Callable:
             code = rule.__code__
             n = code.co_argcount
-            self.rule_attrs = code.co_varnames[n : n + code.co_kwonlyargcount]
+            asked = code.co_varnames[n : n + code.co_kwonlyargcount]
+            self.selective = "needs" in asked
+            self.rule_attrs = tuple(k for k in asked if k != "needs")
             self.rule = rule
             self.saves = tuple(saves.split())
+            self.keeps = tuple(self._place_of(name) for name in self.saves)
             return rule
 
         return attach
+
+    def _place_of(self, name: str) -> tuple[int, str | None]:
+        base, _, part = name.partition(".")
+        return Y if base == "y" else self.input_names.index(base), part or None
+
+    def gradients(
+        self, g: Any, saved: Sequence[Any], attrs: dict[str, Any], needs: Sequence[bool]
+    ) -> Sequence[Any]:
+        """Ask the rule: the gradients of the inputs, None for those that have none."""
+        options: dict[str, Any] = {k: attrs[k] for k in self.rule_attrs}
+        if self.selective:
+            options["needs"] = needs
+        grads = self.rule(g, *saved, **options)
+        return grads if type(grads) in (tuple, list) else (grads,)
 
     def __call__(self, *args: Any, out: Any = None, name: str | None = None, **kwargs: Any) -> Any:
         if kwargs or len(args) != len(self.input_names) or self.variadic or self.required:
@@ -294,7 +336,7 @@ class Op:
         if callable(self.flops):
             flops = self.flops(*specs, out=outs[0], **attrs)
         else:
-            flops = self.flops * outs[0].size
+            flops = self.flops * sum(s.size for s in outs)
         return Cost(float(flops), float(sum(s.nbytes for s in specs) + sum(s.nbytes for s in outs)))
 
     @property

@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.core import DType, Shape, Spec, normalize_axis, op, registry
+from d2lmini.ops.core import ALL, DType, Shape, Spec, normalize_axis, op, registry
 
 # -- from numbers to places ----------------------------------------------------------------------
 
@@ -119,7 +119,9 @@ def _take_grad(xp, g, indices, *, shape: Shape, axis: int, mode: str, out=None):
 
 
 @take.gradient(saves="a.shape indices")
-def _(g, shape, indices, *, axis, mode):
+def _(g, shape, indices, *, axis, mode, needs=ALL):
+    if not needs[0]:
+        return None, None
     return _take_grad(g, indices, shape=shape, axis=axis, mode=mode), None
 
 
@@ -155,7 +157,9 @@ def Embedding(
 
 
 @Embedding.gradient(saves="data")
-def _(g, data, *, input_dim, output_dim):
+def _(g, data, *, input_dim, output_dim, needs=ALL):
+    if not needs[1]:
+        return None, None
     return None, _take_grad(g, data, shape=(input_dim, output_dim), axis=0, mode="clip")
 
 

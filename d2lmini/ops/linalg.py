@@ -31,7 +31,7 @@ from typing import Any
 from d2lmini.base import MXNetError
 from d2lmini.device import blas
 from d2lmini.ops.checks import check_float, check_one_dtype, check_shape
-from d2lmini.ops.core import Shape, Spec, op
+from d2lmini.ops.core import ALL, Shape, Spec, op
 
 
 def matmul(xp: Any, a: Any, b: Any, out: Any = None) -> Any:
@@ -52,14 +52,18 @@ def swapped(a: Any) -> Any:
 
 
 def _gradients_of_product(
-    product: Callable, g: Any, a: Any, b: Any, transpose_a: bool, transpose_b: bool
+    product: Callable, g: Any, a: Any, b: Any, transpose_a: bool, transpose_b: bool, needs: Any
 ) -> tuple[Any, Any]:
     """Gradients of product(a, b, transpose_a, transpose_b), themselves such products."""
-    if transpose_a:
+    if not needs[0]:
+        da = None
+    elif transpose_a:
         da = product(b, g, transpose_a=transpose_b, transpose_b=True)
     else:
         da = product(g, b, transpose_b=not transpose_b)
-    if transpose_b:
+    if not needs[1]:
+        db = None
+    elif transpose_b:
         db = product(g, a, transpose_a=True, transpose_b=transpose_a)
     else:
         db = product(a, g, transpose_a=not transpose_a)
@@ -137,13 +141,13 @@ def dot(
 
 
 @dot.gradient(saves="lhs rhs lhs.shape rhs.shape")
-def _(g, lhs, rhs, lhs_shape, rhs_shape, *, transpose_a, transpose_b):
+def _(g, lhs, rhs, lhs_shape, rhs_shape, *, transpose_a, transpose_b, needs=ALL):
     if len(lhs_shape) == len(rhs_shape) == 2:
-        return _gradients_of_product(dot, g, lhs, rhs, transpose_a, transpose_b)
+        return _gradients_of_product(dot, g, lhs, rhs, transpose_a, transpose_b, needs)
     a, ta, b, tb, _shape = _as_matrices(lhs_shape, rhs_shape, transpose_a, transpose_b)
     g = g.reshape((a[1 if ta else 0], b[0 if tb else 1]))
-    da, db = _gradients_of_product(dot, g, lhs.reshape(a), rhs.reshape(b), ta, tb)
-    return da.reshape(lhs_shape), db.reshape(rhs_shape)
+    da, db = _gradients_of_product(dot, g, lhs.reshape(a), rhs.reshape(b), ta, tb, needs)
+    return da if da is None else da.reshape(lhs_shape), db if db is None else db.reshape(rhs_shape)
 
 
 # -- batches of products --------------------------------------------------------------------------
@@ -194,8 +198,8 @@ def batch_dot(
 
 
 @batch_dot.gradient(saves="lhs rhs")
-def _(g, lhs, rhs, *, transpose_a, transpose_b):
-    return _gradients_of_product(batch_dot, g, lhs, rhs, transpose_a, transpose_b)
+def _(g, lhs, rhs, *, transpose_a, transpose_b, needs=ALL):
+    return _gradients_of_product(batch_dot, g, lhs, rhs, transpose_a, transpose_b, needs)
 
 
 def _infer_khatri_rao(*args: Spec) -> Spec:
@@ -276,11 +280,11 @@ def gemm2(
 
 
 @gemm2.gradient(saves="A B")
-def _(g, A, B, *, transpose_a, transpose_b, alpha, axis):
+def _(g, A, B, *, transpose_a, transpose_b, alpha, axis, needs=ALL):
     def product(a: Any, b: Any, **transposed: bool) -> Any:
         return gemm2(a, b, alpha=alpha, axis=axis, **transposed)
 
-    return _gradients_of_product(product, g, A, B, transpose_a, transpose_b)
+    return _gradients_of_product(product, g, A, B, transpose_a, transpose_b, needs)
 
 
 def _infer_gemm(A: Spec, B: Spec, C: Spec, **attrs: Any) -> Spec:
@@ -304,11 +308,12 @@ def gemm(
 
 
 @gemm.gradient(saves="A B")
-def _(g, A, B, *, transpose_a, transpose_b, alpha, beta, axis):
+def _(g, A, B, *, transpose_a, transpose_b, alpha, beta, axis, needs=ALL):
     def product(a: Any, b: Any, **transposed: bool) -> Any:
         return gemm2(a, b, alpha=alpha, axis=axis, **transposed)
 
-    return (*_gradients_of_product(product, g, A, B, transpose_a, transpose_b), g * beta)
+    dA, dB = _gradients_of_product(product, g, A, B, transpose_a, transpose_b, needs)
+    return dA, dB, g * beta if needs[2] else None
 
 
 def _infer_syrk(A: Spec, *, transpose: bool, **_: Any) -> Spec:

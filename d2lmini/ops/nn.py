@@ -25,7 +25,7 @@ from d2lmini.ops.checks import (
     check_optional,
     check_shape,
 )
-from d2lmini.ops.core import Shape, Spec, normalize_axes, op
+from d2lmini.ops.core import ALL, Shape, Spec, normalize_axes, op
 from d2lmini.ops.distributions import PIECE
 from d2lmini.ops.linalg import dot, matmul
 
@@ -83,12 +83,17 @@ def FullyConnected(
 
 
 @FullyConnected.gradient(saves="data data.shape weight")
-def _(g, data, shape, weight, *, num_hidden, no_bias, flatten):
+def _(g, data, shape, weight, *, num_hidden, no_bias, flatten, needs=ALL):
     rows = _rows(shape, flatten)
-    g = g.reshape((rows[0], num_hidden))
-    dx = dot(g, weight).reshape(shape)
-    dw = dot(g, data.reshape(rows), transpose_a=True)
-    return (dx, dw) if no_bias else (dx, dw, g.sum(axis=0))
+    flat = len(shape) == 2  # reshaping would change nothing
+    g = g if flat else g.reshape((rows[0], num_hidden))
+    dx = dw = None
+    if needs[0]:
+        dx = dot(g, weight)
+        dx = dx if flat else dx.reshape(shape)
+    if needs[1]:
+        dw = dot(g, data if flat else data.reshape(rows), transpose_a=True)
+    return (dx, dw) if no_bias else (dx, dw, g.sum(axis=0) if needs[2] else None)
 
 
 # -- Dropout --------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ from typing import Any
 from d2lmini.base import MXNetError
 from d2lmini.device.parallel import parallel_for
 from d2lmini.ops.checks import check_float, check_one_dtype, check_shape
-from d2lmini.ops.core import Shape, Spec, normalize_axis, op
+from d2lmini.ops.core import ALL, Shape, Spec, normalize_axis, op
 from d2lmini.ops.pieces import cut
 
 #: Parts that do not meet in a mean are worked on in groups of about this many elements.
@@ -69,14 +69,34 @@ def _normalize(
     return means, variances
 
 
-def _gradients(g: Any, x: Any, gamma: Any, axes: tuple[int, ...], eps: float) -> tuple[Any, Any]:
-    """dx, and g h, which adds up to gamma's gradient; in ops on values."""
+def _gradients(
+    g: Any, x: Any, gamma: Any, axes: tuple[int, ...], eps: float, needs: Any
+) -> tuple[Any, Any]:
+    """dx, and g h, which adds up to gamma's gradient; in ops on values. None for what `needs`, of
+    data and gamma, does not name."""
+    if not (needs[0] or needs[1]):
+        return None, None
     centered = x - x.mean(axis=axes, keepdims=True)
     inverse = ((centered * centered).mean(axis=axes, keepdims=True) + eps).rsqrt()
     h = centered * inverse
-    gh = g * gamma
-    away = gh.mean(axis=axes, keepdims=True) + h * (gh * h).mean(axis=axes, keepdims=True)
-    return (gh - away) * inverse, g * h
+    dx = None
+    if needs[0]:
+        gh = g * gamma
+        away = gh.mean(axis=axes, keepdims=True) + h * (gh * h).mean(axis=axes, keepdims=True)
+        dx = (gh - away) * inverse
+    return dx, g * h if needs[1] else None
+
+
+def _shaped(value: Any, shape: Shape) -> Any:
+    """`value`, if there is one, in `shape`."""
+    return None if value is None else value.reshape(shape)
+
+
+def _added(value: Any, axes: tuple[int, ...], shape: Shape | None = None) -> Any:
+    """The sum of `value`, if there is one, over `axes`, in `shape`."""
+    if value is None:
+        return None
+    return value.sum(axis=axes) if shape is None else value.sum(axis=axes).reshape(shape)
 
 
 # -- LayerNorm ------------------------------------------------------------------------------------
@@ -139,12 +159,12 @@ def _all(y: Any, mean: Any, second: Any, dtype: Any, out: Any) -> Any:
 
 
 @LayerNorm.gradient(saves="data data.shape gamma")
-def _(g, data, shape, gamma, *, axis, eps, output_mean_var):
+def _(g, data, shape, gamma, *, axis, eps, output_mean_var, needs=ALL):
     g = g[0] if output_mean_var else g
     view = _three(shape, axis)
     g = g.reshape(view)
-    dx, gh = _gradients(g, data.reshape(view), gamma.reshape((1, view[1], 1)), (1,), eps)
-    return dx.reshape(shape), gh.sum(axis=(0, 2)), g.sum(axis=(0, 2))
+    dx, gh = _gradients(g, data.reshape(view), gamma.reshape((1, view[1], 1)), (1,), eps, needs)
+    return _shaped(dx, shape), _added(gh, (0, 2)), _added(g if needs[2] else None, (0, 2))
 
 
 # -- InstanceNorm and GroupNorm -------------------------------------------------------------------
@@ -177,11 +197,11 @@ def InstanceNorm(xp, data, gamma, beta, *, eps: float = 1e-3, out=None):
 
 
 @InstanceNorm.gradient(saves="data data.shape gamma")
-def _(g, data, shape, gamma, *, eps):
+def _(g, data, shape, gamma, *, eps, needs=ALL):
     view = (*shape[:2], prod(shape[2:]))
     g = g.reshape(view)
-    dx, gh = _gradients(g, data.reshape(view), gamma.reshape((1, shape[1], 1)), (2,), eps)
-    return dx.reshape(shape), gh.sum(axis=(0, 2)), g.sum(axis=(0, 2))
+    dx, gh = _gradients(g, data.reshape(view), gamma.reshape((1, shape[1], 1)), (2,), eps, needs)
+    return _shaped(dx, shape), _added(gh, (0, 2)), _added(g if needs[2] else None, (0, 2))
 
 
 def _groups(shape: Shape, num_groups: int) -> Shape:
@@ -234,16 +254,19 @@ def GroupNorm(
 
 
 @GroupNorm.gradient(saves="data data.shape gamma gamma.shape beta.shape")
-def _(g, data, shape, gamma, gamma_shape, beta_shape, *, num_groups, eps, output_mean_var):
+def _(
+    g, data, shape, gamma, gamma_shape, beta_shape, *, num_groups, eps, output_mean_var, needs=ALL
+):  # fmt: skip
     g = g[0] if output_mean_var else g
     view = _groups(shape, num_groups)
     g = g.reshape(view)
     scale = _per_group(gamma_shape, view)
-    dx, gh = _gradients(g, data.reshape(view), gamma.reshape(scale), (2, 3), eps)
-    dgamma = gh.sum(axis=tuple(a for a in range(4) if scale[a] == 1))
+    dx, gh = _gradients(g, data.reshape(view), gamma.reshape(scale), (2, 3), eps, needs)
+    dgamma = _added(gh, tuple(a for a in range(4) if scale[a] == 1), gamma_shape)
     shift = _per_group(beta_shape, view)
-    dbeta = g.sum(axis=tuple(a for a in range(4) if shift[a] == 1))
-    return dx.reshape(shape), dgamma.reshape(gamma_shape), dbeta.reshape(beta_shape)
+    g = g if needs[2] else None
+    dbeta = _added(g, tuple(a for a in range(4) if shift[a] == 1), beta_shape)
+    return _shaped(dx, shape), dgamma, dbeta
 
 
 # -- BatchNorm ------------------------------------------------------------------------------------
@@ -317,19 +340,24 @@ def BatchNorm(
 
 @BatchNorm.gradient(saves="y data data.shape data.dtype gamma gamma.dtype")
 def _(
-    g, y, data, shape, dtype, gamma, wide, *, eps, fix_gamma, use_global_stats, axis, training
+    g, y, data, shape, dtype, gamma, wide, *, eps, fix_gamma, use_global_stats, axis, training,
+    needs=ALL,
 ):  # fmt: skip
     view = _three(shape, axis)
     g, x = g[0].reshape(view), data.reshape(view)
     if dtype != wide:
         g, x = g.astype(wide), x.astype(wide)
     scale = (gamma.ones_like() if fix_gamma else gamma).reshape((1, view[1], 1))
+    needs = needs[0], needs[1] and not fix_gamma, needs[2]
     if training and not use_global_stats:
         # Mean and variance are taken again: they depend on data, which counts in higher orders.
-        dx, gh = _gradients(g, x, scale, (0, 2), eps)
+        dx, gh = _gradients(g, x, scale, (0, 2), eps, needs)
     else:
         inverse = y[2].reshape((1, view[1], 1))
-        dx, gh = g * scale * inverse, g * (x - y[1].reshape((1, view[1], 1))) * inverse
-    dx = dx.reshape(shape)
-    dgamma = gamma.zeros_like() if fix_gamma else gh.sum(axis=(0, 2))
-    return dx if dtype == wide else dx.astype(dtype), dgamma, g.sum(axis=(0, 2)), None, None
+        dx = g * scale * inverse if needs[0] else None
+        gh = g * (x - y[1].reshape((1, view[1], 1))) * inverse if needs[1] else None
+    dx = _shaped(dx, shape)
+    if dx is not None and dtype != wide:
+        dx = dx.astype(dtype)
+    dgamma = gamma.zeros_like() if fix_gamma else _added(gh, (0, 2))
+    return dx, dgamma, _added(g if needs[2] else None, (0, 2)), None, None

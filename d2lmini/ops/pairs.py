@@ -28,7 +28,7 @@ from functools import lru_cache
 from typing import Any
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.core import Op, Shape, Spec, op, registry
+from d2lmini.ops.core import ALL, Op, Shape, Spec, op, registry
 from d2lmini.ops.reduce import sum_to
 
 # -- shape and dtype rules -----------------------------------------------------------------------
@@ -99,13 +99,14 @@ def equal_numbers(lhs: Spec, rhs: Spec) -> Spec:
 
 
 def unbroadcast(g_lhs: Any, g_rhs: Any, lhs_shape: Shape, rhs_shape: Shape) -> tuple[Any, Any]:
-    """Gradients in the result's shape, summed back to the shapes of the two inputs."""
+    """Gradients in the result's shape (or None), summed back to the shapes of the two inputs."""
     if lhs_shape == rhs_shape:
         return g_lhs, g_rhs
-    return (
-        g_lhs if g_lhs.shape == lhs_shape else sum_to(g_lhs, shape=lhs_shape),
-        g_rhs if g_rhs.shape == rhs_shape else sum_to(g_rhs, shape=rhs_shape),
-    )
+    if g_lhs is not None and g_lhs.shape != lhs_shape:
+        g_lhs = sum_to(g_lhs, shape=lhs_shape)
+    if g_rhs is not None and g_rhs.shape != rhs_shape:
+        g_rhs = sum_to(g_rhs, shape=rhs_shape)
+    return g_lhs, g_rhs
 
 
 # -- declaring both forms ------------------------------------------------------------------------
@@ -162,8 +163,10 @@ def add(xp, lhs, rhs, *, out=None):
 
 
 @add.gradient(saves="lhs.shape rhs.shape")
-def _(g, lhs_shape, rhs_shape):
-    return unbroadcast(g, g, lhs_shape, rhs_shape)
+def _(g, lhs_shape, rhs_shape, *, needs=ALL):
+    if lhs_shape == rhs_shape:
+        return g, g
+    return unbroadcast(g if needs[0] else None, g if needs[1] else None, lhs_shape, rhs_shape)
 
 
 @pair("broadcast_minus", "elemwise_sub _sub _minus _Minus")
@@ -173,8 +176,8 @@ def sub(xp, lhs, rhs, *, out=None):
 
 
 @sub.gradient(saves="lhs.shape rhs.shape")
-def _(g, lhs_shape, rhs_shape):
-    return unbroadcast(g, -g, lhs_shape, rhs_shape)
+def _(g, lhs_shape, rhs_shape, *, needs=ALL):
+    return unbroadcast(g if needs[0] else None, -g if needs[1] else None, lhs_shape, rhs_shape)
 
 
 @pair("", "elemwise_mul _mul _Mul")
@@ -184,8 +187,10 @@ def mul(xp, lhs, rhs, *, out=None):
 
 
 @mul.gradient(saves="lhs rhs")
-def _(g, lhs, rhs):
-    return unbroadcast(g * rhs, g * lhs, lhs.shape, rhs.shape)
+def _(g, lhs, rhs, *, needs=ALL):
+    g_lhs = g * rhs if needs[0] else None
+    g_rhs = g * lhs if needs[1] else None
+    return unbroadcast(g_lhs, g_rhs, lhs.shape, rhs.shape)
 
 
 @pair("", "elemwise_div _div _Div")
@@ -200,9 +205,10 @@ def div(xp, lhs, rhs, *, out=None):
 
 
 @div.gradient(saves="y lhs.shape rhs")
-def _(g, y, lhs_shape, rhs):
+def _(g, y, lhs_shape, rhs, *, needs=ALL):
     g_lhs = g / rhs
-    return unbroadcast(g_lhs, -(g_lhs * y), lhs_shape, rhs.shape)
+    g_rhs = -(g_lhs * y) if needs[1] else None
+    return unbroadcast(g_lhs if needs[0] else None, g_rhs, lhs_shape, rhs.shape)
 
 
 @pair("", "_mod _Mod", flops=40)
@@ -217,8 +223,9 @@ def mod(xp, lhs, rhs, *, out=None):
 
 
 @mod.gradient(saves="lhs rhs")
-def _(g, lhs, rhs):
-    return unbroadcast(g, -(g * registry["floor"](lhs / rhs)), lhs.shape, rhs.shape)
+def _(g, lhs, rhs, *, needs=ALL):
+    g_rhs = -(g * registry["floor"](lhs / rhs)) if needs[1] else None
+    return unbroadcast(g if needs[0] else None, g_rhs, lhs.shape, rhs.shape)
 
 
 @pair("", "_power _Power", flops=20)
@@ -239,9 +246,10 @@ def power(xp, lhs, rhs, *, out=None):
 
 
 @power.gradient(saves="y lhs rhs")
-def _(g, y, lhs, rhs):
-    g_lhs = g * (rhs * lhs ** (rhs - 1))
-    return unbroadcast(g_lhs, g * (y * registry["log"](lhs)), lhs.shape, rhs.shape)
+def _(g, y, lhs, rhs, *, needs=ALL):
+    g_lhs = g * (rhs * lhs ** (rhs - 1)) if needs[0] else None
+    g_rhs = g * (y * registry["log"](lhs)) if needs[1] else None
+    return unbroadcast(g_lhs, g_rhs, lhs.shape, rhs.shape)
 
 
 @pair("", "_maximum _Maximum")
@@ -251,8 +259,10 @@ def maximum(xp, lhs, rhs, *, out=None):
 
 
 @maximum.gradient(saves="lhs rhs")
-def _(g, lhs, rhs):
-    return unbroadcast(g * (lhs >= rhs), g * (lhs < rhs), lhs.shape, rhs.shape)
+def _(g, lhs, rhs, *, needs=ALL):
+    g_lhs = g * (lhs >= rhs) if needs[0] else None
+    g_rhs = g * (lhs < rhs) if needs[1] else None
+    return unbroadcast(g_lhs, g_rhs, lhs.shape, rhs.shape)
 
 
 @pair("", "_minimum _Minimum")
@@ -262,8 +272,10 @@ def minimum(xp, lhs, rhs, *, out=None):
 
 
 @minimum.gradient(saves="lhs rhs")
-def _(g, lhs, rhs):
-    return unbroadcast(g * (lhs <= rhs), g * (lhs > rhs), lhs.shape, rhs.shape)
+def _(g, lhs, rhs, *, needs=ALL):
+    g_lhs = g * (lhs <= rhs) if needs[0] else None
+    g_rhs = g * (lhs > rhs) if needs[1] else None
+    return unbroadcast(g_lhs, g_rhs, lhs.shape, rhs.shape)
 
 
 @pair("", "_hypot _Hypot", flops=20)
@@ -279,9 +291,11 @@ def hypot(xp, lhs, rhs, *, out=None):
 
 
 @hypot.gradient(saves="y lhs rhs")
-def _(g, y, lhs, rhs):
+def _(g, y, lhs, rhs, *, needs=ALL):
     g = g / y
-    return unbroadcast(g * lhs, g * rhs, lhs.shape, rhs.shape)
+    g_lhs = g * lhs if needs[0] else None
+    g_rhs = g * rhs if needs[1] else None
+    return unbroadcast(g_lhs, g_rhs, lhs.shape, rhs.shape)
 
 
 def _floating(rule: Callable[[Spec, Spec], Spec]) -> Callable[[Spec, Spec], Spec]:
@@ -302,6 +316,8 @@ def arctan2(xp, lhs, rhs, *, out=None):
 
 
 @arctan2.gradient(saves="lhs rhs")
-def _(g, lhs, rhs):
+def _(g, lhs, rhs, *, needs=ALL):
     g = g / (lhs * lhs + rhs * rhs)
-    return unbroadcast(g * rhs, -(g * lhs), lhs.shape, rhs.shape)
+    g_lhs = g * rhs if needs[0] else None
+    g_rhs = -(g * lhs) if needs[1] else None
+    return unbroadcast(g_lhs, g_rhs, lhs.shape, rhs.shape)

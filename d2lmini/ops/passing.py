@@ -20,7 +20,7 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_choice, check_one_dtype
-from d2lmini.ops.core import DType, Spec, op
+from d2lmini.ops.core import ALL, DType, Spec, op
 
 # -- copies and casts ----------------------------------------------------------------------------
 
@@ -201,9 +201,13 @@ def where(xp, condition, x, y, *, out=None):
 
 
 @where.gradient(saves="condition")
-def _(g, condition):
+def _(g, condition, *, needs=ALL):
     zeros = zeros_like(g)
-    return None, where(condition, g, zeros), where(condition, zeros, g)
+    return (
+        None,
+        where(condition, g, zeros) if needs[1] else None,
+        where(condition, zeros, g) if needs[2] else None,
+    )
 
 
 def _summed(*args: Spec) -> Spec:

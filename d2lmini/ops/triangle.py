@@ -24,7 +24,7 @@ from typing import Any
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_float, check_shape
-from d2lmini.ops.core import Spec, op
+from d2lmini.ops.core import ALL, Spec, op
 from d2lmini.ops.linalg import gemm2
 
 
@@ -214,15 +214,19 @@ def trmm(
 
 
 @trmm.gradient(saves="A B")
-def _(g, A, B, *, transpose, rightside, lower, alpha):
+def _(g, A, B, *, transpose, rightside, lower, alpha, needs=ALL):
     # y = op(A) B: the gradient of op(A) is g B^T; on the right side it is B^T g.
     if transpose:
         a, b = (g, B) if rightside else (B, g)
     else:
         a, b = (B, g) if rightside else (g, B)
-    dA = gemm2(a, b, transpose_a=rightside, transpose_b=not rightside, alpha=alpha)
-    dB = trmm(A, g, transpose=not transpose, rightside=rightside, lower=lower, alpha=alpha)
-    return triangle(dA, lower=lower), dB
+    dA = dB = None
+    if needs[0]:
+        dA = gemm2(a, b, transpose_a=rightside, transpose_b=not rightside, alpha=alpha)
+        dA = triangle(dA, lower=lower)
+    if needs[1]:
+        dB = trmm(A, g, transpose=not transpose, rightside=rightside, lower=lower, alpha=alpha)
+    return dA, dB
 
 
 @op("linalg_trsm", aliases=["_linalg_trsm"], infer=_infer_beside, flops=_flops_beside)
@@ -244,12 +248,15 @@ def trsm(
 
 
 @trsm.gradient(saves="y A")
-def _(g, y, A, *, transpose, rightside, lower, alpha):
+def _(g, y, A, *, transpose, rightside, lower, alpha, needs=ALL):
     s = trsm(A, g, transpose=not transpose, rightside=rightside, lower=lower)
     # d op(A) = -s y^T; on the right side -y^T s.
     if transpose:
         a, b = (s, y) if rightside else (y, s)
     else:
         a, b = (y, s) if rightside else (s, y)
-    dA = gemm2(a, b, transpose_a=rightside, transpose_b=not rightside, alpha=-1.0)
-    return triangle(dA, lower=lower), s * alpha
+    dA = None
+    if needs[0]:
+        dA = gemm2(a, b, transpose_a=rightside, transpose_b=not rightside, alpha=-1.0)
+        dA = triangle(dA, lower=lower)
+    return dA, s * alpha if needs[1] else None
