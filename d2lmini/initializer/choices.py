@@ -1,14 +1,12 @@
 """Initializers that hand over to others: by name, from a file, part by part.
 
 >>> from d2lmini import init, nd
->>> mixed = init.Mixed([".*bias", ".*"], [init.One(), init.Constant(5)])
->>> bias, weight = nd.zeros(2), nd.zeros(2)
->>> mixed(init.InitDesc("a_bias"), bias)
->>> mixed(init.InitDesc("a_weight"), weight)
->>> bias.asnumpy(), weight.asnumpy()
+>>> mixed = init.Mixed(["out_", ".*"], [init.Zero(), init.Constant(5)])
+>>> out, hidden = nd.ones(2), nd.ones(2)
+>>> mixed(init.InitDesc("out_weight"), out)
+>>> mixed(init.InitDesc("hidden_weight"), hidden)
+>>> out.asnumpy(), hidden.asnumpy()
 (array([0., 0.], dtype=float32), array([5., 5.], dtype=float32))
-
-(A bias is 0 under every initializer that says nothing else of biases: `One` is about weights.)
 """
 
 from __future__ import annotations

@@ -154,7 +154,7 @@ class Perplexity(EvalMetric):
             if self.ignore_label is None:
                 count = count + loss.size
             else:
-                counts: Any = label != self.ignore_label
+                counts = nd.not_equal(label, self.ignore_label)
                 count, loss = counts.sum() + count, loss * counts
             total = loss.sum() + total
         self._add(total, count)
