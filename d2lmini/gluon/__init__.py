@@ -1,0 +1,67 @@
+"""Gluon: networks built of Blocks, trained by a Trainer. In reading order:
+
+parameter        Parameter, Constant: what is learnt, on which devices
+parameter_dict   ParameterDict: parameters by name
+naming           how Blocks get their names
+block            Block: parameters and children, calls, files
+hybrid_block     HybridBlock: a Block that can be compiled
+nn, rnn, loss    layers, recurrent layers, losses
+data             data sets and loaders
+trainer          Trainer: gradients of all devices into steps of an optimizer
+utils            splitting batches, clipping gradients, downloads
+
+>>> from d2lmini import autograd, gluon, nd
+>>> net = gluon.nn.Dense(1)
+>>> net.initialize()
+>>> trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1})
+>>> with autograd.record():
+...     loss = gluon.loss.L2Loss()(net(nd.ones((4, 3))), nd.ones((4, 1)))
+>>> loss.backward()
+>>> trainer.step(4)
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from d2lmini.gluon import block, hybrid_block, parameter
+from d2lmini.gluon.block import Block
+from d2lmini.gluon.hybrid_block import HybridBlock, SymbolBlock
+from d2lmini.gluon.parameter import Constant, DeferredInitializationError, Parameter
+from d2lmini.gluon.parameter_dict import ParameterDict
+
+if TYPE_CHECKING:
+    from d2lmini.gluon import contrib, data, loss, nn, rnn, trainer, utils
+    from d2lmini.gluon.trainer import Trainer
+
+__all__ = [
+    "Block", "Constant", "DeferredInitializationError", "HybridBlock", "Parameter",
+    "ParameterDict", "SymbolBlock", "Trainer", "contrib", "data", "loss", "nn", "rnn", "trainer",
+    "utils",
+]  # fmt: skip
+
+# Where MXNet has them: programs import them from there.
+vars(block).update(HybridBlock=HybridBlock, SymbolBlock=SymbolBlock)
+vars(parameter).update(ParameterDict=ParameterDict)
+
+_MODULES = ("contrib", "data", "loss", "nn", "rnn", "trainer", "utils")
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Trainer":
+        value = importlib.import_module("d2lmini.gluon.trainer").Trainer
+    elif name in _MODULES:
+        value = importlib.import_module(f"d2lmini.gluon.{name}")
+    elif name == "model_zoo":
+        raise AttributeError(
+            "gluon.model_zoo is left out of d2lmini, as all of MXNet's pretrained networks"
+        )
+    else:
+        raise AttributeError(f"gluon has no {name!r}; it has {', '.join(__all__)}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,376 @@
+"""Block: a piece of a network that owns parameters and other Blocks.
+
+>>> from d2lmini import nd
+>>> from d2lmini.gluon import nn
+>>> class Net(nn.Block):
+...     def __init__(self, **kwargs):
+...         super().__init__(**kwargs)
+...         self.hidden = nn.Dense(4, activation="relu")     # an attribute that is a Block: a child
+...         self.output = nn.Dense(2)
+...     def forward(self, x):
+...         return self.output(self.hidden(x))
+>>> net = Net()
+>>> net.initialize()
+>>> net(nd.ones((5, 3))).shape
+(5, 2)
+>>> net
+Net(
+  (hidden): Dense(3 -> 4, Activation(relu))
+  (output): Dense(4 -> 2, linear)
+)
+
+A subclass says in `__init__` what it is made of, in `forward` what it does. Everything that goes
+through the whole net (initialize, cast, save, ...) walks `_reg_params` and `_children`, which
+`__setattr__` fills. After `mxnet.gluon.block`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+import weakref
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable
+from typing import Any
+
+from d2lmini import ndarray as nd
+from d2lmini.context import Context
+from d2lmini.gluon import structure
+from d2lmini.gluon.naming import _BlockScope
+from d2lmini.gluon.nested import flatten as _flatten
+from d2lmini.gluon.nested import regroup as _regroup
+from d2lmini.gluon.parameter import Parameter
+from d2lmini.gluon.parameter_dict import FileName, ParameterDict, bare_name, brief
+from d2lmini.gluon.summary import print_summary
+from d2lmini.gluon.utils import HookHandle
+
+__all__ = ["Block", "_BlockScope", "_flatten", "_regroup"]
+
+
+class Block:
+    """The base of layers and networks.
+
+    prefix: what the names of its parameters begin with, by default its kind and a number, as
+    'dense0_'; '' leaves the naming of children to the surroundings. params: the `params` of another
+    Block of the same kind, to share its parameters.
+    """
+
+    # What an object that was not (or not yet) put together by __init__ has.
+    _parent: Any = None  # (weak reference to the Block it is a child of, its name there)
+    _in_summary = True  # has it a row in the table?
+
+    def __init__(self, prefix: str | None = None, params: ParameterDict | None = None):
+        self._empty_prefix = prefix == ""
+        self._prefix, self._params = _BlockScope.create(prefix, params, self._alias())
+        self._name = self._prefix.removesuffix("_")
+        self._counter: dict[str, int] = {}  # of names in its name_scope
+        self._children: OrderedDict[str, Block] = OrderedDict()
+        self._reg_params: dict[str, Parameter] = {}
+        self._forward_hooks: OrderedDict[int, Callable] = OrderedDict()
+        self._forward_pre_hooks: OrderedDict[int, Callable] = OrderedDict()
+
+    # -- what it is made of ------------------------------------------------------------------------
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute; a Block becomes a child, a Parameter is registered. TypeError when one
+        of them would be replaced by something of another type."""
+        before = getattr(self, name, None)
+        if isinstance(before, (Parameter, Block)) and not isinstance(value, type(before)):
+            raise TypeError(
+                f"Changing attribute type for {name} from {type(before)} to {type(value)} "
+                "is not allowed."
+            )
+        if isinstance(value, (Block, Parameter)):
+            if "_children" not in self.__dict__:
+                raise AttributeError(
+                    f"{type(self).__name__}: call super().__init__() before setting {name!r}"
+                )
+            if isinstance(value, Block):
+                self.register_child(value, name)
+            else:
+                assert name not in self._reg_params, (
+                    f"Overriding Parameter attribute {name} is not allowed. If you want to share "
+                    "parameters between blocks, please set 'params' at Block construction instead."
+                )
+                self._reg_params[name] = value
+                value._owner = (weakref.ref(self), name)
+        super().__setattr__(name, value)
+
+    def register_child(self, block: Block, name: str | None = None) -> None:
+        """Make `block` a child, by default named by its number. Setting an attribute does it."""
+        if not isinstance(block, Block):
+            raise TypeError(f"{type(self).__name__}: a child must be a Block, got {block!r}")
+        if name is None:
+            name = str(len(self._children))
+        self._children[name] = block
+        block._parent = (weakref.ref(self), name)
+
+    def __getstate__(self) -> dict:
+        return {k: v for k, v in self.__dict__.items() if k != "_parent"}
+
+    def __setstate__(self, state: dict) -> None:
+        self.__dict__.update(state)
+        for name, child in self._children.items():
+            child._parent = (weakref.ref(self), name)
+        for name, parameter in self._reg_params.items():
+            parameter._owner = (weakref.ref(self), name)
+
+    def _path_to(self, name: str) -> str:
+        """Where its attribute `name` is in the whole net: 'features.0.weight of Net'."""
+        block = self
+        while block._parent is not None:
+            outer = block._parent[0]()
+            if outer is None:
+                break
+            name = f"{block._parent[1]}.{name}"
+            block = outer
+        return f"{name} of {type(block).__name__}"
+
+    def _shown(self) -> dict[str, Block]:
+        """The children that `repr` shows."""
+        return {name: x for name, x in self.__dict__.items() if isinstance(x, Block)}
+
+    def __repr__(self) -> str:
+        lines = [
+            f"  ({name}): " + repr(block).replace("\n", "\n  ")
+            for name, block in self._shown().items()
+        ]
+        return f"{type(self).__name__}(\n" + "\n".join(lines) + "\n)"
+
+    # -- names -------------------------------------------------------------------------------------
+
+    def _alias(self) -> str:
+        """What it is called in names, before the number."""
+        return type(self).__name__.lower()
+
+    @property
+    def prefix(self) -> str:
+        """What the names of its parameters begin with."""
+        return self._prefix
+
+    @property
+    def name(self) -> str:
+        """Its name: the prefix without '_' at the end."""
+        return self._name
+
+    def name_scope(self) -> _BlockScope:
+        """A scope in which new Blocks get names that begin with this one's prefix."""
+        return _BlockScope(self)
+
+    _scope = property(name_scope)
+
+    @property
+    def params(self) -> ParameterDict:
+        """Its own parameters, without those of children; `self.params.get(...)` makes one."""
+        return self._params
+
+    def collect_params(self, select: str | None = None) -> ParameterDict:
+        """The parameters of it and all Blocks in it; with `select` those whose full names match
+        that regular expression from their beginning, as in '.*weight|.*bias'."""
+        self._check_container_with_block()
+        found = ParameterDict(self._params.prefix)
+        if select is None:
+            found.update(self.params)
+        else:
+            pattern = re.compile(select)
+            found._params.update({k: p for k, p in self.params.items() if pattern.match(k)})
+        for child in self._children.values():
+            found.update(child.collect_params(select))
+        return found
+
+    def _check_container_with_block(self) -> None:
+        """Warn of children that were put into a list or dict, where nothing sees them."""
+        children = {id(child) for child in self._children.values()}
+
+        def hidden(x: Any) -> bool:
+            if isinstance(x, Block):
+                return id(x) not in children
+            if isinstance(x, dict):
+                x = x.values()
+            elif not isinstance(x, (list, tuple)):
+                return False
+            return any(hidden(each) for each in x)
+
+        for name, value in self.__dict__.items():
+            if isinstance(value, (list, tuple, dict)) and name != "_children" and hidden(value):
+                warnings.warn(
+                    f'"{type(self).__name__}.{name}" is an unregistered container with Blocks. '
+                    "Note that Blocks inside the list, tuple or dict will not be registered "
+                    "automatically. Make sure to register them using register_child() or switching "
+                    "to nn.Sequential/nn.HybridSequential instead. ",
+                    stacklevel=3,
+                )
+
+    def _collect_params_with_prefix(self, prefix: str = "") -> dict[str, Parameter]:
+        """The parameters by where they are: 'features.0.weight'."""
+        if prefix:
+            prefix += "."
+        found = {prefix + name: p for name, p in self._reg_params.items()}
+        for name, child in self._children.items():
+            found.update(child._collect_params_with_prefix(prefix + name))
+        return found
+
+    # -- calls -------------------------------------------------------------------------------------
+
+    def __call__(self, *args: Any) -> Any:
+        """`forward`, with the hooks before and after it."""
+        if self._forward_pre_hooks:
+            for hook in list(self._forward_pre_hooks.values()):
+                hook(self, args)
+        out = self.forward(*args)
+        if self._forward_hooks:
+            for hook in list(self._forward_hooks.values()):
+                hook(self, args, out)
+        return out
+
+    def forward(self, *args: Any) -> Any:
+        """What it computes; a subclass writes it."""
+        raise NotImplementedError(
+            f"{type(self).__name__} has no forward(); write `def forward(self, x): ...`"
+        )
+
+    def register_forward_pre_hook(self, hook: Callable[[Block, tuple], Any]) -> HookHandle:
+        """Call `hook(block, inputs)` before each forward; the handle's `detach` ends that."""
+        return HookHandle().attach(self._forward_pre_hooks, hook)
+
+    def register_forward_hook(self, hook: Callable[[Block, tuple, Any], Any]) -> HookHandle:
+        """Call `hook(block, inputs, output)` after each forward; what it returns is ignored."""
+        return HookHandle().attach(self._forward_hooks, hook)
+
+    def register_op_hook(self, callback: Callable, monitor_all: bool = False) -> None:
+        """Call `callback` for each op of a compiled net; comes with the compiler."""
+        raise NotImplementedError(
+            "register_op_hook is not built yet: it comes with the compiler; "
+            "register_forward_hook sees the output of each Block"
+        )
+
+    def apply(self, fn: Callable[[Block], Any]) -> Block:
+        """Call `fn` on every Block in it, children first, then on itself; returns itself."""
+        for child in self._children.values():
+            child.apply(fn)
+        fn(self)
+        return self
+
+    # -- the whole net at once ---------------------------------------------------------------------
+
+    def initialize(
+        self,
+        init: Any = None,
+        ctx: Context | list[Context] | None = None,
+        verbose: bool = False,
+        force_reinit: bool = False,
+    ) -> None:
+        """Initialize all parameters: each by its own initializer, else by `init` (Uniform), in one
+        context or a list. See Parameter.initialize."""
+        self.collect_params().initialize(init, ctx, verbose, force_reinit)
+
+    def hybridize(self, active: bool = True, **kwargs: Any) -> None:
+        """Hybridize what in it can be; see HybridBlock.hybridize."""
+        for child in self._children.values():
+            child.hybridize(active, **kwargs)
+
+    def cast(self, dtype: Any) -> None:
+        """Convert all parameters to `dtype`."""
+        for child in self._children.values():
+            child.cast(dtype)
+        for parameter in self.params.values():
+            parameter.cast(dtype)
+
+    def zero_grad(self) -> None:
+        """Set all gradients to zeros, as `collect_params().zero_grad()` does."""
+        self.collect_params().zero_grad()
+
+    def summary(self, *inputs: Any) -> None:
+        """Call it on `inputs` and print each layer's output shape and number of parameters."""
+        print_summary(self, inputs)
+
+    # -- files -------------------------------------------------------------------------------------
+
+    def save_parameters(self, filename: FileName, deduplicate: bool = False) -> None:
+        """Write all parameters by where they are ('0.weight'), so that any net built alike can load
+        them, whatever its names; waits. deduplicate: a shared one once, not under each name."""
+        parameters = self._collect_params_with_prefix()
+        if deduplicate:
+            last = {id(p): name for name, p in parameters.items()}
+            parameters = {n: p for n, p in parameters.items() if last[id(p)] == n}
+        nd.save(filename, {name: p._reduce() for name, p in parameters.items()})
+
+    def load_parameters(
+        self,
+        filename: FileName,
+        ctx: Context | list[Context] | None = None,
+        allow_missing: bool = False,
+        ignore_extra: bool = False,
+        cast_dtype: bool = False,
+        dtype_source: str = "current",
+    ) -> None:
+        """Read parameters from a file of `save_parameters`; no `initialize` is needed before.
+
+        Files of `collect_params().save`, `save_params` and `export` load too: their full names are
+        recognized. ctx: where to put what is not initialized (cpu(0)). AssertionError for a
+        parameter that is not in the file unless allow_missing, and for another shape, dtype (see
+        cast_dtype in ParameterDict.load) or context; ValueError for a name that is not in the net
+        unless ignore_extra.
+        """
+        loaded = nd.load(filename)
+        parameters = self._collect_params_with_prefix()
+        if not loaded and not parameters:
+            return
+        if not isinstance(loaded, dict):
+            raise ValueError(f"{filename} holds arrays without names, so they cannot be matched")
+        if not any("." in name for name in loaded) and parameters.keys().isdisjoint(loaded):
+            everything = self.collect_params()
+            whole = any(bare_name(name) in everything for name in loaded)
+            everything.load_dict(
+                loaded, ctx, allow_missing, ignore_extra, "" if whole else self.prefix, filename,
+                cast_dtype, dtype_source,
+            )  # fmt: skip
+            return
+        file = f"'{os.fspath(filename)}'"
+        names = defaultdict(list)
+        for name, parameter in parameters.items():
+            names[id(parameter)].append(name)
+        if not allow_missing:
+            for name, parameter in parameters.items():
+                assert any(alike in loaded for alike in names[id(parameter)]), (
+                    f"Parameter '{name}' is missing in file {file}, which contains parameters: "
+                    f"{brief(loaded)}. Set allow_missing=True to ignore missing parameters."
+                )
+        for name, array in loaded.items():
+            if name in parameters:
+                parameters[name]._load_init(array, ctx, cast_dtype, dtype_source)
+            elif not ignore_extra:
+                raise ValueError(
+                    f"Parameter '{name}' loaded from file {file} is not present in "
+                    f"{type(self).__name__}, which contains parameters {brief(parameters)}. "
+                    "Set ignore_extra=True to ignore. "
+                )
+
+    def save_params(self, filename: FileName) -> None:
+        """The older `save_parameters`, which writes full names less the prefix of this Block."""
+        warnings.warn("save_params is deprecated. Please use save_parameters.", stacklevel=2)
+        self.collect_params().save(filename, strip_prefix=self.prefix)
+
+    def load_params(
+        self,
+        filename: FileName,
+        ctx: Context | list[Context] | None = None,
+        allow_missing: bool = False,
+        ignore_extra: bool = False,
+    ) -> None:
+        """The older `load_parameters`."""
+        warnings.warn("load_params is deprecated. Please use load_parameters.", stacklevel=2)
+        self.load_parameters(filename, ctx, allow_missing, ignore_extra)
+
+    def save(self, prefix: str) -> None:
+        """Write the net's structure to PREFIX-model.json and its parameters to PREFIX-model.params,
+        for `load`; waits."""
+        self.save_parameters(f"{prefix}-model.params")
+        structure.save(self, f"{prefix}-model.json")
+
+    def load(self, prefix: str) -> None:
+        """Read what `save` wrote into a net of the same structure: parameters, names, and which
+        parts were hybridized. ValueError when the structure differs."""
+        structure.load(self, f"{prefix}-model.json")
+        self.load_parameters(f"{prefix}-model.params")

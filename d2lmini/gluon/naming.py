@@ -1,0 +1,72 @@
+"""Names of Blocks: 'dense0', 'dense1', ... and, inside a `name_scope`, 'net0_dense0'.
+
+>>> from d2lmini.gluon import nn
+>>> net = nn.Sequential(prefix="net_")
+>>> with net.name_scope():
+...     net.add(nn.Dense(3), nn.Dense(2))
+>>> [layer.name for layer in net]
+['net_dense0', 'net_dense1']
+
+Each Block counts the layers of each kind made in its scope; outside any scope the thread counts.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from d2lmini.gluon.parameter_dict import ParameterDict
+
+
+class _Here(threading.local):
+    """Per thread: the innermost scope, and how many of each kind were named outside of all."""
+
+    scope: _BlockScope | None = None
+
+    def __init__(self) -> None:
+        self.counter: dict[str, int] = {}
+
+
+_here = _Here()
+
+
+def _count(counter: dict[str, int], hint: str) -> str:
+    number = counter.get(hint, 0)
+    counter[hint] = number + 1
+    return f"{hint}{number}"
+
+
+class _BlockScope:
+    """`with block.name_scope():` the Blocks made inside are named as its children."""
+
+    def __init__(self, block: Any):
+        self._block = block
+        self._outer: list[_BlockScope | None] = []
+
+    @staticmethod
+    def create(
+        prefix: str | None, params: ParameterDict | None, hint: str
+    ) -> tuple[str, ParameterDict]:
+        """Prefix and parameters of a new Block of the kind `hint` in the current scope."""
+        scope = _here.scope
+        counter = _here.counter if scope is None else scope._block._counter
+        if prefix is None:
+            prefix = _count(counter, hint) + "_"
+        if params is not None:
+            params = ParameterDict(params.prefix, params)
+        elif scope is None:
+            params = ParameterDict(prefix)
+        else:
+            outer = scope._block.params
+            params = ParameterDict(outer.prefix + prefix, outer._shared)
+        return (prefix if scope is None else scope._block.prefix + prefix), params
+
+    def __enter__(self) -> _BlockScope:
+        # A Block with an empty prefix leaves the naming to what is around it.
+        self._outer.append(_here.scope)
+        if not self._block._empty_prefix:
+            _here.scope = self
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _here.scope = self._outer.pop()

@@ -1,0 +1,44 @@
+"""Arguments in nested lists, flattened to one list and put back.
+
+>>> flat, form = flatten([1, (2, None)])
+>>> flat, form
+([1, 2, None], [0, [0, -1]])
+>>> regroup([x and 10 * x for x in flat], form)[0]
+[10, [20, None]]
+
+A form tells how a flat list was nested: 0 is a value of its own, -1 is None, a number n > 0 a value
+that is n outputs (an RNN's state symbols, in MXNet), a list what was a list or tuple.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+
+def flatten(args: Any) -> tuple[list[Any], Any]:
+    """All values in order, and the form that `regroup` needs."""
+    if args is None:
+        return [None], -1
+    if not isinstance(args, (list, tuple)):
+        return [args], 0
+    flat: list[Any] = []
+    form = []
+    for arg in args:
+        values, part = flatten(arg)
+        flat += values
+        form.append(part)
+    return flat, form
+
+
+def regroup(flat: Sequence[Any], form: Any) -> tuple[Any, Sequence[Any]]:
+    """The values of `flat` nested as `form` says, and what of `flat` is left over."""
+    if isinstance(form, int):
+        if form > 0:
+            return list(flat[:form]), flat[form:]
+        return flat[0], flat[1:]
+    groups = []
+    for part in form:
+        group, flat = regroup(flat, part)
+        groups.append(group)
+    return groups, flat

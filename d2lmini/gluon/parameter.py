@@ -1,0 +1,498 @@
+"""Parameter: the numbers a layer learns, one copy on each device, with their gradients.
+
+>>> from d2lmini import gluon
+>>> weight = gluon.Parameter("weight", shape=(2, 0), init="ones", allow_deferred_init=True)
+>>> weight.initialize()            # 0: that size is not known yet, so this waits
+>>> weight.shape = (2, 3)          # as the layer says when it sees its first input
+>>> weight._finish_deferred_init()
+>>> weight.data()
+<BLANKLINE>
+[[1. 1. 1.]
+ [1. 1. 1.]]
+<NDArray 2x3 @cpu(0)>
+
+A parameter goes through three states:
+
+    declared     name, shape, dtype, how to initialize it; no array. `initialize` leads on
+    deferred     it knows where and how, but not its whole shape: data() raises
+                 DeferredInitializationError. The first call of its layer leads on
+    there        one array in each context, and one for the gradient unless grad_req is 'null'
+
+What is done with several copies (sum the gradients, keep them equal) is the Trainer's business.
+After `mxnet.gluon.parameter`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from d2lmini import autograd, initializer
+from d2lmini import ndarray as nd
+from d2lmini.base import MXNetError
+from d2lmini.context import Context, cpu, current_context
+from d2lmini.ndarray import NDArray
+
+Shape = tuple[int, ...]
+
+_STYPES = ("default", "row_sparse", "csr")
+_REQS = ("write", "add", "null")
+
+
+class DeferredInitializationError(MXNetError):
+    """The parameter's shape is not known before its layer has seen data."""
+
+
+def shape_is_known(shape: Shape | None) -> bool:
+    """Is every size known? 0 and -1 stand for one that is not; so does no shape at all."""
+    return shape is not None and all(n > 0 for n in shape)
+
+
+def merged(known: Shape, wanted: Shape) -> Shape | None:
+    """Both shapes as one, a known size for an unknown; None when they contradict each other."""
+    if len(known) != len(wanted):
+        return None
+    if any(a > 0 and b > 0 and a != b for a, b in zip(known, wanted)):
+        return None
+    return tuple(a if a > 0 else b for a, b in zip(known, wanted))
+
+
+class Parameter:
+    """A learnt array: `data(ctx)`, `grad(ctx)`, and how the Trainer treats it.
+
+    name: as in files and messages. grad_req: 'write' replaces the gradient at each backward, 'add'
+    adds to it, 'null' wants none. shape: 0 or -1 for a size that is not known, None for no shape.
+    lr_mult, wd_mult: factors on the learning rate and the weight decay. init: its initializer,
+    else that of `initialize`. allow_deferred_init: may `initialize` wait for the shape?
+    differentiable=False: grad_req stays 'null'. stype, grad_stype: 'default', for MXNet's sparse
+    arrays are left out.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        grad_req: str = "write",
+        shape: int | Shape | None = None,
+        dtype: Any = np.float32,
+        lr_mult: float = 1.0,
+        wd_mult: float = 1.0,
+        init: Any = None,
+        allow_deferred_init: bool = False,
+        differentiable: bool = True,
+        stype: str = "default",
+        grad_stype: str = "default",
+    ):
+        for what, value in (("stype", stype), ("grad_stype", grad_stype)):
+            assert value in _STYPES, (
+                f"{what} for Parameter '{name}' must be one of 'default', 'row_sparse', or 'csr', "
+                f"but got '{value}'"
+            )
+        if stype != "default":
+            raise MXNetError(
+                f"Parameter '{name}': stype={stype!r} is left out of d2lmini, as all of MXNet's "
+                "sparse arrays; use 'default'"
+            )
+        self.name = name
+        self.lr_mult = lr_mult
+        self.wd_mult = wd_mult
+        self.init = init
+        self.allow_deferred_init = allow_deferred_init
+        self._differentiable = differentiable
+        # A row-sparse gradient may be asked for (Embedding does); it is kept whole.
+        self._stype = self._grad_stype = "default"
+        self._shape = (shape,) if isinstance(shape, int) else shape and tuple(shape)
+        self._dtype = dtype
+        self._grad_req = "null"
+        self._data: list[NDArray] | None = None
+        self._grad: list[NDArray] | None = None
+        self._one: NDArray | None = None  # the only copy, if there is just one: the short road
+        self._deferred_init: tuple = ()  # (init, contexts, default_init, data or None)
+        self._trainer: Any = None
+        self._owner: Any = None  # (weak reference to the Block, name of the attribute there)
+        self.grad_req = grad_req
+
+    def __repr__(self) -> str:
+        return f"Parameter {self.name} (shape={self.shape}, dtype={self.dtype})"
+
+    def __getstate__(self) -> dict:
+        return {**self.__dict__, "_owner": None, "_trainer": None, "_grad": None, "_one": None}
+
+    def __setstate__(self, state: dict) -> None:
+        self.__dict__.update(state)
+        if self._data is not None:
+            self._adopt(self._data)
+
+    # -- what it is --------------------------------------------------------------------------------
+
+    @property
+    def grad_req(self) -> str:
+        """'write', 'add' or 'null'; setting it makes a new gradient, or drops it."""
+        return self._grad_req
+
+    @grad_req.setter
+    def grad_req(self, req: str) -> None:
+        assert req in _REQS, f"grad_req must be one of 'write', 'add', or 'null', but got '{req}'"
+        if not self._differentiable:
+            req = "null"
+        if req == self._grad_req:
+            return
+        self._grad_req = req
+        if self._data is not None:
+            self._init_grad()
+
+    @property
+    def shape(self) -> Shape | None:
+        """Its shape, 0 where a size is not known. It can be completed, never changed."""
+        return self._shape
+
+    @shape.setter
+    def shape(self, shape: Shape) -> None:
+        both = tuple(shape) if self._shape is None else merged(self._shape, tuple(shape))
+        assert both is not None, (
+            f"Expected shape {tuple(shape)} is incompatible with given shape {self._shape}"
+            f"{self._place()}."
+        )
+        self._shape = both
+
+    @property
+    def dtype(self) -> Any:
+        """As it was given: a name or a NumPy type. Setting it casts."""
+        return self._dtype
+
+    @dtype.setter
+    def dtype(self, dtype: Any) -> None:
+        self.cast(dtype)
+
+    def _place(self) -> str:
+        """Where in the net it is, for messages: ' (features.0.weight of Net)'."""
+        owner = self._owner and self._owner[0]()
+        return "" if owner is None else f" ({owner._path_to(self._owner[1])})"
+
+    # -- initialization ----------------------------------------------------------------------------
+
+    def initialize(
+        self,
+        init: Any = None,
+        ctx: Context | list[Context] | None = None,
+        default_init: Any = None,
+        force_reinit: bool = False,
+    ) -> None:
+        """Make its arrays in `ctx` (one or a list; the current one if None), filled by `init`, else
+        by its own initializer, else by `default_init` (Uniform).
+
+        With an unknown shape it is deferred to the first call of the layer, or a ValueError where
+        that is not allowed. A second time it warns and does nothing, unless `force_reinit`.
+        """
+        if self._data is not None and not force_reinit:
+            warnings.warn(
+                f"Parameter '{self.name}' is already initialized, ignoring. Set force_reinit=True "
+                "to re-initialize.",
+                stacklevel=2,
+            )
+            return
+        self._data = self._grad = self._one = None
+        if init is None:
+            init = default_init if self.init is None else self.init
+        deferred = (init, _contexts(ctx), default_init, None)
+        if not shape_is_known(self._shape):
+            if not self.allow_deferred_init:
+                raise ValueError(
+                    f"Cannot initialize Parameter '{self.name}'{self._place()} because it has "
+                    f"invalid shape: {self._shape}."
+                )
+            self._deferred_init = deferred
+            return
+        self._deferred_init = deferred
+        self._finish_deferred_init()
+
+    def _finish_deferred_init(self) -> None:
+        """Make the arrays that `initialize` put off; nothing if it did not."""
+        if not self._deferred_init:
+            return
+        init, contexts, default_init, data = self._deferred_init
+        if not shape_is_known(self._shape):
+            raise ValueError(
+                f"Cannot initialize Parameter '{self.name}'{self._place()} because it has invalid "
+                f"shape: {self._shape}. Please specify in_units, in_channels, etc for `Block`s."
+            )
+        self._deferred_init = ()
+        with autograd.pause():
+            if data is None:
+                data = nd.zeros(self._shape, ctx=cpu(), dtype=self._dtype)
+                how = initializer.create(default_init if init is None else init)
+                desc = initializer.InitDesc(self.name, {"__init__": how})
+                initializer.create(default_init)(desc, data)
+            self._init_impl(data, contexts)
+
+    def _init_impl(self, data: NDArray, contexts: list[Context]) -> None:
+        """Put a copy of `data` into each context."""
+        self._adopt([data.copyto(ctx) for ctx in contexts])
+
+    def _adopt(self, arrays: list[NDArray]) -> None:
+        self._data = arrays
+        self._one = arrays[0] if len(arrays) == 1 else None
+        self._init_grad()
+
+    def _init_grad(self) -> None:
+        """Let the arrays have gradients as `grad_req` says."""
+        assert self._data is not None
+        if self._grad_req == "null":
+            if self._grad is not None:
+                autograd.mark_variables(self._data, self._grad, "null")
+            self._grad = None
+            return
+        with autograd.pause():
+            self._grad = [nd.zeros_like(data) for data in self._data]
+        autograd.mark_variables(self._data, self._grad, self._grad_req)
+
+    def _load_init(
+        self,
+        data: NDArray,
+        ctx: Context | list[Context] | None,
+        cast_dtype: bool = False,
+        dtype_source: str = "current",
+    ) -> None:
+        """Take `data` from a file, initialized or not."""
+        assert dtype_source in ("current", "saved"), (
+            f"dtype_source must be 'current' or 'saved', got {dtype_source!r}"
+        )
+        failed = f"Failed loading Parameter '{self.name}'{self._place()} from saved params:"
+        if self._shape is not None:
+            assert merged(self._shape, data.shape) == data.shape, (
+                f"{failed} shape incompatible expected {self._shape} vs saved {data.shape}"
+            )
+        self._shape = data.shape
+        if np.dtype(self._dtype) != data.dtype:
+            assert cast_dtype, (
+                f"{failed} dtype incompatible expected {self._dtype} vs saved {data.dtype}. "
+                "Set cast_dtype=True to cast the dtype of saved params."
+            )
+            if dtype_source == "current":
+                data = data.astype(self._dtype)
+            else:
+                self.cast(data.dtype)
+        before = self.list_ctx() if self._data is not None or self._deferred_init else None
+        wanted = before or [cpu()] if ctx is None else _contexts(ctx)
+        assert before is None or set(before) == set(wanted), (
+            f"Failed to load Parameter '{self.name}' on {wanted} because it was previous "
+            f"initialized on {before}."
+        )
+        self._deferred_init = ()
+        if self._data is None:
+            with autograd.pause():
+                self._init_impl(data, wanted)
+        else:
+            self.set_data(data)
+
+    # -- its arrays --------------------------------------------------------------------------------
+
+    def data(self, ctx: Context | None = None) -> NDArray:
+        """Its array in `ctx`; None: the only one there is, else that of the current context.
+
+        RuntimeError before `initialize`, and for a context without it; DeferredInitializationError
+        while its shape is not known.
+        """
+        one = self._one
+        if one is not None and (ctx is None or ctx is one._ctx):
+            return one
+        return self._check_and_get(self._data, ctx)
+
+    def list_data(self) -> list[NDArray]:
+        """Its arrays in all contexts, in the order of `initialize`."""
+        return list(self._check_and_get(self._data, list))
+
+    def grad(self, ctx: Context | None = None) -> NDArray:
+        """Its gradient in `ctx`, as `data`. RuntimeError when grad_req is 'null'."""
+        self._check_grad()
+        return self._check_and_get(self._grad, ctx)
+
+    def list_grad(self) -> list[NDArray]:
+        """Its gradients in all contexts."""
+        self._check_grad()
+        return list(self._check_and_get(self._grad, list))
+
+    def list_ctx(self) -> list[Context]:
+        """The contexts it is, or will be, initialized in."""
+        if self._data is not None:
+            return [data.context for data in self._data]
+        if not self._deferred_init:
+            raise RuntimeError(f"Parameter '{self.name}'{self._place()} has not been initialized")
+        return self._deferred_init[1]
+
+    def _check_grad(self) -> None:
+        if self._data is not None and self._grad is None:
+            raise RuntimeError(
+                f"Cannot get gradient array for Parameter '{self.name}' because grad_req='null'"
+            )
+
+    def _check_and_get(self, arrays: list[NDArray] | None, ctx: Any) -> Any:
+        """The array in `ctx`, or all with ctx=list; the error that fits when there is none."""
+        if arrays is not None:
+            if ctx is list:
+                return arrays
+            if ctx is None:
+                if len(arrays) == 1:
+                    return arrays[0]
+                ctx = current_context()
+            for array in arrays:
+                if array._ctx == ctx:
+                    return array
+            raise RuntimeError(
+                f"Parameter '{self.name}'{self._place()} was not initialized on context {ctx}. It "
+                f"was only initialized on {self.list_ctx()}."
+            )
+        if self._deferred_init:
+            raise DeferredInitializationError(
+                f"Parameter '{self.name}'{self._place()} has not been initialized yet because "
+                "initialization was deferred. Actual initialization happens during the first "
+                "forward pass. Please pass one batch of data through the network before accessing "
+                "Parameters. You can also avoid deferred initialization by specifying in_units, "
+                "num_features, etc., for network layers."
+            )
+        raise RuntimeError(
+            f"Parameter '{self.name}'{self._place()} has not been initialized. Note that you "
+            "should initialize parameters and create Trainer with Block.collect_params() instead "
+            "of Block.params because the later does not include Parameters of nested child Blocks"
+        )
+
+    def set_data(self, data: Any) -> None:
+        """Put `data` into its arrays, in place; while deferred, remember it as its first value."""
+        if not isinstance(data, NDArray):
+            data = nd.array(data, dtype=self._dtype)
+        self.shape = data.shape
+        if self._data is None:
+            assert self._deferred_init, (
+                f"Parameter '{self.name}'{self._place()} has not been initialized"
+            )
+            self._deferred_init = (*self._deferred_init[:3], data.astype(self._dtype))
+            return
+        trainer = self._trainer
+        if (
+            trainer is not None
+            and trainer._kv_initialized
+            and trainer._update_on_kvstore
+            and all(waiting is not self for waiting in trainer._params_to_init)
+        ):
+            # The store holds copies of its own, which would overwrite these.
+            trainer._reset_kvstore()
+        for array in self._data:
+            array[:] = data
+
+    def zero_grad(self) -> None:
+        """Set its gradients to zeros; nothing if it has none."""
+        for grad in self._grad or ():
+            grad[:] = 0
+
+    def reset_ctx(self, ctx: Context | list[Context]) -> None:
+        """Move it to other contexts; copies that differ are averaged."""
+        contexts = _contexts(ctx)
+        if self._data is not None:
+            with autograd.pause():
+                self._init_impl(self._reduce(), contexts)
+        elif self._deferred_init:
+            init, _, default_init, data = self._deferred_init
+            self._deferred_init = (init, contexts, default_init, data)
+        else:
+            raise ValueError(
+                f"Cannot reset context for Parameter '{self.name}' because it has not been "
+                "initialized."
+            )
+
+    def cast(self, dtype: Any) -> None:
+        """Convert its arrays and gradients to `dtype`."""
+        self._dtype = dtype
+        if self._data is None:
+            return
+        with autograd.pause():
+            grads = self._grad and [grad.astype(dtype) for grad in self._grad]
+            self._data = [data.astype(dtype) for data in self._data]
+        self._one = self._data[0] if len(self._data) == 1 else None
+        self._grad = grads
+        if grads is not None:
+            autograd.mark_variables(self._data, grads, self._grad_req)
+
+    def _reduce(self) -> NDArray:
+        """Its value on the CPU: the mean of its copies. A single copy there is given as it is."""
+        copies = [data.as_in_context(cpu()) for data in self.list_data()]
+        return copies[0] if len(copies) == 1 else nd.add_n(*copies) / len(copies)
+
+    def _set_trainer(self, trainer: Any) -> None:
+        """The Trainer that updates it (the last one that was made)."""
+        self._trainer = trainer
+
+    # -- what is not here --------------------------------------------------------------------------
+
+    def var(self) -> Any:
+        """Its symbol; comes with the compiler."""
+        raise NotImplementedError(
+            f"Parameter '{self.name}': var() is not built yet: it comes with the compiler"
+        )
+
+    def row_sparse_data(self, row_id: Any) -> NDArray:
+        """Some rows of a row-sparse parameter, of which there are none: RuntimeError."""
+        raise RuntimeError(
+            f"Cannot return a copy of Parameter {self.name} via row_sparse_data() because its "
+            "storage type is default. Please use data() instead."
+        )
+
+    def list_row_sparse_data(self, row_id: Any) -> list[NDArray]:
+        """The same in all contexts: RuntimeError."""
+        raise RuntimeError(
+            f"Cannot return copies of Parameter '{self.name}' on all contexts via "
+            "list_row_sparse_data() because its storage type is default. Please use data() instead."
+        )
+
+
+class Constant(Parameter):
+    """A parameter that is not learnt: `value` in every context, without gradient.
+
+    >>> from d2lmini import gluon
+    >>> shift = gluon.Constant("shift", [1, 2])
+    >>> shift.initialize()
+    >>> shift.data().shape, shift.grad_req
+    ((2,), 'null')
+    """
+
+    def __init__(self, name: str, value: Any):
+        if not isinstance(value, NDArray):
+            value = nd.array(value)
+        self.value = value
+        super().__init__(
+            name, grad_req="null", shape=value.shape, dtype=value.dtype, init=_Value(value)
+        )
+
+    def __repr__(self) -> str:
+        return f"Constant {self.name} (shape={self.shape}, dtype={self.dtype})"
+
+    @property
+    def grad_req(self) -> str:
+        """Always 'null'."""
+        return "null"
+
+    @grad_req.setter
+    def grad_req(self, req: str) -> None:
+        if req != "null":
+            warnings.warn(
+                f'Constant parameter "{self.name}" does not support grad_req other than "null", '
+                f'and new value "{req}" is ignored.',
+                stacklevel=2,
+            )
+
+
+class _Value(initializer.Initializer):
+    """Fills with a given array."""
+
+    def __init__(self, value: NDArray):
+        super().__init__()
+        self.value = value
+
+    def _init_weight(self, name: str, arr: NDArray) -> None:
+        arr[:] = self.value
+
+
+def _contexts(ctx: Context | list[Context] | None) -> list[Context]:
+    if ctx is None:
+        return [current_context()]
+    return [ctx] if isinstance(ctx, Context) else list(ctx)

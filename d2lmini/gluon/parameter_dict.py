@@ -1,0 +1,280 @@
+"""ParameterDict: the parameters of a Block by their full names.
+
+>>> from d2lmini import gluon
+>>> params = gluon.ParameterDict("net_")
+>>> params.get("weight", shape=(2, 3))           # made at the first call, found at the next
+Parameter net_weight (shape=(2, 3), dtype=<class 'numpy.float32'>)
+>>> params.get("weight") is params["net_weight"]
+True
+>>> params
+net_ (
+  Parameter net_weight (shape=(2, 3), dtype=<class 'numpy.float32'>)
+)
+
+Two layers share parameters when one is made with `params=` of the other: what its dictionary lacks,
+it takes from there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import ItemsView, Iterator, KeysView, ValuesView
+from typing import Any
+
+import numpy as np
+
+from d2lmini import initializer
+from d2lmini import ndarray as nd
+from d2lmini.context import Context
+from d2lmini.gluon.parameter import Constant, Parameter, merged
+from d2lmini.ndarray import NDArray
+
+FileName = str | os.PathLike[str]
+
+_NAMING = " Please make sure source and target networks have the same prefix."
+
+
+class ParameterDict:
+    """Parameters by name, in the order they were made. prefix: what `get` puts before names.
+    shared: another ParameterDict, in which `get` looks before it makes a parameter."""
+
+    def __init__(self, prefix: str = "", shared: ParameterDict | None = None):
+        self._prefix = prefix
+        self._params: dict[str, Parameter] = {}
+        self._shared = shared
+
+    @property
+    def prefix(self) -> str:
+        """What the names in it begin with."""
+        return self._prefix
+
+    def __repr__(self) -> str:
+        head = f"{self._prefix} " if self._prefix else ""
+        return f"{head}(\n" + "\n".join(f"  {p!r}" for p in self.values()) + "\n)"
+
+    def __getitem__(self, name: str) -> Parameter:
+        return self._params[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._params
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._params)
+
+    def __len__(self) -> int:
+        return len(self._params)
+
+    def keys(self) -> KeysView[str]:
+        """The full names."""
+        return self._params.keys()
+
+    def values(self) -> ValuesView[Parameter]:
+        """The parameters."""
+        return self._params.values()
+
+    def items(self) -> ItemsView[str, Parameter]:
+        """(name, parameter) pairs."""
+        return self._params.items()
+
+    # -- making and finding ------------------------------------------------------------------------
+
+    def _get_impl(self, name: str) -> Parameter | None:
+        """The parameter of that full name, here or in the shared dictionary."""
+        if name not in self._params and self._shared is not None and name in self._shared:
+            self._params[name] = self._shared[name]
+        return self._params.get(name)
+
+    def get(self, name: str, **kwargs: Any) -> Parameter:
+        """The parameter `prefix + name`; made with `kwargs` as Parameter's if it is not there.
+
+        For one that is there, kwargs complete what it leaves open (sizes of 0, init=None);
+        AssertionError where they contradict it.
+        """
+        name = self._prefix + name
+        found = self._get_impl(name)
+        if found is None:
+            found = self._params[name] = Parameter(name, **kwargs)
+            return found
+        for key, wanted in kwargs.items():
+            stored = getattr(found, key, None)
+            if stored is None:
+                setattr(found, key, wanted)
+            elif wanted is not None and not _agree(found, key, stored, wanted):
+                raise AssertionError(
+                    f"Cannot retrieve Parameter '{name}' because desired attribute does not match "
+                    f"with stored for attribute '{key}': desired '{wanted}' vs stored '{stored}'."
+                )
+        return found
+
+    def get_constant(self, name: str, value: Any = None) -> Constant:
+        """The Constant `prefix + name`; made of `value` if it is not there (KeyError without one).
+        AssertionError when it is there with another value, or is no constant. Comparing waits."""
+        name = self._prefix + name
+        found = self._get_impl(name)
+        if found is None:
+            if value is None:
+                raise KeyError(
+                    f"No constant named '{name}'. Please specify value if you want to create a new "
+                    "constant."
+                )
+            found = self._params[name] = Constant(name, value)
+        assert isinstance(found, Constant), (
+            f"Parameter '{name}' already exists but it is not a constant."
+        )
+        if value is not None and value is not found.value:
+            new = value.asnumpy() if isinstance(value, NDArray) else np.asarray(value)
+            assert np.array_equal(new.astype(found.value.dtype), found.value.asnumpy()), (
+                f"Constant '{name}' already exists but its value doesn't match new value"
+            )
+        return found
+
+    def update(self, other: ParameterDict) -> None:
+        """Take in the parameters of `other`; AssertionError for another one of the same name."""
+        for name, parameter in other.items():
+            assert self._params.get(name, parameter) is parameter, (
+                "Cannot update self with other because they have different Parameters with the "
+                f"same name '{name}'"
+            )
+        self._params.update(other.items())
+
+    # -- all at once -------------------------------------------------------------------------------
+
+    def initialize(
+        self,
+        init: Any = None,
+        ctx: Context | list[Context] | None = None,
+        verbose: bool = False,
+        force_reinit: bool = False,
+    ) -> None:
+        """Initialize all: each by its own initializer, else by `init` (Uniform). `verbose` logs
+        what is done; see Parameter.initialize."""
+        init = initializer.create(init)
+        if verbose:
+            init.set_verbosity(verbose=verbose)
+        for parameter in self.values():
+            parameter.initialize(None, ctx, init, force_reinit)
+
+    def zero_grad(self) -> None:
+        """Set all gradients to zeros."""
+        for parameter in self.values():
+            parameter.zero_grad()
+
+    def reset_ctx(self, ctx: Context | list[Context]) -> None:
+        """Move all to other contexts."""
+        for parameter in self.values():
+            parameter.reset_ctx(ctx)
+
+    def list_ctx(self) -> list[Context]:
+        """The contexts in which any of them is."""
+        return list(dict.fromkeys(ctx for p in self.values() for ctx in p.list_ctx()))
+
+    def setattr(self, name: str, value: Any) -> None:
+        """Set an attribute of all, as in `net.collect_params().setattr('grad_req', 'null')`."""
+        for parameter in self.values():
+            setattr(parameter, name, value)
+
+    # -- files -------------------------------------------------------------------------------------
+
+    def save(self, filename: FileName, strip_prefix: str = "") -> None:
+        """Write all values under their names, less `strip_prefix`; waits. ValueError when a name
+        does not begin with it."""
+        arrays = {}
+        for parameter in self.values():
+            if not parameter.name.startswith(strip_prefix):
+                raise ValueError(
+                    f"Prefix '{strip_prefix}' is to be striped before saving, but Parameter's name "
+                    f"'{parameter.name}' does not start with '{strip_prefix}'. this may be due to "
+                    "your Block shares parameters from other Blocks or you forgot to use 'with "
+                    "name_scope()' when creating child blocks."
+                )
+            arrays[parameter.name[len(strip_prefix) :]] = parameter._reduce()
+        nd.save(filename, arrays)
+
+    def load(
+        self,
+        filename: FileName,
+        ctx: Context | list[Context] | None = None,
+        allow_missing: bool = False,
+        ignore_extra: bool = False,
+        restore_prefix: str = "",
+        cast_dtype: bool = False,
+        dtype_source: str = "current",
+    ) -> None:
+        """Read values from a file of `save`, or of `export` (names with 'arg:' and 'aux:').
+
+        ctx: where to put parameters that are not initialized (cpu(0)). restore_prefix: what to put
+        before the names in the file. cast_dtype: convert, to the parameter's dtype or, with
+        dtype_source='saved', the parameter to the file's. AssertionError for a parameter that is
+        not in the file unless allow_missing, a name that is not here unless ignore_extra, and
+        another shape, dtype or context.
+        """
+        loaded = nd.load(filename)
+        if not isinstance(loaded, dict):
+            assert not loaded, f"{filename} holds arrays without names, so they cannot be matched"
+            loaded = {}
+        self.load_dict(
+            loaded, ctx, allow_missing, ignore_extra, restore_prefix, filename,
+            cast_dtype, dtype_source,
+        )  # fmt: skip
+
+    def load_dict(
+        self,
+        param_dict: dict[str, NDArray],
+        ctx: Context | list[Context] | None = None,
+        allow_missing: bool = False,
+        ignore_extra: bool = False,
+        restore_prefix: str = "",
+        filename: FileName | None = None,
+        cast_dtype: bool = False,
+        dtype_source: str = "current",
+    ) -> None:
+        """`load` from a dict of arrays."""
+        source = "param_dict" if filename is None else f"file: {os.fspath(filename)}"
+        for name in self.keys():
+            assert name.startswith(restore_prefix), (
+                f"restore_prefix is '{restore_prefix}' but Parameters name '{name}' does not start "
+                f"with '{restore_prefix}'."
+            )
+        cut = len(restore_prefix)
+        arrays = {restore_prefix + bare_name(name): x for name, x in param_dict.items()}
+        if not allow_missing:
+            for name in self.keys():
+                assert name in arrays, (
+                    f"Parameter '{name[cut:]}' is missing in {source}, which contains parameters: "
+                    f"{brief(key[cut:] for key in arrays)}.{_NAMING}"
+                )
+        for name, array in arrays.items():
+            if name in self:
+                self[name]._load_init(array, ctx, cast_dtype, dtype_source)
+                continue
+            assert ignore_extra, (
+                f"Parameter '{name[cut:]}' loaded from {source} is not present in ParameterDict, "
+                f"choices are: {brief(self.keys())}. Set ignore_extra to True to ignore.{_NAMING}"
+            )
+
+
+def _agree(parameter: Parameter, key: str, stored: Any, wanted: Any) -> bool:
+    """May `get` ask for `wanted` where `stored` is? Completes a shape."""
+    if key == "shape":
+        wanted = (wanted,) if isinstance(wanted, int) else tuple(wanted)
+        both = merged(stored, wanted)
+        if both is not None:
+            parameter.shape = both
+        return both is not None
+    if key == "dtype":
+        return np.dtype(wanted) == np.dtype(stored)
+    return wanted == stored
+
+
+def bare_name(name: str) -> str:
+    """A name in a file without the 'arg:' or 'aux:' that `export` writes."""
+    return name[4:] if name.startswith(("arg:", "aux:")) else name
+
+
+def brief(names: Any, limit: int = 7) -> str:
+    """Names for a message: the first and last few of many."""
+    quoted = [f"'{name}'" for name in names]
+    if len(quoted) > limit:
+        half = limit // 2
+        quoted = [*quoted[:half], "...", *quoted[-half:]]
+    return ", ".join(quoted)

@@ -1,0 +1,101 @@
+"""The structure of a net as JSON: which Block is where, and what it is called.
+
+>>> from d2lmini.gluon import nn
+>>> net = nn.Sequential(prefix="mlp_")
+>>> with net.name_scope():
+...     net.add(nn.Dense(2))
+>>> print(describe(net))                     # doctest: +NORMALIZE_WHITESPACE
+{"sequential0": {"orig_name": "mlp", "children": {"mlp_dense0": "0"},
+ "dense1": {"orig_name": "mlp_dense0", "hybridized": false, "children": {}}}}
+
+Each Block has an entry under its class and its number in order of visit, and in it those of its
+children. The layout is that of MXNet 1.9.1's `Block.save`. (MXNet also writes the graph of a
+hybridized Block there. It is not needed to load one.)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+
+def describe(block: Any) -> str:
+    """The structure of `block` as JSON."""
+    numbers = count()
+    return json.dumps(dict([_entry(block, numbers)]))
+
+
+def _entry(block: Any, numbers: Iterator[int]) -> tuple[str, dict[str, Any]]:
+    key = _key(block, numbers)
+    entry: dict[str, Any] = {"orig_name": block.name}
+    if hasattr(block, "_active"):
+        # True would promise the graph as well.
+        entry["hybridized"] = False
+    entry["children"] = {child.name: name for name, child in block._children.items()}
+    entry.update(_entry(child, numbers) for child in block._children.values())
+    return key, entry
+
+
+def _key(block: Any, numbers: Iterator[int]) -> str:
+    return f"{type(block).__name__.lower()}{next(numbers)}"
+
+
+def save(block: Any, filename: str) -> None:
+    """Write `describe(block)`."""
+    with open(filename, "w", encoding="utf-8") as file:
+        file.write(describe(block))
+
+
+def load(block: Any, filename: str) -> None:
+    """Give `block` and the Blocks in it the names in the file, and hybridize those that were.
+    ValueError, and nothing changed, when they are not built alike."""
+    with open(filename, encoding="utf-8") as file:
+        entries = json.load(file)
+    found = list(_match(block, entries, count(), filename))
+    for part, entry in found:
+        _rename(part, entry["orig_name"])
+        if entry.get("hybridized"):
+            part.hybridize()
+
+
+def _match(
+    block: Any, entries: dict[str, Any], numbers: Iterator[int], filename: str
+) -> Iterator[tuple[Any, dict[str, Any]]]:
+    key = _key(block, numbers)
+    if key not in entries:
+        there = [name for name, entry in entries.items() if "orig_name" in _dict(entry)]
+        raise ValueError(
+            f"{filename}: the net that was saved is built differently: here is {key}, there "
+            f"{', '.join(there) or 'nothing'}"
+        )
+    entry = entries[key]
+    if list(entry["children"].values()) != list(block._children):
+        raise ValueError(
+            f"{filename}: {key} was saved with children {list(entry['children'].values())}, here "
+            f"it has {list(block._children)}"
+        )
+    yield block, entry
+    for child in block._children.values():
+        yield from _match(child, entry, numbers, filename)
+
+
+def _dict(entry: Any) -> dict[str, Any]:
+    return entry if isinstance(entry, dict) else {}
+
+
+def _rename(block: Any, name: str) -> None:
+    """Call `block` by another name, and its own parameters accordingly."""
+    before = block._prefix
+    prefix = name + "_" if name else ""
+    if prefix == before:
+        return
+    block._prefix, block._name = prefix, name
+    params = block._params
+    if params._prefix == before:
+        params._prefix = prefix
+    for parameter in params.values():
+        if parameter.name.startswith(before):
+            parameter.name = prefix + parameter.name[len(before) :]
+    params._params = {parameter.name: parameter for parameter in params.values()}

@@ -1,0 +1,223 @@
+"""Small tools of training: batches over devices, gradients of limited length, downloads.
+
+>>> from d2lmini import cpu, gluon, nd
+>>> x = nd.arange(6).reshape((3, 2))
+>>> [part.shape for part in gluon.utils.split_and_load(x, [cpu(0), cpu(1)], even_split=False)]
+[(2, 2), (1, 2)]
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import ssl
+import tempfile
+import warnings
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from d2lmini import ndarray as nd
+from d2lmini.context import Context
+from d2lmini.ndarray import NDArray
+
+__all__ = ["HookHandle", "check_sha1", "clip_global_norm", "download", "shape_is_known",
+           "split_and_load", "split_data"]  # fmt: skip
+
+
+def split_data(data: Any, num_slice: int, batch_axis: int = 0, even_split: bool = True) -> list:
+    """`data` cut into `num_slice` parts along `batch_axis`; along axis 0 they are views.
+
+    ValueError when the size is no multiple and `even_split` is True; with False the first parts are
+    longer by one.
+    """
+    size = data.shape[batch_axis]
+    if even_split and size % num_slice:
+        raise ValueError(
+            f"data with shape {data.shape} cannot be evenly split into {num_slice} slices along "
+            f"axis {batch_axis}. Use a batch size that's multiple of {num_slice} or set "
+            "even_split=False to allow uneven partitioning of data."
+        )
+    step, longer = divmod(size, num_slice)
+    cuts = [i * step + min(i, longer) for i in range(num_slice + 1)]
+    before = (slice(None),) * (batch_axis % len(data.shape))
+    return [data[(*before, slice(i, j))] for i, j in pairwise(cuts)]
+
+
+def split_and_load(
+    data: Any, ctx_list: Sequence[Context], batch_axis: int = 0, even_split: bool = True
+) -> list[NDArray]:
+    """`split_data` into one part for each context, and each part copied there. `data` may also be
+    a NumPy array or a list of numbers."""
+    if isinstance(ctx_list, Context):
+        raise TypeError(f"split_and_load: expected a list of contexts, got {ctx_list}")
+    if not isinstance(data, NDArray):
+        data = nd.array(data, ctx=ctx_list[0])
+    if len(ctx_list) == 1:
+        return [data.as_in_context(ctx_list[0])]
+    parts = split_data(data, len(ctx_list), batch_axis, even_split)
+    return [part.as_in_context(ctx) for part, ctx in zip(parts, ctx_list)]
+
+
+def clip_global_norm(arrays: list[NDArray], max_norm: float, check_isfinite: bool = True) -> Any:
+    """Scale all arrays in place by one factor so that their joint L2 norm is at most `max_norm`:
+    norm = sqrt(sum over arrays of sum(x^2)), x <- x * min(1, max_norm / (norm + 1e-8)).
+
+    The arrays may lie in several contexts. Returns the norm: with `check_isfinite` as a number,
+    which waits, and warns when it is not finite; without as an NDArray, which does not wait.
+    """
+    assert len(arrays) > 0, "clip_global_norm: expected at least one array"
+    ctx = arrays[0].context
+    squares = []
+    for x in arrays:
+        # float16 would overflow: 256 squared is its end.
+        flat = x.reshape((-1,)).astype("float32", copy=False)
+        squares.append(nd.dot(flat, flat).as_in_context(ctx))
+    norm = nd.sqrt(nd.add_n(*squares))
+    scale = nd.clip(max_norm / (norm + 1e-8), 0, 1)
+    scales: dict[Any, NDArray] = {}
+    for x in arrays:
+        place = (x.context, x.dtype)
+        if place not in scales:
+            scales[place] = scale.as_in_context(x.context).astype(x.dtype, copy=False)
+        nd.broadcast_mul(x, scales[place].reshape((1,) * x.ndim), out=x)
+    if not check_isfinite:
+        return norm
+    value = norm.asscalar()
+    if not np.isfinite(value):
+        warnings.warn("nan or inf is detected. Clipping results will be undefined.", stacklevel=2)
+    return value
+
+
+def shape_is_known(shape: tuple[int, ...] | None) -> bool:
+    """Is every size of a shape known, that is, is there a shape and no 0 in it?"""
+    if shape is None:
+        return False
+    for size in shape:
+        assert size >= 0, f"shape dimension size cannot be less than 0, while received {size}"
+    return all(shape)
+
+
+class HookHandle:
+    """What registering a hook gives: `detach` takes the hook out again, as does leaving a
+    `with` block of it."""
+
+    def __init__(self) -> None:
+        self._hooks: Any = None
+
+    def attach(self, hooks: Any, hook: Callable) -> HookHandle:
+        """Put `hook` into a Block's hooks."""
+        assert self._hooks is None, "The same handle cannot be attached twice."
+        hooks[id(self)] = hook
+        self._hooks = weakref.ref(hooks)
+        return self
+
+    def detach(self) -> None:
+        """Take the hook out; a second time does nothing."""
+        hooks = self._hooks and self._hooks()
+        if hooks is not None:
+            hooks.pop(id(self), None)
+
+    def __enter__(self) -> HookHandle:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.detach()
+
+
+# -- downloads -------------------------------------------------------------------------------------
+
+
+def check_sha1(filename: str, sha1_hash: str) -> bool:
+    """Do the contents of the file have this SHA-1 (or begin with it)?"""
+    sha1 = hashlib.sha1()
+    with open(filename, "rb") as file:
+        while block := file.read(1 << 20):
+            sha1.update(block)
+    return sha1.hexdigest() == sha1_hash
+
+
+def download(
+    url: str,
+    path: str | None = None,
+    overwrite: bool = False,
+    sha1_hash: str | None = None,
+    retries: int = 5,
+    verify_ssl: bool = True,
+) -> str:
+    """Fetch `url` into the file or folder `path` (here, under its own name, if None); returns where
+    it is. A file that is there already, with the right hash, is left alone unless `overwrite`.
+
+    ConnectionError when it cannot be fetched in retries + 1 attempts, ValueError when its
+    SHA-1 is another; then no file is left behind. A bar shows the progress where tqdm is installed.
+    """
+    name = url.split("/")[-1]
+    if path is None:
+        assert name, (
+            "Can't construct file-name from this URL. Please set the `path` option manually."
+        )
+        target = name
+    else:
+        path = os.path.expanduser(path)
+        target = os.path.join(path, name) if os.path.isdir(path) else path
+    assert retries >= 0, f"Number of retries should be at least 0, currently it's {retries}"
+    there = os.path.exists(target) and not overwrite
+    if there and (sha1_hash is None or check_sha1(target, sha1_hash)):
+        return target
+    if not verify_ssl:
+        warnings.warn(
+            f"Unverified HTTPS request is being made (verify_ssl=False): {url}", stacklevel=2
+        )
+    folder = os.path.dirname(os.path.abspath(target))
+    os.makedirs(folder, exist_ok=True)
+    for left in range(retries, -1, -1):
+        handle, part = tempfile.mkstemp(dir=folder, prefix=".download-")
+        try:
+            print(f"Downloading {target} from {url}...")
+            with os.fdopen(handle, "wb") as file:
+                _fetch(url, file, verify_ssl)
+            if sha1_hash is None or check_sha1(part, sha1_hash):
+                os.replace(part, target)
+                return target
+            problem: Exception = ValueError(
+                f"{url} was fetched, but its SHA-1 is not {sha1_hash}: the file there has changed, "
+                "or the transfer was damaged"
+            )
+        except OSError as error:
+            problem = ConnectionError(
+                f"download: cannot fetch {url}: {error}. Without a network, put the file at "
+                f"{os.path.abspath(target)} by hand: it is used as it is"
+            )
+        finally:
+            with contextlib.suppress(OSError):
+                os.unlink(part)
+        if left:
+            print(f"download failed due to {problem!r}, retrying, {left} left")
+    raise problem
+
+
+def _fetch(url: str, file: Any, verify_ssl: bool) -> None:
+    from urllib.request import urlopen
+
+    context = None if verify_ssl else ssl._create_unverified_context()
+    with urlopen(url, timeout=30, context=context) as answer:
+        nbytes = int(answer.headers.get("Content-Length") or 0)
+        with _progress(file, nbytes) as target:
+            shutil.copyfileobj(answer, target, 1 << 16)
+
+
+@contextlib.contextmanager
+def _progress(file: Any, nbytes: int) -> Iterator[Any]:
+    """The file, behind a progress bar if tqdm is there."""
+    try:
+        from tqdm.auto import tqdm
+    except ImportError:
+        yield file
+        return
+    with tqdm.wrapattr(file, "write", total=nbytes or None) as watched:
+        yield watched
