@@ -13,7 +13,7 @@ from op_rows.case import Case
 
 import d2lmini
 from d2lmini import engine, nd
-from d2lmini.ops.core import _MISSING, Op, Spec, as_specs, invoke, registry
+from d2lmini.ops.core import _MISSING, Op, Spec, Y, as_specs, invoke, registry
 
 ROWS: list[Case] = [
     case
@@ -134,7 +134,7 @@ def test_gradient_rule_agrees_with_differences(case: Case):
         pytest.skip("the output is not floating")
     heads = [rng.uniform(-1, 1, r.shape) for r in results]
     g = [nd.array(h, dtype=r.dtype) for h, r in zip(heads, results, strict=True)]
-    saved = [saved_value(op, name, inputs, results) for name in op.saves]
+    saved = [saved_value(op, place, part, inputs, results) for place, part in op.keeps]
     needs = (True,) * len(inputs)
     grads = list(op.gradients(g[0] if len(g) == 1 else g, saved, attrs, needs))
     grads += [None] * (len(inputs) - len(grads))
@@ -154,16 +154,14 @@ def test_gradient_rule_agrees_with_differences(case: Case):
     np.testing.assert_allclose(analytic, numeric, rtol=2e-4, atol=1e-6)
 
 
-def saved_value(op: Op, name: str, inputs: tuple, results: list):
-    """What the tape would keep under a name of `saves`."""
-    base, _, part = name.partition(".")
-    if base == "y":
+def saved_value(op: Op, place: int, part: str | None, inputs: tuple, results: list):
+    """What the tape would keep."""
+    if place == Y:
         value = results[0] if len(results) == 1 else results
     elif op.variadic:
         return [getattr(x, part) if part else x for x in inputs]
     else:
-        position = op.input_names.index(base)
-        value = inputs[position] if position < len(inputs) else None
+        value = inputs[place] if place < len(inputs) else None
     return getattr(value, part) if part and value is not None else value
 
 

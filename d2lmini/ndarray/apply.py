@@ -234,7 +234,10 @@ def apply(
     task = OpTask(op, operands, outputs, attrs, ctx, predicted_us)
     writes = [o._chunk for o in outs]
     if op.mutates:
-        mutated = [inputs[i] for i in op.mutates]
+        positions = op.mutates
+        if type(positions) is not tuple:
+            positions = positions(len(inputs), attrs)
+        mutated = [inputs[i] for i in positions]
         if modes.recording:
             autograd.check_in_place(op, (), mutated, False)
         _note_writes(mutated)

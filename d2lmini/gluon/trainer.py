@@ -1,0 +1,294 @@
+"""Trainer: from the gradients of all devices to one step of an optimizer.
+
+>>> from d2lmini import autograd, gluon, nd
+>>> net = gluon.nn.Dense(1, in_units=2)
+>>> net.initialize()
+>>> trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.5})
+>>> with autograd.record():
+...     loss = net(nd.ones((4, 2))).sum()
+>>> loss.backward()
+>>> trainer.step(batch_size=4)           # gradients are sums over the batch: divided by 4
+>>> net.bias.data().asscalar()
+np.float32(-0.5)
+
+A step, in three parts:
+
+    1. allreduce   add up the gradients of all devices, in the order of the contexts
+    2. rescale     by 1 / batch_size (inside the update)
+    3. update      every weight by its gradient: one engine task per device (see optimizer/fused.py)
+
+Nothing of it waits: `step` returns when the tasks are pushed, and the next forward pass may be
+pushed behind them. With several devices the weights live in a KVStore, which updates them once and
+sends them to all (`update_on_kvstore`, the default there); else each device updates its own copies,
+alike, for all get the same sums.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from d2lmini import kvstore as kv
+from d2lmini import optimizer as opt
+from d2lmini.context import Context
+from d2lmini.gluon.parameter import Parameter
+from d2lmini.gluon.parameter_dict import ParameterDict
+from d2lmini.ndarray import NDArray
+
+_STALE = (
+    "Gradient of Parameter `{}` on context {} has not been updated by backward since last `step`. "
+    "This could mean a bug in your model that made it only use a subset of the Parameters (Blocks) "
+    "for this iteration. If you are intentionally only using a subset, call step with "
+    "ignore_stale_grad=True to suppress this warning and skip updating of Parameters with stale "
+    "gradient"
+)
+
+
+class Trainer:
+    """Applies an optimizer to a set of Parameters.
+
+    params: a ParameterDict or dict (taken in the order of names) or a list of Parameters.
+    optimizer: a name with `optimizer_params` as its keywords, or an Optimizer.
+    kvstore: a name or a KVStore; only several devices need one. update_on_kvstore: update the
+    weights there (True), or on each device (False); None: there, if there is one.
+    compression_params: kept for the KVStore.
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        optimizer: str | opt.Optimizer,
+        optimizer_params: dict[str, Any] | None = None,
+        kvstore: Any = "device",
+        compression_params: dict[str, Any] | None = None,
+        update_on_kvstore: bool | None = None,
+    ):
+        self._params = _list_of(params)
+        self._param2idx = {param.name: i for i, param in enumerate(self._params)}
+        for param in self._params:
+            param._set_trainer(self)
+        self._compression_params = compression_params
+        self._contexts = self._check_contexts()
+        options = dict(optimizer_params or {})
+        self._scale = float(options.get("rescale_grad", 1.0))
+        self._init_optimizer(optimizer, options)
+        self._kvstore_params = {"kvstore": kvstore, "update_on_kvstore": update_on_kvstore}
+        self._reset_kvstore()
+
+    # -- making it ready ---------------------------------------------------------------------------
+
+    def _check_contexts(self) -> list[Context]:
+        contexts: list[Context] | None = None
+        for param in self._params:
+            here = param.list_ctx()
+            assert contexts is None or contexts == here, (
+                "All Parameters must be initialized on the same set of contexts, but Parameter "
+                f"{param.name} is initialized on {here} while previous Parameters are initialized "
+                f"on {contexts}."
+            )
+            contexts = here
+        return contexts or []
+
+    def _init_optimizer(self, optimizer: Any, options: dict[str, Any]) -> None:
+        param_dict = dict(enumerate(self._params))
+        if isinstance(optimizer, opt.Optimizer):
+            assert not options, (
+                "optimizer_params must be None if optimizer is an instance of Optimizer instead of "
+                "str"
+            )
+            optimizer.param_dict = param_dict
+            self._optimizer = optimizer
+        else:
+            self._optimizer = opt.create(optimizer, param_dict=param_dict, **options)
+        self._updaters = [opt.get_updater(self._optimizer) for _ in self._contexts]
+
+    def _reset_kvstore(self) -> None:
+        """Begin anew at the next step: at first, and when weights were set from outside."""
+        self._kv_initialized = False
+        self._kvstore: Any = None
+        self._distributed: bool | None = None
+        self._update_on_kvstore: bool | None = None
+        self._params_to_init: list[Parameter] = list(self._params)
+
+    def _init_kvstore(self) -> None:
+        wanted = self._kvstore_params["kvstore"]
+        if isinstance(wanted, str):
+            several = len(self._contexts) > 1 or wanted.startswith("dist")
+            self._kvstore = kv.create(wanted) if wanted and several else None
+        else:
+            self._kvstore = wanted
+        self._distributed = self._kvstore is not None and "dist" in self._kvstore.type
+        on_kvstore = self._kvstore_params["update_on_kvstore"]
+        if on_kvstore is None:
+            on_kvstore = os.environ.get("MXNET_UPDATE_ON_KVSTORE", "1") != "0"
+        self._update_on_kvstore = bool(on_kvstore) and self._kvstore is not None
+        if self._kvstore is not None:
+            if self._compression_params:
+                self._kvstore.set_gradient_compression(self._compression_params)
+            if self._update_on_kvstore:
+                self._kvstore.set_optimizer(self._optimizer)
+        self._kv_initialized = True
+
+    def _init_params(self) -> None:
+        """Bring the parameters that have come to be since last time into the KVStore."""
+        waiting = []
+        for param in self._params_to_init:
+            if param._deferred_init:
+                waiting.append(param)
+            elif self._kvstore is not None:
+                index = self._param2idx[param.name]
+                self._kvstore.init(index, param.list_data()[0])
+        self._params_to_init = waiting
+
+    def _prepare(self) -> None:
+        if not self._kv_initialized:
+            self._init_kvstore()
+        if self._params_to_init:
+            self._init_params()
+
+    # -- the learning rate -------------------------------------------------------------------------
+
+    @property
+    def learning_rate(self) -> float:
+        """The rate now, before the parameters' own multipliers."""
+        return self._optimizer.learning_rate
+
+    @property
+    def optimizer(self) -> opt.Optimizer:
+        """The optimizer in use."""
+        return self._optimizer
+
+    def set_learning_rate(self, lr: float) -> None:
+        """Change the rate; UserWarning, raised, if the optimizer has a scheduler."""
+        self._optimizer.set_learning_rate(lr)
+
+    # -- a step ------------------------------------------------------------------------------------
+
+    def step(self, batch_size: float, ignore_stale_grad: bool = False) -> None:
+        """Update all parameters by the gradients that the last backward left, divided by
+        `batch_size`; between `backward` and the next forward pass.
+
+        A gradient that no backward has written since the last step is a UserWarning, raised before
+        anything is updated; with `ignore_stale_grad` such parameters are left as they are.
+        """
+        self._rescale(batch_size)
+        self._prepare()
+        self._check_fresh(ignore_stale_grad)
+        self._allreduce_grads()
+        self._update(ignore_stale_grad)
+
+    def allreduce_grads(self) -> None:
+        """The first part of a step alone: gradients become their sums over all devices. To look
+        at them, or clip them, before `update`."""
+        self._prepare()
+        self._refuse_on_kvstore("allreduce_grads")
+        self._allreduce_grads()
+
+    def update(self, batch_size: float, ignore_stale_grad: bool = False) -> None:
+        """The rest of a step, after `allreduce_grads`."""
+        self._prepare()
+        self._refuse_on_kvstore("update")
+        self._rescale(batch_size)
+        self._check_fresh(ignore_stale_grad)
+        self._update(ignore_stale_grad)
+
+    def _rescale(self, batch_size: float) -> None:
+        self._optimizer.rescale_grad = self._scale / batch_size
+
+    def _refuse_on_kvstore(self, what: str) -> None:
+        assert not self._update_on_kvstore, (
+            f"{what}() when parameters are updated on kvstore is not supported. Try setting "
+            "`update_on_kvstore` to False when creating trainer."
+        )
+
+    def _check_fresh(self, ignore_stale_grad: bool) -> None:
+        """Raise for the first stale gradient, before anything has changed."""
+        if ignore_stale_grad:
+            return
+        for param in self._params:
+            if param._grad_req != "null":
+                for data in param._data or param.list_data():
+                    if not data._fresh_grad:
+                        raise UserWarning(_STALE.format(param.name, data.context))
+
+    def _allreduce_grads(self) -> None:
+        """Sum the gradients over devices; updates the weights too if that is done on the KVStore
+        (`_update` fetches them)."""
+        if self._kvstore is None:
+            return
+        keys, grads = [], []
+        for i, param in enumerate(self._params):
+            if param._grad_req != "null":
+                keys.append(i)
+                grads.append(param.list_grad())
+        if self._update_on_kvstore:
+            self._kvstore.push(keys, grads)
+        else:
+            self._kvstore.pushpull(keys, grads)
+
+    def _update(self, ignore_stale_grad: bool) -> None:
+        if self._update_on_kvstore:
+            learnt = [i for i, p in enumerate(self._params) if p._grad_req != "null"]
+            self._kvstore.pull(learnt, [self._params[i].list_data() for i in learnt])
+            return
+        for device, updater in enumerate(self._updaters):
+            indices: list[int] = []
+            weights: list[NDArray] = []
+            grads: list[NDArray] = []
+            for i, param in enumerate(self._params):
+                if param._grad_req == "null":
+                    continue
+                weight = (param._data or param.list_data())[device]
+                if not ignore_stale_grad or weight._fresh_grad:
+                    indices.append(i)
+                    weights.append(weight)
+                    grads.append(param._grad[device])  # type: ignore[index]
+                    weight._fresh_grad = False
+            updater(indices, grads, weights)
+
+    # -- files -------------------------------------------------------------------------------------
+
+    def save_states(self, fname: str | os.PathLike[str]) -> None:
+        """Write the optimizer's attributes and its states (momentum and the like); waits. The
+        format is described in `optimizer/updater.py`."""
+        self._prepare()
+        if self._update_on_kvstore:
+            assert not self._params_to_init, (
+                "Cannot save trainer states when some parameters are not yet initialized in "
+                "kvstore."
+            )
+            self._kvstore.save_optimizer_states(fname, dump_optimizer=True)
+        else:
+            with open(fname, "wb") as file:
+                file.write(self._updaters[0].get_states(dump_optimizer=True))
+
+    def load_states(self, fname: str | os.PathLike[str]) -> None:
+        """Read what `save_states` wrote. The multipliers of the parameters stay what they are."""
+        self._prepare()
+        if self._update_on_kvstore:
+            self._kvstore.load_optimizer_states(fname)
+            self._optimizer = self._kvstore._updater.optimizer
+        else:
+            with open(fname, "rb") as file:
+                states = file.read()
+            for updater in self._updaters:
+                updater.optimizer = self._optimizer
+                updater.set_states(states)
+                self._optimizer = updater.optimizer
+        self._optimizer.param_dict = dict(enumerate(self._params))
+
+
+def _list_of(params: Any) -> list[Parameter]:
+    """The Parameters, those of a dict in the order of their names."""
+    if isinstance(params, (dict, ParameterDict)):
+        params = [params[name] for name in sorted(params.keys())]
+    if not isinstance(params, (list, tuple)):
+        raise ValueError(
+            f"First argument must be a list or dict of Parameters, got {type(params)}."
+        )
+    for param in params:
+        if not isinstance(param, Parameter):
+            raise ValueError(
+                f"First argument must be a list or dict of Parameters, got list of {type(param)}."
+            )
+    return list(params)

@@ -1,0 +1,186 @@
+"""Learning rates that change as training goes on: functions of the number of updates so far.
+
+>>> from d2lmini import lr_scheduler
+>>> halving = lr_scheduler.FactorScheduler(step=10, factor=0.5, base_lr=1.0)
+>>> [halving(n) for n in (1, 10, 11, 21)]
+[1.0, 1.0, 0.5, 0.25]
+
+An optimizer that is given a scheduler calls it with its `num_update` at every step. All of them can
+warm up first: from `warmup_begin_lr` to `base_lr` in `warmup_steps` updates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import cos, pi
+
+
+class LRScheduler:
+    """The base class: a rate `base_lr` and the way up to it. Subclasses define `__call__`.
+
+    warmup_mode: 'linear' from warmup_begin_lr, or 'constant' at it. ValueError for a beginning
+    above base_lr, negative steps, or another mode."""
+
+    def __init__(
+        self,
+        base_lr: float = 0.01,
+        warmup_steps: int = 0,
+        warmup_begin_lr: float = 0,
+        warmup_mode: str = "linear",
+    ):
+        assert isinstance(warmup_steps, int), "warmup_steps is a number of updates: an int"
+        if warmup_begin_lr > base_lr:
+            raise ValueError("Base lr has to be higher than warmup_begin_lr")
+        if warmup_steps < 0:
+            raise ValueError("Warmup steps has to be positive or 0")
+        if warmup_mode not in ("linear", "constant"):
+            raise ValueError("Supports only linear and constant modes of warmup")
+        self.base_lr = base_lr
+        self.warmup_steps = warmup_steps
+        self.warmup_begin_lr = warmup_begin_lr
+        self.warmup_final_lr = base_lr
+        self.warmup_mode = warmup_mode
+
+    def get_warmup_lr(self, num_update: int) -> float:
+        """The rate of an update before the warm-up ends."""
+        assert num_update < self.warmup_steps
+        if self.warmup_mode == "constant":
+            return self.warmup_begin_lr
+        rise = self.warmup_final_lr - self.warmup_begin_lr
+        return self.warmup_begin_lr + rise * num_update / self.warmup_steps
+
+    def __call__(self, num_update: int) -> float:
+        """The rate of update number `num_update`, counted from 1."""
+        raise NotImplementedError(f"{type(self).__name__} has no __call__(num_update)")
+
+
+class FactorScheduler(LRScheduler):
+    """base_lr times `factor` after every `step` updates, never below `stop_factor_lr`.
+
+    `base_lr` changes as the schedule goes on, and never goes back."""
+
+    def __init__(
+        self,
+        step: int,
+        factor: float = 1,
+        stop_factor_lr: float = 1e-8,
+        base_lr: float = 0.01,
+        warmup_steps: int = 0,
+        warmup_begin_lr: float = 0,
+        warmup_mode: str = "linear",
+    ):
+        super().__init__(base_lr, warmup_steps, warmup_begin_lr, warmup_mode)
+        if step < 1:
+            raise ValueError("Schedule step must be greater or equal than 1 round")
+        if factor > 1.0:
+            raise ValueError("Factor must be no more than 1 to make lr reduce")
+        self.step = step
+        self.factor = factor
+        self.stop_factor_lr = stop_factor_lr
+        self.count = 0
+
+    def __call__(self, num_update: int) -> float:
+        if num_update < self.warmup_steps:
+            return self.get_warmup_lr(num_update)
+        while num_update > self.count + self.step:
+            self.count += self.step
+            self.base_lr = max(self.base_lr * self.factor, self.stop_factor_lr)
+        return self.base_lr
+
+
+class MultiFactorScheduler(LRScheduler):
+    """base_lr times `factor` after each of the updates in `step`, an increasing list."""
+
+    def __init__(
+        self,
+        step: Sequence[int],
+        factor: float = 1,
+        base_lr: float = 0.01,
+        warmup_steps: int = 0,
+        warmup_begin_lr: float = 0,
+        warmup_mode: str = "linear",
+    ):
+        super().__init__(base_lr, warmup_steps, warmup_begin_lr, warmup_mode)
+        assert isinstance(step, list) and len(step) >= 1, "step is a list of numbers of updates"
+        for before, after in pairwise(step):
+            if after <= before:
+                raise ValueError("Schedule step must be an increasing integer list")
+        if min(step) < 1:
+            raise ValueError("Schedule step must be greater or equal than 1 round")
+        if factor > 1.0:
+            raise ValueError("Factor must be no more than 1 to make lr reduce")
+        self.step = step
+        self.cur_step_ind = 0
+        self.factor = factor
+        self.count = 0
+
+    def __call__(self, num_update: int) -> float:
+        if num_update < self.warmup_steps:
+            return self.get_warmup_lr(num_update)
+        while self.cur_step_ind < len(self.step) and num_update > self.step[self.cur_step_ind]:
+            self.count = self.step[self.cur_step_ind]
+            self.cur_step_ind += 1
+            self.base_lr *= self.factor
+        return self.base_lr
+
+
+class _Falling(LRScheduler):
+    """From base_lr to `final_lr` in `max_update` updates, warm-up included."""
+
+    def __init__(
+        self,
+        max_update: int,
+        base_lr: float = 0.01,
+        final_lr: float = 0,
+        warmup_steps: int = 0,
+        warmup_begin_lr: float = 0,
+        warmup_mode: str = "linear",
+    ):
+        super().__init__(base_lr, warmup_steps, warmup_begin_lr, warmup_mode)
+        assert isinstance(max_update, int), "max_update is a number of updates: an int"
+        if max_update < 1:
+            raise ValueError("maximum number of updates must be strictly positive")
+        self.base_lr_orig = base_lr
+        self.max_update = max_update
+        self.final_lr = final_lr
+        self.max_steps = max_update - warmup_steps
+
+    def shape(self, done: float) -> float:
+        """What is left of the way when a part `done` of the updates is done: from 1 to 0."""
+        raise NotImplementedError
+
+    def __call__(self, num_update: int) -> float:
+        if num_update < self.warmup_steps:
+            return self.get_warmup_lr(num_update)
+        if num_update <= self.max_update:
+            left = self.shape((num_update - self.warmup_steps) / self.max_steps)
+            self.base_lr = self.final_lr + (self.base_lr_orig - self.final_lr) * left
+        return self.base_lr
+
+
+class PolyScheduler(_Falling):
+    """final_lr + (base_lr - final_lr) * (1 - n / max_update)^pwr"""
+
+    def __init__(
+        self,
+        max_update: int,
+        base_lr: float = 0.01,
+        pwr: float = 2,
+        final_lr: float = 0,
+        warmup_steps: int = 0,
+        warmup_begin_lr: float = 0,
+        warmup_mode: str = "linear",
+    ):
+        super().__init__(max_update, base_lr, final_lr, warmup_steps, warmup_begin_lr, warmup_mode)
+        self.power = pwr
+
+    def shape(self, done: float) -> float:
+        return (1 - done) ** self.power
+
+
+class CosineScheduler(_Falling):
+    """final_lr + (base_lr - final_lr) * (1 + cos(pi * n / max_update)) / 2"""
+
+    def shape(self, done: float) -> float:
+        return (1 + cos(pi * done)) / 2

@@ -1,0 +1,235 @@
+"""Steps of optimizers, one parameter at a time: gradient descent and what momentum makes of it.
+
+    weight = nd.ones(3)
+    mom = nd.zeros(3)
+    nd.sgd_mom_update(weight, grad, mom, lr=0.1, momentum=0.9, out=weight)
+
+An update op returns the new weight; `out=weight` puts it in place. The state (`mom`) is changed in
+place in any case. In the formulas of this family
+
+    g = clip(rescale_grad * grad)            to [-clip_gradient, clip_gradient] where that is >= 0
+    w = weight
+
+and `wd` is the weight decay. All arrays have the shape and dtype of the weight; the `mp_` ops
+(mixed precision) take weight and gradient in float16, compute on `weight32`, and keep the state
+in float32. `lazy_update` concerns MXNet's sparse gradients; it is accepted, and unused here.
+
+`update_adaptive` holds the methods that give every element a rate of its own, `update_multi` the
+ops that update many parameters in one task, which is what the optimizers use.
+
+>>> from d2lmini import nd
+>>> weight, grad, mom = nd.ones(2), nd.array([1, 2]), nd.zeros(2)
+>>> nd.sgd_mom_update(weight, grad, mom, lr=0.5, momentum=0.9, out=weight)
+<BLANKLINE>
+[0.5 0. ]
+<NDArray 2 @cpu(0)>
+>>> mom
+<BLANKLINE>
+[-0.5 -1. ]
+<NDArray 2 @cpu(0)>
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from d2lmini.base import MXNetError
+from d2lmini.ops.core import Op, Spec, op
+
+# -- what the members of the family share ----------------------------------------------------------
+
+
+def like_weight(weight: Spec, grad: Spec, *states: Spec, **_attrs: Any) -> Spec:
+    """The new weight is like the old one, and everything else like it."""
+    for what, spec in (("gradient", grad), *(("state", s) for s in states)):
+        if spec != weight:
+            raise MXNetError(f"the {what} must be like the weight: {weight}, got {spec}")
+    return weight
+
+
+def like_weight32(weight: Spec, grad: Spec, *states: Spec, **_attrs: Any) -> Spec:
+    """The same in mixed precision: states and master copy are float32."""
+    if grad != weight:
+        raise MXNetError(f"the gradient must be like the weight: {weight}, got {grad}")
+    for spec in states:
+        if spec != Spec(weight.shape, np.float32):
+            raise MXNetError(
+                f"states and weight32 are float32 of the weight's shape {weight.shape}, got {spec}"
+            )
+    return weight
+
+
+def scaled(
+    xp: Any, grad: Any, rescale: float, clip: float, weight: Any, wd: float, by: float = 1.0
+) -> Any:
+    """by * (clip(rescale * grad) + wd * weight), in as few passes as that takes; a new array."""
+    if clip >= 0 or grad.dtype.itemsize < 4:  # float16 cannot hold every product by * rescale
+        step = xp.multiply(grad, rescale)
+        if clip >= 0:
+            xp.clip(step, -clip, clip, out=step)
+        if by != 1:
+            step *= by
+    else:
+        step = xp.multiply(grad, by * rescale)
+    if wd:
+        step += weight * (by * wd)
+    return step
+
+
+def decayed(xp: Any, grad: Any, rescale: float, clip: float, weight: Any, wd: float) -> Any:
+    """clip(rescale * grad + wd * weight), a new array."""
+    g = xp.multiply(grad, rescale)
+    if wd:
+        g += weight * wd
+    if clip >= 0:
+        xp.clip(g, -clip, clip, out=g)
+    return g
+
+
+def with_master(
+    xp: Any, rule: Op, weight: Any, grad: Any, states: tuple, weight32: Any, out: Any, **attrs: Any
+) -> Any:
+    """Apply `rule` to the float32 master copy; the weight is that, rounded."""
+    rule.compute(xp, weight32, grad.astype(weight32.dtype), *states, out=weight32, **attrs)
+    if out is None:
+        return weight32.astype(weight.dtype)
+    xp.copyto(out, weight32, casting="same_kind")
+    return out
+
+
+# -- gradient descent ------------------------------------------------------------------------------
+
+
+@op(infer=like_weight, elementwise=True, flops=3, grad=None)
+def sgd_update(
+    xp, weight, grad, *, lr: float, wd: float = 0.0, rescale_grad: float = 1.0,
+    clip_gradient: float = -1.0, lazy_update: bool = True, out=None,
+):  # fmt: skip
+    """w - lr * (g + wd * w)"""
+    step = scaled(xp, grad, rescale_grad, clip_gradient, weight, wd, by=lr)
+    return xp.subtract(weight, step, out=out)
+
+
+@op(infer=like_weight32, mutates=["weight32"], elementwise=True, flops=4, grad=None)
+def mp_sgd_update(
+    xp, weight, grad, weight32, *, lr: float, wd: float = 0.0, rescale_grad: float = 1.0,
+    clip_gradient: float = -1.0, lazy_update: bool = True, out=None,
+):  # fmt: skip
+    """`sgd_update` in mixed precision."""
+    return with_master(
+        xp, sgd_update, weight, grad, (), weight32, out, lr=lr, wd=wd, rescale_grad=rescale_grad,
+        clip_gradient=clip_gradient,
+    )  # fmt: skip
+
+
+@op(infer=like_weight, mutates=["mom"], elementwise=True, flops=5, grad=None)
+def sgd_mom_update(
+    xp, weight, grad, mom, *, lr: float, momentum: float = 0.0, wd: float = 0.0,
+    rescale_grad: float = 1.0, clip_gradient: float = -1.0, lazy_update: bool = True, out=None,
+):  # fmt: skip
+    """mom = momentum * mom - lr * (g + wd * w), then w + mom. After Polyak (1964)."""
+    mom *= momentum
+    mom -= scaled(xp, grad, rescale_grad, clip_gradient, weight, wd, by=lr)
+    return xp.add(weight, mom, out=out)
+
+
+@op(infer=like_weight32, mutates=["mom", "weight32"], elementwise=True, flops=6, grad=None)
+def mp_sgd_mom_update(
+    xp, weight, grad, mom, weight32, *, lr: float, momentum: float = 0.0, wd: float = 0.0,
+    rescale_grad: float = 1.0, clip_gradient: float = -1.0, lazy_update: bool = True, out=None,
+):  # fmt: skip
+    """`sgd_mom_update` in mixed precision."""
+    return with_master(
+        xp, sgd_mom_update, weight, grad, (mom,), weight32, out, lr=lr, momentum=momentum, wd=wd,
+        rescale_grad=rescale_grad, clip_gradient=clip_gradient,
+    )  # fmt: skip
+
+
+@op(infer=like_weight, mutates=["mom"], elementwise=True, flops=7, grad=None)
+def nag_mom_update(
+    xp, weight, grad, mom, *, lr: float, momentum: float = 0.0, wd: float = 0.0,
+    rescale_grad: float = 1.0, clip_gradient: float = -1.0, out=None,
+):  # fmt: skip
+    """With d = lr * (g + wd * w): mom = momentum * mom - d, then w + momentum * mom - d.
+    After Nesterov (1983): the step looks ahead along the momentum."""
+    step = scaled(xp, grad, rescale_grad, clip_gradient, weight, wd, by=lr)
+    mom *= momentum
+    mom -= step
+    xp.subtract(mom * momentum, step, out=step)
+    return xp.add(weight, step, out=out)
+
+
+@op(infer=like_weight32, mutates=["mom", "weight32"], elementwise=True, flops=8, grad=None)
+def mp_nag_mom_update(
+    xp, weight, grad, mom, weight32, *, lr: float, momentum: float = 0.0, wd: float = 0.0,
+    rescale_grad: float = 1.0, clip_gradient: float = -1.0, out=None,
+):  # fmt: skip
+    """`nag_mom_update` in mixed precision."""
+    return with_master(
+        xp, nag_mom_update, weight, grad, (mom,), weight32, out, lr=lr, momentum=momentum, wd=wd,
+        rescale_grad=rescale_grad, clip_gradient=clip_gradient,
+    )  # fmt: skip
+
+
+# -- by the sign alone -----------------------------------------------------------------------------
+
+
+@op(infer=like_weight, elementwise=True, flops=3, grad=None)
+def signsgd_update(
+    xp, weight, grad, *, lr: float, wd: float = 0.0, rescale_grad: float = 1.0,
+    clip_gradient: float = -1.0, out=None,
+):  # fmt: skip
+    """(1 - lr * wd) * w - lr * sign(grad); rescaling and clipping leave a sign as it is.
+    After Bernstein et al. (2018)."""
+    step = xp.sign(grad)
+    step *= lr
+    return xp.subtract(weight * (1 - lr * wd) if wd else weight, step, out=out)
+
+
+@op(infer=like_weight, mutates=["mom"], elementwise=True, flops=8, grad=None)
+def signum_update(
+    xp, weight, grad, mom, *, lr: float, momentum: float = 0.0, wd: float = 0.0,
+    rescale_grad: float = 1.0, clip_gradient: float = -1.0, wd_lh: float = 0.0, out=None,
+):  # fmt: skip
+    """mom = momentum * mom - (1 - momentum) * (g + wd * w), then (1 - lr * wd_lh) * w +
+    lr * sign(mom): weight decay `wd` goes into the momentum, `wd_lh` to the weight directly."""
+    mom *= momentum
+    mom -= scaled(xp, grad, rescale_grad, clip_gradient, weight, wd, by=1 - momentum)
+    step = xp.sign(mom)
+    step *= lr
+    return xp.add(weight * (1 - lr * wd_lh) if wd_lh else weight, step, out=out)
+
+
+# -- of the optimizers alone -----------------------------------------------------------------------
+
+
+@op(infer=like_weight, mutates=["mom", "previous"], elementwise=True, flops=11, grad=None)
+def _dcasgd_update(
+    xp, weight, grad, mom, previous, *, lr: float, momentum: float = 0.0, lamda: float = 0.04,
+    wd: float = 0.0, rescale_grad: float = 1.0, clip_gradient: float = -1.0, out=None,
+):  # fmt: skip
+    """mom = momentum * mom - lr * (g + wd * w + lamda * g * g * (w - previous)); previous = w;
+    then w + mom. The last term makes up for a gradient that is late (Zheng et al. 2016)."""
+    late = scaled(xp, grad, rescale_grad, clip_gradient, weight, 0.0)
+    late *= late
+    late *= weight - previous
+    late *= lr * lamda
+    mom *= momentum
+    mom -= late
+    mom -= scaled(xp, grad, rescale_grad, clip_gradient, weight, wd, by=lr)
+    xp.copyto(previous, weight)
+    return xp.add(weight, mom, out=out)
+
+
+@op(infer=like_weight, elementwise=True, flops=4, grad=None)
+def _sgld_update(
+    xp, weight, grad, noise, *, lr: float, wd: float = 0.0, rescale_grad: float = 1.0,
+    clip_gradient: float = -1.0, out=None,
+):  # fmt: skip
+    """w - lr / 2 * (g + wd * w) + noise, the noise being drawn from N(0, lr): samples from the
+    posterior instead of its mode (Welling and Teh 2011)."""
+    step = scaled(xp, grad, rescale_grad, clip_gradient, weight, wd, by=lr / 2)
+    xp.subtract(noise, step, out=step)
+    return xp.add(weight, step, out=out)

@@ -1,0 +1,313 @@
+"""Steps of optimizers, all parameters at once: one task where there would be one per parameter.
+
+A net has tens of parameters, most of them tiny. Updating each by an operation of its own costs more
+in pushing than in computing; and large ones gain when their pieces stay in the cache between the
+few passes of a formula, and when all cores share them. So the optimizers push a single
+`_fused_update`: a list of steps, each an op of `update` or `update_adaptive` with its attributes,
+and the arrays of all of them in a row. It runs them piece by piece, the pieces cut at places that
+depend on sizes alone.
+
+    steps   [Step(sgd_mom_update, {"lr": 0.1, "momentum": 0.9}), Step(sgd_mom_update, ...)]
+    data    weight0, grad0, mom0, weight1, grad1, mom1
+
+The `multi_` and `preloaded_multi_` ops are MXNet's own ones of this kind.
+
+>>> from d2lmini import nd
+>>> w = [nd.ones(2), nd.ones(3)]
+>>> _ = nd.multi_sgd_update(w[0], nd.ones(2), w[1], nd.ones(3), lrs=(0.5, 1.0), wds=(0.0, 0.0),
+...                         num_weights=2, out=w)
+>>> w[1]
+<BLANKLINE>
+[0. 0. 0.]
+<NDArray 3 @cpu(0)>
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from d2lmini.base import MXNetError
+from d2lmini.device.parallel import GRAIN, parallel_for
+from d2lmini.ops.core import Op, Spec, op
+from d2lmini.ops.update import mp_sgd_mom_update, mp_sgd_update, sgd_mom_update, sgd_update
+from d2lmini.ops.update import with_master as master
+
+#: Elements of a block: all arrays of a step and what it makes in between stay in the L2 cache.
+BLOCK = 1 << 15
+
+
+class Step(NamedTuple):
+    """One parameter's update: the op (elementwise, changing its states in place) and attributes.
+
+    mixed: it runs in float32 on a master copy, which follows the op's own inputs."""
+
+    op: Op
+    attrs: dict[str, Any]
+    mixed: bool = False
+
+    @property
+    def width(self) -> int:
+        """How many arrays it takes."""
+        return len(self.op.input_names) + self.mixed
+
+
+def pieces_of(sizes: Sequence[int], grain: int = GRAIN) -> list[list[tuple[int, int, int]]]:
+    """Cut arrays of these sizes into pieces of at most about `grain` elements, small ones together:
+    each piece a list of (array, begin, end).
+
+    >>> pieces_of([10, 1, 2], grain=4)
+    [[(0, 0, 3)], [(0, 3, 6)], [(0, 6, 10)], [(1, 0, 1), (2, 0, 2)]]
+    """
+    pieces: list[list[tuple[int, int, int]]] = []
+    together: list[tuple[int, int, int]] = []
+    room = grain
+    for i, size in enumerate(sizes):
+        if size >= grain:
+            n = -(-size // grain)
+            pieces += [[(i, size * k // n, size * (k + 1) // n)] for k in range(n)]
+            continue
+        if size > room:
+            pieces.append(together)
+            together, room = [], grain
+        together.append((i, 0, size))
+        room -= size
+    return [*pieces, together] if together else pieces
+
+
+def run(xp: Any, steps: Sequence[Step], groups: list[tuple], outs: Sequence[Any]) -> None:
+    """Take all steps, in blocks, over all cores. groups: the arrays of each step, weight first;
+    outs: where each new weight goes."""
+    if xp is not np:
+        for step, arrays, out in zip(steps, groups, outs, strict=True):
+            _take(xp, step, arrays, out)
+        return
+    flat = [[a.reshape(-1) for a in arrays] for arrays in groups]
+    places = [out.reshape(-1) for out in outs]
+    pieces = pieces_of([place.size for place in places])
+
+    def body(k: int) -> None:
+        for i, begin, end in pieces[k]:
+            for at in range(begin, end, BLOCK):
+                part = slice(at, min(at + BLOCK, end))
+                _take(np, steps[i], [a[part] for a in flat[i]], places[i][part])
+
+    parallel_for(len(pieces), body)
+
+
+def _take(xp: Any, step: Step, arrays: Sequence[Any], out: Any) -> None:
+    if step.mixed:
+        weight, grad, *states, weight32 = arrays
+        master(xp, step.op, weight, grad, tuple(states), weight32, out, **step.attrs)
+    else:
+        step.op.compute(xp, *arrays, out=out, **step.attrs)
+
+
+def _groups(steps: Sequence[Step], data: Sequence[Any]) -> list[tuple]:
+    """The arrays of each step."""
+    groups, at = [], 0
+    for step in steps:
+        groups.append(tuple(data[at : at + step.width]))
+        at += step.width
+    return groups
+
+
+# -- what the optimizers use -----------------------------------------------------------------------
+
+
+def _all_but_gradients(n: int, attrs: dict[str, Any]) -> list[int]:
+    positions, at = [], 0
+    for step in attrs["steps"]:
+        positions += [at, *range(at + 2, at + step.width)]
+        at += step.width
+    return positions
+
+
+@op(infer=lambda *data, steps: (), outputs=0, mutates=_all_but_gradients, flops=0, grad=None)
+def _fused_update(xp, *data, steps):
+    """Take each of `steps` in place, on its share of the arrays; no output.
+
+    Shapes and dtypes are the caller's business: the optimizer made the states."""
+    groups = _groups(steps, data)
+    run(xp, steps, groups, [arrays[0] for arrays in groups])
+    return ()
+
+
+# -- MXNet's own -----------------------------------------------------------------------------------
+
+
+def _states(width: int) -> Any:
+    """The positions of the states where each weight comes with `width` arrays."""
+    return lambda n, attrs: [i for i in range(n - n % width) if i % width > 1]
+
+
+def _numbers(name: str, values: Any, n: int) -> list[float]:
+    values = list(values) if isinstance(values, (tuple, list)) else [values]
+    if len(values) != n:
+        raise MXNetError(f"{name} names {len(values)} numbers, but there are {n} weights")
+    return [float(v) for v in values]
+
+
+def _infer(rule: Op) -> Any:
+    """Outputs of `rule` on each of the weights; lrs and wds may follow them as two arrays."""
+    width = len(rule.input_names)
+
+    def infer(*data: Spec, lrs: Any = None, wds: Any = None, num_weights: int, **_attrs: Any):
+        extra = 2 if lrs is None else 0
+        if len(data) != width * num_weights + extra:
+            raise MXNetError(
+                f"num_weights={num_weights} weights take {width * num_weights + extra} arrays, "
+                f"got {len(data)}"
+            )
+        if lrs is not None:
+            _numbers("lrs", lrs, num_weights)
+            _numbers("wds", wds, num_weights)
+        return [rule.infer(*data[i * width : (i + 1) * width]) for i in range(num_weights)]
+
+    return infer
+
+
+def _many(xp: Any, rule: Op, data: Any, lrs: Any, wds: Any, out: Any, **attrs: Any) -> Any:
+    if lrs is None:
+        *data, lrs, wds = data
+    steps = [
+        Step(rule, {**attrs, "lr": float(lr), "wd": float(wd)})
+        for lr, wd in zip(lrs, wds, strict=True)
+    ]
+    groups = _groups(steps, data)
+    outs = [xp.empty_like(arrays[0]) for arrays in groups] if out is None else out
+    run(xp, steps, groups, outs if isinstance(outs, (tuple, list)) else (outs,))
+    return outs
+
+
+def _count(*, num_weights: int, **_attrs: Any) -> int:
+    return num_weights
+
+
+@op(infer=_infer(sgd_update), outputs=_count, elementwise=True, flops=3, grad=None)
+def multi_sgd_update(
+    xp, *data, lrs, wds, rescale_grad: float = 1.0, clip_gradient: float = -1.0,
+    num_weights: int = 1, out=None,
+):  # fmt: skip
+    """`sgd_update` of (weight, grad) ..., with a rate and a decay for each; the new weights."""
+    return _many(
+        xp, sgd_update, data, lrs, wds, out, rescale_grad=rescale_grad, clip_gradient=clip_gradient
+    )
+
+
+@op(
+    infer=_infer(sgd_mom_update), outputs=_count, mutates=_states(3), elementwise=True, flops=5,
+    grad=None,
+)  # fmt: skip
+def multi_sgd_mom_update(
+    xp, *data, lrs, wds, momentum: float = 0.0, rescale_grad: float = 1.0,
+    clip_gradient: float = -1.0, num_weights: int = 1, out=None,
+):  # fmt: skip
+    """`sgd_mom_update` of (weight, grad, mom) ..."""
+    return _many(
+        xp, sgd_mom_update, data, lrs, wds, out, momentum=momentum, rescale_grad=rescale_grad,
+        clip_gradient=clip_gradient,
+    )  # fmt: skip
+
+
+@op(
+    infer=_infer(mp_sgd_update), outputs=_count, mutates=_states(3), elementwise=True, flops=4,
+    grad=None,
+)  # fmt: skip
+def multi_mp_sgd_update(
+    xp, *data, lrs, wds, rescale_grad: float = 1.0, clip_gradient: float = -1.0,
+    num_weights: int = 1, out=None,
+):  # fmt: skip
+    """`mp_sgd_update` of (weight, grad, weight32) ..."""
+    return _many(
+        xp, mp_sgd_update, data, lrs, wds, out, rescale_grad=rescale_grad,
+        clip_gradient=clip_gradient,
+    )  # fmt: skip
+
+
+@op(
+    infer=_infer(mp_sgd_mom_update), outputs=_count, mutates=_states(4), elementwise=True, flops=6,
+    grad=None,
+)  # fmt: skip
+def multi_mp_sgd_mom_update(
+    xp, *data, lrs, wds, momentum: float = 0.0, rescale_grad: float = 1.0,
+    clip_gradient: float = -1.0, num_weights: int = 1, out=None,
+):  # fmt: skip
+    """`mp_sgd_mom_update` of (weight, grad, mom, weight32) ..."""
+    return _many(
+        xp, mp_sgd_mom_update, data, lrs, wds, out, momentum=momentum, rescale_grad=rescale_grad,
+        clip_gradient=clip_gradient,
+    )  # fmt: skip
+
+
+# Rates and decays as the two last arrays: they may still be in the making (see `multi_lars`).
+
+
+@op(infer=_infer(sgd_update), outputs=_count, elementwise=True, flops=3, grad=None)
+def preloaded_multi_sgd_update(
+    xp, *data, rescale_grad: float = 1.0, clip_gradient: float = -1.0, num_weights: int = 1,
+    out=None,
+):  # fmt: skip
+    """`multi_sgd_update` of (weight, grad) ..., lrs, wds."""
+    return _many(
+        xp, sgd_update, data, None, None, out, rescale_grad=rescale_grad,
+        clip_gradient=clip_gradient,
+    )  # fmt: skip
+
+
+@op(
+    infer=_infer(sgd_mom_update), outputs=_count, elementwise=True, flops=5, grad=None,
+    mutates=lambda n, attrs: range(2, n - 2, 3),
+)  # fmt: skip
+def preloaded_multi_sgd_mom_update(
+    xp, *data, momentum: float = 0.0, rescale_grad: float = 1.0, clip_gradient: float = -1.0,
+    num_weights: int = 1, out=None,
+):  # fmt: skip
+    """`multi_sgd_mom_update` of (weight, grad, mom) ..., lrs, wds."""
+    return _many(
+        xp, sgd_mom_update, data, None, None, out, momentum=momentum, rescale_grad=rescale_grad,
+        clip_gradient=clip_gradient,
+    )  # fmt: skip
+
+
+@op(
+    infer=_infer(mp_sgd_update), outputs=_count, elementwise=True, flops=4, grad=None,
+    mutates=lambda n, attrs: range(2, n - 2, 3),
+)  # fmt: skip
+def preloaded_multi_mp_sgd_update(
+    xp, *data, rescale_grad: float = 1.0, clip_gradient: float = -1.0, num_weights: int = 1,
+    out=None,
+):  # fmt: skip
+    """`multi_mp_sgd_update` of (weight, grad, weight32) ..., lrs, wds."""
+    return _many(
+        xp, mp_sgd_update, data, None, None, out, rescale_grad=rescale_grad,
+        clip_gradient=clip_gradient,
+    )  # fmt: skip
+
+
+@op(
+    infer=_infer(mp_sgd_mom_update), outputs=_count, elementwise=True, flops=6, grad=None,
+    mutates=lambda n, attrs: [i for i in range(n - 2) if i % 4 > 1],
+)  # fmt: skip
+def preloaded_multi_mp_sgd_mom_update(
+    xp, *data, momentum: float = 0.0, rescale_grad: float = 1.0, clip_gradient: float = -1.0,
+    num_weights: int = 1, out=None,
+):  # fmt: skip
+    """`multi_mp_sgd_mom_update` of (weight, grad, mom, weight32) ..., lrs, wds."""
+    return _many(
+        xp, mp_sgd_mom_update, data, None, None, out, momentum=momentum,
+        rescale_grad=rescale_grad, clip_gradient=clip_gradient,
+    )  # fmt: skip
+
+
+@op(
+    infer=lambda *data, num_arrays=1: (), outputs=0, mutates=lambda n, attrs: range(n), flops=0,
+    grad=None,
+)  # fmt: skip
+def reset_arrays(xp, *data, num_arrays: int = 1):
+    """Set all the arrays to zero; no output."""
+    for x in data:
+        x.fill(0)
+    return ()

@@ -1,0 +1,197 @@
+"""Steps of optimizers that look at whole parameters: rates in proportion to the size of the weight.
+
+LARS and LAMB scale the step of each parameter by |weight| / |step|, so that large batches may take
+large steps. The norms are reductions of their own; here is what stands around them:
+
+    lars    multi_sum_sq of weights and gradients -> multi_lars -> preloaded_multi_sgd_update
+    lamb    lamb_update_phase1 -> norms of weight and step -> lamb_update_phase2
+
+Also here: is every gradient finite (for a loss scale that looks for its limit), the factor by which
+gradients are clipped to a norm they have together.
+
+>>> from d2lmini import nd
+>>> nd.multi_sum_sq(nd.array([1, 2]), nd.array([[3, 4]]), num_arrays=2)
+<BLANKLINE>
+[ 5. 25.]
+<NDArray 2 @cpu(0)>
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from d2lmini.base import MXNetError
+from d2lmini.device.parallel import GRAIN, parallel_for
+from d2lmini.ops.core import Spec, op
+from d2lmini.ops.update import like_weight, like_weight32, scaled
+from d2lmini.ops.update_adaptive import average
+
+# -- LAMB ------------------------------------------------------------------------------------------
+
+
+@op(infer=like_weight, mutates=["mean", "var"], elementwise=True, flops=15, grad=None)
+def lamb_update_phase1(
+    xp, weight, grad, mean, var, *, t: int, beta1: float = 0.9, beta2: float = 0.999,
+    epsilon: float = 1e-6, bias_correction: bool = True, wd: float = 0.0,
+    rescale_grad: float = 1.0, clip_gradient: float = -1.0, out=None,
+):  # fmt: skip
+    """The direction of step t: mean / (sqrt(var) + epsilon) + wd * weight, with running means of
+    the clipped gradient and its square, without the bias that they begin with if so asked.
+    After You et al. (2019)."""
+    g = scaled(xp, grad, rescale_grad, clip_gradient, weight, 0.0)
+    average(xp, var, beta2, g * g)
+    average(xp, mean, beta1, g)
+    size = var / (1 - beta2**t) if bias_correction else var.copy()
+    xp.sqrt(size, out=size)
+    size += epsilon
+    if bias_correction:
+        size *= 1 - beta1**t
+    out = xp.divide(mean, size, out=out)
+    if wd:
+        out += weight * wd
+    return out
+
+
+def _phase2(weight: Spec, g: Spec, r1: Spec, r2: Spec, weight32: Spec | None = None, **_attrs):
+    wide = weight if weight32 is None else Spec(weight.shape, np.float32)
+    for what, spec in (("g", g), ("weight32", weight32 or wide)):
+        if spec != wide:
+            raise MXNetError(f"{what} must be {wide}, got {spec}")
+    if r1.size != 1 or r2.size != 1:
+        raise MXNetError(f"r1 and r2 are arrays of size 1, got shapes {r1.shape} and {r2.shape}")
+    return weight
+
+
+@op(infer=_phase2, elementwise=True, flops=2, grad=None)
+def lamb_update_phase2(
+    xp, weight, g, r1, r2, *, lr: float, lower_bound: float = -1.0, upper_bound: float = -1.0,
+    out=None,
+):  # fmt: skip
+    """weight - lr * r1 / r2 * g, with r1 = |weight| held within the bounds that are >= 0 and
+    r2 = |g|. The ratio is 1 where either is 0. Both come as arrays of one element."""
+    r1 = xp.maximum(r1, lower_bound) if lower_bound >= 0 else r1
+    r1 = xp.minimum(r1, upper_bound) if upper_bound >= 0 else r1
+    ratio = xp.where((r1 == 0) | (r2 == 0), 1, r1 / r2).astype(g.dtype).reshape(-1)[0]
+    return xp.subtract(weight, g * (ratio * g.dtype.type(lr)), out=out)
+
+
+def _phase1_wide(weight: Spec, *others: Spec, **attrs) -> Spec:
+    return Spec(like_weight32(weight, *others).shape, np.float32)
+
+
+@op(infer=_phase1_wide, mutates=["mean", "var"], elementwise=True, flops=16, grad=None)
+def mp_lamb_update_phase1(
+    xp, weight, grad, mean, var, weight32, *, t: int, beta1: float = 0.9, beta2: float = 0.999,
+    epsilon: float = 1e-6, bias_correction: bool = True, wd: float = 0.0,
+    rescale_grad: float = 1.0, clip_gradient: float = -1.0, out=None,
+):  # fmt: skip
+    """`lamb_update_phase1` in mixed precision; the direction is float32."""
+    return lamb_update_phase1.compute(
+        xp, weight32, grad.astype(weight32.dtype), mean, var, t=t, beta1=beta1, beta2=beta2,
+        epsilon=epsilon, bias_correction=bias_correction, wd=wd, rescale_grad=rescale_grad,
+        clip_gradient=clip_gradient, out=out,
+    )  # fmt: skip
+
+
+@op(infer=_phase2, mutates=["weight32"], elementwise=True, flops=3, grad=None)
+def mp_lamb_update_phase2(
+    xp, weight, g, r1, r2, weight32, *, lr: float, lower_bound: float = -1.0,
+    upper_bound: float = -1.0, out=None,
+):  # fmt: skip
+    """`lamb_update_phase2` in mixed precision."""
+    lamb_update_phase2.compute(
+        xp, weight32, g, r1, r2, lr=lr, lower_bound=lower_bound, upper_bound=upper_bound,
+        out=weight32,
+    )  # fmt: skip
+    if out is None:
+        return weight32.astype(weight.dtype)
+    xp.copyto(out, weight32, casting="same_kind")
+    return out
+
+
+# -- LARS ------------------------------------------------------------------------------------------
+
+
+def _like_first(lrs: Spec, *others: Spec, **_attrs) -> Spec:
+    for other in others:
+        if other != lrs:
+            raise MXNetError(f"all four arrays must be alike: lrs is {lrs}, another one {other}")
+    return lrs
+
+
+@op(infer=_like_first, elementwise=True, flops=10, grad=None)
+def multi_lars(
+    xp, lrs, weights_sum_sq, grads_sum_sq, wds, *, eta: float, eps: float,
+    rescale_grad: float = 1.0, out=None,
+):  # fmt: skip
+    """One learning rate per parameter: lr * eta * |w| / (rescale_grad * |g| + wd * |w| + eps), or
+    lr where |w| or |g| is 0. After You et al. (2017)."""
+    w = xp.sqrt(weights_sum_sq)
+    g = xp.sqrt(grads_sum_sq) * rescale_grad
+    rate = lrs * eta * w / (g + wds * w + eps)
+    rate = xp.where((w > 0) & (g > 0), rate, lrs)
+    if out is None:
+        return rate
+    xp.copyto(out, rate)
+    return out
+
+
+def _sums(*data: Spec, num_arrays: int | None = None) -> Spec:
+    if num_arrays not in (None, len(data)):
+        raise MXNetError(f"num_arrays={num_arrays}, but {len(data)} arrays came")
+    return Spec((len(data),), np.float32)
+
+
+@op(infer=_sums, flops=lambda *data, out, **_: 2 * sum(d.size for d in data), grad=None)
+def multi_sum_sq(xp, *data, num_arrays: int | None = None):
+    """The sum of squares of each array, one float32 vector of them. (MXNet wants `num_arrays`.)"""
+    cuts = [(i, b) for i, x in enumerate(data) for b in range(0, max(x.size, 1), GRAIN)]
+    parts = [xp.zeros((), xp.float32)] * len(cuts)
+
+    def piece(k: int) -> None:
+        i, begin = cuts[k]
+        x = data[i].reshape(-1)[begin : begin + GRAIN].astype(xp.float32, copy=False)
+        parts[k] = xp.dot(x, x)
+
+    parallel_for(len(cuts), piece)
+    sums = xp.zeros(len(data), xp.float32)
+    for (i, _), part in zip(cuts, parts, strict=True):
+        sums[i] += part
+    return sums
+
+
+# -- are they finite, and how long are they together -----------------------------------------------
+
+
+def _one(*data: Spec, num_arrays: int | None = None, **_attrs) -> Spec:
+    return Spec((1,), np.float32)
+
+
+@op(infer=_one, flops=lambda data, out, **_: data.size, grad=None)
+def all_finite(xp, data, *, init_output: bool = True, out=None):
+    """1 if no element is infinite or nan, else 0: shape (1,), float32. With init_output=False an
+    `out` that is 0 stays 0, so that calls can be chained."""
+    return _all_finite(xp, (data,), init_output, out)
+
+
+@op(infer=_one, flops=lambda *data, out, **_: sum(d.size for d in data), grad=None)
+def multi_all_finite(xp, *data, num_arrays: int = 1, init_output: bool = True, out=None):
+    """`all_finite` of all the arrays together."""
+    return _all_finite(xp, data, init_output, out)
+
+
+def _all_finite(xp, data, init_output, out):
+    finite = all(bool(xp.isfinite(x).all()) for x in data)
+    if out is None:
+        return xp.full(1, finite, xp.float32)
+    out[0] = finite and (init_output or bool(out[0]))
+    return out
+
+
+@op(infer=_one, flops=4, grad=None)
+def _clip_factor(xp, sum_sq, *, max_norm: float):
+    """From sums of squares, what to multiply gradients by so that their norm together is at most
+    `max_norm`: min(1, max_norm / (norm + 1e-8)); nan where the norm is not finite."""
+    norm = xp.sqrt(sum_sq.sum())
+    factor = xp.minimum(max_norm / (norm + 1e-8), 1.0)
+    return xp.full(1, factor if xp.isfinite(norm) else xp.nan, xp.float32)

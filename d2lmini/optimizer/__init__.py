@@ -1,0 +1,45 @@
+"""Optimizers: what becomes of a weight once its gradient is there.
+
+>>> from d2lmini import nd, optimizer
+>>> sgd = optimizer.create("sgd", learning_rate=0.5, momentum=0.9)
+>>> weight, grad = nd.ones(2), nd.array([1, 2])
+>>> state = sgd.create_state(0, weight)
+>>> sgd.update(0, weight, grad, state)
+>>> weight
+<BLANKLINE>
+[0.5 0. ]
+<NDArray 2 @cpu(0)>
+
+optimizer  the base class: names, learning rates, weight decay, counts of updates
+fused      those whose formula goes element by element: one engine task for all parameters
+sgd        SGD, NAG, Signum, SGLD, DCASGD
+adaptive   AdaGrad, RMSProp, AdaDelta, Adam, AdamW, Adamax, Nadam, FTML, Ftrl
+layerwise  LAMB, LARS: rates that follow the norms of whole parameters
+updater    Updater: an optimizer with the states of its weights, kept in files
+"""
+
+from __future__ import annotations
+
+from d2lmini.optimizer.optimizer import Optimizer, Test, create, register
+
+from d2lmini.optimizer.fused import Fused  # isort: skip
+from d2lmini.optimizer.sgd import DCASGD, NAG, SGD, SGLD, Signum, ccSGD  # isort: skip
+from d2lmini.optimizer.adaptive import (  # isort: skip
+    FTML,
+    AdaDelta,
+    AdaGrad,
+    Adam,
+    Adamax,
+    AdamW,
+    Ftrl,
+    Nadam,
+    RMSProp,
+)
+from d2lmini.optimizer.layerwise import LAMB, LARS  # isort: skip
+from d2lmini.optimizer.updater import Updater, get_updater  # isort: skip
+
+__all__ = [
+    "DCASGD", "FTML", "LAMB", "LARS", "NAG", "SGD", "SGLD", "AdaDelta", "AdaGrad", "Adam", "AdamW",
+    "Adamax", "Ftrl", "Fused", "Nadam", "Optimizer", "RMSProp", "Signum", "Test", "Updater",
+    "ccSGD", "create", "get_updater", "register",
+]  # fmt: skip

@@ -1,0 +1,103 @@
+"""Optimizers whose formula goes element by element: one engine task updates all parameters.
+
+A subclass says with which op a parameter is updated (`step`); its state holds the op's other
+inputs. `update` takes one parameter, as MXNet's optimizers do, or lists of them: then all go into
+a single `_fused_update`, which cuts the work into pieces for all cores and blocks that stay in the
+cache.
+
+Mixed precision needs nothing more: the same op runs on the float32 copy.
+
+>>> from d2lmini import nd, optimizer
+>>> adam = optimizer.Adam(learning_rate=0.1)
+>>> weights = [nd.ones(2), nd.ones(3)]
+>>> grads = [nd.array([1, -1]), nd.array([2, 0, -2])]
+>>> states = [adam.create_state(i, w) for i, w in enumerate(weights)]
+>>> adam.update([0, 1], weights, grads, states)
+>>> weights[1].asnumpy().round(3).tolist()
+[0.8999999761581421, 1.0, 1.100000023841858]
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from d2lmini.ndarray import NDArray
+from d2lmini.ops.core import Op, invoke, registry
+from d2lmini.ops.update_multi import Step
+from d2lmini.optimizer.optimizer import Optimizer, zeros_like
+
+_UPDATE = registry["_fused_update"]
+
+
+class Fused(Optimizer):
+    """Updates by one op per parameter, all in one task."""
+
+    #: How many arrays of zeros the state begins as; None stands for 0, an NDArray for 1.
+    n_states = 0
+    #: What the op calls the bound of gradients.
+    clip_name = "clip_gradient"
+
+    def step(self, index: Any, lr: float, wd: float) -> tuple[Op, dict[str, Any]]:
+        """The op and the attributes of this parameter's next update, beyond those of all ops: wd,
+        rescale_grad, clip_gradient."""
+        raise NotImplementedError(f"{type(self).__name__} has no step(index, lr, wd)")
+
+    @property
+    def takes_lists(self) -> bool:
+        """May `update` be given all parameters at once? Not if a subclass wrote its own."""
+        kind = type(self)
+        return (
+            kind.update is Fused.update
+            and kind.update_multi_precision is Fused.update_multi_precision
+        )
+
+    def create_state(self, index: Any, weight: NDArray) -> Any:
+        if self.n_states < 2:
+            return zeros_like(weight) if self.n_states else None
+        return tuple(zeros_like(weight) for _ in range(self.n_states))
+
+    def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
+        """Update one weight, or a list of weights with lists of all else."""
+        self._push(index, weight, grad, state, False)
+
+    def update_multi_precision(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
+        """`update`, of float16 weights by way of their float32 copies."""
+        if type(self).update is not Fused.update:
+            super().update_multi_precision(index, weight, grad, state)
+        else:
+            self._push(index, weight, grad, state, self.multi_precision)
+
+    def _push(self, index: Any, weight: Any, grad: Any, state: Any, mixed: bool) -> None:
+        if not isinstance(index, (list, tuple)):
+            index, weight, grad, state = [index], [weight], [grad], [state]
+        self._update_count(index)
+        lrs, wds = self._get_lrs(index), self._get_wds(index)
+        rescale = float(self.rescale_grad)
+        clip = float(self.clip_gradient) if self.clip_gradient else -1.0
+        steps: list[Step] = []
+        data: list[NDArray] = []
+        for i, w, g, s, lr, wd in zip(index, weight, grad, state, lrs, wds, strict=True):
+            op, attrs = self.step(i, lr, wd)
+            attrs["wd"] = wd
+            attrs["rescale_grad"] = rescale
+            attrs[self.clip_name] = clip
+            data += (w, g)
+            if mixed and self._is_mixed(w):
+                steps.append(Step(op, attrs, True))
+                master, inner = self._split(s)
+                data += (*self._inputs(inner, w), master)
+            else:
+                steps.append(Step(op, attrs))
+                data += self._inputs(s, w)
+        if data:
+            invoke(_UPDATE, tuple(data), {"steps": steps}, None)
+
+    def _split(self, state: Any) -> tuple[NDArray, Any]:
+        """A state in mixed precision: the float32 copy, and the state of that."""
+        return state
+
+    def _inputs(self, state: Any, weight: NDArray) -> tuple[NDArray, ...]:
+        """The inputs of the op behind weight and gradient."""
+        if state is None:
+            return ()
+        return tuple(state) if isinstance(state, (tuple, list)) else (state,)

@@ -1,0 +1,155 @@
+"""Optimizers whose rates follow the norms of whole parameters, for very large batches.
+
+The norms stay on the device: nothing here waits. See `ops/update_norms.py`.
+
+>>> from d2lmini import nd, optimizer
+>>> lars = optimizer.create("lars", learning_rate=1.0, eta=0.5)
+>>> weight = nd.array([3, 4])
+>>> lars.update(0, weight, nd.array([30, 40]), None)
+>>> weight.asnumpy().round(3).tolist()                # half of |weight|, whatever |grad| is
+[1.5, 2.0]
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from d2lmini.ndarray import NDArray, array
+from d2lmini.ops.core import invoke, registry
+from d2lmini.ops.update import sgd_mom_update
+from d2lmini.optimizer.optimizer import Optimizer, register, zeros_like
+from d2lmini.optimizer.sgd import _MasterLast
+
+
+def _call(name: str, *inputs: NDArray, out: Any = None, **attrs: Any) -> Any:
+    op = registry[name]
+    return invoke(op, inputs, {**op.defaults, **attrs}, out)
+
+
+@register
+class LAMB(Optimizer):
+    """Adam's direction, its length that of the weight times lr: `lamb_update_phase1`, norms,
+    `lamb_update_phase2`. lower_bound, upper_bound: between which the weight's norm counts."""
+
+    def __init__(
+        self,
+        learning_rate: float = 0.001,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-6,
+        lower_bound: float | None = None,
+        upper_bound: float | None = None,
+        bias_correction: bool = True,
+        **kwargs: Any,
+    ):
+        super().__init__(learning_rate=learning_rate, **kwargs)
+        self.beta1 = beta1
+        self.beta2 = beta2
+        self.epsilon = epsilon
+        self.lower_bound = lower_bound
+        self.upper_bound = upper_bound
+        self.bias_correction = bias_correction
+
+    def create_state(self, index: Any, weight: NDArray) -> tuple[NDArray, NDArray]:
+        return zeros_like(weight), zeros_like(weight)
+
+    def update(self, index: Any, weight: NDArray, grad: NDArray, state: Any) -> None:
+        self._update_count(index)
+        direction = _call(
+            "lamb_update_phase1", weight, grad, *state, t=self._index_update_count[index],
+            beta1=self.beta1, beta2=self.beta2, epsilon=self.epsilon,
+            bias_correction=self.bias_correction, wd=self._get_wd(index),
+            rescale_grad=float(self.rescale_grad),
+            clip_gradient=float(self.clip_gradient) if self.clip_gradient else -1.0,
+        )  # fmt: skip
+        _call(
+            "lamb_update_phase2", weight, direction, weight.norm(), direction.norm(),
+            lr=self._get_lr(index), lower_bound=float(self.lower_bound or -1.0),
+            upper_bound=float(self.upper_bound or -1.0), out=weight,
+        )  # fmt: skip
+
+
+@register
+class LARS(_MasterLast):
+    """SGD with lr * eta * |weight| / (|grad| + wd * |weight| + eps) in place of lr, for all
+    parameters but those whose names end in gamma, beta or bias.
+
+    momentum_correction: when lr changes, the momentum is scaled along. Updates lists at once, as
+    SGD does: sums of squares, rates, step."""
+
+    with_momentum = sgd_mom_update
+    takes_lists = True  # type: ignore[assignment]
+
+    def __init__(
+        self,
+        momentum: float = 0.0,
+        lazy_update: bool = True,
+        eta: float = 0.001,
+        eps: float = 0,
+        momentum_correction: bool = True,
+        **kwargs: Any,
+    ):
+        super().__init__(momentum, **kwargs)
+        self.momentum_correction = momentum_correction
+        self.lazy_update = lazy_update
+        self.eta = eta
+        self.eps = eps
+        self.last_lr: float | None = None
+        self.cur_lr: float | None = None
+
+    def _get_lrs(self, indices: Any) -> list[float]:
+        self.last_lr = self.cur_lr
+        self.cur_lr = self.learning_rate
+        if self.last_lr is None:
+            self.last_lr = self.cur_lr
+        return super()._get_lrs(indices)
+
+    def _push(self, index: Any, weight: Any, grad: Any, state: Any, mixed: bool) -> None:
+        if not isinstance(index, (list, tuple)):
+            index, weight, grad, state = [index], [weight], [grad], [state]
+        self._update_count(index)
+        lrs, wds = self._get_lrs(index), self._get_wds(index)
+        for wide in (False, True):
+            some = [k for k, w in enumerate(weight) if (mixed and self._is_mixed(w)) == wide]
+            if some:
+                chosen = [[each[k] for k in some] for each in (index, weight, grad, state)]
+                rates, decays = [lrs[k] for k in some], [wds[k] for k in some]
+                self._update_some(chosen, rates, decays, wide)
+
+    def _update_some(
+        self, chosen: list[list[Any]], lrs: list[float], wds: list[float], mixed: bool
+    ) -> None:
+        index, weight, grad, state = chosen
+        ctx = weight[0].context
+        rates, decays = (array(v, ctx=ctx, dtype=np.float32) for v in (lrs, wds))
+        scaled = _call(
+            "multi_lars", rates, _call("multi_sum_sq", *weight), _call("multi_sum_sq", *grad),
+            decays, eta=float(self.eta), eps=float(self.eps), rescale_grad=float(self.rescale_grad),
+        )  # fmt: skip
+        plain = [float(self._is_plain(i)) for i in index]
+        if any(plain):
+            scaled = _call("where", array(plain, ctx=ctx), rates, scaled)
+        attrs: dict[str, Any] = {
+            "rescale_grad": float(self.rescale_grad),
+            "clip_gradient": float(self.clip_gradient) if self.clip_gradient else -1.0,
+            "num_weights": len(weight),
+        }
+        name = "preloaded_multi_mp_sgd" if mixed else "preloaded_multi_sgd"
+        if self.momentum:
+            name += "_mom"
+            attrs["momentum"] = float(self.momentum) * self._correction()
+        data: list[NDArray] = []
+        for w, g, s in zip(weight, grad, state, strict=True):
+            states = s if isinstance(s, (tuple, list)) else (s,)
+            data += (w, g, *(x for x in states if x is not None))
+        _call(name + "_update", *data, scaled, decays, out=list(weight), **attrs)
+
+    def _correction(self) -> float:
+        if self.momentum_correction and self.last_lr and self.cur_lr is not None:
+            return self.cur_lr / self.last_lr
+        return 1.0
+
+    def _is_plain(self, index: Any) -> bool:
+        return self.idx2name.get(index, "").endswith(("gamma", "beta", "bias"))

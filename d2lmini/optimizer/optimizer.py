@@ -1,0 +1,247 @@
+"""The base of all optimizers: which rate and which decay a parameter gets at its next update.
+
+    rate    lr (or lr_scheduler(num_update)) times lr_mult of the parameter
+    decay   wd times wd_mult of the parameter
+
+A parameter is known by its index. The multipliers come from the Parameter itself where there is
+one (`param_dict`, read at every update), else from the tables that `set_lr_mult` and `set_wd_mult`
+fill, by index or by name. `num_update` is the largest number of updates any parameter has had.
+
+A new optimizer is a subclass with `create_state` and `update`, written in ops on NDArrays:
+
+>>> from d2lmini import nd, optimizer
+>>> @optimizer.register
+... class Halving(optimizer.Optimizer):
+...     def create_state(self, index, weight):
+...         return None
+...     def update(self, index, weight, grad, state):
+...         self._update_count(index)
+...         weight[:] = weight / 2
+>>> halving = optimizer.create("halving")
+>>> weight = nd.ones(1)
+>>> halving.update(0, weight, weight, None)
+>>> weight.asscalar(), halving.num_update
+(np.float32(0.5), 1)
+>>> del optimizer.Optimizer.opt_registry["halving"]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from d2lmini import callsite
+from d2lmini.ndarray import NDArray, zeros
+
+
+class Optimizer:
+    """Rates, decays, counts; see this module.
+
+    rescale_grad: what every gradient is multiplied by first. clip_gradient: the bound of its
+    elements, None for none. learning_rate: 0.01 if neither it nor a scheduler is given; given both,
+    it becomes the scheduler's base_lr. multi_precision: update float16 weights by way of a float32
+    copy. param_idx2name: names of the indices; the decay of those that do not end in `_weight` or
+    `_gamma` is then 0. param_dict: Parameters by index. (`sym` is MXNet's; accepted and unused.)
+    """
+
+    #: Optimizer classes by lower-case name.
+    opt_registry: ClassVar[dict[str, type[Optimizer]]] = {}
+
+    def __init__(
+        self,
+        rescale_grad: float = 1.0,
+        param_idx2name: dict[Any, str] | None = None,
+        wd: float = 0.0,
+        clip_gradient: float | None = None,
+        learning_rate: float | None = None,
+        lr_scheduler: Callable[[int], float] | None = None,
+        sym: Any = None,
+        begin_num_update: int = 0,
+        multi_precision: bool = False,
+        param_dict: dict[Any, Any] | None = None,
+    ):
+        if param_idx2name is not None and not isinstance(param_idx2name, dict):
+            raise AssertionError("param_idx2name should be a dict of param indexes to names.")
+        self.rescale_grad = rescale_grad
+        self.lr_scheduler: Any = lr_scheduler
+        if lr_scheduler is None:
+            self.lr: Any = 0.01 if learning_rate is None else learning_rate
+        else:
+            if learning_rate is not None:
+                lr_scheduler.base_lr = learning_rate  # type: ignore[attr-defined]
+            self.lr = learning_rate
+        self.wd = wd
+        self.lr_mult: dict[Any, float] = {}
+        self.wd_mult: dict[Any, float] = {}
+        self.begin_num_update = begin_num_update
+        self.num_update = begin_num_update
+        # Counts by index, apart for each device: several of them share one optimizer.
+        self._all_index_update_counts: dict[int, dict[Any, int]] = {0: {}}
+        self._index_update_count = self._all_index_update_counts[0]
+        self.clip_gradient = clip_gradient
+        self.multi_precision = multi_precision
+        self.aggregate_num = 0
+        self.idx2name = dict(param_idx2name or {})
+        self.sym_info = ()
+        self.param_dict: dict[Any, Any] = dict(param_dict or {})
+        self.allow_np_array = False
+        self.set_lr_mult({})
+        self.set_wd_mult({})
+
+    # -- names -------------------------------------------------------------------------------------
+
+    @staticmethod
+    def register(klass: type[Optimizer]) -> type[Optimizer]:
+        """Let `create` find a class by its name in lower case; a decorator."""
+        name = klass.__name__.lower()
+        known = Optimizer.opt_registry.get(name)
+        if known is not None and known is not klass:
+            callsite.warn(
+                f"WARNING: New optimizer {klass.__module__}.{klass.__name__} is overriding "
+                f"existing optimizer {known.__module__}.{known.__name__}"
+            )
+        Optimizer.opt_registry[name] = klass
+        return klass
+
+    @staticmethod
+    def create_optimizer(name: str, **kwargs: Any) -> Optimizer:
+        """A new optimizer of that name; keywords are the class's. ValueError if there is none."""
+        klass = Optimizer.opt_registry.get(name.lower())
+        if klass is None:
+            known = ", ".join(sorted(Optimizer.opt_registry))
+            raise ValueError(f"Cannot find optimizer {name}; there are {known}")
+        return klass(**kwargs)
+
+    # -- what subclasses fill in -------------------------------------------------------------------
+
+    def create_state(self, index: Any, weight: NDArray) -> Any:
+        """What is to be kept of earlier updates of this weight: None, an NDArray, a tuple."""
+        return None
+
+    def update(self, index: Any, weight: NDArray, grad: NDArray, state: Any) -> None:
+        """Change `weight` in place by its gradient, and `state` with it."""
+        raise NotImplementedError(
+            f"{type(self).__name__} has no update(index, weight, grad, state)"
+        )
+
+    def create_state_multi_precision(self, index: Any, weight: NDArray) -> Any:
+        """`create_state`; in mixed precision (float32 copy of the weight, state of that copy)."""
+        if self._is_mixed(weight):
+            master = weight.astype(np.float32)
+            return master, self.create_state(index, master)
+        return self.create_state(index, weight)
+
+    def update_multi_precision(
+        self, index: Any, weight: NDArray, grad: NDArray, state: Any
+    ) -> None:
+        """`update`; in mixed precision that of the float32 copy, which the weight then follows."""
+        if self._is_mixed(weight):
+            master, inner = state
+            self.update(index, master, grad.astype(np.float32), inner)
+            master.astype(weight.dtype).copyto(weight)
+        else:
+            self.update(index, weight, grad, state)
+
+    def _is_mixed(self, weight: NDArray) -> bool:
+        return self.multi_precision and weight.dtype == np.float16
+
+    # -- rates and decays --------------------------------------------------------------------------
+
+    @property
+    def learning_rate(self) -> float:
+        """The rate now, before multipliers."""
+        return self.lr if self.lr_scheduler is None else self.lr_scheduler(self.num_update)
+
+    def set_learning_rate(self, lr: float) -> None:
+        """Change the rate; UserWarning, raised, if a scheduler decides on it."""
+        if self.lr_scheduler is not None:
+            raise UserWarning(
+                "LRScheduler of the optimizer has already been defined. Note that "
+                "set_learning_rate can mutate the value of the learning rate of the optimizer "
+                "only when the LRScheduler of the optimizer is undefined."
+            )
+        self.lr = lr
+
+    def set_lr_mult(self, args_lr_mult: dict[Any, float]) -> None:
+        """Multipliers of the rate, by index or name."""
+        self.lr_mult = dict(args_lr_mult)
+
+    def set_wd_mult(self, args_wd_mult: dict[Any, float]) -> None:
+        """Multipliers of the decay, by index or name; names that are neither weight nor gamma
+        have 0 unless said otherwise."""
+        self.wd_mult = {
+            name: 0.0 for name in self.idx2name.values() if not name.endswith(("_weight", "_gamma"))
+        }
+        self.wd_mult.update(args_wd_mult)
+
+    def _set_current_context(self, device_id: int) -> None:
+        """Count the updates that follow as those of this device."""
+        self._index_update_count = self._all_index_update_counts.setdefault(device_id, {})
+
+    def _update_count(self, index: Any) -> None:
+        """Count one more update of each index."""
+        counts = self._index_update_count
+        for i in index if isinstance(index, (list, tuple)) else (index,):
+            counts[i] = count = counts.get(i, self.begin_num_update) + 1
+            if count > self.num_update:
+                self.num_update = count
+
+    def _get_lrs(self, indices: Sequence[Any]) -> list[float]:
+        """The rates of these parameters now."""
+        lr = self.learning_rate
+        return [self._times(lr, i, "lr_mult", self.lr_mult) for i in indices]
+
+    def _get_wds(self, indices: Sequence[Any]) -> list[float]:
+        """The weight decays of these parameters now."""
+        return [self._times(self.wd, i, "wd_mult", self.wd_mult) for i in indices]
+
+    def _get_lr(self, index: Any) -> float:
+        """The rate of one parameter now."""
+        return self._get_lrs([index])[0]
+
+    def _get_wd(self, index: Any) -> float:
+        """The weight decay of one parameter now."""
+        return self._get_wds([index])[0]
+
+    def _times(self, value: float, index: Any, of_parameter: str, table: dict[Any, float]) -> float:
+        param = self.param_dict.get(index)
+        if param is not None:
+            return value * getattr(param, of_parameter)
+        if table:
+            name = self.idx2name.get(index, index)
+            return value * table.get(index, table.get(name, 1.0))
+        return value
+
+    # -- pickling ----------------------------------------------------------------------------------
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the Parameters: they belong to a net."""
+        return {k: v for k, v in self.__dict__.items() if k not in ("param_dict", "sym_info")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, param_dict={}, sym_info=())
+        # The table of the current device is one of all tables; which one is set before use.
+        self._index_update_count = self._all_index_update_counts.setdefault(0, {})
+
+
+register = Optimizer.register
+create = Optimizer.create_optimizer
+
+
+def zeros_like(weight: NDArray) -> NDArray:
+    """A state to begin with: zeros of the weight's shape and dtype, where it is."""
+    return zeros(weight.shape, ctx=weight.context, dtype=weight.dtype)
+
+
+@register
+class Test(Optimizer):
+    """weight += rescale_grad * grad, and the state follows the weight: for tests."""
+
+    def create_state(self, index: Any, weight: NDArray) -> NDArray:
+        return zeros_like(weight)
+
+    def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
+        weight[:] = weight + grad * self.rescale_grad
+        weight.copyto(state)

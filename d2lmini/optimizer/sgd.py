@@ -1,0 +1,144 @@
+"""Gradient descent, and what momentum makes of it. The formulas stand in `ops/update.py`.
+
+>>> from d2lmini import optimizer
+>>> optimizer.create("nag", learning_rate=0.1, momentum=0.9).momentum
+0.9
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import Any
+
+import numpy as np
+
+from d2lmini.ndarray import NDArray, random
+from d2lmini.ops.core import Op
+from d2lmini.ops.update import (
+    _dcasgd_update,
+    _sgld_update,
+    nag_mom_update,
+    sgd_mom_update,
+    sgd_update,
+    signsgd_update,
+    signum_update,
+)
+from d2lmini.optimizer.fused import Fused
+from d2lmini.optimizer.optimizer import register, zeros_like
+
+
+class Momentum(Fused):
+    """Momentum, if it is not 0, is the state; in mixed precision the pair (momentum, copy)."""
+
+    with_momentum: Op
+    without: Op = sgd_update
+
+    def __init__(self, momentum: float = 0.0, **kwargs: Any):
+        super().__init__(**kwargs)
+        self.momentum = momentum
+
+    def create_state(self, index: Any, weight: NDArray) -> Any:
+        return zeros_like(weight) if self.momentum else None
+
+    def step(self, index: Any, lr: float, wd: float) -> tuple[Op, dict[str, Any]]:
+        if self.momentum:
+            return self.with_momentum, {"lr": lr, "momentum": self.momentum}
+        return self.without, {"lr": lr}
+
+
+class _MasterLast(Momentum):
+    """The order of a state in mixed precision that SGD and NAG have, other than all the rest."""
+
+    def create_state_multi_precision(self, index: Any, weight: NDArray) -> Any:
+        if self._is_mixed(weight):
+            master = weight.astype(np.float32)
+            return self.create_state(index, master), master
+        return self.create_state(index, weight)
+
+    def _split(self, state: Any) -> tuple[NDArray, Any]:
+        return state[1], state[0]
+
+
+@register
+class SGD(_MasterLast):
+    """Stochastic gradient descent with momentum: `sgd_update`, `sgd_mom_update`.
+
+    `lazy_update` concerns MXNet's sparse gradients; accepted and unused. So is `aggregate_num`,
+    the number of weights that MXNet updates at once: here it is all of them."""
+
+    with_momentum = sgd_mom_update
+
+    def __init__(self, momentum: float = 0.0, lazy_update: bool = True, **kwargs: Any):
+        super().__init__(momentum, **kwargs)
+        self.lazy_update = lazy_update
+        self.aggregate_num = int(os.environ.get("MXNET_OPTIMIZER_AGGREGATION_SIZE", "4"))
+
+
+@register
+class ccSGD(SGD):
+    """Another name of SGD."""
+
+
+@register
+class NAG(_MasterLast):
+    """Nesterov's accelerated gradient: `nag_mom_update`."""
+
+    with_momentum = nag_mom_update
+
+    def __init__(self, momentum: float = 0.0, **kwargs: Any):
+        super().__init__(momentum, **kwargs)
+
+
+@register
+class Signum(Momentum):
+    """Steps of one size, by the sign of the momentum: `signum_update`, `signsgd_update`.
+
+    `wd_lh` is weight decay that goes past the momentum; Loshchilov and Hutter's."""
+
+    with_momentum = signum_update
+    without = signsgd_update
+
+    def __init__(
+        self, learning_rate: float = 0.01, momentum: float = 0.9, wd_lh: float = 0.0, **kwargs: Any
+    ):
+        super().__init__(momentum, learning_rate=learning_rate, **kwargs)
+        self.wd_lh = wd_lh
+
+    def step(self, index: Any, lr: float, wd: float) -> tuple[Op, dict[str, Any]]:
+        op, attrs = super().step(index, lr, wd)
+        if self.momentum and self.wd_lh:
+            attrs["wd_lh"] = self.wd_lh
+        return op, attrs
+
+
+@register
+class SGLD(Fused):
+    """Stochastic gradient Langevin dynamics: half a step and noise of variance lr, so that the
+    weights wander through the posterior. `_sgld_update`."""
+
+    def step(self, index: Any, lr: float, wd: float) -> tuple[Op, dict[str, Any]]:
+        self._deviation = math.sqrt(lr)
+        return _sgld_update, {"lr": lr}
+
+    def _inputs(self, state: Any, weight: NDArray) -> tuple[NDArray, ...]:
+        dtype = np.float32 if self._is_mixed(weight) else weight.dtype
+        noise = random.normal(0, self._deviation, weight.shape, dtype, weight.context)
+        return (noise,)
+
+
+@register
+class DCASGD(Fused):
+    """SGD for gradients that come late, corrected by how far the weight has moved meanwhile; the
+    state is (momentum, the weight before). `_dcasgd_update`."""
+
+    def __init__(self, momentum: float = 0.0, lamda: float = 0.04, **kwargs: Any):
+        super().__init__(**kwargs)
+        self.momentum = momentum
+        self.lamda = lamda
+
+    def create_state(self, index: Any, weight: NDArray) -> Any:
+        return zeros_like(weight), weight.copy()
+
+    def step(self, index: Any, lr: float, wd: float) -> tuple[Op, dict[str, Any]]:
+        return _dcasgd_update, {"lr": lr, "momentum": self.momentum, "lamda": self.lamda}
