@@ -50,12 +50,19 @@ def examine(mx, row, inputs):
 def names(mx):
     """What the expressions of a row may use."""
     scope = {"mx": mx, "np": np, "nd": mx.nd, "gluon": mx.gluon, "autograd": mx.autograd}
-    for name in ("nn", "rnn", "loss"):
+    for name in ("nn", "rnn", "loss", "contrib"):
         try:
             scope[name] = getattr(mx.gluon, name)
         except AttributeError:
             continue
+    scope["joined"] = joined
     return scope
+
+
+def joined(net, *children):
+    """A container with its children, as one expression."""
+    net.add(*children)
+    return net
 
 
 def run(mx, scope, row, net, parameters, inputs, mode):

@@ -1,0 +1,36 @@
+"""Layers, and what puts them together. In reading order:
+
+    sequential      Sequential, HybridSequential: one layer after the other
+    basic           Dense, Dropout, Embedding, Flatten, Lambda
+    activations     relu and its relatives
+    conv            convolutions and transposed convolutions
+    pool            the largest or the mean of windows and images
+    norm            BatchNorm, LayerNorm, InstanceNorm, GroupNorm
+    pad             ReflectionPad2D
+
+>>> from d2lmini import nd
+>>> from d2lmini.gluon import nn
+>>> net = nn.Sequential()
+>>> net.add(nn.Conv2D(4, kernel_size=3, activation="relu"), nn.MaxPool2D(2), nn.Dense(10))
+>>> net.initialize()
+>>> net(nd.ones((2, 1, 8, 8))).shape
+(2, 10)
+"""
+
+# isort: off
+from d2lmini.gluon.block import Block
+from d2lmini.gluon.hybrid_block import HybridBlock, SymbolBlock
+from d2lmini.gluon.nn.sequential import HybridSequential, Sequential
+from d2lmini.gluon.nn.basic import Dense, Dropout, Embedding, Flatten, HybridLambda, Lambda
+from d2lmini.gluon.nn.activations import (
+    ELU, GELU, SELU, Activation, LeakyReLU, PReLU, Swish,
+)  # fmt: skip
+from d2lmini.gluon.nn.conv import (
+    Conv1D, Conv1DTranspose, Conv2D, Conv2DTranspose, Conv3D, Conv3DTranspose,
+)  # fmt: skip
+from d2lmini.gluon.nn.pool import (
+    AvgPool1D, AvgPool2D, AvgPool3D, GlobalAvgPool1D, GlobalAvgPool2D, GlobalAvgPool3D,
+    GlobalMaxPool1D, GlobalMaxPool2D, GlobalMaxPool3D, MaxPool1D, MaxPool2D, MaxPool3D,
+)  # fmt: skip
+from d2lmini.gluon.nn.norm import BatchNorm, BatchNormReLU, GroupNorm, InstanceNorm, LayerNorm
+from d2lmini.gluon.nn.pad import ReflectionPad2D

@@ -1,0 +1,210 @@
+"""Convolution layers: filters that slide over one, two or three spatial axes, and the transposed
+ones, which go the way back.
+
+>>> from d2lmini import nd
+>>> from d2lmini.gluon import nn
+>>> net = nn.Conv2D(6, kernel_size=5, padding=2, activation="sigmoid")
+>>> net.initialize()
+>>> net(nd.ones((1, 3, 28, 28))).shape
+(1, 6, 28, 28)
+>>> net
+Conv2D(3 -> 6, kernel_size=(5, 5), stride=(1, 1), padding=(2, 2), Activation(sigmoid))
+
+Data is (N, C, *size). A number for kernel_size, strides, ... stands for itself on every spatial
+axis. `nd.Convolution` and `nd.Deconvolution` have the formulas of the sizes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from d2lmini.base import MXNetError
+from d2lmini.gluon.hybrid_block import HybridBlock
+from d2lmini.gluon.nn.activations import Activation
+
+Size = int | tuple[int, ...]
+
+#: The layouts that have a name. Those with the channels last are refused at the call by the ops,
+#: as MXNet's do on a CPU.
+LAYOUTS = {1: ("NCW",), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
+
+
+def each_axis(value: Any, ndim: int) -> Any:
+    """One number for each spatial axis."""
+    return value if isinstance(value, (tuple, list, str)) else (value,) * ndim
+
+
+class _Conv(HybridBlock):
+    """What they have in common: weight and bias, and how the op is called."""
+
+    ndim: ClassVar[int]
+    op: ClassVar[str] = "Convolution"
+
+    weight: Any
+
+    def __init__(
+        self,
+        channels: int,
+        kernel_size: Size,
+        strides: Size = 1,
+        padding: Size = 0,
+        dilation: Size = 1,
+        groups: int = 1,
+        layout: str | None = None,
+        activation: str | None = None,
+        use_bias: bool = True,
+        weight_initializer: Any = None,
+        bias_initializer: Any = "zeros",
+        in_channels: int = 0,
+        **kwargs: Any,
+    ):
+        ndim = self.ndim
+        layout = layout or LAYOUTS[ndim][0]
+        known = " and ".join(map(repr, LAYOUTS[ndim]))
+        assert layout in LAYOUTS[ndim], f"Only supports {known} layout for now, got {layout!r}"
+        kernel = each_axis(kernel_size, ndim)
+        assert len(kernel) == ndim and not isinstance(kernel, str), (
+            f"kernel_size must be a number or a list of {ndim} ints, got {kernel_size!r}"
+        )
+        super().__init__(**kwargs)
+        self._channels = channels
+        self._in_channels = in_channels
+        self._kwargs: dict[str, Any] = {
+            "kernel": kernel,
+            "stride": each_axis(strides, ndim),
+            "dilate": each_axis(dilation, ndim),
+            "pad": each_axis(padding, ndim),
+            "num_filter": channels,
+            "num_group": groups,
+            "no_bias": not use_bias,
+            "layout": layout,
+        }
+        for name in ("stride", "dilate", "pad"):
+            if len(self._kwargs[name]) != ndim:
+                raise MXNetError(
+                    f"{type(self).__name__}: {name} must be a number or a list of {ndim} ints, as "
+                    f"the kernel {kernel} has axes; got {self._kwargs[name]}"
+                )
+        with self.name_scope():
+            self.weight = self.params.get(
+                "weight",
+                shape=self._weight_shape(in_channels),
+                init=weight_initializer,
+                allow_deferred_init=True,
+            )
+            self.bias = None
+            if use_bias:
+                self.bias = self.params.get(
+                    "bias", shape=(channels,), init=bias_initializer, allow_deferred_init=True
+                )
+            self.act = None
+            if activation is not None:
+                self.act = Activation(activation, prefix=activation + "_")
+
+    def _weight_shape(self, in_channels: int) -> tuple[int, ...]:
+        how = self._kwargs
+        return (self._channels, in_channels // how["num_group"], *how["kernel"])
+
+    def _alias(self) -> str:
+        return "conv"
+
+    def infer_shape(self, x: Any) -> None:
+        if len(x.shape) != self.ndim + 2:
+            raise MXNetError(
+                f"{type(self).__name__}: needs data of {self.ndim + 2} axes "
+                f"({LAYOUTS[self.ndim][0]}), got {x.shape}"
+            )
+        self._in_channels = x.shape[1]
+        self.weight.shape = self._weight_shape(x.shape[1])
+
+    def hybrid_forward(self, F: Any, x: Any, weight: Any, bias: Any = None) -> Any:
+        y = getattr(F, self.op)(x, weight, bias, name="fwd", **self._kwargs)
+        return y if self.act is None else self.act(y)
+
+    def __repr__(self) -> str:
+        how = self._kwargs
+        come = self.weight.shape[1] or None
+        parts = [f"{come} -> {self.weight.shape[0]}"]
+        parts += [f"kernel_size={how['kernel']}", f"stride={how['stride']}"]
+        if any(how["pad"]):
+            parts.append(f"padding={how['pad']}")
+        if any(n != 1 for n in how["dilate"]):
+            parts.append(f"dilation={how['dilate']}")
+        if how["num_group"] != 1:
+            parts.append(f"groups={how['num_group']}")
+        if self.bias is None:
+            parts.append("bias=False")
+        if self.act:
+            parts.append(repr(self.act))
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+
+class Conv1D(_Conv):
+    """(N, C, W) -> (N, channels, OW); weight (channels, C / groups, *kernel_size)."""
+
+    ndim = 1
+
+
+class Conv2D(_Conv):
+    """(N, C, H, W) -> (N, channels, OH, OW); weight (channels, C / groups, *kernel_size)."""
+
+    ndim = 2
+
+
+class Conv3D(_Conv):
+    """(N, C, D, H, W) -> (N, channels, OD, OH, OW); weight (channels, C / groups, *kernel_size)."""
+
+    ndim = 3
+
+
+class _ConvTranspose(_Conv):
+    """The transposed ones: another op, the weight the other way round, and `output_padding`: how
+    much longer than the smallest of the sizes that a convolution would bring back here."""
+
+    op = "Deconvolution"
+
+    def __init__(
+        self,
+        channels: int,
+        kernel_size: Size,
+        strides: Size = 1,
+        padding: Size = 0,
+        output_padding: Size = 0,
+        dilation: Size = 1,
+        groups: int = 1,
+        layout: str | None = None,
+        activation: str | None = None,
+        use_bias: bool = True,
+        weight_initializer: Any = None,
+        bias_initializer: Any = "zeros",
+        in_channels: int = 0,
+        **kwargs: Any,
+    ):
+        super().__init__(
+            channels, kernel_size, strides, padding, dilation, groups, layout, activation,
+            use_bias, weight_initializer, bias_initializer, in_channels, **kwargs,
+        )  # fmt: skip
+        self.outpad = each_axis(output_padding, self.ndim)
+        self._kwargs["adj"] = self.outpad
+
+    def _weight_shape(self, in_channels: int) -> tuple[int, ...]:
+        how = self._kwargs
+        return (in_channels, self._channels // how["num_group"], *how["kernel"])
+
+
+class Conv1DTranspose(_ConvTranspose):
+    """(N, C, W) -> (N, channels, OW); weight (C, channels / groups, *kernel_size)."""
+
+    ndim = 1
+
+
+class Conv2DTranspose(_ConvTranspose):
+    """(N, C, H, W) -> (N, channels, OH, OW); weight (C, channels / groups, *kernel_size)."""
+
+    ndim = 2
+
+
+class Conv3DTranspose(_ConvTranspose):
+    """(N, C, D, H, W) -> (N, channels, OD, OH, OW); weight (C, channels / groups, *kernel_size)."""
+
+    ndim = 3

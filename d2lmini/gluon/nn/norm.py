@@ -1,0 +1,240 @@
+"""Normalization layers: over the batch, over an axis, over a channel, over groups of channels.
+
+>>> from d2lmini import autograd, nd
+>>> from d2lmini.gluon import nn
+>>> net = nn.BatchNorm(momentum=0.5)
+>>> net.initialize()
+>>> x = nd.array([[1, 10], [3, 30]])
+>>> with autograd.record():             # training: mean and deviation of this batch
+...     y = net(x)
+>>> y.round()
+<BLANKLINE>
+[[-1. -1.]
+ [ 1.  1.]]
+<NDArray 2x2 @cpu(0)>
+>>> net.running_mean.data()             # 0.5 * 0 + 0.5 * (2, 20): used when not training
+<BLANKLINE>
+[ 1. 10.]
+<NDArray 2 @cpu(0)>
+
+Each brings its data to mean 0 and variance 1, then multiplies by a learnt gamma and adds a learnt
+beta. `center=False` leaves out beta, `scale=False` gamma: they are there all the same, 0 and 1, and
+get no gradient. The formulas are in `ops/normalize.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from d2lmini.base import MXNetError
+from d2lmini.gluon.hybrid_block import HybridBlock
+
+
+class _Normalization(HybridBlock):
+    """What they have in common: parameters of one number per channel."""
+
+    gamma: Any
+    beta: Any
+
+    def _one_per_channel(self, name: str, n: int, init: Any, learnt: bool, **how: Any) -> Any:
+        return self.params.get(
+            name,
+            grad_req="write" if learnt else "null",
+            shape=(n,),
+            init=init,
+            allow_deferred_init=True,
+            **how,
+        )
+
+    def _size(self, x: Any, axis: int) -> int:
+        """How long the axis is that gamma and beta belong to."""
+        if not -len(x.shape) <= axis < len(x.shape):
+            raise MXNetError(
+                f"{type(self).__name__}: axis={axis} is out of range for data {x.shape}"
+            )
+        return x.shape[axis]
+
+
+class BatchNorm(_Normalization):
+    """Normalize each channel (`axis`) over the batch; shape kept.
+
+    In training with mean and variance of the batch, and running_* = momentum running_* +
+    (1 - momentum) batch's; else, or with use_global_stats, with running_mean and running_var, which
+    have no gradient. All four parameters have one number per channel, and stay float32 when the
+    layer is cast to float16. S. Ioffe and C. Szegedy, "Batch Normalization" (2015).
+    """
+
+    running_mean: Any
+    running_var: Any
+
+    def __init__(
+        self,
+        axis: int = 1,
+        momentum: float = 0.9,
+        epsilon: float = 1e-5,
+        center: bool = True,
+        scale: bool = True,
+        use_global_stats: bool = False,
+        beta_initializer: Any = "zeros",
+        gamma_initializer: Any = "ones",
+        running_mean_initializer: Any = "zeros",
+        running_variance_initializer: Any = "ones",
+        in_channels: int = 0,
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        self._axis = axis
+        self._kwargs = {
+            "axis": axis,
+            "eps": epsilon,
+            "momentum": momentum,
+            "fix_gamma": not scale,
+            "use_global_stats": use_global_stats,
+        }
+        with self.name_scope():
+            for name, init, learnt in (
+                ("gamma", gamma_initializer, scale),
+                ("beta", beta_initializer, center),
+                ("running_mean", running_mean_initializer, False),
+                ("running_var", running_variance_initializer, False),
+            ):
+                parameter = self._one_per_channel(
+                    name, in_channels, init, learnt, differentiable=learnt
+                )
+                setattr(self, name, parameter)
+
+    def cast(self, dtype: Any) -> None:
+        """Cast the layer; float16 data is normalized with float32 parameters."""
+        super().cast("float32" if np.dtype(dtype) == np.float16 else dtype)
+
+    def infer_shape(self, x: Any) -> None:
+        n = self._size(x, self._axis)
+        for parameter in (self.gamma, self.beta, self.running_mean, self.running_var):
+            parameter.shape = (n,)
+
+    def hybrid_forward(
+        self, F: Any, x: Any, gamma: Any, beta: Any, running_mean: Any, running_var: Any
+    ) -> Any:
+        return F.BatchNorm(x, gamma, beta, running_mean, running_var, name="fwd", **self._kwargs)
+
+    def __repr__(self) -> str:
+        how = ", ".join(f"{key}={value!r}" for key, value in self._kwargs.items())
+        return f"{type(self).__name__}({how}, in_channels={self.gamma.shape[0] or None})"
+
+
+class BatchNormReLU(BatchNorm):
+    """BatchNorm, then max(y, 0)."""
+
+    def hybrid_forward(
+        self, F: Any, x: Any, gamma: Any, beta: Any, running_mean: Any, running_var: Any
+    ) -> Any:
+        return F.relu(super().hybrid_forward(F, x, gamma, beta, running_mean, running_var))
+
+
+class LayerNorm(_Normalization):
+    """Normalize along one axis, by default the last; gamma and beta are as long as it; shape kept.
+
+    J. Ba et al., "Layer Normalization" (2016).
+    """
+
+    def __init__(
+        self,
+        axis: int = -1,
+        epsilon: float = 1e-5,
+        center: bool = True,
+        scale: bool = True,
+        beta_initializer: Any = "zeros",
+        gamma_initializer: Any = "ones",
+        in_channels: int = 0,
+        prefix: str | None = None,
+        params: Any = None,
+    ):
+        super().__init__(prefix=prefix, params=params)
+        self._kwargs = {"eps": epsilon, "axis": axis, "center": center, "scale": scale}
+        self._axis = axis
+        self._epsilon = epsilon
+        with self.name_scope():
+            self.gamma = self._one_per_channel("gamma", in_channels, gamma_initializer, scale)
+            self.beta = self._one_per_channel("beta", in_channels, beta_initializer, center)
+
+    def infer_shape(self, x: Any) -> None:
+        self.gamma.shape = self.beta.shape = (self._size(x, self._axis),)
+
+    def hybrid_forward(self, F: Any, data: Any, gamma: Any, beta: Any) -> Any:
+        return F.LayerNorm(data, gamma, beta, axis=self._axis, eps=self._epsilon)
+
+    def __repr__(self) -> str:
+        how = ", ".join(f"{key}={value!r}" for key, value in self._kwargs.items())
+        return f"{type(self).__name__}({how}, in_channels={self.gamma.shape[0]})"
+
+
+class InstanceNorm(_Normalization):
+    """Normalize each channel (`axis`) of each image; gamma and beta one number per channel; shape
+    kept. gamma is 1 unless scale=True. D. Ulyanov et al., "Instance Normalization" (2016).
+    """
+
+    def __init__(
+        self,
+        axis: int = 1,
+        epsilon: float = 1e-5,
+        center: bool = True,
+        scale: bool = False,
+        beta_initializer: Any = "zeros",
+        gamma_initializer: Any = "ones",
+        in_channels: int = 0,
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        self._kwargs = {"eps": epsilon, "axis": axis, "center": center, "scale": scale}
+        self._axis = axis
+        self._epsilon = epsilon
+        with self.name_scope():
+            self.gamma = self._one_per_channel("gamma", in_channels, gamma_initializer, scale)
+            self.beta = self._one_per_channel("beta", in_channels, beta_initializer, center)
+
+    def infer_shape(self, x: Any) -> None:
+        self.gamma.shape = self.beta.shape = (self._size(x, self._axis),)
+
+    def hybrid_forward(self, F: Any, x: Any, gamma: Any, beta: Any) -> Any:
+        if self._axis == 1:
+            return F.InstanceNorm(x, gamma, beta, eps=self._epsilon, name="fwd")
+        x = x.swapaxes(1, self._axis)
+        return F.InstanceNorm(x, gamma, beta, eps=self._epsilon, name="fwd").swapaxes(1, self._axis)
+
+    def __repr__(self) -> str:
+        how = ", ".join(f"{key}={value!r}" for key, value in self._kwargs.items())
+        return f"{type(self).__name__}({how}, in_channels={self.gamma.shape[0]})"
+
+
+class GroupNorm(_Normalization):
+    """Normalize each of `num_groups` groups of channels (axis 1) of each image; gamma and beta one
+    number per group, as in MXNet 1.9; shape kept. Y. Wu and K. He, "Group Normalization" (2018).
+    """
+
+    def __init__(
+        self,
+        num_groups: int = 1,
+        epsilon: float = 1e-5,
+        center: bool = True,
+        scale: bool = True,
+        beta_initializer: Any = "zeros",
+        gamma_initializer: Any = "ones",
+        prefix: str | None = None,
+        params: Any = None,
+    ):
+        super().__init__(prefix=prefix, params=params)
+        self._kwargs = {"eps": epsilon, "num_groups": num_groups, "center": center, "scale": scale}
+        self._num_groups = num_groups
+        self._epsilon = epsilon
+        with self.name_scope():
+            self.gamma = self._one_per_channel("gamma", num_groups, gamma_initializer, scale)
+            self.beta = self._one_per_channel("beta", num_groups, beta_initializer, center)
+
+    def hybrid_forward(self, F: Any, data: Any, gamma: Any, beta: Any) -> Any:
+        return F.GroupNorm(data, gamma, beta, num_groups=self._num_groups, eps=self._epsilon)
+
+    def __repr__(self) -> str:
+        how = ", ".join(f"{key}={value!r}" for key, value in self._kwargs.items())
+        return f"{type(self).__name__}({how})"

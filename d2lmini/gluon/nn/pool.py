@@ -1,0 +1,223 @@
+"""Pooling layers: the largest number, or the mean, of each window, or of a whole image.
+
+>>> from d2lmini import nd
+>>> from d2lmini.gluon import nn
+>>> x = nd.arange(16).reshape((1, 1, 4, 4))
+>>> nn.MaxPool2D(pool_size=2, strides=2)(x)
+<BLANKLINE>
+[[[[ 5.  7.]
+   [13. 15.]]]]
+<NDArray 1x1x2x2 @cpu(0)>
+>>> nn.GlobalAvgPool2D()(x).shape
+(1, 1, 1, 1)
+
+Data is (N, C, *size). `strides` is the window's size where it is not given. With `ceil_mode` the
+last window may hang over the edge; `nd.Pooling` has the formulas of the sizes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from d2lmini.gluon.hybrid_block import HybridBlock
+from d2lmini.gluon.nn.conv import Size, each_axis
+
+#: The layouts that have a name; those with the channels last are refused at the call.
+LAYOUTS = {1: ("NCW", "NWC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
+
+
+class _Pooling(HybridBlock):
+    """What they have in common: one op, no parameters."""
+
+    ndim: ClassVar[int]
+    pool_type: ClassVar[str]
+
+    def __init__(
+        self,
+        pool_size: Size,
+        strides: Size | None,
+        padding: Size,
+        ceil_mode: bool,
+        layout: str | None,
+        global_pool: bool = False,
+        count_include_pad: bool | None = None,
+        **kwargs: Any,
+    ):
+        ndim = self.ndim
+        layout = layout or LAYOUTS[ndim][0]
+        known = " and ".join(LAYOUTS[ndim])
+        assert layout in LAYOUTS[ndim], (
+            f"Only {known} layouts are valid for {ndim}D Pooling, got {layout!r}"
+        )
+        kernel = each_axis(pool_size, ndim)
+        assert len(kernel) == ndim and not isinstance(kernel, str), (
+            f"pool_size must be a number or a list of {ndim} ints, got {pool_size!r}"
+        )
+        super().__init__(**kwargs)
+        self._kwargs: dict[str, Any] = {
+            "kernel": kernel,
+            "stride": kernel if strides is None else each_axis(strides, ndim),
+            "pad": each_axis(padding, ndim),
+            "global_pool": global_pool,
+            "pool_type": self.pool_type,
+            "layout": layout,
+            "pooling_convention": "full" if ceil_mode else "valid",
+        }
+        if count_include_pad is not None:
+            self._kwargs["count_include_pad"] = count_include_pad
+
+    def _alias(self) -> str:
+        return "pool"
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        return F.Pooling(x, name="fwd", **self._kwargs)
+
+    def __repr__(self) -> str:
+        how = self._kwargs
+        return (
+            f"{type(self).__name__}(size={how['kernel']}, stride={how['stride']}, "
+            f"padding={how['pad']}, ceil_mode={how['pooling_convention'] == 'full'}, "
+            f"global_pool={how['global_pool']}, pool_type={how['pool_type']}, "
+            f"layout={how['layout']})"
+        )
+
+
+class MaxPool1D(_Pooling):
+    """The largest of each window: (N, C, W) -> (N, C, OW). Padding never wins."""
+
+    ndim, pool_type = 1, "max"
+
+    def __init__(
+        self,
+        pool_size: Size = 2,
+        strides: Size | None = None,
+        padding: Size = 0,
+        layout: str | None = None,
+        ceil_mode: bool = False,
+        **kwargs: Any,
+    ):
+        super().__init__(pool_size, strides, padding, ceil_mode, layout, **kwargs)
+
+
+class MaxPool2D(MaxPool1D):
+    """The largest of each window: (N, C, H, W) -> (N, C, OH, OW). Padding never wins."""
+
+    ndim = 2
+
+
+class MaxPool3D(_Pooling):
+    """The largest of each window: (N, C, D, H, W) -> (N, C, OD, OH, OW). Padding never wins.
+
+    Its arguments stand in another order than those of the others, as in MXNet.
+    """
+
+    ndim, pool_type = 3, "max"
+
+    def __init__(
+        self,
+        pool_size: Size = 2,
+        strides: Size | None = None,
+        padding: Size = 0,
+        ceil_mode: bool = False,
+        layout: str | None = None,
+        **kwargs: Any,
+    ):
+        super().__init__(pool_size, strides, padding, ceil_mode, layout, **kwargs)
+
+
+class AvgPool1D(_Pooling):
+    """The mean of each window: (N, C, W) -> (N, C, OW).
+
+    Padding counts as zeros; with count_include_pad=False it does not count.
+    """
+
+    ndim, pool_type = 1, "avg"
+
+    def __init__(
+        self,
+        pool_size: Size = 2,
+        strides: Size | None = None,
+        padding: Size = 0,
+        layout: str | None = None,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        **kwargs: Any,
+    ):
+        super().__init__(
+            pool_size, strides, padding, ceil_mode, layout, False, count_include_pad, **kwargs
+        )
+
+
+class AvgPool2D(_Pooling):
+    """The mean of each window: (N, C, H, W) -> (N, C, OH, OW).
+
+    Padding counts as zeros; with count_include_pad=False it does not count.
+    """
+
+    ndim, pool_type = 2, "avg"
+
+    def __init__(
+        self,
+        pool_size: Size = 2,
+        strides: Size | None = None,
+        padding: Size = 0,
+        ceil_mode: bool = False,
+        layout: str | None = None,
+        count_include_pad: bool = True,
+        **kwargs: Any,
+    ):
+        super().__init__(
+            pool_size, strides, padding, ceil_mode, layout, False, count_include_pad, **kwargs
+        )
+
+
+class AvgPool3D(AvgPool2D):
+    """The mean of each window: (N, C, D, H, W) -> (N, C, OD, OH, OW).
+
+    Padding counts as zeros; with count_include_pad=False it does not count.
+    """
+
+    ndim = 3
+
+
+class _Global(_Pooling):
+    """One window, the image: every spatial axis becomes 1."""
+
+    def __init__(self, layout: str | None = None, **kwargs: Any):
+        super().__init__(1, None, 0, True, layout, global_pool=True, **kwargs)
+
+
+class GlobalMaxPool1D(_Global):
+    """The largest of each channel: (N, C, W) -> (N, C, 1)."""
+
+    ndim, pool_type = 1, "max"
+
+
+class GlobalMaxPool2D(_Global):
+    """The largest of each channel: (N, C, H, W) -> (N, C, 1, 1)."""
+
+    ndim, pool_type = 2, "max"
+
+
+class GlobalMaxPool3D(_Global):
+    """The largest of each channel: (N, C, D, H, W) -> (N, C, 1, 1, 1)."""
+
+    ndim, pool_type = 3, "max"
+
+
+class GlobalAvgPool1D(_Global):
+    """The mean of each channel: (N, C, W) -> (N, C, 1)."""
+
+    ndim, pool_type = 1, "avg"
+
+
+class GlobalAvgPool2D(_Global):
+    """The mean of each channel: (N, C, H, W) -> (N, C, 1, 1)."""
+
+    ndim, pool_type = 2, "avg"
+
+
+class GlobalAvgPool3D(_Global):
+    """The mean of each channel: (N, C, D, H, W) -> (N, C, 1, 1, 1)."""
+
+    ndim, pool_type = 3, "avg"

@@ -1,0 +1,167 @@
+"""The layers of `gluon.nn`: how each is built, and what it is called with."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gluon_rows.runner import Row
+
+WORDS = np.array([[1, 0, 4], [4, 4, 2]])
+AXIS = (2, 3, 4)
+IMAGE = (2, 4, 6, 5)
+VOLUME = (2, 2, 4, 5, 3)
+
+#: MXNet's gradient of selu misses a factor: see `nd.LeakyReLU`.
+SELU = {"differs": ("/in/",), "why": "MXNet's gradient of selu misses a factor"}
+#: In predict mode MXNet's maximum does not remember where it was; its gradient is wrong there.
+MAX = {"differs": ("predict/in",), "why": "MXNet's max pooling has no gradient in predict mode"}
+#: Where gamma is fixed at 1 MXNet also writes the ones into it.
+FIXED = {"differs": ("aux/0:",), "why": "MXNet writes ones into a gamma that does not count"}
+RANDOM = {"modes": ("predict", "infer"), "why": "the two draw different numbers"}
+
+BASIC = [
+    Row("nn.Dense(4)"),
+    Row("nn.Dense(4, activation='relu')", ((5, 3),)),
+    Row("nn.Dense(4, activation='sigmoid', in_units=12)", (AXIS,)),
+    Row("nn.Dense(4, flatten=False, activation='tanh')", (AXIS,)),
+    Row("nn.Dense(4, flatten=False)", ((3,),)),
+    Row("nn.Dense(4)", ((3,),)),
+    Row("nn.Dense(4, use_bias=False)"),
+    Row("nn.Dense(1)"),
+    Row("nn.Dense(4, 'softrelu', False, False)", (AXIS,)),
+    Row("nn.Dense(4)", dtype="float64"),
+    Row("nn.Dense(4, prefix='hidden_')"),
+    Row("nn.Dropout(0.5)", (AXIS,), **RANDOM),
+    Row("nn.Dropout(0.5, axes=(1,))", (AXIS,), **RANDOM),
+    Row("nn.Dropout(0)", (AXIS,)),
+    Row("nn.Embedding(5, 3)", (WORDS,)),
+    Row("nn.Embedding(5, 3)", (WORDS.astype("float32"),), constant=(0,), grad=False),
+    Row("nn.Embedding(5, 3)", (np.array([[7, -1], [2, 3]], dtype="int32"),)),
+    Row("nn.Embedding(5, 3, dtype='float64')", (WORDS,)),
+    Row(
+        "nn.Embedding(5, 3, sparse_grad=True)",
+        (WORDS,),
+        modes=("infer",),
+        why="a gradient in sparse storage is not there",
+    ),
+    Row("nn.Flatten()", (IMAGE,)),
+    Row("nn.Flatten()", ((3,),)),
+    Row("nn.Lambda('tanh')", (AXIS,)),
+    Row("nn.Lambda(lambda x: x * 2)", (AXIS,)),
+    Row("nn.HybridLambda('tanh')", (AXIS,)),
+    Row("nn.HybridLambda(lambda F, x: F.exp(x))", (AXIS,)),
+    Row("nn.HybridLambda(lambda F, x, y: F.dot(x, y))", ((2, 3), (3, 4))),
+]
+
+ACTIVATIONS = [
+    *(
+        Row(f"nn.Activation('{name}')", (AXIS,))
+        for name in ("relu", "sigmoid", "tanh", "softrelu", "softsign")
+    ),
+    Row("nn.LeakyReLU(0.1)", (AXIS,)),
+    Row("nn.LeakyReLU(0)", (AXIS,)),
+    Row("nn.PReLU()", (AXIS,)),
+    Row("nn.PReLU(in_channels=3)", (AXIS,)),
+    Row("nn.PReLU(in_channels=4)", (IMAGE,)),
+    Row("nn.PReLU(mx.init.Constant(0.5))", (AXIS,)),
+    Row("nn.ELU()", (AXIS,)),
+    Row("nn.ELU(0.5)", (AXIS,)),
+    Row("nn.SELU()", (AXIS,), **SELU),
+    Row("nn.GELU()", (AXIS,)),
+    Row("nn.Swish()", (AXIS,)),
+    Row("nn.Swish(1.7)", (AXIS,)),
+]
+
+CONVOLUTIONS = [
+    Row("nn.Conv1D(4, 3)", ((2, 3, 7),)),
+    Row("nn.Conv1D(4, 3, 2, 1, 2, activation='relu')", ((2, 3, 9),)),
+    Row("nn.Conv2D(3, 3)", (IMAGE,)),
+    Row("nn.Conv2D(3, (3, 2), strides=2, padding=1, activation='relu')", (IMAGE,)),
+    Row("nn.Conv2D(6, [2, 3], (2, 1), (1, 0), (1, 2), 2, use_bias=False)", (IMAGE,)),
+    Row("nn.Conv2D(4, 3, groups=4, padding=1, in_channels=4)", (IMAGE,)),
+    Row("nn.Conv2D(3, 1)", (IMAGE,)),
+    Row("nn.Conv3D(3, 2)", (VOLUME,)),
+    Row("nn.Conv3D(2, (2, 3, 1), 2, 1, groups=2)", (VOLUME,)),
+    Row("nn.Conv1DTranspose(3, 3)", ((2, 3, 5),)),
+    Row("nn.Conv1DTranspose(3, 3, 2, 1, 1, activation='tanh')", ((2, 3, 5),)),
+    Row("nn.Conv2DTranspose(3, 3)", (IMAGE,)),
+    Row("nn.Conv2DTranspose(3, 4, strides=2, padding=1, in_channels=4)", (IMAGE,)),
+    Row("nn.Conv2DTranspose(4, (3, 2), 2, 1, 1, 1, 2, use_bias=False, in_channels=4)", (IMAGE,)),
+    Row("nn.Conv2DTranspose(3, 2, dilation=2)", (IMAGE,)),
+    Row("nn.Conv3DTranspose(3, 2)", (VOLUME,)),
+    Row("nn.Conv3DTranspose(3, 2, 2, 1, 1)", (VOLUME,)),
+]
+
+POOLING = [
+    Row("nn.MaxPool1D()", ((2, 3, 7),), **MAX),
+    Row("nn.MaxPool1D(3, 2, 1, ceil_mode=True)", ((2, 3, 8),), **MAX),
+    Row("nn.MaxPool2D()", (IMAGE,), **MAX),
+    Row("nn.MaxPool2D(3, 2, 1)", (IMAGE,), **MAX),
+    Row("nn.MaxPool2D((2, 3), (1, 2), (0, 1), 'NCHW', True)", (IMAGE,), **MAX),
+    Row("nn.MaxPool2D(2, ceil_mode=True)", (IMAGE,), **MAX),
+    Row("nn.MaxPool3D()", (VOLUME,), **MAX),
+    Row("nn.MaxPool3D(2, 1, 1, True, 'NCDHW')", (VOLUME,), **MAX),
+    Row("nn.AvgPool1D()", ((2, 3, 7),)),
+    Row("nn.AvgPool1D(3, 2, 1, 'NCW', True, False)", ((2, 3, 8),)),
+    Row("nn.AvgPool2D()", (IMAGE,)),
+    Row("nn.AvgPool2D(3, 2, 1)", (IMAGE,)),
+    Row("nn.AvgPool2D(3, 2, 1, True, count_include_pad=False)", (IMAGE,)),
+    Row("nn.AvgPool2D(2, ceil_mode=True)", (IMAGE,)),
+    Row("nn.AvgPool3D()", (VOLUME,)),
+    Row("nn.AvgPool3D(2, 1, 1, count_include_pad=False)", (VOLUME,)),
+    *(
+        Row(f"nn.Global{kind}Pool{ndim}D()", (shape,), **how)
+        for kind, how in (("Max", MAX), ("Avg", {}))
+        for ndim, shape in ((1, AXIS), (2, IMAGE), (3, VOLUME))
+    ),
+    Row("nn.ReflectionPad2D(2)", (IMAGE,)),
+    Row("nn.ReflectionPad2D((0, 0, 0, 0, 1, 2, 3, 1))", (IMAGE,)),
+]
+
+NORMALIZATION = [
+    Row("nn.BatchNorm()", (IMAGE,)),
+    Row("nn.BatchNorm()", ((7, 3),)),
+    Row("nn.BatchNorm(axis=-1, momentum=0.3, epsilon=0.1)", (AXIS,)),
+    Row("nn.BatchNorm(center=False)", (IMAGE,)),
+    Row("nn.BatchNorm(scale=False, in_channels=4)", (IMAGE,), **FIXED),
+    Row("nn.BatchNorm(scale=False, center=False)", (IMAGE,), **FIXED),
+    Row("nn.BatchNorm(use_global_stats=True)", (IMAGE,)),
+    Row("nn.BatchNorm(beta_initializer='ones', gamma_initializer='zeros')", (IMAGE,)),
+    Row("nn.BatchNorm()", (IMAGE,), dtype="float16", grad=False, rtol=1e-2, atol=1e-2),
+    Row(
+        "nn.BatchNorm(momentum=0.5)",
+        (IMAGE,),
+        call="net(net(net(x[0])))",
+        differs=("train/aux",),
+        why="MXNet's CPU updates in backward, so that the last call counts first",
+    ),
+    Row(
+        "nn.BatchNormReLU()",
+        (IMAGE,),
+        differs=("predict/in", "predict/grad"),
+        why="MXNet does not remember in predict mode where it cut at 0",
+    ),
+    Row("nn.LayerNorm()", (AXIS,)),
+    Row("nn.LayerNorm(axis=1, epsilon=0.1)", (AXIS,)),
+    Row("nn.LayerNorm(center=False, in_channels=4)", (AXIS,)),
+    Row("nn.LayerNorm(scale=False)", (AXIS,)),
+    Row("nn.InstanceNorm()", (IMAGE,)),
+    Row("nn.InstanceNorm(scale=True, epsilon=0.1)", (AXIS,)),
+    Row("nn.InstanceNorm(axis=2, scale=True)", (AXIS,)),
+    Row("nn.InstanceNorm(axis=-1, center=False)", (IMAGE,)),
+    Row("nn.GroupNorm()", (IMAGE,)),
+    Row("nn.GroupNorm(2, 0.1)", (IMAGE,)),
+    Row("nn.GroupNorm(num_groups=2, center=False)", (IMAGE,)),
+    Row("nn.GroupNorm(num_groups=4, scale=False)", (IMAGE,)),
+]
+
+CONTRIB = [
+    Row("gluon.contrib.nn.Identity()", (AXIS,)),
+    Row("joined(gluon.contrib.nn.Concurrent(1), nn.Dense(4), nn.Dense(2, in_units=3))"),
+    Row("joined(gluon.contrib.nn.HybridConcurrent(), nn.Dense(4), gluon.contrib.nn.Identity())"),
+    Row("gluon.contrib.nn.PixelShuffle1D(2)", ((2, 6, 3),)),
+    Row("gluon.contrib.nn.PixelShuffle2D((2, 3))", ((2, 12, 3, 2),)),
+    Row("gluon.contrib.nn.PixelShuffle3D(2)", ((2, 8, 3, 2, 1),)),
+]
+
+ROWS = BASIC + ACTIVATIONS + CONVOLUTIONS + POOLING + NORMALIZATION + CONTRIB
