@@ -223,3 +223,31 @@ def test_one_product_is_three_views_of_itself():
     dw = registry["_conv_backward_weight"](x, g, **how)
     products = [(a * b).sum().asscalar() for a, b in ((y, g), (x, dx), (w, dw))]
     np.testing.assert_allclose(products, products[0], rtol=1e-12)
+
+
+def test_max_pooling_sends_gradients_to_the_first_largest_of_each_window():
+    """Against a search of each window, on small integers, so that there are ties."""
+    for _ in range(60):
+        ndim = int(rng.integers(1, 4))
+        size = tuple(map(int, rng.integers(4, 8, ndim)))
+        kernel = tuple(map(int, rng.integers(1, 4, ndim)))
+        stride = tuple(map(int, rng.integers(1, 4, ndim)))
+        pad = tuple(int(rng.integers(0, k)) for k in kernel)
+        how = {"kernel": kernel, "stride": stride, "pad": pad}
+        x = rng.integers(0, 3, (2, 2, *size)).astype("float64")
+        y = registry["Pooling"].compute(np, x, **how)
+        g, u = rng.uniform(size=y.shape), rng.uniform(size=x.shape)
+        dx, picked = np.zeros_like(x), np.zeros_like(y)
+        for place in np.ndindex(*y.shape):
+            image, window = place[:2], place[2:]
+            starts = [o * s - p for o, s, p in zip(window, stride, pad)]
+            taps = [tuple(a + t for a, t in zip(starts, tap)) for tap in np.ndindex(*kernel)]
+            inside = [q for q in taps if all(0 <= i < n for i, n in zip(q, size))]
+            first = image + max(inside, key=lambda q, image=image: x[image + q])
+            dx[first] += g[place]
+            picked[place] = u[first]
+        got = registry["_max_pooling_backward"].compute(np, g, x, y, **how)
+        np.testing.assert_allclose(got, dx, rtol=1e-12, err_msg=f"{size} {how}")
+        np.testing.assert_array_equal(
+            registry["_max_pooling_pick"].compute(np, u, x, y, **how), picked
+        )

@@ -128,10 +128,12 @@ def _spread(xp: Any, g: Any, pool: Pool, dx: Any) -> None:
 def _winners(xp: Any, x: Any, y: Any, pool: Pool) -> Iterator[tuple[tuple, tuple, Any]]:
     """For each tap of the windows (outputs, inputs, where it holds the largest value first)."""
     free = xp.ones(y.shape, bool)
-    for taps in product(*(_taps(pool, axis) for axis in range(len(pool.size)))):
+    for i, taps in enumerate(product(*(_taps(pool, axis) for axis in range(len(pool.size))))):
         outputs = (slice(None), *(tap.outputs for tap in taps))
         inputs = (slice(None), *(tap.inputs for tap in taps))
-        won = (x[inputs] == y[outputs]) & free[outputs]
+        won = x[inputs] == y[outputs]
+        if i:
+            won &= free[outputs]
         free[outputs] ^= won
         yield outputs, inputs, won
 
@@ -271,11 +273,17 @@ def max_pooling_backward(
     """The gradient of max pooling: g goes to the first place of its window that holds y."""
     pool = Pool(data.shape[2:], kernel, stride, pad, y.shape[2:])
     dx = xp.empty(data.shape, g.dtype) if out is None else out
+    apart = all(s >= k for s, k in zip(pool.stride, pool.kernel))  # no place is in two windows
+    covered = all(s == k and o * k == n for n, k, s, _, o in zip(*pool))
 
     def body(g: Any, x: Any, y: Any, dx: Any) -> None:
-        dx.fill(0)
+        if not covered:
+            dx.fill(0)
         for outputs, inputs, won in _winners(xp, x, y, pool):
-            dx[inputs] += g[outputs] * won
+            if apart:
+                xp.multiply(g[outputs], won, out=dx[inputs])
+            else:
+                dx[inputs] += g[outputs] * won
 
     _by_images(xp, body, g, data, y, dx)
     return dx
