@@ -193,7 +193,8 @@ def test_convolution_is_the_same_either_way_by_tiles_of_any_size(
     """Whole batches, a few images, some rows of one image, single rows."""
     ndim = len(kernel)
     lists = {"kernel": kernel, "stride": (stride,) + (1,) * (ndim - 1),
-             "dilate": (1,) * (ndim - 1) + (dilate,), "pad": (1,) * ndim, "num_group": 1}  # fmt: skip
+             "dilate": (1,) * (ndim - 1) + (dilate,), "pad": (1,) * ndim,
+             "num_group": 1}  # fmt: skip
     x, w = array(7, 4, *size, dtype="float64"), array(6, 4, *kernel, dtype="float64")
 
     def all_three():
