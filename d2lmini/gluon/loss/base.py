@@ -1,0 +1,78 @@
+"""What losses share: weights, and the mean over everything but the batch.
+
+A loss is computed for each element of a prediction, multiplied by weights, and averaged over all
+axes but `batch_axis`, so that (N, ...) becomes (N,): backward of such a vector is the gradient of
+its sum, and `trainer.step(N)` divides by N.
+
+>>> from d2lmini import nd
+>>> from d2lmini.gluon import loss as gloss
+>>> pred, label = nd.array([[1, 3], [0, 0]]), nd.zeros((2, 2))
+>>> gloss.L2Loss()(pred, label)                           # (1/2 + 9/2) / 2 and 0
+<BLANKLINE>
+[2.5 0. ]
+<NDArray 2 @cpu(0)>
+>>> gloss.L2Loss()(pred, label, nd.array([[2], [1]]))     # the first example counts twice
+<BLANKLINE>
+[5. 0.]
+<NDArray 2 @cpu(0)>
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from d2lmini.base import numeric_types
+from d2lmini.gluon.hybrid_block import HybridBlock
+
+
+class Loss(HybridBlock):
+    """The base class of losses.
+
+    weight: a number that all losses are multiplied by, or None. batch_axis: the axis of examples.
+    sample_weight, an argument of most calls, weighs elements: an array that broadcasts to those of
+    the prediction, (N, 1, ...) for one weight for each example.
+    """
+
+    def __init__(self, weight: float | None, batch_axis: int, **kwargs: Any):
+        super().__init__(**kwargs)
+        self._weight = weight
+        self._batch_axis = batch_axis
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(batch_axis={self._batch_axis}, w={self._weight})"
+
+    def hybrid_forward(self, F: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
+        """The loss, with the functions of F alone: a subclass writes it."""
+        raise NotImplementedError(
+            f"{type(self).__name__} must say what it computes: define hybrid_forward(F, ...)"
+        )
+
+    def _mean(self, F: Any, loss: Any) -> Any:
+        """Mean over all axes but the batch's: (N, ...) -> (N,)."""
+        return F.mean(loss, axis=self._batch_axis, exclude=True)
+
+
+def _apply_weighting(
+    F: Any, loss: Any, weight: float | None = None, sample_weight: Any = None
+) -> Any:
+    """loss * sample_weight, broadcast, * weight, a number; None leaves a factor out."""
+    if sample_weight is not None:
+        loss = F.broadcast_mul(loss, sample_weight)
+    if weight is not None:
+        if not isinstance(weight, numeric_types):
+            raise TypeError(
+                f"weight must be a number, got {type(weight).__name__}; "
+                "weights of examples go into the call, as sample_weight"
+            )
+        loss = loss * weight
+    return loss
+
+
+def _reshape_like(F: Any, x: Any, y: Any) -> Any:
+    """x in y's shape: a label (N,) for a prediction (N, 1)."""
+    return F.reshape_like(x, y)
+
+
+def _softplus(F: Any, x: Any) -> Any:
+    """log(1 + exp(x))."""
+    return F.Activation(x, act_type="softrelu")

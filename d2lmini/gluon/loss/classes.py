@@ -1,0 +1,147 @@
+"""Losses of predicted probabilities.
+
+All are -log of the probability that the prediction gives to what is true, and all take scores
+rather than probabilities unless told otherwise: log(softmax(x)) in one step neither overflows nor
+rounds to log(0).
+
+>>> from d2lmini import nd
+>>> from d2lmini.gluon import loss as gloss
+>>> scores = nd.array([[1000, 0]])
+>>> gloss.SoftmaxCrossEntropyLoss()(scores, nd.array([1])).asscalar()
+np.float32(1000.0)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from d2lmini.gluon.loss.base import Loss, _apply_weighting, _reshape_like, _softplus
+
+
+class SoftmaxCrossEntropyLoss(Loss):
+    """-log softmax(pred)[label] along `axis`.
+
+    pred (N, C, ...) with classes on `axis`, label (N, ...): class numbers of any dtype, clipped to
+    [0, C). With sparse_label=False label holds probabilities of pred's shape and the loss is
+    -sum(label log softmax(pred)). from_logits: pred is log softmax already. sample_weight (N, 1).
+    """
+
+    def __init__(
+        self, axis: int = -1, sparse_label: bool = True, from_logits: bool = False,
+        weight: float | None = None, batch_axis: int = 0, **kwargs: Any,
+    ):  # fmt: skip
+        super().__init__(weight, batch_axis, **kwargs)
+        self._axis = axis
+        self._sparse_label = sparse_label
+        self._from_logits = from_logits
+
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
+        if not self._from_logits:
+            pred = F.log_softmax(pred, axis=self._axis)
+        if self._sparse_label:
+            loss = -F.pick(pred, label, axis=self._axis, keepdims=True)
+        else:
+            label = _reshape_like(F, label, pred)
+            loss = -F.sum(pred * label, axis=self._axis, keepdims=True)
+        loss = _apply_weighting(F, loss, self._weight, sample_weight)
+        return self._mean(F, loss)
+
+
+class SigmoidBinaryCrossEntropyLoss(Loss):
+    """-label log p - (1 - label) log(1 - p) with p = sigmoid(pred): yes or no for each element.
+
+    label has as many elements as pred, between 0 and 1. from_sigmoid: pred is p already; 1e-12 is
+    added where a logarithm is taken. pos_weight, which broadcasts to pred, multiplies the first
+    term: above 1 it asks for recall. Computed as relu(x) - x label + log(1 + exp(-|x|)), which does
+    not overflow.
+    """
+
+    def __init__(
+        self, from_sigmoid: bool = False, weight: float | None = None, batch_axis: int = 0,
+        **kwargs: Any,
+    ):  # fmt: skip
+        super().__init__(weight, batch_axis, **kwargs)
+        self._from_sigmoid = from_sigmoid
+
+    def hybrid_forward(
+        self, F: Any, pred: Any, label: Any, sample_weight: Any = None, pos_weight: Any = None
+    ) -> Any:
+        label = _reshape_like(F, label, pred)
+        if self._from_sigmoid:
+            yes = F.log(pred + 1e-12) * label
+            if pos_weight is not None:
+                yes = F.broadcast_mul(yes, pos_weight)
+            loss = -(yes + F.log(1.0 - pred + 1e-12) * (1.0 - label))
+        elif pos_weight is None:
+            loss = F.relu(pred) - pred * label + _softplus(F, -F.abs(pred))
+        else:
+            factor = 1 + F.broadcast_mul(label, pos_weight - 1)
+            loss = pred - pred * label + factor * (_softplus(F, -F.abs(pred)) + F.relu(-pred))
+        loss = _apply_weighting(F, loss, self._weight, sample_weight)
+        return self._mean(F, loss)
+
+
+class KLDivLoss(Loss):
+    """The Kullback-Leibler divergence of pred from label: sum of label (log label - log pred).
+
+    label holds probabilities, pred the logarithms of some (from_logits, the default) or scores, of
+    which log_softmax along `axis` is taken. Summed, not averaged, over all axes but the batch's.
+    """
+
+    def __init__(
+        self, from_logits: bool = True, axis: int = -1, weight: float | None = None,
+        batch_axis: int = 0, **kwargs: Any,
+    ):  # fmt: skip
+        super().__init__(weight, batch_axis, **kwargs)
+        self._from_logits = from_logits
+        self._axis = axis
+
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
+        if not self._from_logits:
+            pred = F.log_softmax(pred, axis=self._axis)
+        loss = label * (F.log(label + 1e-12) - pred)
+        loss = _apply_weighting(F, loss, self._weight, sample_weight)
+        return F.sum(loss, axis=self._batch_axis, exclude=True)
+
+
+class CTCLoss(Loss):
+    """-log of the probability that a sequence of predictions spells the label, wherever its
+    letters come; see `nd.CTCLoss`.
+
+    pred: scores, (N, T, C) with layout "NTC" or (T, N, C) with "TNC"; the last class is the blank.
+    label: (N, L) with label_layout "NT", or (L, N) with "TN", padded with -1. pred_lengths and
+    label_lengths (N,) say how much of each counts; None: all steps, and all before the padding.
+    sample_weight (N,).
+    """
+
+    def __init__(
+        self, layout: str = "NTC", label_layout: str = "NT", weight: float | None = None,
+        **kwargs: Any,
+    ):  # fmt: skip
+        if layout not in ("NTC", "TNC"):
+            raise ValueError(f"layout of pred is 'NTC' or 'TNC', got {layout!r}")
+        if label_layout not in ("NT", "TN"):
+            raise ValueError(f"label_layout is 'NT' or 'TN', got {label_layout!r}")
+        super().__init__(weight, label_layout.find("N"), **kwargs)
+        self._layout = layout
+        self._label_layout = label_layout
+
+    def hybrid_forward(
+        self, F: Any, pred: Any, label: Any, pred_lengths: Any = None, label_lengths: Any = None,
+        sample_weight: Any = None,
+    ) -> Any:  # fmt: skip
+        if self._layout == "NTC":
+            pred = F.swapaxes(pred, 0, 1)
+        if self._label_layout == "TN":
+            label = F.swapaxes(label, 0, 1)
+        lengths = [each for each in (pred_lengths, label_lengths) if each is not None]
+        loss = F.CTCLoss(
+            pred, label, *lengths, use_data_lengths=pred_lengths is not None,
+            use_label_lengths=label_lengths is not None, blank_label="last",
+        )  # fmt: skip
+        return _apply_weighting(F, loss, self._weight, sample_weight)
+
+
+#: The short names.
+SoftmaxCELoss = SoftmaxCrossEntropyLoss
+SigmoidBCELoss = SigmoidBinaryCrossEntropyLoss

@@ -1,0 +1,72 @@
+"""Losses of a predicted sign: pred label is positive where they agree, and should be large.
+
+>>> from d2lmini import nd
+>>> from d2lmini.gluon import loss as gloss
+>>> pred, label = nd.array([2, 0.5, -1]), nd.ones(3)
+>>> gloss.HingeLoss()(pred, label)                         # right and sure, right, wrong
+<BLANKLINE>
+[0.  0.5 2. ]
+<NDArray 3 @cpu(0)>
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from d2lmini.gluon.loss.base import Loss, _apply_weighting, _reshape_like, _softplus
+
+
+class HingeLoss(Loss):
+    """max(0, margin - pred label), with labels -1 and 1: the loss of support vector machines."""
+
+    def __init__(
+        self, margin: float = 1, weight: float | None = None, batch_axis: int = 0, **kwargs: Any
+    ):
+        super().__init__(weight, batch_axis, **kwargs)
+        self._margin = margin
+
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
+        label = _reshape_like(F, label, pred)
+        loss = F.relu(self._margin - pred * label)
+        loss = _apply_weighting(F, loss, self._weight, sample_weight)
+        return self._mean(F, loss)
+
+
+class SquaredHingeLoss(Loss):
+    """max(0, margin - pred label)^2, with labels -1 and 1: smooth where the hinge has a kink."""
+
+    def __init__(
+        self, margin: float = 1, weight: float | None = None, batch_axis: int = 0, **kwargs: Any
+    ):
+        super().__init__(weight, batch_axis, **kwargs)
+        self._margin = margin
+
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
+        label = _reshape_like(F, label, pred)
+        loss = F.square(F.relu(self._margin - pred * label))
+        loss = _apply_weighting(F, loss, self._weight, sample_weight)
+        return self._mean(F, loss)
+
+
+class LogisticLoss(Loss):
+    """log(1 + exp(-pred label)): -log of the probability sigmoid(pred label).
+
+    label_format: "signed", labels -1 and 1, or "binary", labels 0 and 1.
+    """
+
+    def __init__(
+        self, weight: float | None = None, batch_axis: int = 0, label_format: str = "signed",
+        **kwargs: Any,
+    ):  # fmt: skip
+        super().__init__(weight, batch_axis, **kwargs)
+        if label_format not in ("signed", "binary"):
+            raise ValueError(f"label_format is 'signed' or 'binary', got {label_format!r}")
+        self._label_format = label_format
+
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
+        label = _reshape_like(F, label, pred)
+        if self._label_format == "signed":
+            label = (label + 1.0) / 2.0
+        loss = F.relu(pred) - pred * label + _softplus(F, -F.abs(pred))
+        loss = _apply_weighting(F, loss, self._weight, sample_weight)
+        return self._mean(F, loss)

@@ -1,0 +1,104 @@
+"""Losses of embeddings: vectors of alike things should lie near each other, of others far apart.
+
+>>> from d2lmini import nd
+>>> from d2lmini.gluon import loss as gloss
+>>> anchor, same, other = nd.array([[0, 0]]), nd.array([[0, 1]]), nd.array([[3, 0]])
+>>> triplet = gloss.TripletLoss(margin=1)
+>>> triplet(anchor, same, other).asscalar(), triplet(anchor, other, same).asscalar()
+(np.float32(0.0), np.float32(9.0))
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from d2lmini.gluon.loss.base import Loss, _apply_weighting, _reshape_like
+from d2lmini.gluon.loss.classes import KLDivLoss
+
+
+class TripletLoss(Loss):
+    """max(0, |pred - positive|^2 - |pred - negative|^2 + margin), (N, ...) each -> (N,).
+
+    Pulls the positive nearer than the negative by the margin. Source: F. Schroff et al., "FaceNet"
+    (2015).
+    """
+
+    def __init__(
+        self, margin: float = 1, weight: float | None = None, batch_axis: int = 0, **kwargs: Any
+    ):
+        super().__init__(weight, batch_axis, **kwargs)
+        self._margin = margin
+
+    def hybrid_forward(self, F: Any, pred: Any, positive: Any, negative: Any) -> Any:
+        positive = _reshape_like(F, positive, pred)
+        negative = _reshape_like(F, negative, pred)
+        gap = F.square(positive - pred) - F.square(negative - pred)
+        loss = F.relu(F.sum(gap, axis=self._batch_axis, exclude=True) + self._margin)
+        return _apply_weighting(F, loss, self._weight, None)
+
+
+class CosineEmbeddingLoss(Loss):
+    """1 - cos of the angle where label is 1; where it is -1, max(0, cos - margin).
+
+    input1 and input2 (N, D), label with N elements -> (N, 1). sample_weight (N, 1).
+    """
+
+    def __init__(
+        self, weight: float | None = None, batch_axis: int = 0, margin: float = 0, **kwargs: Any
+    ):
+        super().__init__(weight, batch_axis, **kwargs)
+        self._margin = margin
+
+    def hybrid_forward(
+        self, F: Any, input1: Any, input2: Any, label: Any, sample_weight: Any = None
+    ) -> Any:
+        input1 = _reshape_like(F, input1, input2)
+        label = F.reshape(label, (-1, 1))
+        cosine = self._cosine_similarity(F, input1, input2)
+        apart = F.clip(cosine - self._margin, 0, 1 - self._margin)
+        loss = F.where(label == 1, 1 - cosine, apart)
+        return _apply_weighting(F, loss, self._weight, sample_weight)
+
+    @staticmethod
+    def _cosine_similarity(F: Any, x: Any, y: Any, axis: int = -1) -> Any:
+        """x . y / (|x| |y|), as (N, 1); 0 where a vector is."""
+        lengths = F.norm(x, axis=axis) * F.norm(y, axis=axis)
+        cosine = F.sum(x * y, axis=axis) / F.maximum(lengths, 1e-12)
+        return F.reshape(cosine, (-1, 1))
+
+
+class SDMLLoss(Loss):
+    """Row i of x1 should be nearer to row i of x2 than to all its other rows.
+
+    x1 and x2 (N, D), aligned. The softmax of -|x1_i - x2_j|^2 over j is compared (KLDivLoss) with a
+    distribution that gives 1 - smoothing_parameter to j = i and shares the rest among the others.
+    Source: A. Bonadiman et al., "Smoothed Deep Metric Learning" (2019).
+    """
+
+    def __init__(
+        self, smoothing_parameter: float = 0.3, weight: float | None = 1.0, batch_axis: int = 0,
+        **kwargs: Any,
+    ):  # fmt: skip
+        super().__init__(weight, batch_axis, **kwargs)
+        self.kl_loss = KLDivLoss(from_logits=True)
+        self.smoothing_parameter = smoothing_parameter
+
+    def hybrid_forward(self, F: Any, x1: Any, x2: Any) -> Any:
+        distances = self._compute_distances(F, x1, x2)
+        labels = self._compute_labels(F, distances)
+        return self.kl_loss(F.log_softmax(-distances, axis=1), labels)
+
+    @staticmethod
+    def _compute_distances(F: Any, x1: Any, x2: Any) -> Any:
+        """Squared distances of all rows from all, (N, N)."""
+        gaps = F.broadcast_sub(F.expand_dims(x1, 1), F.expand_dims(x2, 0))  # (N, N, D)
+        return F.sum(F.square(gaps), axis=2)
+
+    def _compute_labels(self, F: Any, distances: Any) -> Any:
+        """1 - smoothing_parameter on the diagonal, the rest of each row shared evenly."""
+        # The diagonal of (N, N) without asking for N: rows and columns are counted.
+        rows = F.expand_dims(F.contrib.arange_like(distances, axis=0), 1)
+        columns = F.expand_dims(F.contrib.arange_like(distances, axis=1), 0)
+        same = F.broadcast_equal(rows, columns)
+        others = F.broadcast_div(1 - same, F.sum(1 - same, axis=1, keepdims=True))
+        return same * (1 - self.smoothing_parameter) + others * self.smoothing_parameter

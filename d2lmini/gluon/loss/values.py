@@ -1,0 +1,97 @@
+"""Losses of predicted numbers.
+
+>>> from d2lmini import nd
+>>> from d2lmini.gluon import loss as gloss
+>>> pred, label = nd.array([0.5, 4]), nd.array([0, 0])
+>>> gloss.L1Loss()(pred, label).asnumpy(), gloss.HuberLoss(rho=1)(pred, label).asnumpy()
+(array([0.5, 4. ], dtype=float32), array([0.125, 3.5  ], dtype=float32))
+
+Of pred and label one shape is wanted, or a label with as many elements.
+"""
+
+from __future__ import annotations
+
+from math import pi
+from typing import Any
+
+from d2lmini.gluon.loss.base import Loss, _apply_weighting, _reshape_like
+
+
+class L2Loss(Loss):
+    """Half of the squared difference: (label - pred)^2 / 2 * weight. Its minimum is at the mean."""
+
+    def __init__(self, weight: float | None = 1.0, batch_axis: int = 0, **kwargs: Any):
+        super().__init__(weight, batch_axis, **kwargs)
+
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
+        label = _reshape_like(F, label, pred)
+        loss = F.square(label - pred)
+        half = 0.5 if self._weight is None else self._weight / 2
+        loss = _apply_weighting(F, loss, half, sample_weight)
+        return self._mean(F, loss)
+
+
+class L1Loss(Loss):
+    """The absolute difference: |label - pred|. Its minimum is at the median."""
+
+    def __init__(self, weight: float | None = None, batch_axis: int = 0, **kwargs: Any):
+        super().__init__(weight, batch_axis, **kwargs)
+
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
+        label = _reshape_like(F, label, pred)
+        loss = F.abs(label - pred)
+        loss = _apply_weighting(F, loss, self._weight, sample_weight)
+        return self._mean(F, loss)
+
+
+class HuberLoss(Loss):
+    """Squared near 0, absolute further out, so that outliers pull no harder than by 1.
+
+    With d = |label - pred|: d^2 / (2 rho) where d <= rho, d - rho / 2 beyond.
+    Source: P. Huber, "Robust estimation of a location parameter" (1964).
+    """
+
+    def __init__(
+        self, rho: float = 1, weight: float | None = None, batch_axis: int = 0, **kwargs: Any
+    ):
+        super().__init__(weight, batch_axis, **kwargs)
+        self._rho = rho
+
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
+        label = _reshape_like(F, label, pred)
+        d = F.abs(label - pred)
+        loss = F.where(d > self._rho, d - 0.5 * self._rho, (0.5 / self._rho) * F.square(d))
+        loss = _apply_weighting(F, loss, self._weight, sample_weight)
+        return self._mean(F, loss)
+
+
+class PoissonNLLLoss(Loss):
+    """-log of the probability of counts under a Poisson distribution; one mean for all, (1,).
+
+    from_logits: pred is the log of the rate, the loss exp(pred) - target pred; otherwise pred is
+    the rate, pred - target log(pred + epsilon). Left out is log(target!), which pred does not
+    change; compute_full adds Stirling's approximation of it where target > 1.
+    """
+
+    def __init__(
+        self, weight: float | None = None, from_logits: bool = True, batch_axis: int = 0,
+        compute_full: bool = False, **kwargs: Any,
+    ):  # fmt: skip
+        super().__init__(weight, batch_axis, **kwargs)
+        self._from_logits = from_logits
+        self._compute_full = compute_full
+
+    def hybrid_forward(
+        self, F: Any, pred: Any, target: Any, sample_weight: Any = None, epsilon: float = 1e-08
+    ) -> Any:
+        target = _reshape_like(F, target, pred)
+        if self._from_logits:
+            loss = F.exp(pred) - target * pred
+        else:
+            loss = pred - target * F.log(pred + epsilon)
+        if self._compute_full:
+            # target! grows like sqrt(2 pi target) (target / e)^target.
+            stirling = target * F.log(target) - target + 0.5 * F.log(2 * pi * target)
+            loss = loss + F.where(target > 1, stirling, F.zeros_like(stirling))
+        loss = _apply_weighting(F, loss, self._weight, sample_weight)
+        return F.mean(loss)

@@ -1,0 +1,226 @@
+"""The losses against NumPy's formulas and differences, their names and errors, and what they cost.
+
+The rows are those that `test_loss_metric_mxnet.py` compares with the real MXNet.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from gluon_rows.loss import ROWS, TABLE
+from gluon_rows.runner import check_gradients, examine_here
+
+import d2lmini
+from d2lmini import autograd, engine, instrument, nd
+from d2lmini.base import MXNetError
+from d2lmini.gluon import loss as gloss
+from d2lmini.ops.core import Op
+
+IDS = [row.id for row in ROWS]
+
+
+@pytest.mark.parametrize(("row", "formula"), TABLE, ids=IDS)
+def test_loss_equals_its_formula(row, formula):
+    expected = formula(*[a.astype("float64") for a in row.arrays()])
+    got = examine_here(row)["infer/out/0"]
+    assert got.dtype == np.float32
+    if expected is not None:
+        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
+        assert got.shape == np.shape(expected)
+
+
+@pytest.mark.parametrize("row", [r for r in ROWS if r.grad], ids=[r.id for r in ROWS if r.grad])
+def test_gradients_are_slopes(row):
+    assert check_gradients(row, "train") > 0
+
+
+# -- CTC ------------------------------------------------------------------------------------------
+
+
+def test_ctc_layouts_lengths_and_weights_say_the_same():
+    d2lmini.random.seed(1)
+    pred, label = nd.random.normal(shape=(2, 5, 4)), nd.array([[0, 1], [2, -1]])
+    loss = gloss.CTCLoss()(pred, label).asnumpy()
+    turned = gloss.CTCLoss("TNC", "TN", weight=2)(pred.swapaxes(0, 1), label.T)
+    np.testing.assert_allclose(turned.asnumpy(), 2 * loss, rtol=1e-6)
+    lengths = gloss.CTCLoss()(pred, label, nd.array([5, 5]), nd.array([2, 1]))
+    np.testing.assert_allclose(lengths.asnumpy(), loss, rtol=1e-6)
+    # What lies behind a length does not count, and gets no gradient.
+    longer = nd.concat(pred, nd.random.normal(shape=(2, 3, 4)), dim=1)
+    longer.attach_grad()
+    with autograd.record():
+        cut = gloss.CTCLoss()(longer, label, nd.array([5, 5]))
+    cut.backward()
+    np.testing.assert_allclose(cut.asnumpy(), loss, rtol=1e-6)
+    assert (longer.grad[:, 5:].asnumpy() == 0).all()
+    assert (longer.grad[:, :5].asnumpy() != 0).any()
+
+
+def test_ctc_label_that_does_not_fit_costs_nothing():
+    pred = nd.random.normal(shape=(1, 3, 4))
+    pred.attach_grad()
+    with autograd.record():
+        loss = gloss.CTCLoss()(pred, nd.array([[1, 1, 1]]))  # needs 5 steps
+    loss.backward()
+    assert loss.asnumpy().tolist() == [0]
+    assert (pred.grad.asnumpy() == 0).all()
+
+
+def test_ctc_of_a_long_sequence_neither_underflows_nor_overflows():
+    d2lmini.random.seed(1)
+    pred = nd.random.normal(scale=30, shape=(2, 400, 20))
+    pred.attach_grad()
+    label = nd.random.randint(0, 19, shape=(2, 50))
+    with autograd.record():
+        loss = gloss.CTCLoss()(pred, label)
+    loss.backward()
+    assert (loss.asnumpy() > 1000).all() and np.isfinite(loss.asnumpy()).all()
+    # At each step the gradient is a difference of two distributions.
+    gradient = pred.grad.asnumpy()
+    np.testing.assert_allclose(gradient.sum(-1), 0, atol=1e-5)
+    assert abs(gradient).max() <= 1
+
+
+def test_ctc_errors():
+    pred = nd.zeros((2, 5, 4))
+    with pytest.raises(MXNetError, match=r"label is \(3, 1\), need \(2, 1\)"):
+        gloss.CTCLoss()(pred, nd.zeros((3, 1)))
+    with pytest.raises(MXNetError, match=r"\(T, N, C\)"):
+        gloss.CTCLoss()(pred, nd.zeros(2))
+    with pytest.raises(ValueError, match=r"layout.*'NCT'"):
+        gloss.CTCLoss("NCT")
+    with pytest.raises(ValueError, match=r"label_layout.*'N'"):
+        gloss.CTCLoss(label_layout="N")
+    with pytest.raises(MXNetError, match="data_lengths"):
+        nd.CTCLoss(pred, nd.zeros((5, 1)), use_data_lengths=True)
+    # Values are known only when it runs.
+    for label, lengths in (([[3], [0]], None), ([[7], [0]], None), ([[0], [0]], [9, 5])):
+        late = gloss.CTCLoss()(pred, nd.array(label), lengths and nd.array(lengths))
+        with pytest.raises(MXNetError, match=r"CTCLoss: (labels|data_lengths) must be"):
+            late.asnumpy()
+
+
+# -- names, arguments, cost -----------------------------------------------------------------------
+
+PLAIN = [getattr(gloss, name) for name in gloss.__all__ if name != "Loss"]
+
+
+@pytest.mark.parametrize("kind", PLAIN, ids=lambda kind: kind.__name__)
+def test_names_and_reprs(kind):
+    net = kind(prefix="here_")
+    assert net.prefix == "here_" and isinstance(net, gloss.Loss)
+    weight = "1.0" if kind in (gloss.L2Loss, gloss.SDMLLoss) else "None"
+    assert repr(net) == f"{kind.__name__}(batch_axis=0, w={weight})"
+    assert kind().name.startswith(kind.__name__.lower())
+    assert len(net.collect_params()) == 0
+    net.hybridize()
+
+
+def test_short_names():
+    assert gloss.SoftmaxCELoss is gloss.SoftmaxCrossEntropyLoss
+    assert gloss.SigmoidBCELoss is gloss.SigmoidBinaryCrossEntropyLoss
+
+
+def test_weight_must_be_a_number():
+    with pytest.raises(TypeError, match="sample_weight"):
+        gloss.L1Loss(weight="2")(nd.ones(3), nd.ones(3))
+    for weight in (2, np.float32(2), 2.0):
+        assert gloss.L1Loss(weight=weight)(nd.ones(3), nd.zeros(3)).asnumpy().tolist() == [2] * 3
+
+
+def test_l2_without_a_weight_is_the_plain_half():
+    assert gloss.L2Loss(weight=None)(nd.array([3]), nd.array([1])).asnumpy().tolist() == [2]
+
+
+def test_shapes_that_do_not_fit():
+    with pytest.raises(MXNetError, match="pick"):
+        gloss.SoftmaxCELoss()(nd.ones((3, 2)), nd.ones(2))
+    with pytest.raises((MXNetError, ValueError), match="reshape"):
+        gloss.L2Loss()(nd.ones((3, 2)), nd.ones(2))
+    with pytest.raises(ValueError, match="label_format"):
+        gloss.LogisticLoss(label_format="yes or no")
+
+
+def test_ones_own_loss():
+    class Cubic(gloss.Loss):
+        def __init__(self):
+            super().__init__(None, 0)
+
+        def hybrid_forward(self, F, pred, label):
+            return F.mean(F.abs(pred - label) ** 3, axis=self._batch_axis, exclude=True)
+
+    assert Cubic()(nd.array([[2, 0]]), nd.zeros((1, 2))).asnumpy().tolist() == [4]
+    with pytest.raises(NotImplementedError, match="hybrid_forward"):
+        gloss.Loss(None, 0)(nd.ones(1))
+
+
+class Spy:
+    """`nd`, and what was taken from it and is neither an op nor a function for all values."""
+
+    def __init__(self, space=nd, others=None):
+        self.space = space
+        self.others = set() if others is None else others
+
+    def __getattr__(self, name):
+        taken = getattr(self.space, name)
+        if name in ("contrib", "linalg"):
+            return Spy(taken, self.others)
+        if not (isinstance(taken, Op) or taken.__module__.startswith("d2lmini.ops.")):
+            self.others.add(name)
+        return taken
+
+
+@pytest.mark.parametrize("row", ROWS, ids=IDS)
+def test_losses_use_only_ops(row):
+    """So that `F` can be `sym`."""
+    from gluon_rows import peer
+
+    scope = peer.names(d2lmini)
+    net = eval(row.build, scope)
+    xs = [nd.array(a, dtype=a.dtype) for a in row.arrays()]
+    expected = peer.forward(scope, row.plain(), net, xs)[0].asnumpy()
+    spy = Spy()
+    call = row.call.replace("net(", "net.hybrid_forward(F, ")
+    got = eval(call, {"net": net, "x": xs, "F": spy})
+    np.testing.assert_array_equal(got.asnumpy(), expected)
+    assert not spy.others
+
+
+class Pushed(instrument.Instrument):
+    """The names of the ops that the engine was given, and of the waits."""
+
+    def __init__(self):
+        self.names, self.waits = [], []
+
+    def push(self, task):
+        self.names.append(task.name)
+
+    def wait(self, kind, target, site, begin_ns, end_ns):
+        self.waits.append(kind)
+
+
+def test_softmax_cross_entropy_costs_four_ops_and_no_wait():
+    with engine.use("threaded", inline_below=0.0):
+        pred, label = nd.ones((8, 3)), nd.zeros(8)
+        loss = gloss.SoftmaxCELoss()
+        with instrument.listening(Pushed()) as pushed:
+            loss(pred, label)
+        assert len(pushed.names) == 4
+        assert pushed.waits == []
+
+
+@pytest.mark.parametrize("row", ROWS, ids=IDS)
+def test_no_loss_waits(row):
+    from gluon_rows import peer
+
+    scope = peer.names(d2lmini)
+    net = eval(row.build, scope)
+    with engine.use("threaded", inline_below=0.0):
+        xs = [nd.array(a, dtype=a.dtype) for a in row.arrays()]
+        for x in xs:
+            x.attach_grad()
+        with instrument.listening(Pushed()) as pushed:
+            with autograd.record():
+                heads = peer.forward(scope, row.plain(), net, xs)
+            autograd.backward(heads)
+        assert pushed.waits == []
