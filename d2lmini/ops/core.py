@@ -223,8 +223,8 @@ class Op:
     def gradient(self, saves: str = "") -> Callable[[Callable], Callable]:
         """Attach the gradient rule: a function of values `(g, *saved, **attrs)`.
 
-        `saves` names what must stay alive until backward: "y" is the output, an input's name the
-        input, "data.shape" only its shape. The rule returns one gradient for each input (None
+        `saves` names what must stay alive until backward: an input's name the input, "data.shape"
+        only its shape, "y" the output (unless an input has that name). The rule returns one gradient for each input (None
         where there is none); for an op with several outputs `g` is a list. It asks for the
         attributes it needs by keyword.
 
@@ -248,7 +248,8 @@ class Op:
 
     def _place_of(self, name: str) -> tuple[int, str | None]:
         base, _, part = name.partition(".")
-        return Y if base == "y" else self.input_names.index(base), part or None
+        is_output = base == "y" and "y" not in self.input_names
+        return Y if is_output else self.input_names.index(base), part or None
 
     def gradients(
         self, g: Any, saved: Sequence[Any], attrs: dict[str, Any], needs: Sequence[bool]
