@@ -1,49 +1,82 @@
-"""The programs of the texts this project was founded on, run as they stand.
+"""The programs of the texts this project was founded on run unchanged, by `install_as_mxnet`.
 
 They are read from the folder `../shared/seeds` beside a checkout (the tests are skipped where it
-is not there); only the import of MXNet is replaced. Compared is what the texts say of the output:
-its shape, and that queueing is quick while finishing takes the time of the product.
+is not there); `seeds_table.py` lists them. The programs of a text share their names, as a
+notebook's cells do, and have the sizes the text gives them: those of 001, which train for 200 steps,
+take about a minute on two cores.
+Compared is what the texts say of the output: its shape, and that queueing is quick while finishing
+takes the time of the product.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import re
-from pathlib import Path
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
 
 import pytest
+from seeds_table import COMPILER, PROGRAMS, SEEDS, Program, blocks, listings, source_of, text_of
 
-SEEDS = Path(__file__).parents[2] / "shared" / "seeds"
+from d2lmini import random
+from d2lmini.mxnet_alias import install_as_mxnet, uninstall
 
-pytestmark = pytest.mark.skipif(not SEEDS.is_dir(), reason="the founding texts are not here")
-
-
-def blocks(number: str) -> list[str]:
-    """The code blocks of a text, in order."""
-    (path,) = SEEDS.glob(f"{number}_*.txt")
-    text = path.read_text(encoding="utf-8")
-    return re.findall(r"```[^\n]*python[^\n]*\n(.*?)```", text, flags=re.DOTALL)
+pytestmark = [
+    pytest.mark.skipif(not SEEDS.is_dir(), reason="the founding texts (shared/seeds) are not here"),
+    pytest.mark.timeout(400),
+]
 
 
-def adapted(program: str) -> str:
-    """The same program with MXNet's imports made ours."""
-    program = program.replace("import mxnet.ndarray as nd", "from d2lmini import nd")
-    return program.replace("from mxnet import autograd, gluon, nd", "from d2lmini import nd")
+@pytest.fixture(autouse=True)
+def as_mxnet() -> Iterator[None]:
+    install_as_mxnet()
+    yield
+    uninstall()
 
 
-def printed(program: str, names: dict | None = None) -> str:
-    """What a program prints."""
+def run(program: Program, names: dict) -> str:
+    """Run it; what it printed."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
-        exec(compile(adapted(program), "seed", "exec"), {} if names is None else names)
+        code = compile(source_of(program), f"{program.text}, {program.place}", "exec")
+        exec(code, names)
     return out.getvalue()
 
 
+@functools.cache
+def outputs(text: str, needs: str = "") -> dict[str, str]:
+    """What each program of the text printed, by title, and under "names" what they left."""
+    random.seed(0)
+    names: dict = {"__name__": "__main__"}
+    rows = [p for p in PROGRAMS if p.text == text and p.needs in ("", needs)]
+    return {**{p.title: run(p, names) for p in rows}, "names": names}  # type: ignore[dict-item]
+
+
+def test_the_table_holds_every_program():
+    rows = Counter(program.text for program in PROGRAMS)
+    assert rows == {"000": 4, "001": 15, "002": 6, "003": 4}
+    for text, n in rows.items():
+        places = [p.place for p in PROGRAMS if p.text == text and p.place != "inline"]
+        found = [f"block {i + 1}" for i in range(len(blocks(text_of(text))))]
+        found += [f"listing {i + 1}" for i in range(len(listings(text_of(text))))]
+        assert places == found
+        assert n - len(places) == (text == "003")
+    assert len({(p.text, p.title) for p in PROGRAMS}) == len(PROGRAMS)
+
+
+def test_the_texts_of_the_first_three_are_taken_as_they_are():
+    for program in PROGRAMS:
+        assert program.repairs == () or program.text == "003"
+        assert program.needs in ("", COMPILER)
+        compile(source_of(program), "seed", "exec")
+
+
 def test_first_text_queues_then_finishes():
-    (program,) = [b for b in blocks("000") if "start using numpy=" in b]
-    assert "mxnet" in program and "mxnet" not in adapted(program).replace("start using mxnet", "")
-    text = printed(program)
+    text = outputs("000")["a product is queued, printing waits; NumPy computes at once"]
     ours, theirs = text.split("===============start using numpy")
     matrix = r"\n\[\[\s*\d{3}\.\d+.*\.\.\..*\]\]\n<NDArray 2000x2000 @cpu\(0\)>\n"
     assert re.search(matrix, ours, flags=re.DOTALL)
@@ -54,34 +87,93 @@ def test_first_text_queues_then_finishes():
 
 
 def test_first_text_waits():
-    (program,) = [b for b in blocks("000") if b.startswith("import time\nimport mxnet")]
-    assert "wait_to_read()" in program and "nd.waitall()" in program
-    one, two = map(float, printed(program).split())
+    one, two = map(float, outputs("000")["wait_to_read and waitall"].split())
     assert one > 0 and two > one * 0.5
 
 
+def test_first_text_predicts_60_batches():
+    text = outputs("000")["memory of predicting 60 batches, waiting for each"]
+    times = re.findall(r"batch (\d+), time ([\d.]+) sec\n", text)
+    assert [int(n) for n, _ in times] == [10, 20, 30, 40, 50]
+    assert sorted(times, key=lambda t: float(t[1])) == times
+    # Each batch is waited for: never more than a few of its 4 MB activations at once.
+    (mem,) = re.findall(r"Increased memory (-?[\d.]+) MB\n", text)
+    assert float(mem) < 64
+
+
 def test_second_text_from_the_stopwatch_to_the_loops():
-    """Its programs in order, sharing names as a notebook's cells do, up to those that train."""
-    names: dict = {}
-    output: list[str] = []
-    count = 0
-    for program in blocks("001"):
-        if "def data_iter" in program:
-            break
-        if program.startswith("from mxnet"):
-            program = program.replace("from mxnet.gluon import loss as gloss, nn\n", "")
-        if "for _ in range(1000)" in program:
-            assert program.count("range(1000)") == 2
-        output.append(printed(program, names))
-        count += 1
-    assert count == 9
-    queue = output[3]
+    out = outputs("001")
+    queue = out["queued, then finished"]
     assert re.match(r"Workloads are queued. time: 0\.\d{4} sec\n", queue)
     assert re.search(r"sum = \n\[\d\.?\d*e\+09\]\n<NDArray 1 @cpu\(0\)>\n", queue)
     queued, finished = map(float, re.findall(r"time: ([\d.]+) sec", queue))
     assert queued < finished
-    for text in output[4:8]:
-        assert re.fullmatch(r"time: \d+\.\d{4} sec\n", text)
-    loops = output[8]
+    for title in ("wait_to_read", "waitall", "asnumpy waits", "asscalar waits"):
+        assert re.fullmatch(r"time: \d+\.\d{4} sec\n", out[title])
+    loops = out["1000 sums, waiting for each and at the end"]
     assert re.fullmatch(r"synchronous. time: [\d.]+ sec\nasynchronous. time: [\d.]+ sec\n", loops)
-    assert (names["y"] == names["x"] + 1).asnumpy().all()
+
+
+@pytest.mark.parametrize("title", ["training, reading each loss", "training without waiting"])
+def test_second_text_trains(title: str):
+    text = outputs("001")[title]
+    batches = re.findall(r"batch (\d+), time [\d.]+ sec\n", text)
+    assert batches == ["50", "100"]
+    assert len(re.findall(r"increased memory: -?[\d.]+ MB\n", text)) == 1
+
+
+def test_second_text_learns():
+    """The labels are 1: after 200 steps the mean loss has come down from its 1/2."""
+    names: dict = outputs("001")["names"]  # type: ignore[assignment]
+    X = names["X"]
+    assert names["loss"](names["y"], names["net"](X)).mean().asscalar() < 0.1
+    assert 0 < float(names["l_sum"]) < 0.5 * 100
+    assert [p.shape for p in names["net"].collect_params().values()] == [
+        (2048, 512), (2048,), (512, 2048), (512,), (1, 512), (1,),
+    ]  # fmt: skip
+
+
+def test_third_text_runs_without_hybridizing():
+    out = outputs("002")
+    assert out["a program as a string, compiled and run"].endswith("\n10\n")
+    assert out["imperative functions"] == ""
+    names: dict = out["names"]  # type: ignore[assignment]
+    assert names["c"].asnumpy().tolist() == [[3, 3]]
+
+
+def test_third_text_hybridizes():
+    """`hybridize` is accepted; until the compiler is there the net runs as before."""
+    out = outputs("002", COMPILER)
+    times = re.fullmatch(
+        r"before hybridizing: ([\d.]+) sec\nafter hybridizing: ([\d.]+) sec\n",
+        out["before and after hybridizing"],
+    )
+    assert times is not None
+
+
+def test_fourth_text():
+    out = outputs("003")
+    assert out["a program as a string"].endswith("\n10\n")
+    assert out["a * b + 2, printed"] == "\n[[3. 3.]]\n<NDArray 1x2 @cpu(0)>\n"
+
+
+@pytest.mark.parametrize("title", ["export", "a net called with a Symbol"])
+def test_what_needs_the_compiler_says_so(title: str, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (program,) = [p for p in PROGRAMS if p.title == title]
+    assert program.needs == COMPILER
+    names = dict(outputs("002", COMPILER)["names"])  # type: ignore[call-overload]
+    with pytest.raises(NotImplementedError, match="comes with the compiler"):
+        run(program, names)
+
+
+def test_a_program_runs_from_the_command_line(tmp_path):
+    """The same, as a reader would: the block in a file, unchanged."""
+    program = next(p for p in PROGRAMS if p.title == "wait_to_read and waitall")
+    file = tmp_path / "waits.py"
+    file.write_text(source_of(program), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "d2lmini", "run", str(file)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(r"\d+\.\d{4}\n\d+\.\d{4}\n", done.stdout)

@@ -11,7 +11,7 @@ be concluded from them), `claims.py` (claims of the chapters, checked on your ma
 
 The helpers of the book's own package, under its names, for its programs (`import d2lzh as d2l`
 after `d2lmini.install_as_mxnet()`): `context.py` (try_gpu), `data.py`, `digits.py`, `text.py`,
-`models.py`, `train.py` (train_ch3, ...), `chars.py` (recurrent nets), `figures.py`. They are
+`models.py`, `training.py` (train_ch3, ...), `chars.py` (recurrent nets), `figures.py`. They are
 imported when first used, and matplotlib when first drawn with.
 """
 
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
         load_data_jay_lyrics,
         to_onehot,
     )
-    from d2lmini.d2l.train import (
+    from d2lmini.d2l.training import (
         evaluate_accuracy,
         sgd,
         train,
@@ -83,7 +83,7 @@ _FILES = {
         show_trace_2d use_svg_display""",
     "models": "RNNModel Residual corr2d linreg resnet18 squared_loss",
     "text": "data_iter_consecutive data_iter_random load_data_jay_lyrics to_onehot",
-    "train": """evaluate_accuracy sgd train train_2d train_ch3 train_ch5 train_ch7
+    "training": """evaluate_accuracy sgd train train_2d train_ch3 train_ch5 train_ch7
         train_gluon_ch7""",
 }
 _LAZY = {name: f"d2lmini.d2l.{file}" for file, names in _FILES.items() for name in names.split()}

@@ -19,7 +19,7 @@ from d2lmini import initializer as init
 from d2lmini import ndarray as nd
 from d2lmini.context import Context
 from d2lmini.d2l.text import data_iter_consecutive, data_iter_random, to_onehot
-from d2lmini.d2l.train import sgd
+from d2lmini.d2l.training import sgd
 
 
 def grad_clipping(params: Sequence[Any], theta: float, ctx: Context | None = None) -> None:

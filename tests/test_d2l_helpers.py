@@ -1,0 +1,435 @@
+"""The book's helpers do what its programs expect of them: names, arguments, what they print."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import zipfile
+
+import numpy as np
+import pytest
+
+from d2lmini import autograd, cpu, d2l, gluon, nd, num_gpus, random
+
+NAMES = """
+    load_data_fashion_mnist try_gpu set_figsize train_ch5 show_trace_2d train_ch7 train_2d Benchmark
+    train_ch3 get_data_ch7 train_gluon_ch7 sgd semilogy load_data_jay_lyrics evaluate_accuracy
+    get_fashion_mnist_labels linreg squared_loss data_iter_consecutive train_and_predict_rnn
+    RNNModel train_and_predict_rnn_gluon Residual use_svg_display show_fashion_mnist corr2d
+    data_iter_random grad_clipping resnet18 bbox_to_rect show_bboxes try_all_gpus predict_rnn
+    predict_rnn_gluon to_onehot data_iter show_images train load_data_digits plt""".split()
+
+
+@pytest.fixture
+def plt():
+    from matplotlib import pyplot
+
+    yield pyplot
+    pyplot.close("all")
+    pyplot.rcdefaults()
+
+
+def blobs(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Points (n, 2) of two classes, far apart, and their labels."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 2
+    return (rng.normal(size=(n, 2)) + 6 * y[:, None] - 3).astype("float32"), y
+
+
+def batches(n: int, size: int, seed: int = 0) -> list:
+    X, y = blobs(n, seed)
+    return [
+        (nd.array(X[i : i + size]), nd.array(y[i : i + size], dtype="int32"))
+        for i in range(0, n, size)
+    ]
+
+
+EPOCH = r"epoch (\d+), loss (\d+\.\d{4}), train acc (\d\.\d{3}), test acc (\d\.\d{3})"
+
+
+def epochs(text: str, pattern: str = EPOCH) -> list[tuple[str, ...]]:
+    """The figures of each line, all of which must match."""
+    return [re.fullmatch(pattern, line).groups() for line in text.splitlines()]
+
+
+# --- the package ---
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_book_s_names(name):
+    assert getattr(d2l, name) is not None
+    assert name in dir(d2l) and name in d2l.__all__
+
+
+def test_names_of_other_chapters_say_that_they_are_left_out():
+    with pytest.raises(AttributeError, match="read_voc_images is left out of d2lmini"):
+        d2l.read_voc_images
+    with pytest.raises(AttributeError, match="d2l has no 'nothing'; it has"):
+        d2l.nothing
+
+
+def test_importing_it_is_light():
+    program = (
+        "import sys; from d2lmini import d2l; d2l.Benchmark; d2l.try_gpu()\n"
+        "print([m for m in ('matplotlib', 'd2lmini.gluon', 'sklearn') if m in sys.modules])\n"
+        "d2l.train_2d; d2l.semilogy\n"
+        "print([m for m in ('matplotlib', 'd2lmini.gluon', 'sklearn') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("[]\n['d2lmini.gluon']\n", "")
+
+
+def test_where_to_compute():
+    if num_gpus() == 0:
+        assert d2l.try_gpu() == cpu() and d2l.try_all_gpus() == [cpu()]
+    else:
+        assert d2l.try_gpu() == d2l.try_all_gpus()[0]
+        assert len(d2l.try_all_gpus()) == num_gpus()
+
+
+# --- data ---
+
+
+def test_data_iter_gives_each_example_once():
+    features, labels = nd.arange(20).reshape((10, 2)), nd.arange(10)
+    seen = []
+    sizes = []
+    for X, y in d2l.data_iter(3, features, labels):
+        assert X.asnumpy()[:, 0].tolist() == (2 * y).asnumpy().tolist()
+        seen += y.asnumpy().tolist()
+        sizes.append(len(y))
+    assert sizes == [3, 3, 3, 1] and sorted(seen) == list(range(10))
+
+
+def test_data_that_is_not_here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("D2L_DATA", raising=False)
+    with pytest.raises(FileNotFoundError, match=r"airfoil_self_noise.dat is not here.*NASA") as e:
+        d2l.get_data_ch7()
+    assert str(tmp_path / "data") in str(e.value)
+    with pytest.raises(FileNotFoundError, match=r"jaychou_lyrics.txt.zip is not here"):
+        d2l.load_data_jay_lyrics()
+
+
+def test_airfoil_data(tmp_path, monkeypatch):
+    table = np.random.default_rng(0).normal(5, 3, size=(1503, 6))
+    np.savetxt(tmp_path / "airfoil_self_noise.dat", table, delimiter="\t")
+    monkeypatch.setenv("D2L_DATA", str(tmp_path))
+    features, labels = d2l.get_data_ch7()
+    assert features.shape == (1500, 5) and labels.shape == (1500,)
+    assert abs(features.mean().asscalar()) < 0.01 and abs(labels.asnumpy().std() - 1) < 0.01
+
+
+def test_lyrics(tmp_path, monkeypatch):
+    (tmp_path / "data").mkdir()
+    with zipfile.ZipFile(tmp_path / "data" / "jaychou_lyrics.txt.zip", "w") as archive:
+        archive.writestr("jaychou_lyrics.txt", "想要有\r\n直升机\n" * 2000)
+    monkeypatch.chdir(tmp_path)
+    indices, char_to_idx, idx_to_char, size = d2l.load_data_jay_lyrics()
+    assert size == 7 == len(idx_to_char) and len(indices) == 10000
+    assert "".join(idx_to_char[i] for i in indices[:10]) == "想要有  直升机 想"
+    assert all(idx_to_char[i] == char for char, i in char_to_idx.items())
+
+
+def test_consecutive_batches_go_on():
+    found = list(d2l.data_iter_consecutive(list(range(30)), batch_size=2, num_steps=6))
+    assert len(found) == 2
+    (X1, _), (X2, _) = found
+    assert X1.asnumpy().tolist() == [list(range(6)), list(range(15, 21))]
+    assert X2.asnumpy().tolist() == [list(range(6, 12)), list(range(21, 27))]
+    for X, Y in found:
+        assert (Y == X + 1).asnumpy().all()
+
+
+def test_random_batches_do_not_overlap():
+    found = list(d2l.data_iter_random(list(range(30)), batch_size=2, num_steps=6))
+    assert len(found) == 2
+    starts = sorted(X.asnumpy()[i, 0] for X, _ in found for i in range(2))
+    assert starts == [0, 6, 12, 18]
+    for X, Y in found:
+        assert X.shape == (2, 6) and (Y == X + 1).asnumpy().all()
+
+
+def test_onehot():
+    steps = d2l.to_onehot(nd.array([[0, 2, 1], [1, 1, 0]]), 4)
+    assert len(steps) == 3 and steps[1].asnumpy().tolist() == [[0, 0, 1, 0], [0, 1, 0, 0]]
+
+
+def test_names_of_classes():
+    assert d2l.get_fashion_mnist_labels(nd.array([0, 9])) == ["t-shirt", "ankle boot"]
+    assert d2l.get_fashion_mnist_labels(np.array([5], "int32")) == ["sandal"]
+
+
+# --- models ---
+
+
+def test_formulas():
+    X, w, b = nd.array([[1, 2], [3, 4]]), nd.array([[1], [10]]), nd.array([0.5])
+    y_hat = d2l.linreg(X, w, b)
+    assert y_hat.asnumpy().tolist() == [[21.5], [43.5]]
+    assert d2l.squared_loss(y_hat, nd.array([20.5, 43.5])).asnumpy().tolist() == [[0.5], [0]]
+    corr = d2l.corr2d(nd.arange(9).reshape((3, 3)), nd.array([[0, 1], [2, 3]]))
+    assert corr.asnumpy().tolist() == [[19, 25], [37, 43]]
+
+
+def test_residual_keeps_or_changes_the_shape():
+    X = nd.random.uniform(shape=(4, 3, 6, 6))
+    for block, shape in [
+        (d2l.Residual(3), (4, 3, 6, 6)),
+        (d2l.Residual(6, use_1x1conv=True, strides=2), (4, 6, 3, 3)),
+    ]:
+        block.initialize()
+        Y = block(X)
+        assert Y.shape == shape and Y.min().asscalar() >= 0
+
+
+def test_resnet18_has_18_layers_with_weights():
+    net = d2l.resnet18(10)
+    net.initialize()
+    assert net(nd.zeros((1, 1, 32, 32))).shape == (1, 10)
+    shapes = [p.shape for name, p in net.collect_params().items() if name.endswith("weight")]
+    # Those of the three 1 x 1 convolutions beside the road are not counted.
+    assert len([s for s in shapes if s[2:] != (1, 1)]) == 18
+    assert shapes[-1] == (10, 512)
+
+
+def test_sgd_works_in_place():
+    w = nd.array([1.0, 2.0])
+    w.attach_grad()
+    with autograd.record():
+        y = (w * w).sum()
+    y.backward()
+    same = w
+    d2l.sgd([w], lr=0.5, batch_size=2)
+    assert w is same and w.asnumpy().tolist() == [0.5, 1.0]
+
+
+@pytest.mark.parametrize(("theta", "factor"), [(2.5, 0.5), (5.0, 1), (100, 1)])
+def test_clipping_keeps_the_direction(theta, factor):
+    params = [nd.zeros(1), nd.zeros((1, 1))]
+    for p, g in zip(params, (3.0, 4.0)):
+        p.attach_grad()
+        p.grad[:] = g
+    d2l.grad_clipping(params, theta, cpu())
+    assert [p.grad.asscalar() for p in params] == pytest.approx([3 * factor, 4 * factor])
+
+
+def test_clipping_of_no_gradient_at_all():
+    w = nd.zeros(2)
+    w.attach_grad()
+    d2l.grad_clipping([w], 1.0, cpu())
+    assert w.grad.asnumpy().tolist() == [0, 0]
+
+
+# --- training ---
+
+
+def softmax_net(units: int = 2) -> gluon.nn.Sequential:
+    net = gluon.nn.Sequential()
+    net.add(gluon.nn.Dense(units))
+    net.initialize()
+    return net
+
+
+def test_accuracy():
+    def net(X):  # the class is 1 where X > 0
+        return nd.stack(0 * X[:, 0], X[:, 0], axis=1)
+
+    X, y = nd.array([[1], [-1], [2], [-3]]), nd.array([1, 0, 0, 0], dtype="int32")
+    assert d2l.evaluate_accuracy([(X, y)], net) == 0.75
+    assert d2l.evaluate_accuracy([(X, y), (X[:1], y[:1])], net, cpu()) == 0.8
+    assert d2l.evaluate_accuracy([(X, y)], net, [cpu(0), cpu(1)]) == 0.75
+
+
+def test_train_ch3_by_hand_and_by_trainer(capsys):
+    random.seed(0)
+    loss = gluon.loss.SoftmaxCrossEntropyLoss()
+    W, b = nd.random.normal(scale=0.01, shape=(2, 2)), nd.zeros(2)
+    for param in (W, b):
+        param.attach_grad()
+    train_iter, test_iter = batches(200, 20), batches(100, 50, seed=1)
+    d2l.train_ch3(lambda X: nd.dot(X, W) + b, train_iter, test_iter, loss, 2, 20, [W, b], 0.1)
+    net = softmax_net()
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1})
+    d2l.train_ch3(net, train_iter, test_iter, loss, 2, 20, None, None, trainer)
+    lines = epochs(capsys.readouterr().out)
+    assert [line[0] for line in lines] == ["1", "2", "1", "2"]
+    for _, l, train_acc, test_acc in lines[1::2]:
+        assert float(l) < 0.1 and float(train_acc) > 0.98 and float(test_acc) > 0.98
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_train_on_one_context_and_on_several(capsys, several):
+    random.seed(0)
+    ctx = [cpu(0), cpu(1)] if several else cpu()
+    net = softmax_net()
+    net.collect_params().reset_ctx(ctx)
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1})
+    loss = gluon.loss.SoftmaxCrossEntropyLoss()
+    d2l.train(batches(200, 20), batches(100, 50, seed=1), net, loss, trainer, ctx, 2)
+    first, *lines = capsys.readouterr().out.splitlines()
+    assert first == f"training on {ctx}"
+    lines = epochs("\n".join(lines), EPOCH + r", time (\d+\.\d) sec")
+    assert len(lines) == 2 and float(lines[1][1]) < 0.1 and lines[1][3] == "1.000"
+
+
+def test_train_ch5(capsys):
+    random.seed(0)
+    net = softmax_net()
+    trainer = gluon.Trainer(net.collect_params(), "adam", {"learning_rate": 0.1})
+    d2l.train_ch5(net, batches(100, 20), batches(50, 50), 20, trainer, cpu(), 3)
+    first, *lines = capsys.readouterr().out.splitlines()
+    assert first == "training on cpu(0)" and len(lines) == 3
+    assert float(epochs(lines[-1], EPOCH + r", time .* sec")[0][2]) > 0.95
+
+
+def test_the_loss_is_the_mean_over_examples(capsys):
+    """With scores that are always 0 it is log 2, whatever the sizes of the batches."""
+    zero = softmax_net()
+    zero.initialize(init="zeros", force_reinit=True)
+    trainer = gluon.Trainer(zero.collect_params(), "sgd", {"learning_rate": 0.0})
+    loss = gluon.loss.SoftmaxCrossEntropyLoss()
+    d2l.train(batches(90, 40), batches(10, 5), zero, loss, trainer, cpu(), 1)
+    d2l.train_ch3(zero, batches(90, 40), batches(10, 5), loss, 1, 40, trainer=trainer)
+    out = capsys.readouterr().out
+    assert re.findall(r"loss ([\d.]+)", out) == ["0.6931", "0.6931"]
+    assert re.findall(r"test acc ([\d.]+)", out) == ["0.500", "0.500"]
+
+
+def test_train_2d_and_its_picture(capsys, plt):
+    results = d2l.train_2d(lambda x1, x2, s1, s2: (x1 - 0.08 * x1, x2 - 1.6 * x2, s1, s2 + 1))
+    assert len(results) == 21 and results[0] == (-5, -2)
+    assert results[1] == pytest.approx((-4.6, 1.2))
+    line = capsys.readouterr().out
+    assert re.fullmatch(r"epoch 20, x1 -0\.943467, x2 -0\.000073\n", line)
+    d2l.show_trace_2d(lambda x1, x2: 0.1 * x1**2 + 2 * x2**2, results)
+    (axes,) = plt.gcf().axes
+    assert axes.lines[0].get_xydata().shape == (21, 2)
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("x1", "x2")
+
+
+def regression() -> tuple:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 5))
+    return nd.array(X), nd.array(X @ [1, -2, 3, 0.5, 0] + 0.01 * rng.normal(size=300))
+
+
+def test_train_ch7_and_train_gluon_ch7(capsys, plt):
+    random.seed(0)
+    features, labels = regression()
+
+    def sgd(params, states, hyperparams):
+        assert states == "mine"
+        for p in params:
+            p[:] -= hyperparams["lr"] * p.grad
+
+    d2l.train_ch7(sgd, "mine", {"lr": 0.1}, features, labels, batch_size=10, num_epochs=2)
+    d2l.train_gluon_ch7("sgd", {"learning_rate": 0.1}, features, labels, 10)
+    lines = epochs(capsys.readouterr().out, r"loss: (\d+\.\d{6}), (\d+\.\d{6}) sec per epoch")
+    assert len(lines) == 2 and all(float(l) < 0.001 for l, _ in lines)
+    curves = plt.gcf().axes[0].lines
+    assert len(curves) == 2
+    for curve in curves:
+        x, y = curve.get_data()
+        assert len(x) == 7 and (x[0], x[-1]) == (0, 2) and y[0] > 5 > 0.01 > y[-1]
+
+
+# --- recurrent nets ---
+
+TEXT = "abcd" * 60
+CHARS = sorted(set(TEXT))
+TO_INDEX = {char: i for i, char in enumerate(CHARS)}
+CORPUS = [TO_INDEX[char] for char in TEXT]
+
+
+def rnn_by_hand(inputs, state, params):
+    W_xh, W_hh, b_h, W_hq, b_q = params
+    (H,) = state
+    outputs = []
+    for X in inputs:
+        H = nd.tanh(nd.dot(X, W_xh) + nd.dot(H, W_hh) + b_h)
+        outputs.append(nd.dot(H, W_hq) + b_q)
+    return outputs, (H,)
+
+
+def rnn_state(batch_size, num_hiddens, ctx):
+    return (nd.zeros((batch_size, num_hiddens), ctx=ctx),)
+
+
+def rnn_params():
+    shapes = [(4, 16), (16, 16), (16,), (16, 4), (4,)]
+    params = [nd.random.normal(scale=0.1, shape=shape) for shape in shapes]
+    for p in params:
+        p.attach_grad()
+    return params
+
+
+@pytest.mark.parametrize("is_random", [False, True])
+def test_a_net_by_hand_learns_the_alphabet(capsys, is_random):
+    random.seed(0)
+    d2l.train_and_predict_rnn(
+        rnn_by_hand, rnn_params, rnn_state, 16, 4, cpu(), CORPUS, CHARS, TO_INDEX, is_random,
+        20, 6, 1.0, 1.0, 4, 10, 5, ["a", "bc"],
+    )  # fmt: skip
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 6
+    (first,), (last,) = (epochs(line, r"epoch \d+, perplexity ([\d.]+), time .* sec")
+                         for line in lines[::3])  # fmt: skip
+    assert 1 <= float(last[0]) < min(1.1, float(first[0]) + 1e-6)
+    assert lines[4:] == [" - abcdab", " - bcdabcd"]
+
+
+def test_a_gluon_net_learns_the_alphabet(capsys):
+    random.seed(0)
+    model = d2l.RNNModel(gluon.rnn.GRU(16), 4)
+    d2l.train_and_predict_rnn_gluon(
+        model, 16, 4, cpu(), CORPUS, CHARS, TO_INDEX, 60, 6, 3.0, 1.0, 4, 60, 5, ["a"]
+    )
+    line, written = capsys.readouterr().out.splitlines()
+    assert line.startswith("epoch 60, perplexity 1.") and written == " - abcdab"
+    assert d2l.predict_rnn_gluon("cd", 3, model, 4, cpu(), CHARS, TO_INDEX) == "cdabc"
+
+
+def test_a_model_s_shapes():
+    model = d2l.RNNModel(gluon.rnn.RNN(8), 4)
+    model.initialize()
+    state = model.begin_state(batch_size=3)
+    scores, state = model(nd.zeros((3, 5)), state)
+    assert scores.shape == (15, 4) and [s.shape for s in state] == [(1, 3, 8)]
+
+
+# --- figures ---
+
+
+def test_figsize_and_curves(plt):
+    d2l.set_figsize((4, 3))
+    assert plt.rcParams["figure.figsize"] == [4, 3]
+    d2l.semilogy([1, 2, 3], [1e-1, 1e-2, 1e-3], "epochs", "loss", [1, 2], [1, 0.1], ["a", "b"])
+    (axes,) = plt.gcf().axes
+    assert axes.get_yscale() == "log" and axes.lines[1].get_linestyle() == ":"
+    assert [t.get_text() for t in axes.get_legend().get_texts()] == ["a", "b"]
+    assert d2l.plt is plt
+
+
+def test_images(plt):
+    images = nd.random.uniform(shape=(4, 28, 28, 1))
+    d2l.show_fashion_mnist(images[0:2], ["coat", "bag"])
+    assert [ax.get_title() for ax in plt.gcf().axes] == ["coat", "bag"]
+    axes = d2l.show_images([x.reshape((28, 28)) for x in images], 2, 2, scale=1)
+    assert axes.shape == (2, 2) and tuple(plt.gcf().get_size_inches()) == (2, 2)
+
+
+def test_boxes(plt):
+    box = d2l.bbox_to_rect([1, 2, 5, 8], "blue")
+    assert (box.get_xy(), box.get_width(), box.get_height()) == ((1, 2), 4, 6)
+    assert not box.get_fill()
+    _, axes = plt.subplots()
+    d2l.show_bboxes(axes, nd.array([[0, 0, 1, 1], [1, 1, 2, 3]]), ["dog"], "w")
+    assert len(axes.patches) == 2 and [t.get_text() for t in axes.texts] == ["dog"]
+
+
+def test_svg_display_outside_a_notebook_changes_nothing(plt):
+    before = dict(plt.rcParams)
+    d2l.use_svg_display()
+    assert dict(plt.rcParams) == before
