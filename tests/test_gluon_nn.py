@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 from gluon_rows.nn import ROWS
-from gluon_rows.runner import check_gradients, examine_here
+from gluon_rows.runner import Row, check_gradients, compare, examine_here
 
 import d2lmini as mx
 from d2lmini import autograd, engine, init, instrument, nd
@@ -72,6 +72,46 @@ def test_layers_use_only_ops(row):
     got = net.hybrid_forward(spy, *xs, **own)
     np.testing.assert_array_equal(got.asnumpy(), expected[0].asnumpy())
     assert spy.taken <= registry.keys()
+
+
+# -- the runner can fail -----------------------------------------------------------------------
+
+
+class WrongGradient(autograd.Function):
+    """y = x, with a gradient that is 1 % too large."""
+
+    def forward(self, x):
+        return x * 1
+
+    def backward(self, g):
+        return g * 1.01
+
+
+def test_a_wrong_gradient_is_found():
+    row = Row("nn.Lambda(lambda x: mx.wrong(x))", ((2, 3),))
+    mx.wrong = lambda x: WrongGradient()(x)
+    try:
+        with pytest.raises(AssertionError, match="train/in/0"):
+            check_gradients(row, "train")
+    finally:
+        del mx.wrong
+
+
+@pytest.mark.parametrize(
+    "key", ["about", "train/out/0", "predict/in/0", "train/grad/0:dense0_weight", "infer/out/0"]
+)
+def test_every_difference_is_found(key):
+    row = Row("nn.Dense(2)")
+    mine, theirs = examine_here(row), examine_here(row)
+    compare(row, mine, theirs)
+    if key == "about":
+        theirs[key] = theirs[key].replace("-> 2", "-> 3")
+    else:
+        theirs[key] = theirs[key] + np.float32(1e-3)
+    with pytest.raises(AssertionError):
+        compare(row, mine, theirs)
+    with pytest.raises(AssertionError, match="refuses"):
+        compare(row, mine, "MXNetError")
 
 
 # -- what is known before the first call, and after -----------------------------------------------
@@ -389,3 +429,45 @@ def test_ops_of_a_call(build, shape, ops):
     with instrument.listening(Pushes()) as pushes:
         net(x)
     assert " ".join(pushes.names) == ops
+
+
+def test_shared_parameters_are_one():
+    first = nn.Dense(3, in_units=3)
+    second = nn.Dense(3, in_units=3, params=first.params)
+    first.initialize()
+    assert second.weight is first.weight
+    x = nd.ones((2, 3))
+    with autograd.record():
+        y = second(first(x))
+    y.backward()
+    twice = first.weight.grad().asnumpy().copy()
+    hidden = first(x)
+    with autograd.record():
+        y = second(hidden)
+    y.backward()
+    assert not np.allclose(first.weight.grad().asnumpy(), twice)
+
+
+def test_a_net_of_layers_learns():
+    """Every kind of layer in one net: its loss falls."""
+    net = nn.HybridSequential()
+    net.add(
+        nn.Conv2D(4, 3, padding=1), nn.BatchNorm(), nn.Activation("relu"), nn.MaxPool2D(),
+        nn.Conv2D(4, 3, padding=1), nn.GroupNorm(2), nn.Swish(), nn.GlobalAvgPool2D(), nn.Flatten(),
+        nn.Dropout(0.1), nn.Dense(8), nn.LayerNorm(), nn.PReLU(), nn.Dense(1),
+    )  # fmt: skip
+    mx.random.seed(3)
+    net.initialize(init.Xavier())
+    rng = np.random.default_rng(0)
+    x = nd.array(rng.normal(size=(32, 2, 8, 8)))
+    y = nd.array(np.abs(x.asnumpy()).mean(axis=(1, 2, 3), keepdims=True)[:, :, 0, 0] * 10)
+    losses = []
+    for _ in range(60):
+        with autograd.record():
+            loss = ((net(x) - y) ** 2).mean()
+        loss.backward()
+        for p in net.collect_params().values():
+            if p.grad_req != "null":
+                p.set_data(p.data() - 0.02 * p.grad())
+        losses.append(loss)
+    assert losses[-1].asscalar() < 0.1 * losses[0].asscalar()

@@ -17,6 +17,7 @@ SELU = {"differs": ("/in/",), "why": "MXNet's gradient of selu misses a factor"}
 MAX = {"differs": ("predict/in",), "why": "MXNet's max pooling has no gradient in predict mode"}
 #: Where gamma is fixed at 1 MXNet also writes the ones into it.
 FIXED = {"differs": ("aux/0:",), "why": "MXNet writes ones into a gamma that does not count"}
+GPU = {"mxnet": False, "why": "MXNet has this dtype only on a GPU"}
 RANDOM = {"modes": ("predict", "infer"), "why": "the two draw different numbers"}
 
 BASIC = [
@@ -164,4 +165,31 @@ CONTRIB = [
     Row("gluon.contrib.nn.PixelShuffle3D(2)", ((2, 8, 3, 2, 1),)),
 ]
 
-ROWS = BASIC + ACTIVATIONS + CONVOLUTIONS + POOLING + NORMALIZATION + CONTRIB
+KINDS = [
+    *(
+        Row(build, (shape,), dtype="float64", rtol=1e-6, atol=1e-6, **how)
+        for build, shape, how in (
+            ("nn.Conv2D(3, 3, activation='tanh')", IMAGE, {}),
+            ("nn.Conv2DTranspose(3, 3)", IMAGE, {}),
+            ("nn.MaxPool2D()", IMAGE, MAX),
+            ("nn.AvgPool2D()", IMAGE, {}),
+            ("nn.BatchNorm()", IMAGE, {}),
+            ("nn.LayerNorm()", AXIS, {}),
+            ("nn.InstanceNorm(scale=True)", IMAGE, GPU),
+            ("nn.GELU()", AXIS, {}),
+        )
+    ),
+    *(
+        Row(build, (shape,), dtype="float16", rtol=2e-2, atol=2e-2, grad=False, **how)
+        for build, shape, how in (
+            ("nn.Dense(4, activation='sigmoid')", AXIS, GPU),
+            ("nn.Conv2D(3, 3)", IMAGE, GPU),
+            ("nn.MaxPool2D()", IMAGE, MAX),
+            ("nn.AvgPool2D()", IMAGE, {}),
+            ("nn.LayerNorm()", AXIS, {}),
+            ("nn.PReLU()", AXIS, {}),
+        )
+    ),
+]
+
+ROWS = BASIC + ACTIVATIONS + CONVOLUTIONS + POOLING + NORMALIZATION + CONTRIB + KINDS
