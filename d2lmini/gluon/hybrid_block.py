@@ -26,10 +26,14 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from d2lmini import ndarray as nd
+from d2lmini.base import MXNetError
 from d2lmini.gluon.block import Block
 from d2lmini.gluon.nested import flatten
-from d2lmini.gluon.parameter import DeferredInitializationError, shape_is_known
+from d2lmini.gluon.parameter import DeferredInitializationError
+from d2lmini.gluon.utils import shape_is_known
 from d2lmini.ndarray import NDArray
+
+_NO_SHAPE = "Deferred initialization failed because shape cannot be inferred."
 
 
 class HybridBlock(Block):
@@ -98,21 +102,32 @@ class HybridBlock(Block):
 
     def _finish_deferred(self, *inputs: Any) -> None:
         """Complete the shapes of its own parameters, and make the arrays that were put off."""
-        self.infer_shape(*inputs)
-        for parameter in self._reg_params.values():
+        own = self._reg_params.values()
+        if not all(shape_is_known(parameter.shape) for parameter in own):
+            try:
+                self.infer_shape(*inputs)
+            except MXNetError as problem:
+                raise ValueError(f"{_NO_SHAPE} {problem}") from problem
+        for parameter in own:
             parameter._finish_deferred_init()
 
     def infer_shape(self, *inputs: Any) -> None:
         """Complete the shapes of its own parameters from those of the inputs: the hook that a layer
-        with unknown sizes overrides. ValueError here, when there is one and nobody did."""
+        with unknown sizes overrides. ValueError here, when there is one and nobody did.
+
+        Those of children get theirs at the first call; to ask for them without one comes with the
+        compiler.
+        """
         for parameter in self._reg_params.values():
             if not shape_is_known(parameter.shape):
                 raise ValueError(
-                    "Deferred initialization failed because shape cannot be inferred: "
-                    f"'{parameter.name}'{parameter._place()} has shape {parameter.shape}. Give its "
-                    f"whole shape, or write {type(self).__name__}.infer_shape(self, *inputs), "
-                    "which sets self.<parameter>.shape from the shapes of the inputs"
+                    f"{_NO_SHAPE} '{parameter.name}'{parameter._place()} has shape "
+                    f"{parameter.shape}. Give its whole shape, or write "
+                    f"{type(self).__name__}.infer_shape(self, *inputs), which sets "
+                    "self.<parameter>.shape from the shapes of the inputs"
                 )
+        if not all(shape_is_known(p.shape) for p in self._collect_params_with_prefix().values()):
+            self._later("infer_shape", "calling the net once completes all shapes")
 
     def infer_type(self, *inputs: Any) -> None:
         """Complete the dtypes of parameters from those of the inputs; comes with the compiler."""

@@ -41,6 +41,7 @@ class _BlockScope:
 
     def __init__(self, block: Any):
         self._block = block
+        self._counter = block.__dict__.setdefault("_counter", {})
         self._outer: list[_BlockScope | None] = []
 
     @staticmethod
@@ -49,7 +50,7 @@ class _BlockScope:
     ) -> tuple[str, ParameterDict]:
         """Prefix and parameters of a new Block of the kind `hint` in the current scope."""
         scope = _here.scope
-        counter = _here.counter if scope is None else scope._block._counter
+        counter = _here.counter if scope is None else scope._counter
         if prefix is None:
             prefix = _count(counter, hint) + "_"
         if params is not None:

@@ -33,6 +33,7 @@ from d2lmini import autograd, initializer
 from d2lmini import ndarray as nd
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu, current_context
+from d2lmini.gluon.utils import shape_is_known
 from d2lmini.ndarray import NDArray
 
 Shape = tuple[int, ...]
@@ -43,11 +44,6 @@ _REQS = ("write", "add", "null")
 
 class DeferredInitializationError(MXNetError):
     """The parameter's shape is not known before its layer has seen data."""
-
-
-def shape_is_known(shape: Shape | None) -> bool:
-    """Is every size known? 0 and -1 stand for one that is not; so does no shape at all."""
-    return shape is not None and all(n > 0 for n in shape)
 
 
 def merged(known: Shape, wanted: Shape) -> Shape | None:
@@ -66,8 +62,8 @@ class Parameter:
     adds to it, 'null' wants none. shape: 0 or -1 for a size that is not known, None for no shape.
     lr_mult, wd_mult: factors on the learning rate and the weight decay. init: its initializer,
     else that of `initialize`. allow_deferred_init: may `initialize` wait for the shape?
-    differentiable=False: grad_req stays 'null'. stype, grad_stype: 'default', for MXNet's sparse
-    arrays are left out.
+    differentiable=False: grad_req stays 'null'. stype, grad_stype: accepted and without effect,
+    for MXNet's sparse arrays are left out: all are dense.
     """
 
     def __init__(
@@ -89,19 +85,14 @@ class Parameter:
                 f"{what} for Parameter '{name}' must be one of 'default', 'row_sparse', or 'csr', "
                 f"but got '{value}'"
             )
-        if stype != "default":
-            raise MXNetError(
-                f"Parameter '{name}': stype={stype!r} is left out of d2lmini, as all of MXNet's "
-                "sparse arrays; use 'default'"
-            )
         self.name = name
         self.lr_mult = lr_mult
         self.wd_mult = wd_mult
         self.init = init
         self.allow_deferred_init = allow_deferred_init
         self._differentiable = differentiable
-        # A row-sparse gradient may be asked for (Embedding does); it is kept whole.
-        self._stype = self._grad_stype = "default"
+        self._stype = stype
+        self._grad_stype = grad_stype
         self._shape = (shape,) if isinstance(shape, int) else shape and tuple(shape)
         self._dtype = dtype
         self._grad_req = "null"
@@ -221,14 +212,21 @@ class Parameter:
         with autograd.pause():
             if data is None:
                 data = nd.zeros(self._shape, ctx=cpu(), dtype=self._dtype)
-                how = initializer.create(default_init if init is None else init)
-                desc = initializer.InitDesc(self.name, {"__init__": how})
-                initializer.create(default_init)(desc, data)
-            self._init_impl(data, contexts)
+                how = initializer.create(init)
+                if isinstance(how, initializer.Initializer):
+                    # Chosen for this parameter, so it fills it whatever its name says.
+                    desc = initializer.InitDesc(self.name, {"__init__": how})
+                    initializer.create(default_init)(desc, data)
+                else:
+                    # Mixed, Load: they go by the name. (MXNet's Gluon takes neither.)
+                    how(initializer.InitDesc(self.name), data)
+            self._init_impl(data, contexts, ours=True)
 
-    def _init_impl(self, data: NDArray, contexts: list[Context]) -> None:
-        """Put a copy of `data` into each context."""
-        self._adopt([data.copyto(ctx) for ctx in contexts])
+    def _init_impl(self, data: NDArray, contexts: list[Context], ours: bool = False) -> None:
+        """Put a copy of `data` into each context; `ours`: the array itself may be one."""
+        self._adopt(
+            [data if ours and ctx == data.context else data.copyto(ctx) for ctx in contexts]
+        )
 
     def _adopt(self, arrays: list[NDArray]) -> None:
         self._data = arrays
@@ -431,17 +429,18 @@ class Parameter:
         )
 
     def row_sparse_data(self, row_id: Any) -> NDArray:
-        """Some rows of a row-sparse parameter, of which there are none: RuntimeError."""
+        """Some rows of a row-sparse parameter; there are none of that kind: RuntimeError."""
         raise RuntimeError(
-            f"Cannot return a copy of Parameter {self.name} via row_sparse_data() because its "
-            "storage type is default. Please use data() instead."
+            f"Cannot return a copy of Parameter {self.name} via row_sparse_data() because sparse "
+            "arrays are left out of d2lmini. Please use data() instead."
         )
 
     def list_row_sparse_data(self, row_id: Any) -> list[NDArray]:
         """The same in all contexts: RuntimeError."""
         raise RuntimeError(
             f"Cannot return copies of Parameter '{self.name}' on all contexts via "
-            "list_row_sparse_data() because its storage type is default. Please use data() instead."
+            "list_row_sparse_data() because sparse arrays are left out of d2lmini. Please use "
+            "list_data() instead."
         )
 
 
@@ -495,4 +494,4 @@ class _Value(initializer.Initializer):
 def _contexts(ctx: Context | list[Context] | None) -> list[Context]:
     if ctx is None:
         return [current_context()]
-    return [ctx] if isinstance(ctx, Context) else list(ctx)
+    return [ctx] if isinstance(ctx, Context) else list(dict.fromkeys(ctx))

@@ -11,9 +11,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import shutil
-import ssl
-import tempfile
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +22,7 @@ import numpy as np
 from d2lmini import ndarray as nd
 from d2lmini.context import Context
 from d2lmini.ndarray import NDArray
+from d2lmini.util import is_np_shape
 
 __all__ = ["HookHandle", "check_sha1", "clip_global_norm", "download", "shape_is_known",
            "split_and_load", "split_data"]  # fmt: skip
@@ -95,12 +93,12 @@ def clip_global_norm(arrays: list[NDArray], max_norm: float, check_isfinite: boo
 
 
 def shape_is_known(shape: tuple[int, ...] | None) -> bool:
-    """Is every size of a shape known, that is, is there a shape and no 0 in it?"""
+    """Is every size of a shape known? 0 and -1 stand for one that is not, () for none at all; with
+    `util.np_shape` 0 and () mean what NumPy means by them."""
     if shape is None:
         return False
-    for size in shape:
-        assert size >= 0, f"shape dimension size cannot be less than 0, while received {size}"
-    return all(shape)
+    least = 0 if is_np_shape() else 1
+    return len(shape) >= least and all(size >= least for size in shape)
 
 
 class HookHandle:
@@ -153,8 +151,9 @@ def download(
     """Fetch `url` into the file or folder `path` (here, under its own name, if None); returns where
     it is. A file that is there already, with the right hash, is left alone unless `overwrite`.
 
-    ConnectionError when it cannot be fetched in retries + 1 attempts, ValueError when its
-    SHA-1 is another; then no file is left behind. A bar shows the progress where tqdm is installed.
+    ConnectionError when it cannot be fetched in retries + 1 attempts, RuntimeError when the server
+    has no such file, ValueError when its SHA-1 is another; then no file is left behind. A bar shows
+    the progress where tqdm is installed.
     """
     name = url.split("/")[-1]
     if path is None:
@@ -176,10 +175,10 @@ def download(
     folder = os.path.dirname(os.path.abspath(target))
     os.makedirs(folder, exist_ok=True)
     for left in range(retries, -1, -1):
-        handle, part = tempfile.mkstemp(dir=folder, prefix=".download-")
+        part = os.path.join(folder, f".{os.urandom(8).hex()}.part")
         try:
             print(f"Downloading {target} from {url}...")
-            with os.fdopen(handle, "wb") as file:
+            with open(part, "xb") as file:
                 _fetch(url, file, verify_ssl)
             if sha1_hash is None or check_sha1(part, sha1_hash):
                 os.replace(part, target)
@@ -188,7 +187,7 @@ def download(
                 f"{url} was fetched, but its SHA-1 is not {sha1_hash}: the file there has changed, "
                 "or the transfer was damaged"
             )
-        except OSError as error:
+        except _Unreachable as error:
             problem = ConnectionError(
                 f"download: cannot fetch {url}: {error}. Without a network, put the file at "
                 f"{os.path.abspath(target)} by hand: it is used as it is"
@@ -201,23 +200,43 @@ def download(
     raise problem
 
 
+class _Unreachable(Exception):
+    """The network's fault, not the disk's: worth another attempt."""
+
+
 def _fetch(url: str, file: Any, verify_ssl: bool) -> None:
+    """Copy what is at `url` into `file`."""
+    # Here, for they take longer to import than the rest of Gluon.
+    import ssl
+    from http.client import HTTPException
+    from urllib.error import HTTPError, URLError
     from urllib.request import urlopen
 
     context = None if verify_ssl else ssl._create_unverified_context()
-    with urlopen(url, timeout=30, context=context) as answer:
-        nbytes = int(answer.headers.get("Content-Length") or 0)
-        with _progress(file, nbytes) as target:
-            shutil.copyfileobj(answer, target, 1 << 16)
+    try:
+        with urlopen(url, timeout=30, context=context) as answer:
+            total = int(answer.headers.get("Content-Length") or 0)
+            fetched = 0
+            with _progress(total) as advance:
+                while block := answer.read(1 << 16):
+                    file.write(block)
+                    fetched += len(block)
+                    advance(len(block))
+    except HTTPError as error:
+        raise RuntimeError(f"Failed downloading url {url}: {error}") from None
+    except (URLError, HTTPException, ConnectionError, TimeoutError) as error:
+        raise _Unreachable(error) from None
+    if fetched < total:
+        raise _Unreachable(f"only {fetched} of {total} bytes came")
 
 
 @contextlib.contextmanager
-def _progress(file: Any, nbytes: int) -> Iterator[Any]:
-    """The file, behind a progress bar if tqdm is there."""
+def _progress(total: int) -> Iterator[Callable[[int], Any]]:
+    """What to call with the number of bytes that came: a bar, if tqdm is there."""
     try:
         from tqdm.auto import tqdm
     except ImportError:
-        yield file
+        yield lambda nbytes: None
         return
-    with tqdm.wrapattr(file, "write", total=nbytes or None) as watched:
-        yield watched
+    with tqdm(total=total or None, unit="B", unit_scale=True) as bar:
+        yield bar.update
