@@ -39,7 +39,7 @@ from d2lmini.ndarray.namespaces import Namespace, public_names
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.ndarray.select import boolean_mask, onehot_encode
 
-from d2lmini.ndarray import random  # isort: skip
+from d2lmini.ndarray import random, updates  # isort: skip
 from d2lmini.ops.core import Op
 
 __all__ = [
@@ -60,7 +60,11 @@ globals().update(
     linalg=Namespace("nd.linalg", "linalg_", "_linalg_"),
     contrib=Namespace("nd.contrib", "_contrib_"),
 )
-globals()["contrib"].boolean_mask = boolean_mask
+vars(globals()["contrib"]).update(
+    boolean_mask=boolean_mask,
+    adamw_update=updates.adamw_update,
+    mp_adamw_update=updates.mp_adamw_update,
+)
 
 
 def __getattr__(name: str) -> Any:

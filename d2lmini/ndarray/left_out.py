@@ -19,7 +19,10 @@ _LEFT_OUT = {
         ROIPooling ROIAlign RROIAlign PSROIPooling *MultiBox* *Proposal Deformable* Modulated*
         box_* bipartite_matching""",
     "as all of MXNet's tools for text": "text",
-    "as all of MXNet's sparse arrays": "sparse cast_storage SparseEmbedding getnnz edge_id dgl_*",
+    "as all of MXNet's sparse arrays": """
+        sparse cast_storage SparseEmbedding getnnz edge_id dgl_* group_adagrad_update""",
+    "the optimizers update all parameters in one task anyway": """
+        multi_lamb_update multi_mp_lamb_update multi_adamw_update multi_mp_adamw_update""",
     "as all of MXNet's NumPy interface": "np npx numpy numpy_extension as_np_ndarray",
     "as all of MXNet's custom operators": "Custom",
     "as all of MXNet's quantization": "quantize* quantized_* dequantize requantize calibrate_*",
@@ -33,7 +36,6 @@ _LEFT_OUT = {
 _LATER = {
     "the compiler": "CachedOp get_symbol",
     "Gluon's layers and losses": "RNN CTCLoss ctc_loss SyncBatchNorm",
-    "the optimizers": "*_update *_update_phase? multi_* preloaded_multi_* reset_arrays all_finite",
 }
 
 

@@ -36,7 +36,7 @@ from d2lmini.ops.update import mp_sgd_mom_update, mp_sgd_update, sgd_mom_update,
 from d2lmini.ops.update import with_master as master
 
 #: Elements of a block: all arrays of a step and what it makes in between stay in the L2 cache.
-BLOCK = 1 << 15
+BLOCK = 1 << 16
 
 
 class Step(NamedTuple):

@@ -1,0 +1,423 @@
+"""Rows of `ops/update*.py`: what each returns. States changed in place: test_optimizer.py."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from op_rows.case import Case, draw
+
+OPTIONS = (
+    {},
+    {"wd": 0.05, "rescale_grad": 0.5},
+    {"wd": 0.05, "rescale_grad": 0.5, "clip_gradient": 0.3},
+)
+OURS = "our own: a part of an optimizer"
+WEIGHT, GRAD, MOM = draw((3, 4)), draw((3, 4), seed=1), draw((3, 4), seed=2)
+MEAN, VAR, MORE = draw((3, 4), seed=3), draw((3, 4), 0.5, 2.0, seed=4), draw((3, 4), 0, 1, seed=5)
+
+
+def clipped(x, bound):
+    return x if bound < 0 else np.clip(x, -bound, bound)
+
+
+def outside(fn):
+    """Decay is added after clipping: fn(w, g, wd, *states)."""
+
+    def expect(w, g, *states, wd=0.0, rescale_grad=1.0, clip_gradient=-1.0, **attrs):
+        return fn(w, clipped(rescale_grad * g, clip_gradient), wd, *states, **attrs)
+
+    return expect
+
+
+def inside(fn):
+    """Decay is part of what is clipped: fn(w, h, *states)."""
+
+    def expect(w, g, *states, wd=0.0, rescale_grad=1.0, clip_gradient=-1.0, **attrs):
+        return fn(w, clipped(rescale_grad * g + wd * w, clip_gradient), *states, **attrs)
+
+    return expect
+
+
+@outside
+def sgd(w, g, wd, lr, lazy_update=True):
+    return w - lr * (g + wd * w)
+
+
+@outside
+def sgd_mom(w, g, wd, mom, lr, momentum):
+    return w + momentum * mom - lr * (g + wd * w)
+
+
+@outside
+def nag_mom(w, g, wd, mom, lr, momentum):
+    mom = momentum * mom - lr * (g + wd * w)
+    return w + momentum * mom - lr * (g + wd * w)
+
+
+@outside
+def signsgd(w, g, wd, lr):
+    return (1 - lr * wd) * w - lr * np.sign(g)
+
+
+@outside
+def signum(w, g, wd, mom, lr, momentum, wd_lh):
+    mom = momentum * mom - (1 - momentum) * (g + wd * w)
+    return (1 - lr * wd_lh) * w + lr * np.sign(mom)
+
+
+@outside
+def dcasgd(w, g, wd, mom, previous, lr, momentum, lamda):
+    return w + momentum * mom - lr * (g + wd * w + lamda * g * g * (w - previous))
+
+
+@outside
+def sgld(w, g, wd, noise, lr):
+    return w - lr / 2 * (g + wd * w) + noise
+
+
+@inside
+def adam(w, h, mean, var, lr, beta1, beta2, epsilon):
+    mean = beta1 * mean + (1 - beta1) * h
+    var = beta2 * var + (1 - beta2) * h * h
+    return w - lr * mean / (np.sqrt(var) + epsilon)
+
+
+@outside
+def decoupled(w, g, wd, mean, var, lr, rate, beta1=0.9, beta2=0.999, epsilon=1e-8):
+    mean = beta1 * mean + (1 - beta1) * g
+    var = beta2 * var + (1 - beta2) * g * g
+    return w - lr * mean / (np.sqrt(var) + epsilon) - rate * wd * w
+
+
+def adamw(w, g, mean, var, rescale, lr, eta, **attrs):
+    if not np.isfinite(rescale) or not rescale:
+        return w
+    return decoupled(w, g, mean, var, lr=eta * lr, rate=eta, rescale_grad=rescale, **attrs)
+
+
+@outside
+def adagrad(w, g, wd, history, lr, epsilon):
+    return w - lr * (g / np.sqrt(history + g * g + epsilon) + wd * w)
+
+
+@inside
+def rmsprop(w, h, n, lr, gamma1, epsilon, clip_weights=-1.0):
+    n = gamma1 * n + (1 - gamma1) * h * h
+    return clipped(w - lr * h / np.sqrt(n + epsilon), clip_weights)
+
+
+@inside
+def rmspropalex(w, h, n, g, delta, lr, gamma1, gamma2, epsilon, clip_weights=-1.0):
+    n = gamma1 * n + (1 - gamma1) * h * h
+    g = gamma1 * g + (1 - gamma1) * h
+    return clipped(w + gamma2 * delta - lr * h / np.sqrt(n - g * g + epsilon), clip_weights)
+
+
+@outside
+def adadelta(w, g, wd, acc_g, acc_delta, rho, epsilon):
+    acc_g = rho * acc_g + (1 - rho) * g * g
+    return w - np.sqrt(acc_delta + epsilon) / np.sqrt(acc_g + epsilon) * g - wd * w
+
+
+@inside
+def adamax(w, h, mean, largest, lr, beta1, beta2):
+    return w - lr * (beta1 * mean + (1 - beta1) * h) / np.maximum(beta2 * largest, abs(h))
+
+
+@inside
+def nadam(w, h, mean, var, lr, ahead, along, correction):
+    mean = 0.9 * mean + 0.1 * h
+    var = 0.999 * var + 0.001 * h * h
+    return w - lr * (ahead * h + along * mean) / (np.sqrt(var / correction) + 1e-8)
+
+
+@inside
+def ftml(w, h, d, v, z, lr, t, beta1=0.6, beta2=0.999, epsilon=1e-8):
+    v = beta2 * v + (1 - beta2) * h * h
+    e = (1 - beta1**t) / lr * (np.sqrt(v / (1 - beta2**t)) + epsilon)
+    return -(beta1 * z + (1 - beta1) * h - (e - beta1 * d) * w) / e
+
+
+def ftml_row(w, g, d, v, z, clip_grad=-1.0, **attrs):
+    return ftml(w, g, d, v, z, clip_gradient=clip_grad, **attrs)
+
+
+@outside
+def ftrl(w, g, wd, z, n, lr, lamda1, beta):
+    z = z + g - (np.sqrt(n + g * g) - np.sqrt(n)) / lr * w
+    new = (np.sign(z) * lamda1 - z) / ((beta + np.sqrt(n + g * g)) / lr + wd)
+    return np.where(abs(z) > lamda1, new, 0).astype(w.dtype)
+
+
+@outside
+def lamb1(w, g, wd, mean, var, t, beta1, beta2, epsilon, bias_correction=True):
+    mean = beta1 * mean + (1 - beta1) * g
+    var = beta2 * var + (1 - beta2) * g * g
+    if bias_correction:
+        mean, var = mean / (1 - beta1**t), var / (1 - beta2**t)
+    return mean / (np.sqrt(var) + epsilon) + wd * w
+
+
+def lamb2(w, g, r1, r2, lr, lower_bound=-1.0, upper_bound=-1.0):
+    r1 = np.maximum(r1, lower_bound) if lower_bound >= 0 else r1
+    r1 = np.minimum(r1, upper_bound) if upper_bound >= 0 else r1
+    return w - np.float32(lr) * np.where((r1 == 0) | (r2 == 0), 1, r1 / r2).astype(w.dtype) * g
+
+
+MOMENTUM = {"lr": 0.1, "momentum": 0.9}
+BETAS = {"beta1": 0.9, "beta2": 0.99, "epsilon": 1e-3}
+RULES = [
+    ("sgd_update", sgd, (), {"lr": 0.1}),
+    ("sgd_update", sgd, (), {"lr": 0.1, "lazy_update": False}),
+    ("sgd_mom_update", sgd_mom, (MOM,), MOMENTUM),
+    ("nag_mom_update", nag_mom, (MOM,), MOMENTUM),
+    ("signsgd_update", signsgd, (), {"lr": 0.1}),
+    ("signum_update", signum, (MOM,), {**MOMENTUM, "wd_lh": 0.02}),
+    ("_dcasgd_update", dcasgd, (MOM, MEAN), {**MOMENTUM, "lamda": 0.04}),
+    ("_sgld_update", sgld, (MOM,), {"lr": 0.1}),
+    ("adam_update", adam, (MEAN, VAR), {"lr": 0.1, **BETAS}),
+    ("_decoupled_adam_update", decoupled, (MEAN, VAR), {"lr": 0.1, "rate": 0.2, **BETAS}),
+    ("_adagrad_update", adagrad, (VAR,), {"lr": 0.1, "epsilon": 1e-3}),
+    ("rmsprop_update", rmsprop, (VAR,), {"lr": 0.1, "gamma1": 0.9, "epsilon": 1e-3}),
+    (
+        "rmsprop_update", rmsprop, (VAR,),
+        {"lr": 0.1, "gamma1": 0.9, "epsilon": 1e-3, "clip_weights": 0.5},
+    ),
+    (
+        "rmspropalex_update", rmspropalex, (VAR, MEAN / 4, MOM),
+        {"lr": 0.1, "gamma1": 0.9, "gamma2": 0.8, "epsilon": 1e-3},
+    ),
+    (
+        "rmspropalex_update", rmspropalex, (VAR, MEAN / 4, MOM),
+        {"lr": 0.1, "gamma1": 0.9, "gamma2": 0.8, "epsilon": 1e-3, "clip_weights": 0.5},
+    ),
+    ("_adadelta_update", adadelta, (VAR, MORE), {"rho": 0.9, "epsilon": 1e-3}),
+    ("_adamax_update", adamax, (MEAN, VAR), {"lr": 0.1, "beta1": 0.9, "beta2": 0.99}),
+    (
+        "_nadam_update", nadam, (MEAN, VAR),
+        {"lr": 0.1, "ahead": 0.7, "along": 0.6, "correction": 0.1},
+    ),
+    ("ftml_update", ftml_row, (VAR, MORE, MOM), {"lr": 0.1, "t": 3}),
+    ("ftrl_update", ftrl, (MOM, VAR), {"lr": 0.1, "lamda1": 0.5, "beta": 1.0}),
+    ("lamb_update_phase1", lamb1, (MEAN, VAR), {"t": 3, "wd": 0.0, **BETAS}),
+    ("lamb_update_phase1", lamb1, (MEAN, VAR), {"t": 3, "wd": 0.0, **BETAS, "bias_correction": False}),
+]  # fmt: skip
+
+
+def renamed(name, options):
+    """ftml_update says clip_grad."""
+    if name == "ftml_update" and "clip_gradient" in options:
+        options = dict(options)
+        options["clip_grad"] = options.pop("clip_gradient")
+    return options
+
+
+ROWS = [
+    Case(
+        name, (WEIGHT, GRAD, *states), expect, {**attrs, **renamed(name, options)}, rtol=1e-4,
+        atol=1e-5, grad=False, mxnet=name[0] != "_", why=OURS,
+    )
+    for name, expect, states, attrs in RULES
+    for options in OPTIONS
+]  # fmt: skip
+ROWS += [
+    Case(
+        name, tuple(x.astype(dtype) for x in (WEIGHT, GRAD, *states)), expect, attrs, grad=False,
+        rtol=1e-5 if dtype == "float64" else 2e-2, atol=1e-6 if dtype == "float64" else 2e-2,
+        mxnet=name[0] != "_" and dtype == "float64",
+        why=OURS if name[0] == "_" else "other roundings in float16",
+    )
+    for dtype in ("float64", "float16")
+    for name, expect, states, attrs in RULES
+    if dtype == "float64" or name[:3] in ("sgd", "nag", "sig")
+]  # fmt: skip
+ROWS += [
+    Case("sgd_update", (draw(shape), draw(shape, seed=1)), sgd, {"lr": 0.1}, grad=False)
+    for shape in ((1,), (0,), (7,), (2, 1, 3))
+]
+
+# -- decoupled decay, with the scale as an array -------------------------------------------------
+
+ROWS += [
+    Case(
+        "_adamw_update", (WEIGHT, GRAD, MEAN, VAR, np.float32([scale])), adamw,
+        {"lr": 0.1, "eta": 0.7, **BETAS, **options}, rtol=1e-4, atol=1e-5, grad=False,
+        mxnet=bool(np.isfinite(scale) and scale),
+        why="the new weight is then the old one; MXNet leaves it undefined",
+    )
+    for scale in (0.5, 0.0, np.inf, np.nan)
+    for options in ({}, {"wd": 0.05, "clip_gradient": 0.3})
+]  # fmt: skip
+
+# -- LAMB's second half, LARS --------------------------------------------------------------------
+
+ROWS += [
+    Case(
+        "lamb_update_phase2", (WEIGHT, GRAD, np.float32([r1]), np.float32([r2])), lamb2,
+        {"lr": 0.1, **bounds}, grad=False,
+    )
+    for r1, r2, bounds in (
+        (2, 3, {}),
+        (0, 3, {}),
+        (2, 0, {}),
+        (2, 3, {"lower_bound": 2.5}),
+        (2, 3, {"upper_bound": 1.5}),
+        (0, 3, {"lower_bound": 2.5}),
+        (2, 3, {"lower_bound": 0.0, "upper_bound": 0.0}),
+    )
+]  # fmt: skip
+
+
+def lars(lrs, w_sq, g_sq, wds, eta, eps, rescale_grad=1.0):
+    w, g = np.sqrt(w_sq), rescale_grad * np.sqrt(g_sq)
+    return np.where((w > 0) & (g > 0), lrs * eta * w / (g + wds * w + eps), lrs).astype(lrs.dtype)
+
+
+ROWS += [
+    Case(
+        "multi_lars",
+        (np.float32([0.1, 0.2, 0.3]), np.float32([4, 0, 9]), np.float32([1, 2, 0]),
+         np.float32([0.01, 0.02, 0.03])),
+        lars, {"eta": 0.5, "eps": 0.1, **options}, grad=False,
+    )
+    for options in ({}, {"rescale_grad": 0.5})
+]  # fmt: skip
+
+# -- mixed precision -----------------------------------------------------------------------------
+
+HALF, HALF_GRAD = WEIGHT.astype("float16"), GRAD.astype("float16")
+
+
+def mixed(expect):
+    """The master copy (last) is updated, the weight is that, rounded."""
+
+    def by_master(w, g, *rest, **attrs):
+        *states, master = rest
+        return expect(master, g.astype("float32"), *states, **attrs).astype("float16")
+
+    return by_master
+
+
+def mixed_adamw(w, g, mean, var, master, rescale, **attrs):
+    return adamw(master, g.astype("float32"), mean, var, rescale, **attrs).astype("float16")
+
+
+def mixed_phase1(w, g, mean, var, master, **attrs):
+    return lamb1(master, g.astype("float32"), mean, var, **attrs)
+
+
+def mixed_phase2(w, g, r1, r2, master, **attrs):
+    return lamb2(master, g, r1, r2, **attrs).astype("float16")
+
+
+ROWS += [
+    Case(
+        name, (HALF, HALF_GRAD, *rest), expect, {**attrs, **options}, rtol=1e-3, atol=1e-3,
+        grad=False,
+    )
+    for name, expect, rest, attrs in (
+        ("mp_sgd_update", mixed(sgd), (WEIGHT,), {"lr": 0.1}),
+        ("mp_sgd_mom_update", mixed(sgd_mom), (MOM, WEIGHT), MOMENTUM),
+        ("mp_nag_mom_update", mixed(nag_mom), (MOM, WEIGHT), MOMENTUM),
+        ("mp_lamb_update_phase1", mixed_phase1, (MEAN, VAR, WEIGHT), {"t": 3, "wd": 0.0, **BETAS}),
+    )
+    for options in OPTIONS
+]  # fmt: skip
+ROWS += [
+    Case(
+        "_mp_adamw_update", (HALF, HALF_GRAD, MEAN, VAR, WEIGHT, np.float32([0.5])), mixed_adamw,
+        {"lr": 0.1, "eta": 0.7, **BETAS}, rtol=1e-3, atol=1e-3, grad=False,
+    ),
+    Case(
+        "mp_lamb_update_phase2", (HALF, GRAD, np.float32([2]), np.float32([3]), WEIGHT),
+        mixed_phase2, {"lr": 0.1}, rtol=1e-3, atol=1e-3, grad=False,
+    ),
+]  # fmt: skip
+
+# -- several at once: MXNet wants `out` for these ------------------------------------------------
+
+ASKS_FOR_OUT = "MXNet cannot infer the outputs without out="
+W2, G2, M2 = draw((5,), seed=6), draw((5,), seed=7), draw((5,), seed=8)
+LRS, WDS = (0.1, 0.2), (0.0, 0.05)
+RATES = (np.float32(LRS), np.float32(WDS))
+
+
+def many(expect, width):
+    def each(*data, num_weights, lrs=None, wds=None, **attrs):
+        if lrs is None:
+            *data, lrs, wds = data
+        return [
+            expect(*data[i * width : i * width + width], lr=lrs[i], wd=wds[i], **attrs)
+            for i in range(num_weights)
+        ]
+
+    return each
+
+
+def half(*arrays):
+    return tuple(a.astype("float16") for a in arrays)
+
+
+SETS = [
+    ("sgd_update", sgd, (WEIGHT, GRAD), (W2, G2), {}),
+    ("sgd_mom_update", sgd_mom, (WEIGHT, GRAD, MOM), (W2, G2, M2), {"momentum": 0.9}),
+    ("mp_sgd_update", mixed(sgd), (*half(WEIGHT, GRAD), WEIGHT), (*half(W2, G2), W2), {}),
+    (
+        "mp_sgd_mom_update", mixed(sgd_mom), (*half(WEIGHT, GRAD), MOM, WEIGHT),
+        (*half(W2, G2), M2, W2), {"momentum": 0.9},
+    ),
+]  # fmt: skip
+for name, expect, first, second, attrs in SETS:
+    both = many(expect, len(first))
+    close = {"grad": False, "mxnet": False, "why": ASKS_FOR_OUT}
+    if name[:2] == "mp":
+        close |= {"rtol": 1e-3, "atol": 1e-3}
+    for options in ({}, {"rescale_grad": 0.5, "clip_gradient": 0.3}):
+        given = {"num_weights": 2, **attrs, **options}
+        ROWS += [
+            Case(f"multi_{name}", first + second, both, {"lrs": LRS, "wds": WDS, **given}, **close),
+            Case(f"preloaded_multi_{name}", first + second + RATES, both, given, **close),
+        ]
+
+
+def one(value):
+    return np.float32([value])
+
+
+ROWS += [
+    Case(
+        "multi_sum_sq", arrays, lambda *a, num_arrays: np.float32([(x.astype("f8") ** 2).sum()
+        for x in a]), {"num_arrays": len(arrays)}, grad=False, rtol=1e-4, mxnet=no_empty,
+        why="MXNet reads beyond an empty array",
+    )
+    for arrays, no_empty in (
+        ((WEIGHT,), True),
+        ((WEIGHT, W2, M2), True),
+        ((draw((700, 500)),), True),
+        ((draw((0,)), W2), False),
+    )
+]  # fmt: skip
+ROWS += [
+    Case("all_finite", (x,), lambda x, init_output=True: one(np.isfinite(x).all()), grad=False)
+    for x in (W2, np.float32([1, np.inf]), np.float32([np.nan]), np.float16([1, -np.inf]))
+]
+ROWS += [
+    Case(
+        "multi_all_finite", arrays,
+        lambda *a, num_arrays, init_output=True: one(all(np.isfinite(x).all() for x in a)),
+        {"num_arrays": len(arrays)}, grad=False,
+    )
+    for arrays in ((W2, WEIGHT), (W2, np.float32([np.nan])))
+]  # fmt: skip
+
+
+def factor(sum_sq, max_norm):
+    norm = np.sqrt(sum_sq.sum())
+    return one(min(max_norm / (norm + 1e-8), 1) if np.isfinite(norm) else np.nan)
+
+
+ROWS += [
+    Case("_clip_factor", (np.float32(x),), factor, {"max_norm": 2.0}, grad=False, mxnet=False,
+         why=OURS)
+    for x in ([4, 5], [1], [np.inf], [np.nan, 1], [0])
+]  # fmt: skip
