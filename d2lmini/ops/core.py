@@ -30,75 +30,25 @@ Cost(flops=78.0, nbytes=48.0)
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from math import prod
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from d2lmini.base import MXNetError
-
-Shape = tuple[int, ...]
-Bounds: TypeAlias = "tuple[int | None, ...]"
-Axes: TypeAlias = "int | tuple[int, ...] | None"
-DType: TypeAlias = "str | type | np.dtype"
-Number: TypeAlias = "int | float"
+from d2lmini.ops.attributes import DTYPES as DTYPES
+from d2lmini.ops.attributes import Axes as Axes
+from d2lmini.ops.attributes import Bounds as Bounds
+from d2lmini.ops.attributes import DType as DType
+from d2lmini.ops.attributes import Number as Number
+from d2lmini.ops.attributes import Shape as Shape
+from d2lmini.ops.attributes import as_dtype as as_dtype
+from d2lmini.ops.attributes import converter_of
+from d2lmini.ops.spec import Cost as Cost
+from d2lmini.ops.spec import Spec as Spec
 
 #: Every op by each of its names.
 registry: dict[str, Op] = {}
-
-
-class Spec:
-    """Shape and dtype of a value that need not exist yet; unpacks as `shape, dtype = spec`.
-
-    size: number of elements; nbytes: size in bytes. Never changed, so values share it: the same
-    shape and dtype give the same object, as long as not too many are known.
-    """
-
-    __slots__ = ("dtype", "nbytes", "shape", "size")
-
-    _known: ClassVar[dict[tuple, Spec]] = {}
-
-    shape: Shape
-    dtype: np.dtype
-    size: int
-    nbytes: int
-
-    def __new__(cls, shape: Shape, dtype: Any) -> Spec:
-        try:
-            return cls._known[shape, dtype]
-        except (KeyError, TypeError):
-            return cls._learn(tuple(map(int, shape)), np.dtype(dtype))
-
-    @classmethod
-    def _learn(cls, shape: Shape, dtype: np.dtype) -> Spec:
-        spec = super().__new__(cls)
-        spec.shape = shape
-        spec.dtype = dtype
-        spec.size = prod(shape)
-        spec.nbytes = spec.size * dtype.itemsize
-        if len(cls._known) >= 4096:
-            cls._known.clear()
-        return cls._known.setdefault((shape, dtype), spec)
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter((self.shape, self.dtype))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Spec) and self.shape == other.shape and self.dtype == other.dtype
-
-    def __hash__(self) -> int:
-        return hash((self.shape, self.dtype))
-
-    def __repr__(self) -> str:
-        return f"Spec({self.shape}, {self.dtype.name})"
-
-
-class Cost(NamedTuple):
-    """Predicted arithmetic (FLOPs) and traffic (bytes read and written) of one call."""
-
-    flops: float
-    nbytes: float
 
 
 class Modes(threading.local):
@@ -122,6 +72,9 @@ class Value:
 
 
 _MISSING = object()
+
+#: Ways to say attributes that an op remembers; at more it forgets them all and begins anew.
+MOST_BOUND = 256
 
 #: In `Op.keeps`, the place of the output.
 Y = -1
@@ -158,10 +111,10 @@ class Op:
     """
 
     __slots__ = (
-        "aliases", "attr_names", "compute", "converters", "defaults", "elementwise", "flops",
-        "infer", "injects", "input_names", "keeps", "mutates", "n_required", "name", "outputs",
-        "plans", "pointwise", "random", "required", "rule", "rule_attrs", "saves", "selective",
-        "takes_out", "ufunc", "variadic", "__dict__",
+        "aliases", "attr_names", "attr_set", "bound", "compute", "converters", "defaults",
+        "elementwise", "flops", "infer", "injects", "input_names", "keeps", "mutates",
+        "n_required", "name", "outputs", "plans", "pointwise", "random", "required", "rule",
+        "rule_attrs", "saves", "selective", "takes_out", "ufunc", "variadic", "__dict__",
     )  # fmt: skip
 
     def __init__(
@@ -194,7 +147,7 @@ class Op:
         self.defaults = {k: given[k] for k in self.attr_names if k in given}
         self.required = tuple(k for k in self.attr_names if k not in given)
         self.converters = {
-            k: _converter(compute.__annotations__[k])
+            k: converter_of(compute.__annotations__[k])
             for k in self.attr_names
             if k in compute.__annotations__
         }
@@ -212,6 +165,8 @@ class Op:
             mutates if callable(mutates) else tuple(self.input_names.index(m) for m in mutates)
         )
         self.ufunc: Any = None
+        self.attr_set = frozenset(self.attr_names)
+        self.bound: dict[tuple, dict[str, Any]] = {}  # attributes by the words of a call
         self.plans: dict[tuple, Any] = {}  # see ndarray/plan.py
         self.rule = grad
         self.rule_attrs: tuple[str, ...] = ()
@@ -224,7 +179,8 @@ class Op:
         """Attach the gradient rule: a function of values `(g, *saved, **attrs)`.
 
         `saves` names what must stay alive until backward: an input's name the input, "data.shape"
-        only its shape, "y" the output (unless an input has that name). The rule returns one gradient for each input (None
+        only its shape, "y" the output (unless an input has that name). The rule returns
+        one gradient for each input (None
         where there is none); for an op with several outputs `g` is a list. It asks for the
         attributes it needs by keyword.
 
@@ -273,7 +229,29 @@ class Op:
 
         Inputs come first by position, then attributes in their declared order; both may be named.
         TypeError for an unknown, doubled or missing name; MXNetError for a bad attribute value.
+        Attributes that came before in the same words are not checked again.
         """
+        key: tuple | None = None
+        if kwargs and len(args) == len(self.input_names) and not self.variadic:
+            # With their types: 1, 1.0 and True are equal, and do not mean the same.
+            key = (*kwargs.items(), *map(type, kwargs.values()))
+            try:
+                attrs = self.bound.get(key)
+            except TypeError:  # a list, perhaps
+                key = attrs = None
+            if attrs is not None and not any(x is None for x in args):
+                return args, attrs
+            if not self.attr_set.issuperset(kwargs):
+                key = None  # an input by name is no attribute
+        inputs, attrs = self._bind(args, kwargs)
+        if key is not None:
+            if len(self.bound) >= MOST_BOUND:
+                self.bound.clear()
+            self.bound[key] = attrs
+        return inputs, attrs
+
+    def _bind(self, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+        """`bind`, from the words themselves."""
         if self.variadic:
             n = next((i for i, a in enumerate(args) if not isinstance(a, Value)), len(args))
             inputs, extra = list(args[:n]), args[n:]
@@ -418,101 +396,6 @@ def normalize_axes(axis: Any, ndim: int) -> tuple[int, ...]:
         return tuple(range(ndim))
     axes = (axis,) if isinstance(axis, int) else tuple(axis)
     return tuple(sorted({normalize_axis(a, ndim) for a in axes}))
-
-
-# -- attribute converters, by the annotation of the parameter --------------------------------------
-
-
-def _as_bool(value: Any) -> bool:
-    if isinstance(value, str):
-        return {"true": True, "1": True, "false": False, "0": False}[value.lower()]
-    if isinstance(value, (bool, int, np.bool_, np.integer)):
-        return bool(value)
-    raise TypeError("expected True or False")
-
-
-def _as_int(value: Any) -> int:
-    if isinstance(value, str):
-        return int(value)
-    if isinstance(value, (int, np.integer)):
-        return int(value)
-    if isinstance(value, (float, np.floating)) and float(value).is_integer():
-        return int(value)
-    raise TypeError("expected an integer")
-
-
-def _as_float(value: Any) -> float:
-    if isinstance(value, (str, int, float, np.number, np.bool_)):
-        return float(value)
-    raise TypeError("expected a number")
-
-
-def _as_number(value: Any) -> int | float:
-    if isinstance(value, str):
-        return float(value) if set(value.lower()) & set(".en") else int(value)
-    if isinstance(value, (np.number, np.bool_)):
-        value = value.item()
-    if isinstance(value, (int, float)):
-        return value
-    raise TypeError("expected a number")
-
-
-def _as_str(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    raise TypeError("expected a string")
-
-
-def _as_shape(value: Any) -> Shape:
-    if isinstance(value, str):
-        parts = value.strip("()[] ").split(",")
-        return tuple(int(p) for p in parts if p.strip())
-    if isinstance(value, (int, np.integer)):
-        return (int(value),)
-    return tuple(_as_int(v) for v in value)
-
-
-def _as_bounds(value: Any) -> Bounds:
-    if isinstance(value, str):
-        parts = [p.strip() for p in value.strip("()[] ").split(",")]
-        return tuple(None if p == "None" else int(p) for p in parts if p)
-    if value is None or isinstance(value, (int, np.integer)):
-        value = (value,)
-    return tuple(None if v is None else _as_int(v) for v in value)
-
-
-def _as_axes(value: Any) -> Any:
-    if isinstance(value, (int, np.integer)):
-        return int(value)
-    if isinstance(value, str):
-        shape = _as_shape(value)
-        return shape if "(" in value or "[" in value or len(shape) != 1 else shape[0]
-    return tuple(_as_int(v) for v in value)
-
-
-def as_dtype(value: Any) -> np.dtype:
-    """The NumPy dtype of a name, type or dtype; TypeError if MXNet has no such dtype."""
-    dtype = np.dtype(value)
-    if dtype.name not in DTYPES:
-        raise TypeError(f"dtype {dtype} is not one of {', '.join(DTYPES)}")
-    return dtype
-
-
-DTYPES = ("float32", "float64", "float16", "uint8", "int32", "int8", "int64", "bool")
-
-_CONVERTERS: dict[str, Callable[[Any], Any]] = {
-    "bool": _as_bool, "int": _as_int, "float": _as_float, "str": _as_str,
-    "Number": _as_number, "Shape": _as_shape, "Bounds": _as_bounds, "Axes": _as_axes,
-    "DType": as_dtype,
-}  # fmt: skip
-
-
-def _converter(annotation: str) -> Callable[[Any], Any]:
-    """The converter for `int`, `float | None`, ...; None itself passes where `| None` is said."""
-    convert = _CONVERTERS[annotation.split("|")[0].strip()]
-    if "None" not in annotation:
-        return convert
-    return lambda value: None if value is None or value == "None" else convert(value)
 
 
 def _is_input(value: Any) -> bool:

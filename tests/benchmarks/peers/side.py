@@ -153,8 +153,12 @@ class Side:
             for _ in range(calls - 1):
                 last = step()
             self.wait(last)
-            return (perf_counter() - start) / calls, result(first, last)
+            seconds = (perf_counter() - start) / calls
+            losses = result(first, last)
+            self.wait(losses)
+            return seconds, losses
 
+        self.wait(None)
         return turn
 
     def issue(self, calls: int, call: Callable[[], Any]) -> Turn:

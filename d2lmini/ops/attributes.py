@@ -1,0 +1,113 @@
+"""Attributes of ops: how the annotation of a parameter says what may be given for it.
+
+A graph file holds attributes as strings, users write numbers, tuples and NumPy scalars: all mean
+the same.
+
+>>> converter_of("Shape")("(2, 3)"), converter_of("Shape")([2, 3]), converter_of("bool")("True")
+((2, 3), (2, 3), True)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+
+Shape = tuple[int, ...]
+Bounds: TypeAlias = "tuple[int | None, ...]"
+Axes: TypeAlias = "int | tuple[int, ...] | None"
+DType: TypeAlias = "str | type | np.dtype"
+Number: TypeAlias = "int | float"
+
+
+def _as_bool(value: Any) -> bool:
+    if isinstance(value, str):
+        return {"true": True, "1": True, "false": False, "0": False}[value.lower()]
+    if isinstance(value, (bool, int, np.bool_, np.integer)):
+        return bool(value)
+    raise TypeError("expected True or False")
+
+
+def _as_int(value: Any) -> int:
+    if isinstance(value, str):
+        return int(value)
+    if isinstance(value, (int, np.integer)):
+        return int(value)
+    if isinstance(value, (float, np.floating)) and float(value).is_integer():
+        return int(value)
+    raise TypeError("expected an integer")
+
+
+def _as_float(value: Any) -> float:
+    if isinstance(value, (str, int, float, np.number, np.bool_)):
+        return float(value)
+    raise TypeError("expected a number")
+
+
+def _as_number(value: Any) -> int | float:
+    if isinstance(value, str):
+        return float(value) if set(value.lower()) & set(".en") else int(value)
+    if isinstance(value, (np.number, np.bool_)):
+        value = value.item()
+    if isinstance(value, (int, float)):
+        return value
+    raise TypeError("expected a number")
+
+
+def _as_str(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    raise TypeError("expected a string")
+
+
+def _as_shape(value: Any) -> Shape:
+    if isinstance(value, str):
+        parts = value.strip("()[] ").split(",")
+        return tuple(int(p) for p in parts if p.strip())
+    if isinstance(value, (int, np.integer)):
+        return (int(value),)
+    return tuple(_as_int(v) for v in value)
+
+
+def _as_bounds(value: Any) -> Bounds:
+    if isinstance(value, str):
+        parts = [p.strip() for p in value.strip("()[] ").split(",")]
+        return tuple(None if p == "None" else int(p) for p in parts if p)
+    if value is None or isinstance(value, (int, np.integer)):
+        value = (value,)
+    return tuple(None if v is None else _as_int(v) for v in value)
+
+
+def _as_axes(value: Any) -> Any:
+    if isinstance(value, (int, np.integer)):
+        return int(value)
+    if isinstance(value, str):
+        shape = _as_shape(value)
+        return shape if "(" in value or "[" in value or len(shape) != 1 else shape[0]
+    return tuple(_as_int(v) for v in value)
+
+
+def as_dtype(value: Any) -> np.dtype:
+    """The NumPy dtype of a name, type or dtype; TypeError if MXNet has no such dtype."""
+    dtype = np.dtype(value)
+    if dtype.name not in DTYPES:
+        raise TypeError(f"dtype {dtype} is not one of {', '.join(DTYPES)}")
+    return dtype
+
+
+DTYPES = ("float32", "float64", "float16", "uint8", "int32", "int8", "int64", "bool")
+
+_CONVERTERS: dict[str, Callable[[Any], Any]] = {
+    "bool": _as_bool, "int": _as_int, "float": _as_float, "str": _as_str,
+    "Number": _as_number, "Shape": _as_shape, "Bounds": _as_bounds, "Axes": _as_axes,
+    "DType": as_dtype,
+}  # fmt: skip
+
+
+def converter_of(annotation: str) -> Callable[[Any], Any]:
+    """The converter for `int`, `float | None`, ...; None itself passes where `| None` is said."""
+    convert = _CONVERTERS[annotation.split("|")[0].strip()]
+    if "None" not in annotation:
+        return convert
+    return lambda value: None if value is None or value == "None" else convert(value)

@@ -1,0 +1,70 @@
+"""What is known of a value before it exists (`Spec`), and of a call before it runs (`Cost`).
+
+>>> Spec((2, 3), "float32").nbytes
+24
+>>> Spec((2, 3), "float32") is Spec((2, 3), "float32")
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from d2lmini.ops.attributes import Shape
+
+
+class Spec:
+    """Shape and dtype of a value that need not exist yet; unpacks as `shape, dtype = spec`.
+
+    size: number of elements; nbytes: size in bytes. Never changed, so values share it: the same
+    shape and dtype give the same object, as long as not too many are known.
+    """
+
+    __slots__ = ("dtype", "nbytes", "shape", "size")
+
+    _known: ClassVar[dict[tuple, Spec]] = {}
+
+    shape: Shape
+    dtype: np.dtype
+    size: int
+    nbytes: int
+
+    def __new__(cls, shape: Shape, dtype: Any) -> Spec:
+        try:
+            return cls._known[shape, dtype]
+        except (KeyError, TypeError):
+            return cls._learn(tuple(map(int, shape)), np.dtype(dtype))
+
+    @classmethod
+    def _learn(cls, shape: Shape, dtype: np.dtype) -> Spec:
+        spec = super().__new__(cls)
+        spec.shape = shape
+        spec.dtype = dtype
+        spec.size = prod(shape)
+        spec.nbytes = spec.size * dtype.itemsize
+        if len(cls._known) >= 4096:
+            cls._known.clear()
+        return cls._known.setdefault((shape, dtype), spec)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.shape, self.dtype))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Spec) and self.shape == other.shape and self.dtype == other.dtype
+
+    def __hash__(self) -> int:
+        return hash((self.shape, self.dtype))
+
+    def __repr__(self) -> str:
+        return f"Spec({self.shape}, {self.dtype.name})"
+
+
+class Cost(NamedTuple):
+    """Predicted arithmetic (FLOPs) and traffic (bytes read and written) of one call."""
+
+    flops: float
+    nbytes: float
