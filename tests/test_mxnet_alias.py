@@ -112,6 +112,21 @@ def test_namespaces_that_are_no_modules(mxnet):
     assert random is d2lmini.nd.random
 
 
+def test_files_that_are_cut_otherwise(mxnet):
+    from mxnet.gluon.data.dataloader import default_batchify_fn
+    from mxnet.gluon.rnn.rnn_cell import GRUCell
+    from mxnet.optimizer.optimizer import SGD, Optimizer
+
+    gluon = mxnet.gluon
+    assert default_batchify_fn([d2lmini.nd.ones(2)] * 3).shape == (3, 2)
+    assert SGD is mxnet.optimizer.SGD and Optimizer is mxnet.optimizer.Optimizer
+    assert mxnet.optimizer.optimizer is importlib.import_module("d2lmini.optimizer.optimizer")
+    assert GRUCell is gluon.rnn.rnn_cell.GRUCell is gluon.rnn.GRUCell
+    assert importlib.import_module("mxnet.gluon.block").HybridBlock is gluon.HybridBlock
+    with pytest.raises(ImportError, match="cannot import name 'Nothing'"):
+        names_of("from mxnet.optimizer.optimizer import Nothing")
+
+
 def test_the_book_s_package(mxnet):
     import d2l
     import d2lzh

@@ -2,10 +2,9 @@
 
 They are read from the folder `../shared/seeds` beside a checkout (the tests are skipped where it
 is not there); `seeds_table.py` lists them. The programs of a text share their names, as a
-notebook's cells do, and have the sizes the text gives them: those of 001, which train for 200 steps,
-take about a minute on two cores.
-Compared is what the texts say of the output: its shape, and that queueing is quick while finishing
-takes the time of the product.
+notebook's cells do, and have the sizes the text gives them: those of 001, which train for 200
+steps, take about a minute on two cores. Compared is what the texts say of the output: its shape,
+and that queueing is quick while finishing takes the time of the product.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def load_data_fashion_mnist(
     """
     from d2lmini.gluon import data as gdata
 
-    steps = [gdata.vision.transforms.ToTensor()]
+    steps: list[Any] = [gdata.vision.transforms.ToTensor()]
     if resize:
         steps.insert(0, gdata.vision.transforms.Resize(resize))
     transform = gdata.vision.transforms.Compose(steps)

@@ -61,8 +61,9 @@ _NAMES = """
     Context MXNetError cpu cpu_pinned current_context gpu is_np_array is_np_shape np_shape
     set_np_shape use_np_shape""".split()
 
-# Modules of MXNet's whose names are found one step above here: `mxnet.gluon.block.Block`.
-_SHOWN_ABOVE = """
+# Files of MXNet's packages that programs import from, as `from mxnet.gluon.block import Block`. The
+# names are looked for in the file of that name here, if there is one, and in the package above.
+_FILES = """
     gluon.block gluon.parameter gluon.trainer gluon.utils
     gluon.nn.activations gluon.nn.basic_layers gluon.nn.conv_layers
     gluon.rnn.rnn_cell gluon.rnn.rnn_layer
@@ -123,6 +124,22 @@ def _ours(top: str, rest: str) -> str | None:
         return None
 
 
+class _File(ModuleType):
+    """A file of one of MXNet's packages: its names are those of some modules of d2lmini."""
+
+    def __init__(self, name: str, sources: list[str]):
+        super().__init__(name)
+        self._sources = sources
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("__"):
+            for source in self._sources:
+                module = import_module(source)
+                if hasattr(module, name):
+                    return getattr(module, name)
+        raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+
+
 class _Loader(Loader):
     """Puts an object that exists already under the name that was asked for."""
 
@@ -165,7 +182,7 @@ def _find(name: str) -> Any:
         if top == "mxnet":
             _complete(name, rest, value)
         return value
-    if rest in _SHOWN_ABOVE:
+    if rest in _FILES:
         return sys.modules[parent]
     if last in vars(sys.modules.get(parent)):  # nd.linalg and its like: namespaces, not modules
         return vars(sys.modules[parent])[last]
@@ -178,18 +195,23 @@ _hung: list[tuple[ModuleType, str]] = []
 
 
 def _complete(name: str, path: str, module: ModuleType) -> None:
-    """Hang the left-out modules into the one above them, so that `from mxnet.gluon import contrib`
-    works, and name the parts of MXNet packages that are one module here."""
+    """Hang what MXNet has below a module, and d2lmini has not, into it: what is left out, so that
+    `from mxnet.gluon import contrib` works, and files that d2lmini cuts otherwise."""
     for child in left_out.modules(path):
         if child not in vars(module) and _ours("mxnet", f"{path}.{child}") is None:
             missing = LeftOutModule(f"{name}.{child}", left_out.MODULES[f"{path}.{child}"])
             sys.modules[missing.__name__] = missing
             setattr(module, child, missing)
             _hung.append((module, child))
-    if not hasattr(module, "__path__"):
-        for part in _SHOWN_ABOVE:
-            if part.rpartition(".")[0] == path:
-                sys.modules[f"{name}.{part.rpartition('.')[2]}"] = module
+    for file in _FILES:
+        above, _, child = file.rpartition(".")
+        if above == path:
+            ours = _ours("mxnet", file)
+            part = _File(f"{name}.{child}", [*filter(None, [ours]), module.__name__])
+            sys.modules[part.__name__] = part
+            if ours is None:
+                setattr(module, child, part)
+                _hung.append((module, child))
 
 
 _mxnet_finder = _Finder("mxnet", "d2lzh")
@@ -231,5 +253,5 @@ def uninstall() -> None:
         del sys.modules[name]
     while _hung:
         module, name = _hung.pop()
-        if isinstance(vars(module).get(name), LeftOutModule):
+        if isinstance(vars(module).get(name), (LeftOutModule, _File)):
             delattr(module, name)
