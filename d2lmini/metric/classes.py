@@ -46,9 +46,10 @@ class Accuracy(EvalMetric):
             label, pred = as_array(label), as_array(pred)
             if pred.shape != label.shape:
                 pred = pred.argmax(axis=self.axis)
-            label = label.as_in_context(pred.context).astype("int32").reshape((-1,))
-            pred = pred.astype("int32").reshape((-1,))
+            label, pred = (x.reshape((-1,)) if x.ndim != 1 else x for x in (label, pred))
             check_label_shapes(label, pred)
+            label = label.as_in_context(pred.context).astype("int32")
+            pred = pred.astype("int32")
             self._add((pred == label).sum(), label.size)
 
 

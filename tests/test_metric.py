@@ -1,0 +1,360 @@
+"""Metrics: what they give, local and global sums, names, and that most of them do not wait."""
+
+from __future__ import annotations
+
+import json
+from math import exp, isnan, log, sqrt
+
+import numpy as np
+import pytest
+
+from d2lmini import engine, instrument, metric, nd
+
+#: (metric, updates of (label, pred), value)
+TABLE = [
+    ("acc", [([0, 1, 1], [[0.9, 0.1], [0.9, 0.1], [0.2, 0.8]])], 2 / 3),
+    ("acc", [([0, 1], [[0.9, 0.1], [0.9, 0.1]]), ([0], [[0.9, 0.1]])], 2 / 3),
+    ("acc", [([0, 1, 2], [0, 1, 1])], 2 / 3),
+    ("acc", [([1, 2], [1.7, 2.0])], 1.0),
+    ("acc", [([[0], [1]], [[0.9, 0.1], [0.9, 0.1]])], 0.5),
+    ("acc", [([[0, 1], [1, 1]], [[[1, 0], [0, 1]], [[0, 3], [4, 2]]])], 0.75),
+    (metric.Accuracy(axis=2), [([[0, 2]], [[[3, 1, 2], [0, 1, 2]]])], 1.0),
+    (metric.TopKAccuracy(2), [([2, 2], [[0.1, 0.6, 0.3], [0.5, 0.4, 0.1]])], 0.5),
+    (metric.TopKAccuracy(9), [([2, 2], [[0.1, 0.6, 0.3], [0.5, 0.4, 0.1]])], 1.0),
+    ("ce", [([0, 1], [[0.2, 0.8], [0.3, 0.7]])], -(log(0.2) + log(0.7)) / 2),
+    ("ce", [([0, 1], [[0.2, 0.8]] * 2), ([1], [[0.5, 0.5]])], -log(0.2 * 0.8 * 0.5) / 3),
+    (metric.CrossEntropy(eps=0.1), [([0], [[0, 1]])], -log(0.1)),
+    ("nll_loss", [([0, 1], [[0.2, 0.8], [0.3, 0.7]])], -(log(0.2) + log(0.7)) / 2),
+    (metric.Perplexity(None), [([0, 1], [[0.25, 0.75], [0.75, 0.25]])], 4.0),
+    (metric.Perplexity(None), [([[0, 1]], [[[0.25, 0.75], [0.75, 0.25]]])], 4.0),
+    (metric.Perplexity(1), [([0, 1, 0], [[0.5, 0.5]] * 3)], 2.0),
+    (metric.Perplexity(None, axis=0), [([0, 1], [[0.5, 0.1], [0.3, 0.5]])], 2.0),
+    (metric.Perplexity(None), [([0], [[0, 1]])], 1e10),
+    ("f1", [([0, 1, 1, 1], [[1, 0], [0, 1], [0, 1], [1, 0]])], 0.8),
+    ("f1", [([1], [[0, 1]]), ([0], [[1, 0]])], 0.5),
+    (metric.F1(average="micro"), [([1], [[0, 1]]), ([0], [[1, 0]])], 1.0),
+    ("f1", [([0, 0], [[0, 1], [1, 0]])], 0.0),
+    ("mcc", [([0, 1, 1, 1], [[1, 0], [0, 1], [0, 1], [1, 0]])], 2 / sqrt(2 * 3 * 2)),
+    ("mcc", [([0, 1], [[1, 0], [0, 1]]), ([0, 1], [[0, 1], [1, 0]])], 0.0),
+    ("mcc", [([0, 0], [[0, 1], [1, 0]])], 0.0),
+    ("pcc", [([0, 1, 1, 1], [[1, 0], [0, 1], [0, 1], [1, 0]])], 2 / sqrt(2 * 3 * 2)),
+    ("pcc", [([0, 1, 2], [0, 1, 2])], 1.0),
+    ("pcc", [([0, 1], [0, 1]), ([2], [2])], 1.0),
+    ("mae", [([1, 2], [2, 4]), ([0], [3])], (1.5 + 3) / 2),
+    ("mae", [([1, 2], [[2], [4]])], 1.5),
+    ("mse", [([1, 2], [2, 4]), ([0], [3])], (2.5 + 9) / 2),
+    ("rmse", [([1, 2], [2, 4]), ([0], [3])], (sqrt(2.5) + 3) / 2),
+    ("loss", [(None, [1, 2, 6]), (None, [3])], 3.0),
+    ("pearsonr", [([1, 2, 3], [2, 4, 6]), ([1, 2, 3], [3, 2, 1])], 0.0),
+    (metric.PearsonCorrelation(average="micro"), [([1, 2], [2, 4]), ([3, 4], [6, 8])], 1.0),
+]
+
+
+def arrays(values):
+    return None if values is None else nd.array(values)
+
+
+@pytest.mark.parametrize(
+    ("made", "updates", "value"), TABLE, ids=[f"{i}-{row[0]}"[:20] for i, row in enumerate(TABLE)]
+)
+def test_value(made, updates, value):
+    made = metric.create(made)
+    made.reset()
+    assert isnan(made.get()[1])
+    for label, pred in updates:
+        made.update(arrays(label), arrays(pred))
+    name, got = made.get()
+    assert name == made.name and type(got) is float
+    assert got == pytest.approx(value, rel=1e-5, abs=1e-6)
+    assert made.get_global()[1] == pytest.approx(value, rel=1e-5, abs=1e-6)
+    # Lists of arrays are the same.
+    made.reset()
+    for label, pred in updates:
+        made.update([arrays(label)], [arrays(pred)])
+    assert made.get()[1] == got
+
+
+PER_UPDATE = ("mae", "mse", "rmse", "pearsonr")
+
+
+@pytest.mark.parametrize("made", [row[0] for row in TABLE if row[1][0][0] is not None])
+def test_local_and_global(made):
+    """reset_local forgets what the global value remembers; reset forgets both."""
+    made = metric.create(made)
+    if getattr(made, "axis", 1) != 1:
+        return
+    if getattr(made, "average", "macro") == "micro" and isinstance(made, metric.PearsonCorrelation):
+        return
+    made.reset()
+    numbers = made.name in PER_UPDATE
+    first = ([1, 0, 2], [1, 5, 2]) if numbers else ([0, 1], [[0.9, 0.1], [0.6, 0.4]])
+    second = ([1, 0, 2], [3, 1, 2]) if numbers else ([0, 1], [[0.6, 0.4], [0.3, 0.7]])
+    values = []
+    for label, pred in (first, second):
+        made.reset_local()
+        assert isnan(made.get()[1])
+        made.update(nd.array(label), nd.array(pred))
+        values.append(made.get()[1])
+    together = made.get_global()[1]
+    once = metric.create(type(made), **settings(made))
+    for label, pred in (first, second):
+        once.update(nd.array(label), nd.array(pred))
+    assert together == pytest.approx(once.get()[1])
+    assert made.get()[1] == values[1]
+    made.reset()
+    assert isnan(made.get()[1]) and isnan(made.get_global()[1])
+
+
+def settings(made):
+    keys = ("ignore_label", "top_k", "average", "eps")
+    return {key: getattr(made, key) for key in keys if hasattr(made, key)}
+
+
+# -- making them ----------------------------------------------------------------------------------
+
+
+def test_create():
+    assert type(metric.create("acc")) is metric.Accuracy
+    assert type(metric.create("Accuracy")) is metric.Accuracy
+    assert metric.create("acc", name="mine").name == "mine"
+    assert metric.create("top_k_accuracy", top_k=3).name == "top_k_accuracy_3"
+    assert metric.create(metric.MAE).name == "mae"
+    made = metric.MAE()
+    assert metric.create(made) is made
+    assert type(metric.create('["crossentropy", {"eps": 0.5}]')) is metric.CrossEntropy
+    several = metric.create(["acc", "mae", made, lambda label, pred: 1.0])
+    assert [m.name for m in several.metrics] == ["accuracy", "mae", "mae", "custom(<lambda>)"]
+    with pytest.raises(ValueError, match=r"'foo'; there are.*accuracy"):
+        metric.create("foo")
+    with pytest.raises(TypeError, match="its name"):
+        metric.create(3)
+    with pytest.raises(ValueError, match="Accuracy"):
+        metric.TopKAccuracy()
+
+
+def test_register():
+    @metric.alias("most")
+    class Largest(metric.EvalMetric):
+        def update(self, labels, preds):
+            self.sum_metric = max(self.sum_metric, preds.max().asscalar().item())
+            self.num_inst = 1
+
+    made = metric.create("most", "largest")
+    made.update(None, nd.array([3, 4]))
+    made.update(None, nd.array([2]))
+    assert made.get() == ("largest", 4.0)
+    assert made.get_global() == made.get()  # it keeps no global sums
+    assert type(metric.create("largest", "x")) is Largest
+    with pytest.raises(TypeError, match="EvalMetric"):
+        metric.register(dict)
+
+
+def test_ones_own_metric_in_the_old_way():
+    class Own(metric.EvalMetric):
+        def __init__(self):
+            super().__init__("own", has_global_stats=True)
+
+        def update(self, labels, preds):
+            self.sum_metric += 3
+            self.global_sum_metric += 3
+            self.num_inst += 2
+            self.global_num_inst += 2
+
+    made = Own()
+    made.update(1, 2)
+    made.reset_local()
+    made.update(1, 2)
+    assert (made.sum_metric, made.num_inst, made.get()) == (3, 2, ("own", 1.5))
+    assert (made.global_sum_metric, made.global_num_inst) == (6, 4)
+    assert made.get_global() == ("own", 1.5)
+    with pytest.raises(NotImplementedError, match="define update"):
+        metric.EvalMetric("x").update(1, 2)
+
+
+def test_texts_and_settings():
+    made = metric.Accuracy()
+    assert str(made) == "EvalMetric: {'accuracy': nan}"
+    assert made.get_config() == {
+        "axis": 1, "metric": "Accuracy", "name": "accuracy", "output_names": None,
+        "label_names": None,
+    }  # fmt: skip
+    assert metric.TopKAccuracy(3).get_config()["name"] == "top_k_accuracy_3"
+    assert json.dumps(metric.Perplexity(0).get_config())
+    assert [name for name, _ in made.get_name_value()] == ["accuracy"]
+    assert [name for name, _ in made.get_global_name_value()] == ["accuracy"]
+
+
+# -- several, and functions -----------------------------------------------------------------------
+
+
+def test_composite():
+    both = metric.CompositeEvalMetric(["acc"])
+    both.add(metric.MAE())
+    assert both.get()[0] == ["accuracy", "mae"] and both.get_metric(1).name == "mae"
+    with pytest.raises(ValueError, match="index 2"):
+        both.get_metric(2)
+    both.update([nd.array([0, 1])], [nd.array([0, 3])])
+    assert both.get() == (["accuracy", "mae"], [0.5, 1.0])
+    assert both.get_name_value() == [("accuracy", 0.5), ("mae", 1.0)]
+    assert str(both) == "EvalMetric: {'accuracy': 0.5, 'mae': 1.0}"
+    both.reset_local()
+    assert isnan(both.get()[1][0])
+    assert both.get_global_name_value() == [("accuracy", 0.5), ("mae", 1.0)]
+    both.reset()
+    assert isnan(both.get_global()[1][1])
+    assert [m["name"] for m in both.get_config()["metrics"]] == ["accuracy", "mae"]
+
+
+def test_names_choose_arrays():
+    label = {"x": nd.array([0, 1]), "y": nd.array([1, 1])}
+    pred = {"a": nd.array([0, 0]), "b": nd.array([1, 1])}
+    chosen = metric.Accuracy(output_names=["b"], label_names=["y"])
+    chosen.update_dict(label, pred)
+    assert chosen.get()[1] == 1.0
+    everything = metric.Accuracy()
+    everything.update_dict(label, pred)
+    assert everything.get()[1] == 0.75
+    with pytest.raises(KeyError):
+        chosen.update_dict({"x": label["x"]}, pred)
+    both = metric.CompositeEvalMetric(
+        [metric.MAE(output_names=["a"], label_names=["x"]),
+         metric.MSE(output_names=["b"], label_names=["y"])],
+        output_names=["a", "b"], label_names=["x", "y"],
+    )  # fmt: skip
+    both.update_dict({**label, "z": None}, {**pred, "c": None})
+    assert both.get()[1] == [0.5, 0.0]
+
+
+def test_functions():
+    def wrong(label, pred):
+        assert isinstance(label, np.ndarray)
+        return (label != pred).sum()
+
+    made = metric.np(wrong)
+    for _ in range(2):
+        made.update(nd.array([1, 2]), nd.array([1, 3]))
+    assert made.get() == ("wrong", 1.0)
+    pairs = metric.CustomMetric(lambda label, pred: (2.0, 4), name="half")
+    pairs.update([nd.ones(1)] * 2, [nd.ones(1)] * 2)
+    assert (pairs.get(), pairs.num_inst) == (("half", 0.5), 8)
+    with pytest.raises(ValueError, match=r"labels 1 .* predictions 2"):
+        made.update([nd.ones(1)], [nd.ones(1)] * 2)
+    more = metric.CustomMetric(wrong, allow_extra_outputs=True)
+    more.update([nd.ones(1)], [nd.ones(1)] * 2)
+    assert more.get()[1] == 0.0
+    with pytest.raises(NotImplementedError, match="function"):
+        made.get_config()
+
+
+# -- what does not fit ----------------------------------------------------------------------------
+
+
+def test_check_label_shapes():
+    label, pred = nd.ones(3), nd.ones((3, 2))
+    assert metric.check_label_shapes(label, pred) == (label, pred)
+    assert metric.check_label_shapes(label, pred, wrap=True) == ([label], [pred])
+    assert metric.check_label_shapes([label], [pred], True) == ([label], [pred])
+    with pytest.raises(ValueError, match=r"labels \(3,\) .* predictions \(3, 2\)"):
+        metric.check_label_shapes(label, pred, shape=True)
+    with pytest.raises(ValueError, match=r"labels 1 .* predictions 2"):
+        metric.check_label_shapes([label], [pred, pred])
+
+
+@pytest.mark.parametrize("name", ["acc", "ce", "nll_loss", "f1", "mcc", "pcc"])
+def test_labels_that_do_not_fit(name):
+    made = metric.create(name)
+    with pytest.raises(ValueError, match=r"labels 2 .* predictions 3"):
+        made.update(nd.array([0, 1]), nd.array([[0.5, 0.5]] * 3))
+    assert isnan(made.get()[1])
+
+
+def test_other_errors():
+    with pytest.raises(IndexError):
+        metric.CrossEntropy().update(nd.array([5]), nd.array([[0.5, 0.5]]))
+    with pytest.raises(ValueError, match="two classes"):
+        metric.F1().update(nd.array([0, 2]), nd.array([[1, 0], [0, 1]]))
+    with pytest.raises(ValueError, match="average"):
+        metric.MCC(average="median")
+    with pytest.raises(ValueError, match="average"):
+        metric.PearsonCorrelation(average="median")
+    with pytest.raises(ValueError, match="need 3 labels"):
+        metric.Perplexity(None).update(nd.array([0, 1]), nd.array([[0.5, 0.5]] * 3))
+    with pytest.raises(ValueError, match=r"\(N, C\)"):
+        metric.TopKAccuracy(2).update(nd.array([0, 1]), nd.array([0, 1]))
+    with pytest.raises(ValueError, match=r"labels \(2,\)"):
+        metric.PearsonCorrelation().update(nd.ones(2), nd.ones((2, 1)))
+
+
+def test_numpy_arrays_and_other_dtypes_do():
+    label, pred = np.array([0, 1, 1]), np.array([[0.9, 0.1], [0.9, 0.1], [0.2, 0.8]])
+    for each in ("acc", "ce", "f1", metric.Perplexity(None)):
+        ours, theirs = metric.create(each), metric.create(each)
+        ours.reset()
+        ours.update(label, pred)
+        value = ours.get()[1]
+        theirs.reset()
+        theirs.update(nd.array(label, dtype="int32"), nd.array(pred, dtype="float64"))
+        assert theirs.get()[1] == pytest.approx(value)
+    mae = metric.MAE()
+    mae.update(nd.array([1, 2], dtype="int32"), nd.array([1, 1]))
+    assert mae.get()[1] == 0.5
+
+
+def test_micro_pearson_is_the_correlation_of_all():
+    rng = np.random.default_rng(0)
+    made = metric.PearsonCorrelation(average="micro")
+    label, pred = 1e3 + rng.random((5, 40)), rng.random((5, 40))
+    for a, b in zip(label, pred, strict=True):
+        made.update(nd.array(a, dtype="float64"), nd.array(b, dtype="float64"))
+    assert made.get()[1] == pytest.approx(np.corrcoef(label.ravel(), pred.ravel())[0, 1])
+    made.reset_local()
+    assert isnan(made.get()[1])
+
+
+# -- waiting --------------------------------------------------------------------------------------
+
+
+class Waits(instrument.Instrument):
+    """Counts waits."""
+
+    count = 0
+
+    def wait(self, kind, target, site, begin_ns, end_ns):
+        self.count += 1
+
+
+@pytest.mark.parametrize(
+    "made",
+    [metric.Accuracy(), metric.Loss(), metric.Perplexity(0), metric.MAE(), metric.MSE(),
+     metric.RMSE(), metric.CompositeEvalMetric(["acc", "loss"])],
+    ids=lambda made: made.name,
+)  # fmt: skip
+def test_update_does_not_wait(made):
+    with engine.use("threaded", inline_below=0.0, workers=1):
+        n = made.name
+        label = nd.array([[1], [0]] if n in ("mae", "mse", "rmse") else [1, 0])
+        pred = nd.array([[1], [4]] if n in ("mae", "mse", "rmse") else [[0.5, 0.5], [0.5, 0.5]])
+        with instrument.listening(Waits()) as waits:
+            for _ in range(5):
+                made.update(label, pred)
+            assert waits.count == 0
+            made.get()
+        assert waits.count > 0
+
+
+def test_what_is_pending_is_settled_now_and_then():
+    made = metric.Accuracy()
+    label, pred = nd.array([1, 0]), nd.array([1, 1])
+    for _ in range(2000):
+        made.update(label, pred)
+        assert len(made._pending) < 1000
+    assert made.get() == ("accuracy", 0.5)
+    assert made.num_inst == 4000
+    assert made.sum_metric == 2000.0
+
+
+def test_perplexity_of_a_uniform_guess_is_the_number_of_classes():
+    made = metric.Perplexity(None)
+    made.update(nd.array([3, 1]), nd.full((2, 7), 1 / 7))
+    assert made.get()[1] == pytest.approx(7, rel=1e-5)
+    assert made.get()[1] == pytest.approx(exp(made.sum_metric / made.num_inst))
