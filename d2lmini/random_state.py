@@ -15,6 +15,8 @@ True
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,6 +48,15 @@ class _State:
 _state = _State()
 
 
+class _Here(threading.local):
+    """Per thread: (key, part, how many were drawn) inside `part_of`, else None."""
+
+    part: list[Any] | None = None
+
+
+_here = _Here()
+
+
 def seed(seed_state: int, ctx: Context | str = "all") -> None:
     """Start the streams again from `seed_state`, of one context or of all."""
     with _state.lock:
@@ -60,9 +71,25 @@ def seed(seed_state: int, ctx: Context | str = "all") -> None:
 
 def next_key(ctx: Context | None = None) -> Key:
     """The key of the next drawing operation on `ctx`."""
+    device = 0 if ctx is None else ctx.device_typeid * 1000 + ctx.device_id
+    part = _here.part
+    if part is not None:
+        key, number, drawn = part
+        part[2] += 1
+        return Key(key.seed, device, ((key.number + 1) << 64) + (number << 32) + drawn)
     with _state.lock:
         number = _state.numbers.get(ctx, 0)
         _state.numbers[ctx] = number + 1
         value = _state.seeds.get(ctx, _state.default)
-    device = 0 if ctx is None else ctx.device_typeid * 1000 + ctx.device_id
     return Key(value % (1 << 63), device, number)
+
+
+@contextmanager
+def part_of(key: Key, number: int) -> Iterator[None]:
+    """A scope whose operations, in this thread, draw from part `number` of `key`, whatever other
+    threads draw meanwhile: how a DataLoader's batches stay the same with any number of workers."""
+    before, _here.part = _here.part, [key, number, 0]
+    try:
+        yield
+    finally:
+        _here.part = before

@@ -1,0 +1,29 @@
+"""Data on the way to the network. In reading order:
+
+    sampler     in which order, in which batches
+    batchify    from elements to a batch
+    dataset     elements by number, and views of them
+    workers     threads or processes that load beside the program
+    dataloader  batches in order, made ahead
+    vision      pictures: MNIST and others, transforms
+
+>>> from d2lmini import nd
+>>> from d2lmini.gluon import data as gdata
+>>> dataset = gdata.ArrayDataset(nd.arange(6).reshape((3, 2)), nd.array([0, 1, 0]))
+>>> [(X.shape, y.shape) for X, y in gdata.DataLoader(dataset, batch_size=2, shuffle=True)]
+[((2, 2), (2,)), ((1, 2), (1,))]
+"""
+
+# isort: off
+from d2lmini.gluon.data import dataloader, dataset, sampler
+from d2lmini.gluon.data.sampler import (
+    BatchSampler, FilterSampler, IntervalSampler, RandomSampler, Sampler, SequentialSampler,
+)  # fmt: skip
+from d2lmini.gluon.data.dataset import ArrayDataset, Dataset, RecordFileDataset, SimpleDataset
+from d2lmini.gluon.data.dataloader import DataLoader
+from d2lmini.gluon.data import vision
+
+__all__ = [
+    "ArrayDataset", "BatchSampler", "DataLoader", "Dataset", "FilterSampler", "IntervalSampler",
+    "RandomSampler", "RecordFileDataset", "Sampler", "SequentialSampler", "SimpleDataset", "vision",
+]  # fmt: skip

@@ -1,0 +1,95 @@
+"""From elements to a batch: the default batchify function, and the short way to the same result.
+
+>>> import numpy as np
+>>> images, labels = default_batchify_fn([(np.zeros((2, 2)), 3), (np.ones((2, 2)), 4)])
+>>> images.shape, labels
+((2, 2, 2),
+[3 4]
+<NDArray 2 @cpu(0)>)
+
+`gather` takes many elements of an array at once. It gives the same bits as asking one by one and
+joining the elements, for the interpreter's price of one element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from d2lmini import ndarray as nd
+from d2lmini.context import current_context
+from d2lmini.ndarray import NDArray
+from d2lmini.ndarray.exchange import from_array
+from d2lmini.ops.core import DTYPES
+
+
+def default_batchify_fn(data: Sequence[Any]) -> Any:
+    """Join elements along a new first axis.
+
+    NDArrays are stacked, tuples are joined part by part (a list comes out), all else goes through
+    NumPy and keeps NumPy's dtype: Python ints give int64, floats float64. TypeError when the
+    elements cannot be joined: other shapes, or no numbers.
+    """
+    first = data[0]
+    if isinstance(first, NDArray):
+        if not all(isinstance(x, NDArray) for x in data):
+            kinds = sorted({type(x).__name__ for x in data})
+            raise TypeError(f"a batch of {' and '.join(kinds)} cannot be joined: give one kind")
+        return nd.stack(*data)
+    if isinstance(first, tuple):
+        return [default_batchify_fn(part) for part in zip(*data)]
+    try:
+        values = np.asarray(data)
+    except ValueError as problem:
+        raise TypeError(
+            f"the elements of a batch have different shapes ({problem}); bring them to one shape "
+            "with a transform, or join them with a batchify_fn of your own"
+        ) from None
+    if values.dtype.name not in DTYPES:
+        raise TypeError(
+            f"a batch of {type(first).__name__} becomes a NumPy array of {values.dtype}, which is "
+            "no NDArray; make numbers of the elements, or join them with a batchify_fn of your own"
+        )
+    return from_array(values, current_context())
+
+
+#: In MXNet the one for worker processes, which puts batches into shared memory.
+default_mp_batchify_fn = default_batchify_fn
+
+
+def gather(data: Any, indices: Sequence[int]) -> Any:
+    """default_batchify_fn([data[i] for i in indices]) at once; None where there is no such way.
+
+    There is one for NumPy arrays, for NDArrays with two axes or more, and for datasets whose class
+    defines `_whole_batch` beside its `__getitem__` (a subclass that overrides only the latter
+    means something else).
+    """
+    if isinstance(data, NDArray):
+        return _rows(data, indices)
+    if type(data) is np.ndarray:
+        if data.ndim == 0 or data.dtype.name not in DTYPES:
+            return None
+        rows = data[np.asarray(indices, dtype=np.int64)]
+        return from_array(rows, current_context(), adopt=True)
+    for base in type(data).__mro__:
+        if "__getitem__" in base.__dict__:
+            return data._whole_batch(indices) if "_whole_batch" in base.__dict__ else None
+    return None
+
+
+def _rows(data: NDArray, indices: Sequence[int]) -> Any:
+    """Rows of an NDArray as a copy. (Not of one axis: there x[i] has shape (1,).)"""
+    places = np.asarray(indices, dtype=np.int64)
+    n = data.shape[0] if data.ndim > 1 else 0
+    if n == 0 or places.size == 0 or places.min() < 0 or places.max() >= n:
+        return None  # one by one finds what is wrong
+    return nd.take(data, from_array(places, data.context, adopt=True))
+
+
+def same_as_one_by_one(fn: Any) -> bool:
+    """Does fn(batch of images) give what fn gives on each? Transforms say so in `_on_batches`,
+    each class for itself, for a subclass may do something else."""
+    says = type(fn).__dict__.get("_on_batches")
+    return says is not None and says(fn)

@@ -1,0 +1,196 @@
+"""Datasets: elements by number, and what can be made of them.
+
+A dataset has `len` and `[i]`; everything else is a view of another dataset:
+
+>>> data = SimpleDataset(list(range(10)))
+>>> squares = data.filter(lambda x: x % 2 == 0).transform(lambda x: x * x)
+>>> list(squares.take(3))
+[0, 4, 16]
+
+`transform` is lazy: the function runs when an element is asked for, in the worker that asks.
+
+`_whole_batch` is a private road of the DataLoader: many elements at once, batched already, where
+that gives the same as asking one by one (arrays, or transforms that take batches), many times
+faster; see `batchify.gather`. A dataset that cannot answers None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from d2lmini.gluon.data.batchify import default_batchify_fn, gather, same_as_one_by_one
+from d2lmini.gluon.data.sampler import FilterSampler, Sampler, SequentialSampler
+from d2lmini.ndarray import NDArray
+
+__all__ = ["ArrayDataset", "Dataset", "RecordFileDataset", "SimpleDataset"]
+
+
+class Dataset:
+    """Base of datasets: define `__getitem__(i)` and `__len__()`."""
+
+    def __getitem__(self, idx: Any) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} must define __getitem__")
+
+    def __len__(self) -> int:
+        raise NotImplementedError(f"{type(self).__name__} must define __len__")
+
+    def transform(self, fn: Callable[..., Any], lazy: bool = True) -> Dataset:
+        """fn(*element) where the elements are tuples, else fn(element); at each access if `lazy`,
+        once and now otherwise."""
+        lazily = _LazyTransformDataset(self, fn)
+        return lazily if lazy else SimpleDataset([lazily[i] for i in range(len(lazily))])
+
+    def transform_first(self, fn: Callable[[Any], Any], lazy: bool = True) -> Dataset:
+        """`fn` on the first part of each element (the image), the others as they are."""
+        return self.transform(_TransformFirst(fn), lazy)
+
+    def filter(self, fn: Callable[[Any], Any]) -> Dataset:
+        """The elements for which `fn(element)` holds; all are looked at now."""
+        return _SampledDataset(self, FilterSampler(fn, self))
+
+    def shard(self, num_shards: int, index: int) -> Dataset:
+        """Part `index` of `num_shards` consecutive parts; the first ones have one element more
+        where it does not come out even."""
+        if not 0 <= index < num_shards:
+            raise ValueError(
+                f"shard: expected 0 <= index < num_shards, got index {index} of {num_shards}"
+            )
+        share, left = divmod(len(self), num_shards)
+        start = share * index + min(index, left)
+        return _SampledDataset(self, SequentialSampler(share + (index < left), start))
+
+    def take(self, count: int | None) -> Dataset:
+        """The first `count` elements; all if None or more than there are."""
+        if count is not None and count < 0:
+            raise ValueError(f"take: expected a count of at least 0, or None, got {count}")
+        n = len(self)
+        return _SampledDataset(self, SequentialSampler(n if count is None else min(count, n)))
+
+    def sample(self, sampler: Sampler) -> Dataset:
+        """The elements that the sampler names, in its order, drawn now."""
+        if not isinstance(sampler, Sampler):
+            raise TypeError(
+                f"Invalid sampler type: {type(sampler)}. Expected gluon.data.Sampler instead."
+            )
+        return _SampledDataset(self, sampler)
+
+
+class SimpleDataset(Dataset):
+    """Any list or array as a dataset."""
+
+    def __init__(self, data: Any):
+        self._data = data
+
+    def __getitem__(self, idx: Any) -> Any:
+        return self._data[idx]
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def _whole_batch(self, indices: Sequence[int]) -> Any:
+        return gather(self._data, indices)
+
+
+class ArrayDataset(Dataset):
+    """Several arrays (NDArray, NumPy, lists, datasets) of one length, joined to tuples.
+
+    Of a single array the elements come bare. An NDArray with one axis is kept as NumPy array, so
+    that its elements are numbers. ValueError if the lengths differ or there is no array.
+    """
+
+    def __init__(self, *args: Any):
+        if not args:
+            raise ValueError("ArrayDataset: needs at least 1 array")
+        self._length = len(args[0])
+        self._data: list[Any] = []
+        for i, data in enumerate(args):
+            if len(data) != self._length:
+                raise ValueError(
+                    "ArrayDataset: all arrays must have the same length; "
+                    f"array 0 has {self._length}, array {i} has {len(data)}"
+                )
+            one_axis = isinstance(data, NDArray) and data.ndim == 1
+            self._data.append(data.asnumpy() if one_axis else data)
+
+    def __getitem__(self, idx: Any) -> Any:
+        if len(self._data) == 1:
+            return self._data[0][idx]
+        return tuple(data[idx] for data in self._data)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def _whole_batch(self, indices: Sequence[int]) -> Any:
+        if len(self._data) == 1:
+            return gather(self._data[0], indices)
+        batch = [gather(data, indices) for data in self._data]
+        if all(part is None for part in batch):
+            return None
+        return [
+            default_batchify_fn([data[i] for i in indices]) if part is None else part
+            for data, part in zip(self._data, batch)
+        ]
+
+
+class RecordFileDataset(Dataset):
+    """Left out: MXNet's RecordIO files."""
+
+    def __init__(self, filename: str):
+        raise NotImplementedError(
+            "gluon.data.RecordFileDataset is left out of d2lmini, as all of MXNet's RecordIO; "
+            "read the files with their own library and wrap the elements in a SimpleDataset"
+        )
+
+
+class _TransformFirst:
+    """fn on the first of the arguments."""
+
+    def __init__(self, fn: Callable[[Any], Any]):
+        self._fn = fn
+
+    def __call__(self, x: Any, *rest: Any) -> Any:
+        return (self._fn(x), *rest) if rest else self._fn(x)
+
+
+class _LazyTransformDataset(Dataset):
+    """A function of another dataset's elements."""
+
+    def __init__(self, data: Dataset, fn: Callable[..., Any]):
+        self._data = data
+        self._fn = fn
+
+    def __getitem__(self, idx: Any) -> Any:
+        item = self._data[idx]
+        return self._fn(*item) if isinstance(item, tuple) else self._fn(item)
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def _whole_batch(self, indices: Sequence[int]) -> Any:
+        """With a transform that does to a batch of images what it does to each, all at once."""
+        fn = self._fn._fn if isinstance(self._fn, _TransformFirst) else None
+        if fn is None or not same_as_one_by_one(fn):
+            return None
+        batch = gather(self._data, indices)
+        first = batch[0] if isinstance(batch, list) else batch
+        if not isinstance(first, NDArray) or first.ndim != 4:  # (N, H, W, C)
+            return None
+        return [fn(first), *batch[1:]] if isinstance(batch, list) else fn(first)
+
+
+class _SampledDataset(Dataset):
+    """The elements of another dataset that a sampler names."""
+
+    def __init__(self, dataset: Dataset, sampler: Any):
+        self._dataset = dataset
+        self._indices = list(sampler)
+
+    def __getitem__(self, idx: int) -> Any:
+        return self._dataset[self._indices[idx]]
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    def _whole_batch(self, indices: Sequence[int]) -> Any:
+        return gather(self._dataset, [self._indices[i] for i in indices])

@@ -1,0 +1,138 @@
+"""Samplers: in which order the elements of a dataset come, and how they are grouped.
+
+A sampler is a row of indices that can be walked again for every epoch; `BatchSampler` cuts such a
+row into lists.
+
+>>> batches = BatchSampler(SequentialSampler(7), 3, "keep")
+>>> list(batches), len(batches)
+([[0, 1, 2], [3, 4, 5], [6]], 3)
+
+`RandomSampler` shuffles with NumPy's global generator, as MXNet does: `numpy.random.seed` makes
+the order repeat itself. (`d2lmini.random.seed` rules what is drawn by operations: dropout,
+initializers, random transforms.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sized
+from typing import Any
+
+import numpy as np
+
+__all__ = [
+    "BatchSampler", "FilterSampler", "IntervalSampler", "RandomSampler", "Sampler",
+    "SequentialSampler",
+]  # fmt: skip
+
+
+class Sampler:
+    """Base of samplers: `__iter__` gives indices (or lists of them), `__len__` their number."""
+
+    def __iter__(self) -> Iterator[Any]:
+        raise NotImplementedError(f"{type(self).__name__} must define __iter__")
+
+    def __len__(self) -> int:
+        raise NotImplementedError(f"{type(self).__name__} must define __len__")
+
+
+class SequentialSampler(Sampler):
+    """start, start + 1, ..., start + length - 1."""
+
+    def __init__(self, length: int, start: int = 0):
+        self._length = length
+        self._start = start
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self._start, self._start + self._length))
+
+    def __len__(self) -> int:
+        return self._length
+
+
+class RandomSampler(Sampler):
+    """0 ... length - 1 in a new random order each time (`numpy.random.seed` repeats it)."""
+
+    def __init__(self, length: int):
+        self._length = length
+
+    def __iter__(self) -> Iterator[Any]:
+        indices = np.arange(self._length)
+        np.random.shuffle(indices)
+        return iter(indices.tolist())
+
+    def __len__(self) -> int:
+        return self._length
+
+
+class FilterSampler(Sampler):
+    """Indices of the elements for which `fn(element)` holds; all are looked at once, here."""
+
+    def __init__(self, fn: Callable[[Any], Any], dataset: Any):
+        self._indices = [i for i in range(len(dataset)) if fn(dataset[i])]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._indices)
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+
+class IntervalSampler(Sampler):
+    """Every `interval`-th index: 0, interval, 2 * interval, ...; with `rollover` then
+    1, 1 + interval, ... and so on until all have come. (MXNet: `gluon.contrib.data`.)"""
+
+    def __init__(self, length: int, interval: int, rollover: bool = True):
+        if not 1 <= interval <= length:
+            raise ValueError(
+                f"IntervalSampler: expected 1 <= interval <= length, got interval {interval} "
+                f"and length {length}"
+            )
+        self._length = length
+        self._interval = interval
+        self._rollover = rollover
+
+    def __iter__(self) -> Iterator[int]:
+        for begin in range(self._interval if self._rollover else 1):
+            yield from range(begin, self._length, self._interval)
+
+    def __len__(self) -> int:
+        """How many come (MXNet says `length` without rollover, too)."""
+        return self._length if self._rollover else -(-self._length // self._interval)
+
+
+class BatchSampler(Sampler):
+    """Lists of `batch_size` indices of `sampler`. What to do with a shorter rest at the end:
+
+    last_batch 'keep' gives it, 'discard' drops it, 'rollover' begins the next epoch with it.
+    ValueError for another word, or a batch_size below 1.
+    """
+
+    def __init__(self, sampler: Any, batch_size: int, last_batch: str = "keep"):
+        if last_batch not in ("keep", "discard", "rollover"):
+            raise ValueError(
+                f"last_batch must be one of 'keep', 'discard', or 'rollover', but got {last_batch}"
+            )
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+        self._sampler: Sized = sampler
+        self._batch_size = int(batch_size)
+        self._last_batch = last_batch
+        self._prev: list[Any] = []
+
+    def __iter__(self) -> Iterator[list[Any]]:
+        batch, self._prev = self._prev, []
+        for i in self._sampler:  # type: ignore[attr-defined]
+            batch.append(i)
+            if len(batch) == self._batch_size:
+                yield batch
+                batch = []
+        if batch and self._last_batch == "keep":
+            yield batch
+        elif self._last_batch == "rollover":
+            self._prev = batch
+
+    def __len__(self) -> int:
+        n = len(self._sampler)
+        if self._last_batch == "keep":
+            return -(-n // self._batch_size)
+        return (len(self._prev) + n) // self._batch_size

@@ -1,0 +1,312 @@
+"""Pictures to learn from: MNIST, FashionMNIST, CIFAR10, CIFAR100, and folders of image files.
+
+    train = FashionMNIST(root="data", train=True)
+    X, y = train[0]                  # (28, 28, 1) uint8 NDArray, a NumPy int32
+    X, y = train[0:9]                # (9, 28, 28, 1), and an int32 vector
+
+Files that lie in `root` are used as they are; a checksum other than the published file's is a
+warning. What is missing is downloaded, and without a network the error says which files to put
+where. MXNet's own folder is the default: $MXNET_HOME or ~/.mxnet, then datasets/NAME; a mirror is
+named by $MXNET_GLUON_REPO, as there.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tarfile
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from d2lmini import ndarray as nd
+from d2lmini.base import MXNetError
+from d2lmini.context import cpu
+from d2lmini.gluon.data.batchify import gather
+from d2lmini.gluon.data.dataset import Dataset, RecordFileDataset
+from d2lmini.gluon.data.vision.idx import MOST_BYTES, read_cifar, read_labelled_images
+from d2lmini.gluon.utils import check_sha1, download
+from d2lmini.ndarray import NDArray
+from d2lmini.ndarray.exchange import from_array
+
+__all__ = [
+    "CIFAR10", "CIFAR100", "MNIST", "FashionMNIST", "ImageFolderDataset", "ImageRecordDataset",
+]  # fmt: skip
+
+#: File name -> SHA-1 of what was published.
+Files = dict[str, str]
+
+_REPOSITORY = "https://apache-mxnet.s3-accelerate.dualstack.amazonaws.com/"
+
+
+class _DownloadedDataset(Dataset):
+    """Images and labels in memory, from files with known names.
+
+    name: of the folder; transform: called with (image, label) at each access, if given.
+    """
+
+    name: ClassVar[str] = ""
+
+    def __init__(self, root: str | None, train: bool, transform: Callable[[Any, Any], Any] | None):
+        if root is None:
+            home = os.environ.get("MXNET_HOME") or os.path.join("~", ".mxnet")
+            root = os.path.join(home, "datasets", self.name)
+        self._root = os.path.expanduser(root)
+        self._train = train
+        self._transform = transform
+        images, labels = self._get_data()
+        self._data: NDArray = from_array(images, cpu(), adopt=True)
+        self._label: np.ndarray = labels
+
+    def _get_data(self) -> tuple[np.ndarray, np.ndarray]:
+        """Fresh arrays: images (N, H, W, C) uint8, labels (N,) int32."""
+        raise NotImplementedError
+
+    def __getitem__(self, idx: Any) -> Any:
+        if self._transform is not None:
+            return self._transform(self._data[idx], self._label[idx])
+        return self._data[idx], self._label[idx]
+
+    def __len__(self) -> int:
+        return len(self._label)
+
+    def _whole_batch(self, indices: Sequence[int]) -> Any:
+        if self._transform is not None:
+            return None
+        images, labels = gather(self._data, indices), gather(self._label, indices)
+        return None if images is None else [images, labels]
+
+    # -- files -------------------------------------------------------------------------------------
+
+    def _find(self, name: str) -> str | None:
+        """Where the file is, if it is there: under its name, or unpacked."""
+        for each in (name, name.removesuffix(".gz")):
+            path = os.path.join(self._root, each)
+            if os.path.isfile(path):
+                return path
+        return None
+
+    def _obtain(self, name: str, sha1: str, all_names: list[str]) -> str:
+        """The path of a file: here already (checked, with a warning), or downloaded."""
+        path = self._find(name)
+        if path is not None:
+            if path.endswith(name) and not check_sha1(path, sha1):
+                warnings.warn(
+                    f"{path} is not the published file (its SHA-1 is another); it is used as it is",
+                    stacklevel=6,
+                )
+            return path
+        repository = os.environ.get("MXNET_GLUON_REPO", _REPOSITORY)
+        url = f"{repository.rstrip('/')}/gluon/dataset/{self.name}/{name}"
+        os.makedirs(self._root, exist_ok=True)
+        try:
+            return download(url, self._root, sha1_hash=sha1, retries=1)
+        except (OSError, ValueError) as problem:
+            missing = [each for each in all_names if self._find(each) is None]
+            raise ConnectionError(
+                f"{type(self).__name__}: {', '.join(missing)} not found in "
+                f"{os.path.abspath(self._root)}, and the download failed: {problem}\n"
+                "Put the files there by hand, or name a folder that has them: root=... "
+                "Without any network, d2l.load_data_digits() has real digits to train on."
+            ) from None
+
+
+class MNIST(_DownloadedDataset):
+    """Handwritten digits (LeCun et al.): 60,000 for training, 10,000 for tests, 28 x 28.
+
+    Elements: (image (28, 28, 1) uint8 NDArray, label as NumPy int32). ConnectionError if files are
+    missing and cannot be fetched, MXNetError if they are damaged.
+    """
+
+    name = "mnist"
+    _train_files: ClassVar[Files] = {
+        "train-images-idx3-ubyte.gz": "6c95f4b05d2bf285e1bfb0e7960c31bd3b3f8a7d",
+        "train-labels-idx1-ubyte.gz": "2a80914081dc54586dbdf242f9805a6b8d2a15fc",
+    }
+    _test_files: ClassVar[Files] = {
+        "t10k-images-idx3-ubyte.gz": "c3a25af1f52dad7f726cce8cacb138654b760d48",
+        "t10k-labels-idx1-ubyte.gz": "763e7fa3757d93b0cdec073cef058b2004252c17",
+    }
+
+    def __init__(
+        self,
+        root: str | None = None,
+        train: bool = True,
+        transform: Callable[[Any, Any], Any] | None = None,
+    ):
+        super().__init__(root, train, transform)
+
+    def _get_data(self) -> tuple[np.ndarray, np.ndarray]:
+        files = self._train_files if self._train else self._test_files
+        paths = [self._obtain(name, sha1, list(files)) for name, sha1 in files.items()]
+        images, labels = read_labelled_images(*paths)
+        return images[..., None], labels.astype(np.int32)
+
+
+class FashionMNIST(MNIST):
+    """Pieces of clothing in ten kinds (H. Xiao et al., 2017), in the format of MNIST."""
+
+    name = "fashion-mnist"
+    _train_files: ClassVar[Files] = {
+        "train-images-idx3-ubyte.gz": "0cf37b0d40ed5169c6b3aba31069a9770ac9043d",
+        "train-labels-idx1-ubyte.gz": "236021d52f1e40852b06a4c3008d8de8aef1e40b",
+    }
+    _test_files: ClassVar[Files] = {
+        "t10k-images-idx3-ubyte.gz": "626ed6a7c06dd17c0eec72fa3be1740f146a2863",
+        "t10k-labels-idx1-ubyte.gz": "17f9ab60e7257a1620f4ad76bbbaf857c3920701",
+    }
+
+
+class CIFAR10(_DownloadedDataset):
+    """Small colour photographs of ten kinds of things (A. Krizhevsky, 2009): 50,000 and 10,000.
+
+    Elements: (image (32, 32, 3) uint8 NDArray, label as NumPy int32). Reads the .bin files in
+    `root`, or in the archive there, which is downloaded if need be.
+    """
+
+    name = "cifar10"
+    _archive: ClassVar[tuple[str, str]] = (
+        "cifar-10-binary.tar.gz", "fab780a1e191a7eda0f345501ccd62d20f7ed891",
+    )  # fmt: skip
+    _train_files: ClassVar[Files] = {
+        "data_batch_1.bin": "aadd24acce27caa71bf4b10992e9e7b2d74c2540",
+        "data_batch_2.bin": "c0ba65cce70568cd57b4e03e9ac8d2a5367c1795",
+        "data_batch_3.bin": "1dd00a74ab1d17a6e7d73e185b69dbf31242f295",
+        "data_batch_4.bin": "aab85764eb3584312d3c7f65fd2fd016e36a258e",
+        "data_batch_5.bin": "26e2849e66a845b7f1e4614ae70f4889ae604628",
+    }
+    _test_files: ClassVar[Files] = {"test_batch.bin": "67eb016db431130d61cd03c7ad570b013799c88c"}
+    _labels: ClassVar[tuple[int, int]] = (1, 0)  # bytes of labels in a row, and which to take
+
+    def __init__(
+        self,
+        root: str | None = None,
+        train: bool = True,
+        transform: Callable[[Any, Any], Any] | None = None,
+    ):
+        super().__init__(root, train, transform)
+
+    def _get_data(self) -> tuple[np.ndarray, np.ndarray]:
+        files = self._train_files if self._train else self._test_files
+        if any(self._find(name) is None for name in files):
+            names = [self._archive[0], *files]
+            extract(self._obtain(*self._archive, names), self._root, [*files])
+        parts = [
+            read_cifar(self._obtain(name, sha1, [*files]), *self._labels)
+            for name, sha1 in files.items()
+        ]
+        images, labels = (np.concatenate(arrays) for arrays in zip(*parts))
+        return images, labels
+
+
+class CIFAR100(CIFAR10):
+    """The same with 100 kinds of things in 20 groups; fine_label: the kind instead of the group."""
+
+    name = "cifar100"
+    _archive: ClassVar[tuple[str, str]] = (
+        "cifar-100-binary.tar.gz", "a0bb982c76b83111308126cc779a992fa506b90b",
+    )  # fmt: skip
+    _train_files: ClassVar[Files] = {"train.bin": "e207cd2e05b73b1393c74c7f5e7bea451d63e08e"}
+    _test_files: ClassVar[Files] = {"test.bin": "8fb6623e830365ff53cf14adec797474f5478006"}
+
+    def __init__(
+        self,
+        root: str | None = None,
+        fine_label: bool = False,
+        train: bool = True,
+        transform: Callable[[Any, Any], Any] | None = None,
+    ):
+        self._labels = (2, 1 if fine_label else 0)  # type: ignore[misc]
+        super().__init__(root, train, transform)
+
+
+def extract(archive: str, folder: str, names: list[str]) -> None:
+    """Take the files of these names, wherever in the archive they lie, into `folder`, and nothing
+    else. MXNetError if one is missing, is no file, or is too large."""
+    try:
+        with tarfile.open(archive) as tar:
+            found = {os.path.basename(m.name): m for m in tar if m.isfile()}
+            for name in names:
+                if name not in found:
+                    raise MXNetError(f"{archive}: there is no {name} in this archive")
+                if found[name].size > MOST_BYTES:
+                    raise MXNetError(f"{archive}: {name} claims {found[name].size} bytes")
+                source = tar.extractfile(found[name])
+                assert source is not None
+                part = os.path.join(folder, f".{name}.part")
+                with open(part, "wb") as target:
+                    shutil.copyfileobj(source, target, 1 << 20)
+                os.replace(part, os.path.join(folder, name))
+    except (tarfile.TarError, EOFError, OSError) as problem:
+        raise MXNetError(f"{archive}: the archive cannot be read: {problem}") from problem
+
+
+class ImageFolderDataset(Dataset):
+    """Image files in folders, one folder for each kind: root/car/0001.jpg, root/cat/xxx.png.
+
+    Elements: (image (H, W, C) uint8 NDArray, number of the folder in `synsets`, which are sorted).
+    flag: 1 for colour (C = 3), 0 for grey (C = 1); transform: called with both, if given. Reads
+    .jpg, .jpeg and .png with Pillow; ImportError without it, when an image is asked for.
+    """
+
+    _exts = (".jpg", ".jpeg", ".png")
+
+    def __init__(
+        self, root: str, flag: int = 1, transform: Callable[[Any, Any], Any] | None = None
+    ):
+        self._root = os.path.expanduser(root)
+        self._flag = flag
+        self._transform = transform
+        self.synsets: list[str] = []
+        self.items: list[tuple[str, int]] = []
+        for kind in sorted(os.listdir(self._root)):
+            folder = os.path.join(self._root, kind)
+            if not os.path.isdir(folder):
+                warnings.warn(f"Ignoring {folder}, which is not a directory.", stacklevel=2)
+                continue
+            label = len(self.synsets)
+            self.synsets.append(kind)
+            for name in sorted(os.listdir(folder)):
+                path = os.path.join(folder, name)
+                if name.lower().endswith(self._exts):
+                    self.items.append((path, label))
+                else:
+                    known = ", ".join(self._exts)
+                    warnings.warn(f"Ignoring {path}; only {known} are read.", stacklevel=2)
+
+    def __getitem__(self, idx: int) -> Any:
+        path, label = self.items[idx]
+        image = read_image(path, self._flag)
+        return (image, label) if self._transform is None else self._transform(image, label)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+
+def read_image(path: str, flag: int = 1) -> NDArray:
+    """An image file as (H, W, 3) uint8, or (H, W, 1) with flag 0; turned as its camera was held."""
+    try:
+        from PIL import Image, ImageOps
+    except ImportError:
+        raise ImportError(
+            f"reading {path} needs Pillow: pip install pillow; images that are arrays already go "
+            "into gluon.data.ArrayDataset"
+        ) from None
+    with Image.open(path) as image:
+        turned = ImageOps.exif_transpose(image)
+        pixels = np.array(turned.convert("RGB" if flag else "L"))
+    return nd.array(pixels.reshape(*pixels.shape[:2], -1), dtype="uint8")
+
+
+class ImageRecordDataset(RecordFileDataset):
+    """Left out: images in MXNet's RecordIO files."""
+
+    def __init__(
+        self, filename: str, flag: int = 1, transform: Callable[[Any, Any], Any] | None = None
+    ):
+        raise NotImplementedError(
+            "gluon.data.vision.ImageRecordDataset is left out of d2lmini, as all of MXNet's "
+            "RecordIO; put the images into folders and read them with ImageFolderDataset"
+        )

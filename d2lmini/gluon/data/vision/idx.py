@@ -1,0 +1,115 @@
+"""Readers of two file formats: IDX (MNIST and its relatives) and CIFAR's rows of bytes.
+
+An IDX file is two zero bytes, a code for the type, the number of axes, the sizes (big-endian), and
+then the elements. (Y. LeCun, C. Cortes, C. Burges: The MNIST database.)
+
+>>> import numpy as np, os, tempfile
+>>> path = os.path.join(tempfile.mkdtemp(), "labels-idx1-ubyte")
+>>> with open(path, "wb") as file:
+...     _ = file.write(bytes([0, 0, 8, 1, 0, 0, 0, 3]) + bytes([7, 2, 1]))
+>>> read_idx(path)
+array([7, 2, 1], dtype=uint8)
+
+A damaged or malicious file is an MXNetError that names it. A header is not believed before the
+bytes are there: nothing is allocated for sizes that the file cannot hold, and no more is unpacked
+than the header asks for.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import struct
+import zlib
+from math import prod
+from typing import IO, Any
+
+import numpy as np
+
+from d2lmini.base import MXNetError
+
+#: Type codes of IDX.
+TYPES = {8: "u1", 9: "i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
+
+#: No data set of these kinds is larger.
+MOST_BYTES = 1 << 31
+
+#: No byte of a gzip file unpacks to more (RFC 1951: 258 bytes for two bits).
+MOST_PER_BYTE = 1032
+
+
+def read_idx(path: str | os.PathLike[str]) -> np.ndarray:
+    """The array in an IDX file, plain or gzipped. MXNetError if it is not one, is cut short, goes
+    on after its end, or claims sizes that do not fit the file."""
+    stored = os.path.getsize(path)
+    with open(path, "rb") as raw:
+        zipped = raw.read(2) == b"\x1f\x8b"
+        raw.seek(0)
+        file: Any = gzip.GzipFile(fileobj=raw) if zipped else raw
+        try:
+            return _read(file, path, stored * MOST_PER_BYTE if zipped else stored)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as problem:
+            raise MXNetError(f"{path}: the gzip file is damaged or cut short: {problem}") from None
+
+
+def _read(file: IO[bytes], path: Any, most: int) -> np.ndarray:
+    head = file.read(4)
+    if len(head) < 4 or head[:2] != b"\0\0" or head[2] not in TYPES or not 1 <= head[3] <= 4:
+        raise MXNetError(
+            f"{path}: not an IDX file: it begins with {head.hex(' ')}, expected 00 00, a type of "
+            f"{', '.join(f'{code:02x}' for code in TYPES)}, and 01 to 04 axes"
+        )
+    ndim = head[3]
+    sizes = file.read(4 * ndim)
+    if len(sizes) < 4 * ndim:
+        raise MXNetError(f"{path}: the IDX file is cut short within its header")
+    shape = struct.unpack(f">{ndim}I", sizes)
+    dtype = np.dtype(TYPES[head[2]])
+    nbytes = prod(shape) * dtype.itemsize
+    if nbytes > min(most, MOST_BYTES):
+        raise MXNetError(
+            f"{path}: the header claims shape {shape} of {dtype.name}, {nbytes} bytes, more than "
+            f"the file can hold ({min(most, MOST_BYTES)})"
+        )
+    data = bytearray()
+    # A megabyte at a time: what is not in the file is not allocated.
+    while len(data) < nbytes and (block := file.read(min(1 << 20, nbytes - len(data)))):
+        data += block
+    if len(data) < nbytes:
+        raise MXNetError(
+            f"{path}: the IDX file is cut short: shape {shape} needs {nbytes} bytes, "
+            f"{len(data)} are there"
+        )
+    if file.read(1):
+        raise MXNetError(f"{path}: the IDX file goes on after the {nbytes} bytes of shape {shape}")
+    array = np.frombuffer(data, dtype).reshape(shape)
+    return array.astype(dtype.newbyteorder("="), copy=False)
+
+
+def read_labelled_images(images_path: str, labels_path: str) -> tuple[np.ndarray, np.ndarray]:
+    """Images (N, H, W) and labels (N,) of two IDX files of uint8 that belong together."""
+    images, labels = read_idx(images_path), read_idx(labels_path)
+    if images.ndim != 3 or images.dtype != np.uint8:
+        raise MXNetError(
+            f"{images_path}: expected images (N, H, W) of uint8, got {images.shape} {images.dtype}"
+        )
+    if labels.shape != images.shape[:1] or labels.dtype != np.uint8:
+        raise MXNetError(
+            f"{labels_path}: expected {len(images)} labels of uint8 for as many images, got "
+            f"{labels.shape} {labels.dtype}"
+        )
+    return images, labels
+
+
+def read_cifar(path: str, label_bytes: int, label: int) -> tuple[np.ndarray, np.ndarray]:
+    """Images (N, 32, 32, 3) and labels (N,) of a file of rows: `label_bytes` labels, of which
+    number `label` is taken, then 1024 reds, 1024 greens, 1024 blues."""
+    row = label_bytes + 3 * 32 * 32
+    nbytes = os.path.getsize(path)
+    if nbytes == 0 or nbytes % row or nbytes > MOST_BYTES:
+        raise MXNetError(
+            f"{path}: not a CIFAR file: {nbytes} bytes are no whole number of rows of {row}"
+        )
+    rows = np.fromfile(path, np.uint8).reshape(-1, row)
+    images = rows[:, label_bytes:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+    return np.ascontiguousarray(images), rows[:, label].astype(np.int32)

@@ -1,0 +1,306 @@
+"""What transforms do to images, as operations: checked at the call, run by the engine.
+
+An image is (H, W, C), several of one size are (N, H, W, C); `to_tensor` turns them into the
+(C, H, W) of layers. Random ones draw from the operation's own stream, so that the same seed gives
+the same pictures whoever computes them.
+
+>>> from d2lmini import nd
+>>> to_tensor(nd.full((2, 3, 1), 255, dtype="uint8")).shape
+(1, 2, 3)
+
+These ops are not in `nd`: MXNet's `nd.image` is left out. Formulas and ranges are those of MXNet
+1.9's transforms; integers are cut off at 0 and 255 and cut towards zero, as there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from d2lmini.base import MXNetError
+from d2lmini.gluon.data.vision.resize import INTERPOLATIONS, as_dtype, resize
+from d2lmini.ops.core import Op, Spec
+
+#: Shares of red, green and blue in brightness (ITU-R BT.601).
+LUMA = np.array([0.299, 0.587, 0.114], np.float32)
+
+# Principal components of colour over ImageNet (Krizhevsky et al., 2012, section 4.1).
+EIGENVALUES = np.array([55.46, 4.794, 1.148], np.float32)
+EIGENVECTORS = np.array(
+    [[-0.5675, 0.7192, 0.4009], [-0.5808, -0.0045, -0.8140], [-0.5836, -0.6948, 0.4203]],
+    np.float32,
+)
+
+
+def image_op(infer: Callable[..., Spec], flops: float = 4.0) -> Callable[[Callable], Op]:
+    """An op without a gradient that is not entered in the registry."""
+
+    def declare(compute: Callable) -> Op:
+        return Op(compute, compute.__name__, infer=infer, flops=flops, grad=None)
+
+    return declare
+
+
+def _sizes(data: Spec, batches: bool = True) -> tuple[int, int, int]:
+    """H, W, C of an image or a batch; MXNetError for other shapes."""
+    if len(data.shape) == 3 or (batches and len(data.shape) == 4):
+        H, W, C = data.shape[-3:]
+        return H, W, C
+    many = " or (N, height, width, channels)" if batches else ""
+    raise MXNetError(f"expected an image (height, width, channels){many}, got shape {data.shape}")
+
+
+def check_image(data: Any) -> None:
+    """MXNetError if this NDArray is no image or batch of images."""
+    _sizes(Spec(data.shape, data.dtype))
+
+
+def _check_interpolation(interpolation: int) -> None:
+    if interpolation not in INTERPOLATIONS:
+        known = ", ".join(f"{i} {name}" for i, name in INTERPOLATIONS.items())
+        raise MXNetError(f"interpolation={interpolation!r} is not here; choose of {known}")
+
+
+def _check_size(width: int, height: int) -> None:
+    if width < 1 or height < 1:
+        raise MXNetError(f"width and height must be at least 1, got {width} and {height}")
+
+
+def _with_sizes(data: Spec, height: int, width: int) -> Spec:
+    return Spec((*data.shape[:-3], height, width, data.shape[-1]), data.dtype)
+
+
+# -- to layers -------------------------------------------------------------------------------------
+
+
+def _infer_to_tensor(data: Spec) -> Spec:
+    H, W, C = _sizes(data)
+    return Spec((*data.shape[:-3], C, H, W), "float32")
+
+
+@image_op(_infer_to_tensor, flops=1)
+def to_tensor(xp, data):
+    """data / 255: (H, W, C) of any dtype -> (C, H, W) float32; (N, H, W, C) alike."""
+    data = xp.moveaxis(data, -1, -3)
+    return xp.true_divide(data, np.float32(255), out=xp.empty(data.shape, np.float32), dtype="f4")
+
+
+def _infer_normalize(data: Spec, *, mean: tuple, std: tuple) -> Spec:
+    if len(data.shape) not in (3, 4):
+        raise MXNetError(
+            f"expected (channels, height, width), or (N, channels, height, width), got {data.shape}"
+        )
+    if data.dtype.kind != "f":
+        raise MXNetError(f"expected floating pixels, got {data.dtype}; call ToTensor before")
+    C = data.shape[-3]
+    for name, values in (("mean", mean), ("std", std)):
+        if len(values) not in (1, C):
+            raise MXNetError(f"{name} must have 1 or {C} elements for {C} channels, got {values}")
+    return data
+
+
+@image_op(_infer_normalize, flops=2)
+def normalize(xp, data, *, mean, std):
+    """(data - mean) / std by channel; (C, H, W) or (N, C, H, W), floating dtype kept."""
+    y = data - xp.asarray(mean, data.dtype).reshape(-1, 1, 1)
+    y /= xp.asarray(std, data.dtype).reshape(-1, 1, 1)
+    return y
+
+
+@normalize.gradient()
+def _(g, *, mean, std):
+    return normalize(g, mean=(0.0,) * len(mean), std=std)
+
+
+# -- sizes and places ------------------------------------------------------------------------------
+
+
+def _infer_resized(data: Spec, *, width: int, height: int, interpolation: int) -> Spec:
+    _sizes(data)
+    _check_size(width, height)
+    _check_interpolation(interpolation)
+    return _with_sizes(data, height, width)
+
+
+@image_op(_infer_resized, flops=8)
+def resized(xp, data, *, width: int, height: int, interpolation: int):
+    """The image in another size; see `resize.py`."""
+    return resize(data, width, height, interpolation)
+
+
+def _infer_cropped(data: Spec, *, x: int, y: int, width: int, height: int) -> Spec:
+    H, W, _ = _sizes(data)
+    _check_size(width, height)
+    if x < 0 or y < 0 or x + width > W or y + height > H:
+        raise MXNetError(
+            f"the rectangle x {x}..{x + width}, y {y}..{y + height} does not lie inside the image "
+            f"of width {W} and height {H}"
+        )
+    return _with_sizes(data, height, width)
+
+
+@image_op(_infer_cropped, flops=0)
+def cropped(xp, data, *, x: int, y: int, width: int, height: int):
+    """The rectangle of that size whose upper left corner is (x, y)."""
+    return data[..., y : y + height, x : x + width, :].copy()
+
+
+def _infer_padded(data: Spec, *, pad: int, value: float) -> Spec:
+    H, W, _ = _sizes(data)
+    return _with_sizes(data, H + 2 * pad, W + 2 * pad)
+
+
+@image_op(_infer_padded, flops=0)
+def padded(xp, data, *, pad: int, value: float):
+    """`pad` pixels of `value` on each side."""
+    H, W, C = data.shape[-3:]
+    y = xp.full((*data.shape[:-3], H + 2 * pad, W + 2 * pad, C), value, data.dtype)
+    y[..., pad : pad + H, pad : pad + W, :] = data
+    return y
+
+
+def scale_down(src_size: tuple[int, int], size: tuple[int, int]) -> tuple[int, int]:
+    """The largest (width, height) of `size`'s proportions, and no larger, that fits the image."""
+    w, h = size
+    W, H = src_size
+    shrunk = min(1.0, W / w, H / h)
+    return max(1, int(w * shrunk + 1e-9)), max(1, int(h * shrunk + 1e-9))
+
+
+def cut_and_resize(data, x, y, w, h, size, interpolation):
+    """The rectangle (x, y, w, h) of an array, brought to size (width, height)."""
+    part = data[..., y : y + h, x : x + w, :]
+    return part.copy() if (w, h) == size else resize(part, size[0], size[1], interpolation)
+
+
+def _infer_window(data: Spec, *, size: tuple, interpolation: int, **_: Any) -> Spec:
+    _sizes(data, batches=False)
+    _check_size(*size)
+    _check_interpolation(interpolation)
+    return _with_sizes(data, size[1], size[0])
+
+
+@image_op(_infer_window, flops=8)
+def random_resized_crop(xp, data, *, size, scale, ratio, interpolation: int, rng):
+    """A rectangle of random area (a share of the image's in `scale`), proportions (width / height
+    in `ratio`, evenly in the logarithm) and place, brought to `size`. What does not fit is drawn
+    anew, ten times; then it is the largest part in the middle."""
+    random = rng.generator(0)
+    H, W, _ = data.shape
+    for _ in range(10):
+        area = random.uniform(*scale) * H * W
+        proportion = math.exp(random.uniform(math.log(ratio[0]), math.log(ratio[1])))
+        w, h = round(math.sqrt(area * proportion)), round(math.sqrt(area / proportion))
+        if 1 <= w <= W and 1 <= h <= H:
+            x, y = random.integers(0, W - w + 1), random.integers(0, H - h + 1)
+            return cut_and_resize(data, x, y, w, h, size, interpolation)
+    w, h = scale_down((W, H), size)
+    return cut_and_resize(data, (W - w) // 2, (H - h) // 2, w, h, size, interpolation)
+
+
+@image_op(_infer_window, flops=8)
+def random_crop(xp, data, *, size, interpolation: int, rng):
+    """A part of `size` at a random place; of a smaller image the largest of those proportions that
+    it holds, enlarged."""
+    random = rng.generator(0)
+    H, W, _ = data.shape
+    w, h = scale_down((W, H), size)
+    x, y = random.integers(0, W - w + 1), random.integers(0, H - h + 1)
+    return cut_and_resize(data, x, y, w, h, size, interpolation)
+
+
+def _infer_random(data: Spec, **_: Any) -> Spec:
+    _sizes(data, batches=False)
+    return data
+
+
+@image_op(_infer_random, flops=0)
+def random_flip(xp, data, *, axis: int, p: float, rng):
+    """Mirrored along an axis (0: upside down, 1: left to right) with probability p."""
+    flipped = rng.generator(0).random() < p
+    return xp.ascontiguousarray(xp.flip(data, axis)) if flipped else data.copy()
+
+
+# -- colours ---------------------------------------------------------------------------------------
+
+
+def luma(data: np.ndarray) -> np.ndarray:
+    """Brightness of each pixel, (H, W, 1)."""
+    if data.shape[-1] != 3:
+        return data.astype(np.float32).mean(axis=-1, keepdims=True)
+    return (data @ LUMA)[..., None]
+
+
+def brightness(data: np.ndarray, factor: float) -> np.ndarray:
+    return data * np.float32(factor)
+
+
+def contrast(data: np.ndarray, factor: float) -> np.ndarray:
+    """Away from, or towards, the mean brightness of the image."""
+    return data * np.float32(factor) + np.float32((1 - factor) * luma(data).mean())
+
+
+def saturation(data: np.ndarray, factor: float) -> np.ndarray:
+    """Away from, or towards, the pixel's own grey."""
+    if data.shape[-1] != 3:
+        return data
+    return data * np.float32(factor) + luma(data) * np.float32(1 - factor)
+
+
+def hue(data: np.ndarray, factor: float) -> np.ndarray:
+    """Colours turned around the wheel by `factor` turns; the least and the greatest of red, green
+    and blue stay what they are."""
+    if data.shape[-1] != 3:
+        return data
+    top, low = data.max(axis=-1), data.min(axis=-1)
+    chroma = top - low
+    r, g, b = data[..., 0], data[..., 1], data[..., 2]
+    safe = np.where(chroma == 0, 1, chroma)
+    sector = np.where(
+        top == r, (g - b) / safe, np.where(top == g, 2 + (b - r) / safe, 4 + (r - g) / safe)
+    )
+    sector = (sector + np.float32(6 * (factor % 1))) % 6
+    wheel = np.stack(
+        [np.abs(sector - 3) - 1, 2 - np.abs(sector - 2), 2 - np.abs(sector - 4)], axis=-1
+    )
+    return low[..., None] + chroma[..., None] * np.clip(wheel, 0, 1)
+
+
+COLOURS = {f.__name__: f for f in (brightness, contrast, saturation, hue)}
+
+
+@image_op(_infer_random, flops=20)
+def random_colour(xp, data, *, strengths, shuffled: bool, rng):
+    """Each of `strengths` = ((name, strength), ...) once, with a factor drawn evenly from
+    [max(0, 1 - strength), 1 + strength]; in random order if `shuffled`."""
+    random = rng.generator(0)
+    order = random.permutation(len(strengths)) if shuffled else range(len(strengths))
+    y = data.astype(np.float32)
+    rounded = False
+    for i in order:
+        name, strength = strengths[i]
+        y = COLOURS[name](y, random.uniform(max(0.0, 1 - strength), 1 + strength))
+        rounded |= name == "hue"  # 46.99999 would become 46
+    return as_dtype(y, data.dtype, rounded)
+
+
+@image_op(_infer_random, flops=8)
+def random_lighting(xp, data, *, alpha: float, rng):
+    """Along the principal components of colour by normal numbers of deviation alpha (pixels in
+    0 ... 255); images of one channel stay as they are."""
+    if data.shape[-1] != 3:
+        return data.copy()
+    amounts = rng.generator(0).normal(0, alpha, 3).astype(np.float32)
+    return as_dtype(data + EIGENVECTORS @ (amounts * EIGENVALUES), data.dtype)
+
+
+@image_op(_infer_random, flops=6)
+def random_gray(xp, data, *, p: float, rng):
+    """Without colour, in as many channels as before, with probability p."""
+    if data.shape[-1] != 3 or rng.generator(0).random() >= p:
+        return data.copy()
+    grey = xp.broadcast_to(luma(data), data.shape)
+    return as_dtype(xp.ascontiguousarray(grey), data.dtype)

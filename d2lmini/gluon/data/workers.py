@@ -1,0 +1,225 @@
+"""Who loads the batches beside the program: a few threads, or a few processes.
+
+Both pools take `submit(indices, key, number)` and return a `concurrent.futures.Future`; the
+DataLoader keeps those in order. Threads are the default: they share the dataset, start at once,
+and NumPy lets go of the interpreter for the heavy part. Processes pay a second or two to start and
+the copying of every batch, and repay it where elements are made by slow Python code.
+
+Processes are never forked from this one, whose engine has threads: they are started afresh
+(`forkserver`, or `spawn` where there is none), import the main module again, and get the dataset
+and the batchify function by pickle. So a script that uses them needs `if __name__ == "__main__":`,
+and functions must be importable. Inside, operations run serially on one core.
+
+A worker process watches its lifeline, a pipe that ends when the pool closes or the program dies.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import random
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from concurrent.futures import Future, ProcessPoolExecutor
+from queue import SimpleQueue
+from typing import Any
+
+import numpy as np
+
+from d2lmini import random_state
+from d2lmini.gluon.data.batchify import default_batchify_fn, gather
+from d2lmini.ndarray import NDArray
+from d2lmini.ndarray.exchange import from_array
+from d2lmini.random_state import Key
+
+
+def load(dataset: Any, batchify: Callable, indices: list[Any], key: Key, number: int) -> Any:
+    """Batch `number` of an epoch: what operations draw for it comes from its part of the key."""
+    with random_state.part_of(key, number):
+        batch = gather(dataset, indices) if batchify is default_batchify_fn else None
+        return batchify([dataset[i] for i in indices]) if batch is None else batch
+
+
+# -- threads ---------------------------------------------------------------------------------------
+
+
+class ThreadPool:
+    """`n` daemon threads that load batches."""
+
+    def __init__(self, n: int, dataset: Any, batchify: Callable):
+        self._load = (dataset, batchify)
+        self._n = n
+        self._jobs: SimpleQueue = SimpleQueue()
+        self.pid = os.getpid()
+        for i in range(n):
+            name = f"d2lmini-loader-{i}"
+            threading.Thread(target=_serve, args=(self._jobs,), name=name, daemon=True).start()
+
+    def submit(self, *job: Any) -> Future:
+        future: Future = Future()
+        self._jobs.put((future, (*self._load, *job)))
+        return future
+
+    @staticmethod
+    def unpack(batch: Any) -> Any:
+        """What a future gave is the batch."""
+        return batch
+
+    def close(self) -> None:
+        """Let the threads go when they are done with what they have; does not wait."""
+        for _ in range(self._n):
+            self._jobs.put(None)
+
+
+def _serve(jobs: SimpleQueue) -> None:
+    """A thread's life: load what was asked for and not cancelled."""
+    while (job := jobs.get()) is not None:
+        future, arguments = job
+        if future.set_running_or_notify_cancel():
+            try:
+                future.set_result(load(*arguments))
+            except BaseException as problem:
+                future.set_exception(problem)
+        # Nothing of a batch is held while waiting for the next.
+        del job, future, arguments
+
+
+# -- processes: the program's side -----------------------------------------------------------------
+
+
+class WorkerTraceback(Exception):
+    """The traceback of a worker process, as text: the cause of the error raised here."""
+
+    def __str__(self) -> str:
+        return f"\n\n{self.args[0]}"
+
+
+class ProcessPool:
+    """`n` processes that load batches."""
+
+    def __init__(self, n: int, dataset: Any, batchify: Callable):
+        try:
+            payload = pickle.dumps((dataset, batchify), protocol=5)
+        except (pickle.PicklingError, AttributeError, TypeError) as problem:
+            raise TypeError(
+                f"DataLoader: worker processes get the dataset and batchify_fn by pickle: {problem}"
+                "; use functions of a module instead of lambdas and local ones, or threads "
+                "(thread_pool=True)"
+            ) from None
+        known = multiprocessing.get_all_start_methods()
+        context = multiprocessing.get_context("forkserver" if "forkserver" in known else "spawn")
+        self.pid = os.getpid()
+        # The workers hold the one end, nobody writes to the other: it ends when we close it.
+        self._theirs, self._ours = context.Pipe(duplex=False)
+        arguments = (payload, self._theirs)
+        self._executor = ProcessPoolExecutor(n, context, _begin, arguments)
+
+    def submit(self, *job: Any) -> Future:
+        return self._executor.submit(_work, *job)
+
+    @staticmethod
+    def unpack(result: tuple[bool, bytes, str]) -> Any:
+        """The batch, or the worker's error with its traceback as cause."""
+        succeeded, data, text = result
+        if succeeded:
+            return pickle.loads(data)
+        raise pickle.loads(data) from WorkerTraceback(text)
+
+    def close(self) -> None:
+        """End the workers, in the midst of their work if need be; does not wait."""
+        self._executor.shutdown(wait=False, cancel_futures=True)
+        self._ours.close()
+        self._theirs.close()
+
+
+# -- processes: the worker's side ------------------------------------------------------------------
+
+
+class _Worker:
+    """What this process loads from: set once by `_begin`."""
+
+    load: tuple[Any, Any] | None = None
+    problem: tuple[bool, bytes, str] | None = None
+
+
+def _begin(payload: bytes, lifeline: Any) -> None:
+    """The first thing a worker process does."""
+    import signal
+
+    from threadpoolctl import threadpool_limits
+
+    from d2lmini import engine
+
+    # Ctrl-C is for the program; we end with our lifeline.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with, args=(lifeline,), daemon=True).start()
+    threadpool_limits(1)
+    engine.use("naive").__enter__()
+    try:
+        _Worker.load = pickle.loads(payload)
+    except Exception as problem:
+        hint = "; functions and classes that a notebook or a shell defines are not there"
+        wrapped = RuntimeError(
+            f"a worker process cannot load the dataset or batchify_fn: {problem}"
+            f"{hint if '__main__' in str(problem) else ''}; use threads (thread_pool=True)"
+        )
+        _Worker.problem = _sent(wrapped)
+
+
+def _end_with(lifeline: Any) -> None:
+    """Leave when the pipe ends: the pool was closed, or the program is gone."""
+    try:
+        lifeline.recv_bytes()
+    except (EOFError, OSError):
+        os._exit(0)
+
+
+def _work(indices: list[Any], key: Key, number: int) -> tuple[bool, bytes, str]:
+    """Load one batch: (succeeded, the pickled batch or exception, the traceback's text)."""
+    if _Worker.load is None:
+        assert _Worker.problem is not None
+        return _Worker.problem
+    # NumPy's and Python's generators, too, then depend on the batch and not on the worker.
+    seeds = np.random.SeedSequence((*key, number)).generate_state(8)
+    np.random.seed(seeds)
+    random.seed(seeds.tobytes())
+    try:
+        return True, pack(load(*_Worker.load, indices, key, number)), ""
+    except Exception as problem:
+        return _sent(problem)
+
+
+def _sent(problem: Exception) -> tuple[bool, bytes, str]:
+    """An exception on its way; one that does not survive pickling becomes a RuntimeError."""
+    text = "".join(traceback.format_exception(*sys.exc_info())) if sys.exc_info()[0] else ""
+    try:
+        data = pickle.dumps(problem)
+        pickle.loads(data)
+    except Exception:
+        data = pickle.dumps(RuntimeError(f"{type(problem).__name__}: {problem}"))
+    return False, data, text
+
+
+class _Packer(pickle.Pickler):
+    """NDArrays travel as their memory, and become NDArrays again where they arrive."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, NDArray) and value.context.is_cpu:
+            return _arrived, (value.asnumpy(), value.context)
+        return NotImplemented
+
+
+def _arrived(array: np.ndarray, ctx: Any) -> NDArray:
+    return from_array(array, ctx, adopt=True)
+
+
+def pack(batch: Any) -> bytes:
+    """A batch as bytes."""
+    import io
+
+    buffer = io.BytesIO()
+    _Packer(buffer, protocol=5).dump(batch)
+    return buffer.getvalue()

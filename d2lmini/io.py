@@ -1,0 +1,401 @@
+"""`mx.io`: iterators over batches as programs before Gluon use them.
+
+>>> import numpy as np
+>>> from d2lmini import io
+>>> batches = io.NDArrayIter(np.arange(10).reshape(5, 2), np.arange(5), batch_size=2)
+>>> batches.provide_data
+[DataDesc[data,(2, 2),<class 'numpy.float32'>,NCHW]]
+>>> for batch in batches:
+...     print(batch.label[0].asnumpy(), batch.pad)
+[0. 1.] 0
+[2. 3.] 0
+[4. 0.] 1
+
+An iterator gives `DataBatch`es until the epoch is over, and begins anew after `reset()`. What read
+files in MXNet (CSVIter, ImageRecordIter, ...) is left out; `gluon.data` does more with less.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import namedtuple
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from d2lmini import ndarray as nd
+from d2lmini.ndarray import NDArray
+from d2lmini.ndarray.exchange import from_array
+
+__all__ = ["DataBatch", "DataDesc", "DataIter", "NDArrayIter", "PrefetchingIter", "ResizeIter"]
+
+
+class DataDesc(namedtuple("DataDesc", ["name", "shape"])):
+    """Name, shape, dtype and layout of an input; as a tuple it is (name, shape)."""
+
+    dtype: Any
+    layout: str
+
+    def __new__(
+        cls, name: str, shape: Any, dtype: Any = np.float32, layout: str = "NCHW"
+    ) -> DataDesc:
+        self = super().__new__(cls, name, shape)
+        self.dtype = dtype
+        self.layout = layout
+        return self
+
+    def __repr__(self) -> str:
+        return f"DataDesc[{self.name},{self.shape},{self.dtype},{self.layout}]"
+
+    @staticmethod
+    def get_batch_axis(layout: str | None) -> int:
+        """Where in the layout the N is (-1: nowhere); 0 for None."""
+        return 0 if layout is None else layout.find("N")
+
+    @staticmethod
+    def get_list(
+        shapes: Sequence[tuple[str, Any]], types: Sequence[tuple[str, Any]] | None
+    ) -> list[DataDesc]:
+        """Descriptions from (name, shape) pairs and, if known, (name, dtype) pairs."""
+        known = dict(types or ())
+        return [DataDesc(name, shape, known.get(name, np.float32)) for name, shape in shapes]
+
+
+class DataBatch:
+    """One batch: lists of NDArrays, and how many elements at its end are padding."""
+
+    def __init__(
+        self,
+        data: Any,
+        label: Any = None,
+        pad: int | None = None,
+        index: Any = None,
+        bucket_key: Any = None,
+        provide_data: list[DataDesc] | None = None,
+        provide_label: list[DataDesc] | None = None,
+    ):
+        for name, value in (("data", data), ("label", label)):
+            if value is not None and not isinstance(value, (list, tuple)):
+                raise TypeError(f"DataBatch: {name} must be a list of NDArrays, got {value!r}")
+        self.data = data
+        self.label = label
+        self.pad = pad
+        self.index = index
+        self.bucket_key = bucket_key
+        self.provide_data = provide_data
+        self.provide_label = provide_label
+
+    def __str__(self) -> str:
+        shapes = [x.shape for x in self.data]
+        labels = self.label and [x.shape for x in self.label]
+        return f"{type(self).__name__}: data shapes: {shapes} label shapes: {labels}"
+
+
+class DataIter:
+    """Base of iterators: define `iter_next` (go on; is there a batch?), `getdata`, `getlabel`,
+    `getpad`, `reset`."""
+
+    def __init__(self, batch_size: int = 0):
+        self.batch_size = batch_size
+
+    def __iter__(self) -> DataIter:
+        return self
+
+    def __next__(self) -> DataBatch:
+        return self.next()
+
+    def next(self) -> DataBatch:
+        """The next batch; StopIteration at the end of the epoch."""
+        if not self.iter_next():
+            raise StopIteration
+        return DataBatch(self.getdata(), self.getlabel(), self.getpad(), self.getindex())
+
+    def reset(self) -> None:
+        """Begin the next epoch."""
+
+    def iter_next(self) -> bool:
+        """Go on to the next batch; False at the end."""
+        return False
+
+    def getdata(self) -> Any:
+        """The data of the batch."""
+
+    def getlabel(self) -> Any:
+        """The labels of the batch."""
+
+    def getindex(self) -> Any:
+        """The numbers of its elements, if known."""
+        return None
+
+    def getpad(self) -> Any:
+        """How many elements at its end are padding."""
+
+
+class NDArrayIter(DataIter):
+    """Batches of arrays in memory.
+
+    data, label: an NDArray or NumPy array, a list of them, or a dict by name; NDArrays keep their
+    dtype, all else becomes float32. A bare array is called `data_name`, several in a list
+    `_0_data`, `_1_data`, ...; those of a dict come sorted by name.
+    shuffle: in a new order each epoch (`numpy.random.seed` repeats it).
+    last_batch_handle: a shorter last batch is filled up from the beginning ('pad'; the batch says
+    in `pad` by how many), dropped ('discard'), or begins the next epoch ('roll_over').
+
+    ValueError when lengths differ, or batch_size or last_batch_handle are not to be used; TypeError
+    for other kinds of data.
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        label: Any = None,
+        batch_size: int = 1,
+        shuffle: bool = False,
+        last_batch_handle: str = "pad",
+        data_name: str = "data",
+        label_name: str = "softmax_label",
+        layout: str = "NCHW",
+    ):
+        super().__init__(batch_size)
+        if batch_size < 1:
+            raise ValueError(f"NDArrayIter: batch_size must be at least 1, got {batch_size}")
+        if last_batch_handle not in ("pad", "discard", "roll_over"):
+            raise ValueError(
+                "NDArrayIter: last_batch_handle must be 'pad', 'discard' or 'roll_over', got "
+                f"{last_batch_handle!r}"
+            )
+        self.data = _named(data, data_name, allow_empty=False)
+        self.label = _named(label, label_name, allow_empty=True)
+        self.num_source = len(self.data)
+        self.num_data = self.data[0][1].shape[0]
+        for name, array in self.data + self.label:
+            if array.shape[0] != self.num_data:
+                raise ValueError(
+                    f"NDArrayIter: {self.data[0][0]} has {self.num_data} elements, {name} has "
+                    f"{array.shape[0]}"
+                )
+        self.shuffle = shuffle
+        self.last_batch_handle = last_batch_handle
+        self.layout = layout
+        self.idx = np.arange(self.num_data)
+        self._order = self.idx.copy()  # of this epoch
+        self._left: np.ndarray = self.idx[:0]  # what the last epoch left for this one
+        self.cursor = -batch_size
+        self.hard_reset()
+
+    @property
+    def provide_data(self) -> list[DataDesc]:
+        """What `getdata` gives."""
+        return self._described(self.data)
+
+    @property
+    def provide_label(self) -> list[DataDesc]:
+        """What `getlabel` gives."""
+        return self._described(self.label)
+
+    def _described(self, arrays: list[tuple[str, NDArray]]) -> list[DataDesc]:
+        return [
+            DataDesc(name, (self.batch_size, *array.shape[1:]), array.dtype, self.layout)
+            for name, array in arrays
+        ]
+
+    def hard_reset(self) -> None:
+        """Begin anew, without what the last epoch left."""
+        self._left = self._left[:0]
+        self.cursor = -self.batch_size
+        self._shuffle()
+
+    def reset(self) -> None:
+        """Begin the next epoch; with 'roll_over', after the end, by what was left."""
+        n, size = self.num_data, self.batch_size
+        at_end = n - size < self.cursor < n
+        if self.last_batch_handle == "roll_over" and at_end:
+            rest = self._order[max(self.cursor, 0) :]
+            self._left = rest if self.cursor >= 0 else np.concatenate([self._left, rest])
+            self.cursor -= n + size
+        else:
+            self._left = self._left[:0]
+            self.cursor = -size
+        self._shuffle()
+
+    def _shuffle(self) -> None:
+        # MXNet shuffles the numbers, and by them the data where they lie: the same seed gives the
+        # same epochs as there.
+        if self.shuffle:
+            np.random.shuffle(self.idx)
+            self._order = self._order[self.idx]
+
+    def iter_next(self) -> bool:
+        self.cursor += self.batch_size
+        if self.last_batch_handle == "pad":
+            return self.cursor < self.num_data
+        return self.cursor + self.batch_size <= self.num_data
+
+    def getdata(self) -> list[NDArray]:
+        return self._batch(self.data)
+
+    def getlabel(self) -> list[NDArray]:
+        return self._batch(self.label)
+
+    def getpad(self) -> int:
+        """Elements of this batch from the beginning of the epoch ('pad'), or from the last epoch
+        ('roll_over', at its beginning)."""
+        end = self.cursor + self.batch_size
+        if self.last_batch_handle == "pad" and end > self.num_data:
+            return end - self.num_data
+        return -self.cursor if -self.batch_size < self.cursor < 0 else 0
+
+    def _batch(self, arrays: list[tuple[str, NDArray]]) -> list[NDArray]:
+        begin, end = self.cursor, self.cursor + self.batch_size
+        if begin < 0:
+            places = np.concatenate([self._left[len(self._left) + begin :], self._order[:end]])
+        else:
+            places = np.take(self._order, np.arange(begin, end), mode="wrap")
+        return [nd.take(array, from_array(places, array.context)) for _, array in arrays]
+
+
+def _named(data: Any, name: str, allow_empty: bool) -> list[tuple[str, NDArray]]:
+    """(name, NDArray) pairs of what a user gave."""
+    if data is None or (isinstance(data, (list, dict)) and not data):
+        if allow_empty:
+            return []
+        raise ValueError("NDArrayIter: expected at least one array of data, got none")
+    if isinstance(data, (NDArray, np.ndarray)):
+        data = {name: data}
+    elif isinstance(data, (list, tuple)):
+        names = [name] if len(data) == 1 else [f"_{i}_{name}" for i in range(len(data))]
+        data = dict(zip(names, data))
+    if not isinstance(data, dict):
+        raise TypeError(
+            "NDArrayIter: expected an NDArray, a NumPy array, a list of them or a dict of them by "
+            f"name, got {type(data).__name__}"
+        )
+    return [(k, v if isinstance(v, NDArray) else nd.array(v)) for k, v in sorted(data.items())]
+
+
+class ResizeIter(DataIter):
+    """Epochs of `size` batches, whatever the length of `data_iter`: it begins anew as often as need
+    be. reset_internal: `reset` resets it, too."""
+
+    def __init__(self, data_iter: DataIter, size: int, reset_internal: bool = True):
+        super().__init__(data_iter.batch_size)
+        self.data_iter = data_iter
+        self.size = size
+        self.reset_internal = reset_internal
+        self.cur = 0
+        self.current_batch: DataBatch | None = None
+        self.provide_data = data_iter.provide_data  # type: ignore[attr-defined]
+        self.provide_label = data_iter.provide_label  # type: ignore[attr-defined]
+
+    def reset(self) -> None:
+        self.cur = 0
+        if self.reset_internal:
+            self.data_iter.reset()
+
+    def iter_next(self) -> bool:
+        if self.cur == self.size:
+            return False
+        try:
+            self.current_batch = self.data_iter.next()
+        except StopIteration:
+            self.data_iter.reset()
+            self.current_batch = self.data_iter.next()
+        self.cur += 1
+        return True
+
+    def getdata(self) -> Any:
+        return self.current_batch and self.current_batch.data
+
+    def getlabel(self) -> Any:
+        return self.current_batch and self.current_batch.label
+
+    def getindex(self) -> Any:
+        return self.current_batch and self.current_batch.index
+
+    def getpad(self) -> Any:
+        return self.current_batch and self.current_batch.pad
+
+
+class PrefetchingIter(DataIter):
+    """One or several iterators side by side, their next batches made ahead on a thread of its own.
+
+    rename_data, rename_label: a dict for each iterator, its names -> the names given here.
+    """
+
+    def __init__(self, iters: Any, rename_data: Any = None, rename_label: Any = None):
+        self.iters = list(iters) if isinstance(iters, (list, tuple)) else [iters]
+        super().__init__(self.iters[0].batch_size)
+        self.provide_data = self._renamed("provide_data", rename_data)
+        self.provide_label = self._renamed("provide_label", rename_label)
+        self.current_batch: list[DataBatch] = []
+        self._thread = ThreadPoolExecutor(1, "d2lmini-prefetch")
+        self._coming: Future = self._thread.submit(_next_of, self.iters)
+
+    def _renamed(self, attribute: str, names: Any) -> list[DataDesc]:
+        return [
+            DataDesc(renames.get(d.name, d.name), d.shape, d.dtype, d.layout)
+            for it, renames in zip(self.iters, names or itertools.repeat({}))
+            for d in getattr(it, attribute)
+        ]
+
+    def reset(self) -> None:
+        self._coming.result()
+        for it in self.iters:
+            it.reset()
+        self._coming = self._thread.submit(_next_of, self.iters)
+
+    def iter_next(self) -> bool:
+        batches = self._coming.result()
+        if batches is None:
+            return False
+        self.current_batch = batches
+        self._coming = self._thread.submit(_next_of, self.iters)
+        return True
+
+    def getdata(self) -> Any:
+        return [x for batch in self.current_batch for x in batch.data]
+
+    def getlabel(self) -> Any:
+        return [x for batch in self.current_batch for x in batch.label]
+
+    def getindex(self) -> Any:
+        return self.current_batch[0].index if self.current_batch else None
+
+    def getpad(self) -> Any:
+        return self.current_batch[0].pad if self.current_batch else None
+
+
+def _next_of(iters: list[DataIter]) -> list[DataBatch] | None:
+    """A batch of each, or None when the epoch is over; ValueError if it is over for some only."""
+    batches = []
+    for it in iters:
+        try:
+            batches.append(it.next())
+        except StopIteration:
+            continue
+    if 0 < len(batches) < len(iters):
+        raise ValueError("PrefetchingIter: the iterators have epochs of different lengths")
+    return batches or None
+
+
+def _left_out(name: str, instead: str) -> type:
+    """A class that says on use that it is left out."""
+
+    def __init__(self: Any, *_: Any, **__: Any) -> None:
+        raise NotImplementedError(
+            f"io.{name} is left out of d2lmini, as all of MXNet's file readers; {instead}"
+        )
+
+    return type(name, (DataIter,), {"__init__": __init__, "__doc__": f"Left out: {instead}."})
+
+
+_images = "gluon.data.vision.ImageFolderDataset reads image files"
+CSVIter = _left_out("CSVIter", "np.loadtxt reads CSV files, NDArrayIter makes batches of them")
+LibSVMIter = _left_out("LibSVMIter", "sklearn.datasets.load_svmlight_file reads such files")
+MNISTIter = _left_out("MNISTIter", "gluon.data.vision.MNIST reads the same files")
+ImageRecordIter = _left_out("ImageRecordIter", _images)
+ImageDetRecordIter = _left_out("ImageDetRecordIter", _images)
+ImageRecordUInt8Iter = _left_out("ImageRecordUInt8Iter", _images)
+ImageRecordInt8Iter = _left_out("ImageRecordInt8Iter", _images)

@@ -1,0 +1,536 @@
+"""gluon.data: samplers, datasets, batches, and the DataLoader with threads."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+import weakref
+
+import numpy as np
+import pytest
+from worlds import until
+
+from d2lmini import context, cpu, engine, nd, random, random_state
+from d2lmini.gluon import data as gdata
+from d2lmini.gluon.data import batchify
+from d2lmini.gluon.data.dataloader import default_batchify_fn, default_mp_batchify_fn
+from d2lmini.gluon.data.vision import transforms
+
+WORKERS = [0, 1, 3]
+
+
+def loaders() -> list[str]:
+    """Threads of DataLoaders that are alive."""
+    return [t.name for t in threading.enumerate() if t.name.startswith("d2lmini-loader")]
+
+
+@pytest.fixture(autouse=True)
+def no_threads_left():
+    """Every loader's threads go with it."""
+    yield
+    if loaders():
+        gc.collect()
+    until(lambda: not loaders(), 10)
+
+
+def numbers(batches) -> list[list]:
+    return [b.asnumpy().tolist() for b in batches]
+
+
+# -- samplers --------------------------------------------------------------------------------------
+
+
+def test_samplers_give_their_rows_again_and_again():
+    sampler = gdata.SequentialSampler(4, 2)
+    assert list(sampler) == list(sampler) == [2, 3, 4, 5] and len(sampler) == 4
+    even = gdata.FilterSampler(lambda x: x % 2 == 0, [3, 4, 6, 7])
+    assert list(even) == list(even) == [1, 2] and len(even) == 2
+
+
+def test_random_sampler_follows_numpys_global_seed():
+    sampler = gdata.RandomSampler(50)
+    np.random.seed(3)
+    first, second = list(sampler), list(sampler)
+    assert sorted(first) == list(range(50)) and first != second
+    np.random.seed(3)
+    want = np.arange(50)
+    np.random.shuffle(want)
+    assert first == want.tolist()
+    np.random.seed(3)
+    assert [list(sampler), list(sampler)] == [first, second]
+
+
+def test_interval_sampler():
+    all_of_them = gdata.IntervalSampler(7, 3)
+    assert list(all_of_them) == [0, 3, 6, 1, 4, 2, 5] and len(all_of_them) == 7
+    once = gdata.IntervalSampler(7, 3, rollover=False)
+    assert list(once) == [0, 3, 6] and len(once) == 3
+    with pytest.raises(ValueError, match="interval 8 and length 7"):
+        gdata.IntervalSampler(7, 8)
+
+
+@pytest.mark.parametrize(
+    ("last_batch", "sizes"),
+    [("keep", [[3, 3, 3, 1]] * 3), ("discard", [[3, 3, 3]] * 3),
+     ("rollover", [[3, 3, 3], [3, 3, 3], [3, 3, 3, 3]])],
+)  # fmt: skip
+def test_batch_sampler(last_batch: str, sizes: list):
+    batches = gdata.BatchSampler(gdata.SequentialSampler(10), 3, last_batch)
+    seen = []
+    for want in sizes:
+        assert len(batches) == len(want)
+        epoch = list(batches)
+        assert [len(batch) for batch in epoch] == want
+        seen += [i for batch in epoch for i in batch]
+    if last_batch == "rollover":
+        assert seen == list(range(10)) * 3
+
+
+def test_wrong_arguments_of_samplers_are_refused_at_once():
+    with pytest.raises(ValueError, match="'keep', 'discard', or 'rollover', but got drop"):
+        gdata.BatchSampler(gdata.SequentialSampler(3), 2, "drop")
+    with pytest.raises(ValueError, match="batch_size must be at least 1, got 0"):
+        gdata.BatchSampler(gdata.SequentialSampler(3), 0)
+    with pytest.raises(NotImplementedError, match="Sampler must define __iter__"):
+        list(gdata.Sampler())
+    with pytest.raises(NotImplementedError, match="Sampler must define __len__"):
+        len(gdata.Sampler())
+
+
+# -- datasets --------------------------------------------------------------------------------------
+
+
+def test_array_dataset_joins_what_it_is_given():
+    X, y = nd.arange(10).reshape((5, 2)), nd.arange(5)
+    data = gdata.ArrayDataset(X, y, list("abcde"), np.arange(5))
+    features, label, letter, number = data[1]
+    assert features.asnumpy().tolist() == [2, 3]
+    assert (label, type(label)) == (1.0, np.float32)  # one axis: kept as NumPy
+    assert (letter, number, len(data)) == ("b", 1, 5)
+    part = data[1:3]
+    assert part[0].shape == (2, 2) and part[1].tolist() == [1, 2] and part[2] == ["b", "c"]
+    assert gdata.ArrayDataset(np.arange(3))[2] == 2  # a single array: bare elements
+    with pytest.raises(ValueError, match="array 0 has 5, array 1 has 2"):
+        gdata.ArrayDataset(X, [1, 2])
+    with pytest.raises(ValueError, match="at least 1 array"):
+        gdata.ArrayDataset()
+    with pytest.raises(IndexError):
+        data[7]
+
+
+def test_views_of_a_dataset():
+    data = gdata.SimpleDataset(list(range(10)))
+    calls = []
+    squares = data.transform(lambda x: calls.append(x) or x * x)
+    assert not calls and squares[3] == 9 and calls == [3]  # lazily
+    eager = data.transform(lambda x: calls.append(x) or x * x, lazy=False)
+    assert len(calls) == 11 and list(eager) == [x * x for x in range(10)] and len(calls) == 11
+    assert list(data.filter(lambda x: x % 3 == 0)) == [0, 3, 6, 9]
+    assert [list(data.shard(3, i)) for i in range(3)] == [[0, 1, 2, 3], [4, 5, 6], [7, 8, 9]]
+    assert [len(data.shard(4, i)) for i in range(4)] == [3, 3, 2, 2]
+    assert list(data.take(2)) == [0, 1] and len(data.take(None)) == len(data.take(99)) == 10
+    assert list(data.sample(gdata.SequentialSampler(3, 4))) == [4, 5, 6]
+    assert list(data.take(4).filter(lambda x: x > 1).transform(lambda x: -x)) == [-2, -3]
+
+
+def test_transforms_of_pairs():
+    pairs = gdata.ArrayDataset([1, 2, 3], [10, 20, 30])
+    assert pairs.transform(lambda x, y: x + y)[1] == 22
+    assert pairs.transform_first(lambda x: -x)[1] == (-2, 20)
+    assert gdata.SimpleDataset([1, 2]).transform_first(lambda x: -x)[1] == -2
+    assert pairs.filter(lambda pair: pair[0] > 1)[0] == (2, 20)
+
+
+def test_wrong_views_are_refused():
+    data = gdata.SimpleDataset([1, 2, 3])
+    for arguments in ((3, 3), (0, 0), (3, -1)):
+        with pytest.raises(ValueError, match="expected 0 <= index < num_shards"):
+            data.shard(*arguments)
+    with pytest.raises(ValueError, match="count of at least 0, or None, got -1"):
+        data.take(-1)
+    with pytest.raises(TypeError, match=r"Invalid sampler type: <class 'list'>"):
+        data.sample([0, 1])
+    with pytest.raises(NotImplementedError, match="Dataset must define __getitem__"):
+        gdata.Dataset()[0]
+    with pytest.raises(NotImplementedError, match="Dataset must define __len__"):
+        len(gdata.Dataset())
+    with pytest.raises(NotImplementedError, match="RecordFileDataset is left out of d2lmini"):
+        gdata.RecordFileDataset("train.rec")
+
+
+# -- batches ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("elements", "shape", "dtype"),
+    [
+        ([1, 2, 3], (3,), "int64"),
+        ([1.5, 2], (2,), "float64"),
+        ([np.float32(3)], (1,), "float32"),
+        ([np.zeros((2, 2), "uint8")] * 3, (3, 2, 2), "uint8"),
+        ([[1, 2], [3, 4]], (2, 2), "int64"),
+        ([True, False], (2,), "bool"),
+    ],
+)
+def test_default_batchify_keeps_numpys_dtype(elements: list, shape: tuple, dtype: str):
+    batch = default_batchify_fn(elements)
+    assert batch.shape == shape and batch.dtype == np.dtype(dtype)
+    assert batch.asnumpy().tolist() == np.asarray(elements).tolist()
+
+
+def test_default_batchify_stacks_arrays_and_transposes_tuples():
+    assert default_mp_batchify_fn is default_batchify_fn
+    images, rest = default_batchify_fn([(nd.ones(3), (1, 2.0)), (nd.zeros(3), (3, 4.0))])
+    assert images.asnumpy().tolist() == [[1, 1, 1], [0, 0, 0]]
+    assert [part.asnumpy().tolist() for part in rest] == [[1, 3], [2, 4]]
+
+
+@pytest.mark.parametrize(
+    ("elements", "words"),
+    [
+        (["a", "b"], "a batch of str becomes a NumPy array of <U1"),
+        ([None], "a batch of NoneType"),
+        ([np.arange(2), np.arange(3)], "elements of a batch have different shapes"),
+        ([nd.ones(3), np.ones(3)], "a batch of NDArray and ndarray cannot be joined"),
+    ],
+)
+def test_what_cannot_be_joined_says_why(elements: list, words: str):
+    with pytest.raises(TypeError, match=words):
+        default_batchify_fn(elements)
+
+
+def one_by_one(elements):
+    """The default, without its short way."""
+    return default_batchify_fn(elements)
+
+
+def image_sets() -> dict:
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 256, (12, 6, 5, 3)).astype("uint8")
+    y = rng.integers(0, 9, 12).astype("int32")
+    prepare = transforms.Compose(
+        [transforms.Resize((7, 4)), transforms.CenterCrop(3), transforms.ToTensor(),
+         transforms.Normalize((0.1, 0.2, 0.3), 0.5), transforms.Cast("float64")]
+    )  # fmt: skip
+    pairs = gdata.ArrayDataset(nd.array(X, dtype="uint8"), y)
+    return {
+        "numpy": gdata.ArrayDataset(X, y),
+        "ndarray": pairs,
+        "with a list": gdata.ArrayDataset(X, list(range(12))),
+        "bare": gdata.SimpleDataset(X),
+        "bare ndarray, one axis": gdata.SimpleDataset(nd.arange(12)),
+        "float64": gdata.ArrayDataset(X / 3),
+        "nested": gdata.ArrayDataset(gdata.ArrayDataset(X, y), y),
+        "some": pairs.filter(lambda pair: pair[1] > 3),
+        "transformed": pairs.transform_first(prepare),
+        "transformed, bare": gdata.SimpleDataset(nd.array(X, dtype="uint8")).transform_first(
+            prepare
+        ),
+        "some transformed": pairs.transform_first(prepare).shard(2, 1),
+    }
+
+
+@pytest.mark.parametrize("name", image_sets())
+def test_the_short_way_gives_the_same_bits(name: str):
+    data = image_sets()[name]
+    order = gdata.IntervalSampler(len(data), 3)
+    short = gdata.DataLoader(data, 4, sampler=order)
+    long = gdata.DataLoader(data, 4, sampler=order, batchify_fn=one_by_one)
+
+    def flat(batch):
+        return [batch] if isinstance(batch, nd.NDArray) else [x for b in batch for x in flat(b)]
+
+    for a, b in zip(short, long, strict=True):
+        assert type(a) is type(b)
+        for x, y in zip(flat(a), flat(b), strict=True):
+            assert x.shape == y.shape and x.dtype == y.dtype
+            assert x.asnumpy().tobytes() == y.asnumpy().tobytes()
+
+
+def test_the_short_way_is_taken_where_it_means_the_same_only():
+    class Shifted(gdata.ArrayDataset):
+        def __getitem__(self, i):
+            return super().__getitem__(i) + 1
+
+    class Louder(transforms.ToTensor):
+        def hybrid_forward(self, F, x):
+            return super().hybrid_forward(F, x) * 2
+
+    X = np.arange(24, dtype="uint8").reshape(2, 2, 2, 3)
+    images = gdata.SimpleDataset(nd.array(X, dtype="uint8"))
+    assert batchify.gather(gdata.ArrayDataset(X), [1, 0]).shape == X.shape
+    assert batchify.gather(Shifted(X), [1, 0]) is None
+    assert batchify.gather([X], [0]) is None
+    assert batchify.gather(images.transform_first(transforms.ToTensor()), [1]).ndim == 4
+    assert batchify.gather(images.transform_first(Louder()), [1]) is None
+    assert batchify.gather(images.transform_first(lambda x: x), [1]) is None
+    watched = transforms.ToTensor()
+    watched.register_forward_hook(lambda *_: None)
+    assert batchify.gather(images.transform_first(watched), [1]) is None
+    flat = gdata.SimpleDataset(nd.zeros((4, 3, 3)))  # elements that ToTensor refuses
+    assert batchify.gather(flat.transform_first(transforms.ToTensor()), [1]) is None
+    for outside in (-1, 2):
+        assert batchify.gather(images, [0, outside]) is None
+    got = numbers(gdata.DataLoader(Shifted(np.arange(4)), 2))
+    assert got == [[1, 2], [3, 4]]
+
+
+def test_a_batch_is_a_copy():
+    X = nd.zeros((4, 2))
+    for batch in gdata.DataLoader(gdata.SimpleDataset(X), 2):
+        batch[:] = 5
+    assert X.sum().asscalar() == 0
+
+
+# -- the loader ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("num_workers", WORKERS)
+@pytest.mark.parametrize("last_batch", [None, "keep", "discard", "rollover"])
+def test_batches_come_in_order(num_workers: int, last_batch: str | None):
+    loader = gdata.DataLoader(range(10), 3, last_batch=last_batch, num_workers=num_workers)
+    sampler = gdata.BatchSampler(gdata.SequentialSampler(10), 3, last_batch or "keep")
+    for _ in range(3):
+        assert len(loader) == len(sampler)
+        assert numbers(loader) == list(sampler)
+
+
+@pytest.mark.parametrize("prefetch", [None, 0, 1, 7])
+def test_the_slowest_first_keeps_the_order(prefetch: int | None):
+    """Later batches are ready earlier, and wait for their turn."""
+
+    def get(i: int) -> int:
+        time.sleep(0.003 * (12 - i))
+        return i
+
+    data = gdata.SimpleDataset(list(range(12))).transform(get)
+    loader = gdata.DataLoader(data, 1, num_workers=4, prefetch=prefetch)
+    assert numbers(loader) == [[i] for i in range(12)]
+
+
+@pytest.mark.parametrize("prefetch", [0, 1, 3])
+def test_no_more_than_prefetch_in_flight(prefetch: int):
+    begun = []
+    data = gdata.SimpleDataset(list(range(20))).transform(lambda x: begun.append(x) or x)
+    epoch = iter(gdata.DataLoader(data, 1, num_workers=2, prefetch=prefetch))
+    for used in range(5):
+        until(lambda used=used: len(begun) == used + prefetch)
+        time.sleep(0.01)
+        assert len(begun) == used + prefetch
+        next(epoch)
+        until(lambda used=used: len(begun) == used + 1 + prefetch)
+
+
+@pytest.mark.parametrize("num_workers", WORKERS)
+def test_shuffling_and_random_transforms_repeat_with_the_seeds(num_workers: int):
+    """The same bits with any number of workers, though threads draw in any order."""
+    X = nd.array(np.arange(16 * 12).reshape(16, 2, 2, 3) % 256, dtype="uint8")
+    jitter = transforms.Compose(
+        [transforms.RandomFlipLeftRight(), transforms.RandomColorJitter(0.5, 0.5, 0.5, 0.5),
+         transforms.RandomApply([transforms.RandomLighting(3.0)]), transforms.ToTensor()]
+    )  # fmt: skip
+    data = gdata.ArrayDataset(X, nd.arange(16)).transform_first(jitter)
+
+    def epochs(n: int) -> list[bytes]:
+        np.random.seed(1)
+        random.seed(2)
+        loader = gdata.DataLoader(data, 3, shuffle=True, num_workers=n)
+        seen = []
+        for _ in range(2):
+            for x, y in loader:
+                # What training draws in between is its own.
+                seen += [x.asnumpy().tobytes(), y.asnumpy().tobytes()]
+                seen.append(nd.random.uniform(shape=3).asnumpy().tobytes())
+        return seen
+
+    first = epochs(0)
+    assert len(set(first)) == len(first)
+    assert epochs(num_workers) == first
+
+
+def test_a_users_batchify_builds_arrays_in_workers():
+    def pad(rows):
+        longest = max(map(len, rows))
+        mask = [[1] * len(r) + [0] * (longest - len(r)) for r in rows]
+        return nd.array([r + [0] * (longest - len(r)) for r in rows]), nd.array(mask)
+
+    data = [[1], [2, 3], [4, 5, 6]]
+    for num_workers in WORKERS:
+        batches = list(gdata.DataLoader(data, 2, batchify_fn=pad, num_workers=num_workers))
+        assert batches[0][0].asnumpy().tolist() == [[1, 0], [2, 3]]
+        assert batches[1][1].asnumpy().tolist() == [[1, 1, 1]]
+
+
+@pytest.mark.parametrize("num_workers", WORKERS)
+def test_an_error_comes_in_its_turn_with_the_place_where_it_arose(num_workers: int):
+    def fails_at_five(x: int) -> int:
+        if x == 5:
+            raise KeyError("boo")
+        return x
+
+    loader = gdata.DataLoader(
+        gdata.SimpleDataset(list(range(9))).transform(fails_at_five), 2, num_workers=num_workers
+    )
+    for _ in range(2):  # the loader stays usable
+        epoch = iter(loader)
+        assert numbers([next(epoch), next(epoch)]) == [[0, 1], [2, 3]]
+        with pytest.raises(KeyError, match="boo") as caught:
+            next(epoch)
+        assert "fails_at_five" in [entry.name for entry in caught.traceback]
+        with pytest.raises(StopIteration):
+            next(epoch)
+
+
+def test_a_worker_that_hangs_is_a_timeout():
+    go = threading.Event()
+    data = gdata.SimpleDataset(list(range(3))).transform(lambda x: go.wait(30) or x)
+    loader = gdata.DataLoader(data, 1, num_workers=1, timeout=0.05)
+    with pytest.raises(TimeoutError, match=r"batch 0 did not come within 0.05 s.*num_workers=0"):
+        next(iter(loader))
+    go.set()
+    assert len(list(loader)) == 3  # with new threads
+
+
+def test_a_timeout_of_the_datasets_own_is_passed_on():
+    def slow(x):
+        raise TimeoutError("the disk sleeps")
+
+    loader = gdata.DataLoader(gdata.SimpleDataset([1]).transform(slow), 1, num_workers=1)
+    with pytest.raises(TimeoutError, match="the disk sleeps"):
+        list(loader)
+
+
+def test_leaving_early_leaks_nothing():
+    made: list = []
+
+    class Element:
+        pass
+
+    def make(x):
+        element = Element()
+        made.append(weakref.ref(element))
+        return element
+
+    data = gdata.SimpleDataset(list(range(40))).transform(make)
+    loader = gdata.DataLoader(data, 1, num_workers=2, prefetch=8, batchify_fn=lambda rows: rows)
+    for _ in range(3):
+        for _batch in loader:
+            break
+        del _batch
+    # Its threads are done with the last epoch when they have done something new.
+    assert len(list(loader)) == 40
+    gc.collect()
+    until(lambda: not any(ref() for ref in made))
+    del loader
+    until(lambda: not loaders())
+
+
+def test_an_iterator_keeps_its_loader_and_nothing_else_does():
+    loader = gdata.DataLoader(range(6), 2, num_workers=2)
+    alive = weakref.ref(loader)
+    epoch = iter(loader)
+    del loader
+    gc.collect()
+    assert numbers(epoch) == [[0, 1], [2, 3], [4, 5]] and alive() is not None
+    del epoch
+    assert alive() is None  # without the garbage collector
+    until(lambda: not loaders())
+
+
+def test_two_epochs_at_once():
+    loader = gdata.DataLoader(range(6), 2, num_workers=2, prefetch=1)
+    pairs = list(zip(loader, loader, strict=True))
+    assert [numbers(pair) for pair in pairs] == [[[i, i + 1]] * 2 for i in (0, 2, 4)]
+    assert len(loaders()) == 2  # of one pool
+
+
+def test_auto_reload_begins_the_next_epoch_early():
+    begun = []
+    data = gdata.SimpleDataset(list(range(4))).transform(lambda x: begun.append(x) or x)
+    loader = gdata.DataLoader(data, 2, num_workers=1, auto_reload=True)
+    until(lambda: len(begun) == 4)  # before anybody asked
+    assert numbers(loader) == [[0, 1], [2, 3]]
+    until(lambda: len(begun) == 8)
+    assert numbers(loader) == numbers(loader) == [[0, 1], [2, 3]]
+    until(lambda: len(begun) == 16)
+    alive = weakref.ref(loader)
+    del loader
+    assert alive() is None
+    assert numbers(gdata.DataLoader(range(2), 2, auto_reload=True)) == [[0, 1]]  # no workers
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_nothing_to_load(num_workers: int):
+    loader = gdata.DataLoader([], 3, num_workers=num_workers, auto_reload=bool(num_workers))
+    assert len(loader) == 0 and list(loader) == list(loader) == []
+
+
+def test_pinned_memory():
+    X, y = gdata.ArrayDataset(np.zeros((4, 2)), np.arange(4)), [nd.ones(2)] * 4
+    for num_workers in (0, 1):
+        loader = gdata.DataLoader(
+            gdata.ArrayDataset(X, y), 2, num_workers=num_workers, pin_memory=True
+        )
+        for (a, b), c in loader:
+            assert {a.context, b.context, c.context} == {context.cpu_pinned(0)}
+    assert next(iter(gdata.DataLoader(X, 2)))[0].context == cpu()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({}, "batch_size must be specified unless batch_sampler is specified"),
+        ({"batch_size": 2, "shuffle": True, "sampler": [0]}, "shuffle must not be specified if"),
+        ({"batch_size": 2, "batch_sampler": [[0]]}, "if batch_sampler is specified"),
+        ({"shuffle": True, "batch_sampler": [[0]]}, "if batch_sampler is specified"),
+        ({"last_batch": "keep", "batch_sampler": [[0]]}, "if batch_sampler is specified"),
+        ({"batch_size": 2, "timeout": 0}, "timeout must be positive, given 0"),
+        ({"batch_size": 2, "last_batch": "drop"}, "'keep', 'discard', or 'rollover'"),
+    ],
+)
+def test_contradictions_are_refused(arguments: dict, words: str):
+    with pytest.raises(ValueError, match=words):
+        gdata.DataLoader([1, 2, 3], **arguments)
+
+
+def test_samplers_of_ones_own():
+    assert numbers(gdata.DataLoader([5, 6, 7], 2, sampler=[2, 0, 2])) == [[7, 5], [7]]
+    assert numbers(gdata.DataLoader([5, 6, 7], batch_sampler=[[2], [0, 1]])) == [[7], [5, 6]]
+    order = np.array([1, 0])  # NumPy's integers, too
+    assert numbers(gdata.DataLoader(nd.arange(4).reshape((2, 2)), 1, sampler=order)) == [
+        [[2, 3]], [[0, 1]]
+    ]  # fmt: skip
+
+
+def test_workers_and_the_engine_get_along(engine_kind: str):
+    """Transforms push operations from several threads while the program computes with batches."""
+    data = gdata.SimpleDataset(list(range(64))).transform(lambda i: nd.ones((50, 50)) * i)
+    total = nd.zeros(1)
+    for batch in gdata.DataLoader(data, 8, num_workers=3):
+        total += batch.mean(axis=(1, 2)).sum()
+    assert total.asscalar() == sum(range(64))
+    assert engine.stats().pending == 0
+
+
+def test_parts_of_a_key():
+    """Whoever computes part 3, its operations draw the same; parts differ, and so does the rest."""
+    random.seed(5)
+    key = random_state.next_key()
+    outside = nd.random.uniform(shape=4).asnumpy()
+
+    def draw(part: int) -> np.ndarray:
+        with random_state.part_of(key, part):
+            return np.stack([nd.random.uniform(shape=4).asnumpy() for _ in range(2)])
+
+    first = draw(3)
+    thread_saw = []
+    thread = threading.Thread(target=lambda: thread_saw.append(draw(3)))
+    thread.start()
+    thread.join()
+    assert np.array_equal(first, draw(3)) and np.array_equal(first, thread_saw[0])
+    rows = [*first, *draw(4), outside, nd.random.uniform(shape=4).asnumpy()]
+    assert len({row.tobytes() for row in rows}) == 6
+    random.seed(5)
+    random_state.next_key()
+    assert np.array_equal(outside, nd.random.uniform(shape=4).asnumpy())
