@@ -122,8 +122,6 @@ def test_a_name_that_is_not_here_says_why(name: str, says: str):
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("attach_grad", "not built yet: it comes with autograd"),
-        ("backward", "not built yet: it comes with autograd"),
         ("as_np_ndarray", "NumPy interface"),
         ("slice_assign", r"x\[begin:end\] = value"),
         ("frobnicate", "NDArray has no 'frobnicate'"),
