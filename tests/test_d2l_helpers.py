@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import re
+import struct
 import subprocess
 import sys
 import zipfile
@@ -154,6 +156,30 @@ def test_random_batches_do_not_overlap():
 def test_onehot():
     steps = d2l.to_onehot(nd.array([[0, 2, 1], [1, 1, 0]]), 4)
     assert len(steps) == 3 and steps[1].asnumpy().tolist() == [[0, 0, 1, 0], [0, 1, 0, 0]]
+
+
+def write_idx(path, array):
+    """One of the four files: its magic number says bytes and how many axes."""
+    head = struct.pack(f">I{array.ndim}I", 0x0800 + array.ndim, *array.shape)
+    path.write_bytes(gzip.compress(head + array.astype(np.uint8).tobytes()))
+
+
+def test_fashion_mnist_from_files_that_are_here(tmp_path):
+    rng = np.random.default_rng(0)
+    counts = {"train": 20, "t10k": 10}
+    for part, n in counts.items():
+        write_idx(tmp_path / f"{part}-images-idx3-ubyte.gz", rng.integers(0, 256, (n, 28, 28)))
+        write_idx(tmp_path / f"{part}-labels-idx1-ubyte.gz", np.arange(n) % 10)
+    with pytest.warns(UserWarning, match="ubyte"):  # these are not the published files
+        train_iter, test_iter = d2l.load_data_fashion_mnist(8, root=str(tmp_path))
+    shapes = [(X.shape, y.shape) for X, y in train_iter]
+    assert shapes == [((8, 1, 28, 28), (8,)), ((8, 1, 28, 28), (8,)), ((4, 1, 28, 28), (4,))]
+    X, y = next(iter(test_iter))
+    assert y.asnumpy().tolist() == list(range(8)) and X.dtype == np.float32
+    assert 0 <= X.min().asscalar() < 0.05 and 0.95 < X.max().asscalar() <= 1
+    with pytest.warns(UserWarning, match="ubyte"):
+        train_iter, _ = d2l.load_data_fashion_mnist(20, resize=40, root=str(tmp_path))
+    assert next(iter(train_iter))[0].shape == (20, 1, 40, 40)
 
 
 def test_names_of_classes():

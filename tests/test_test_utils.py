@@ -344,6 +344,19 @@ def test_compare_optimizer(ntensors):
     tu.compare_optimizer(_Optimizer(0.1), _Optimizer(0.1, 5), (3,), "float32", compare_states=False)
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("get_mnist", "left out of d2lmini.*load_data_digits"),
+        ("rand_sparse_ndarray", "left out of d2lmini, as all of MXNet's sparse"),
+        ("nothing", "test_utils has no 'nothing'; it has almost_equal"),
+    ],
+)
+def test_names_that_are_not_there(name, words):
+    with pytest.raises(AttributeError, match=words):
+        getattr(tu, name)
+
+
 # --- runtime ---
 
 

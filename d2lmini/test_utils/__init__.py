@@ -11,6 +11,10 @@ and gradients of functions, optimizers). MXNet's checks take a Symbol; here they
 NDArrays, or a Block, and will take Symbols with the compiler.
 """
 
+from __future__ import annotations
+
+from typing import Any
+
 from d2lmini.test_utils.checks import (
     check_consistency,
     check_numeric_gradient,
@@ -77,3 +81,20 @@ __all__ = [
     "random_arrays", "random_sample", "random_uniform_arrays", "retry", "same", "same_array",
     "set_default_context", "simple_forward",
 ]  # fmt: skip
+
+_DATA = (
+    "download get_bz2_data get_cifar10 get_mnist get_mnist_iterator get_mnist_ubyte get_zip_data"
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _DATA.split():
+        raise AttributeError(
+            f"test_utils.{name} is left out of d2lmini, as all that fetches data for tests; "
+            "d2l.load_data_digits() needs no network, gluon.data.vision reads MNIST and CIFAR10"
+        )
+    if "sparse" in name or "csr" in name:
+        raise AttributeError(
+            f"test_utils.{name} is left out of d2lmini, as all of MXNet's sparse arrays"
+        )
+    raise AttributeError(f"test_utils has no {name!r}; it has {', '.join(__all__)}")
