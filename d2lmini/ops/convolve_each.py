@@ -29,8 +29,9 @@ from d2lmini.device.parallel import parallel_for
 from d2lmini.ops.core import Shape
 from d2lmini.ops.windows import Geometry, inside, with_zeros
 
-#: The columns of a tile are about so many elements.
-TILE_ELEMENTS = 1 << 17
+#: The columns of a tile are about so many elements: few enough for the cache, and so many that a
+#: call of NumPy lasts long beside what it takes to get the interpreter back from another worker.
+TILE_ELEMENTS = 1 << 19
 
 
 class _Scratch(threading.local):
@@ -65,11 +66,18 @@ class _Tile(NamedTuple):
 
 
 def _for_each_tile(
-    xp: Any, N: int, geo: Geometry, column: int, filters: int, body: Callable[[int, _Tile], None]
+    xp: Any,
+    N: int,
+    geo: Geometry,
+    column: int,
+    filters: int,
+    body: Callable[[int, _Tile], None],
+    room: int = 1,
 ) -> int:
     """Call body(number of the group, tile) for all tiles of N images; those of one group one after
-    the other. How many groups there are. `column` is the number of elements in a column."""
-    images, rows = _cut(N, geo, column)
+    the other. How many groups there are. `column` is the number of elements in a column, `room` how
+    many times as much memory it takes."""
+    images, rows = _cut(N, geo, column * room)
     groups = -(-N // images)
     width = prod(geo.out[1:])
 
@@ -158,9 +166,18 @@ def convolve_data(xp: Any, g: Any, w: Any, geo: Geometry, _groups: int, dx: Any)
     def tile_of(_group: int, tile: _Tile) -> None:
         add(xp, padded[tile.n], g[tile.n, :, tile.r], w, tile, geo)
 
-    _for_each_tile(xp, N, wide, w.shape[0], F, tile_of)
+    room = 1
+    if shifts:  # see `_add_shifted`
+        room += -(-sum((k - 1) * d * n for k, d, n in zip(geo.kernel, geo.dilate, _steps(geo))) * 2
+                  // prod(wide.out))  # fmt: skip
+    _for_each_tile(xp, N, wide, w.shape[0], F, tile_of, room)
     if padded is not dx:
         xp.copyto(dx, padded[inside(geo)])
+
+
+def _steps(geo: Geometry) -> list[int]:
+    """Places of the (padded) image from one index of each axis to the next."""
+    return [prod(geo.padded[i + 1 :]) for i in range(len(geo.padded))]
 
 
 def _add_shifted(xp: Any, images: Any, g: Any, w: Any, tile: _Tile, geo: Geometry) -> None:
@@ -171,7 +188,7 @@ def _add_shifted(xp: Any, images: Any, g: Any, w: Any, tile: _Tile, geo: Geometr
     axes of taps step a shift back each time.
     """
     n, C = images.shape[:2]
-    steps = [prod(geo.padded[i + 1 :]) for i in range(len(geo.padded))]
+    steps = _steps(geo)
     shifts = [d * step for d, step in zip(geo.dilate, steps)]
     margin = sum((k - 1) * shift for k, shift in zip(geo.kernel, shifts))
     places = prod(tile.shape[1:])  # of the columns
