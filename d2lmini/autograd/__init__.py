@@ -31,6 +31,8 @@ function  Function, for gradients written by hand
 
 from __future__ import annotations
 
+from typing import Any
+
 from d2lmini.autograd.function import Function
 from d2lmini.autograd.scopes import (
     is_recording,
@@ -50,3 +52,9 @@ __all__ = [
     "is_training", "mark_variables", "pause", "predict_mode", "record", "recorded",
     "set_recording", "set_training", "train_mode",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name == "get_symbol":
+        raise AttributeError("autograd.get_symbol is not built yet: it comes with the compiler")
+    raise AttributeError(f"autograd has no {name!r}; it has {', '.join(__all__)}")
