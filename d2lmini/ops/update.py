@@ -153,7 +153,10 @@ def nag_mom_update(
     rescale_grad: float = 1.0, clip_gradient: float = -1.0, out=None,
 ):  # fmt: skip
     """With d = lr * (g + wd * w): mom = momentum * mom - d, then w + momentum * mom - d.
-    After Nesterov (1983): the step looks ahead along the momentum."""
+    After Nesterov (1983): the step looks ahead along the momentum.
+
+    (In place MXNet 1.9 takes the new weight for the decay in the momentum, and the old one if it is
+    not; here it is the old one.)"""
     step = scaled(xp, grad, rescale_grad, clip_gradient, weight, wd, by=lr)
     mom *= momentum
     mom -= step

@@ -92,10 +92,6 @@ class Fused(Optimizer):
         if data:
             invoke(_UPDATE, tuple(data), {"steps": steps}, None)
 
-    def _split(self, state: Any) -> tuple[NDArray, Any]:
-        """A state in mixed precision: the float32 copy, and the state of that."""
-        return state
-
     def _inputs(self, state: Any, weight: NDArray) -> tuple[NDArray, ...]:
         """The inputs of the op behind weight and gradient."""
         if state is None:

@@ -138,11 +138,15 @@ class Optimizer:
     ) -> None:
         """`update`; in mixed precision that of the float32 copy, which the weight then follows."""
         if self._is_mixed(weight):
-            master, inner = state
+            master, inner = self._split(state)
             self.update(index, master, grad.astype(np.float32), inner)
             master.astype(weight.dtype).copyto(weight)
         else:
             self.update(index, weight, grad, state)
+
+    def _split(self, state: Any) -> tuple[NDArray, Any]:
+        """A state in mixed precision as (float32 copy, state of that copy)."""
+        return state
 
     def _is_mixed(self, weight: NDArray) -> bool:
         return self.multi_precision and weight.dtype == np.float16

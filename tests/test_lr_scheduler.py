@@ -1,0 +1,115 @@
+"""Learning-rate schedules: the values that MXNet 1.9.1 gives, formulas, refusals."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from d2lmini import lr_scheduler, nd, optimizer
+from d2lmini.lr_scheduler import (
+    CosineScheduler,
+    FactorScheduler,
+    LRScheduler,
+    MultiFactorScheduler,
+    PolyScheduler,
+)
+
+# As printed by MXNet 1.9.1 for updates 0 to 13.
+KNOWN = [
+    (
+        FactorScheduler(3, 0.5, base_lr=1, stop_factor_lr=0.2, warmup_steps=4, warmup_begin_lr=0.1),
+        [0.1, 0.325, 0.55, 0.775, 0.5, 0.5, 0.5, 0.25, 0.25, 0.25, 0.2, 0.2, 0.2, 0.2],
+    ),
+    (MultiFactorScheduler([3, 8], 0.1, base_lr=1), [1] * 4 + [0.1] * 5 + [0.01] * 5),
+    (
+        PolyScheduler(10, 1, 2, 0.1, 3, 0.2),
+        [0.2, 0.466667, 0.733333, 1, 0.761224, 0.559184, 0.393878, 0.265306, 0.173469, 0.118367]
+        + [0.1] * 4,
+    ),
+    (
+        CosineScheduler(10, 1, 0.1, 3, 0.2, "constant"),
+        [0.2, 0.2, 0.2, 1, 0.955436, 0.83057, 0.650134, 0.449866, 0.26943, 0.144564] + [0.1] * 4,
+    ),
+]
+
+
+@pytest.mark.parametrize(("scheduler", "rates"), KNOWN, ids=[type(s).__name__ for s, _ in KNOWN])
+def test_rates_are_those_of_mxnet(scheduler: LRScheduler, rates: list[float]):
+    assert [scheduler(n) for n in range(14)] == pytest.approx(rates, abs=1e-6)
+
+
+@given(
+    steps=st.integers(1, 40), base=st.floats(0.01, 10), factor=st.floats(0.1, 1),
+    n=st.integers(0, 300), stop=st.floats(1e-8, 1e-3),
+)  # fmt: skip
+def test_factor_is_a_power(steps: int, base: float, factor: float, n: int, stop: float):
+    scheduler = FactorScheduler(steps, factor, stop, base)
+    times = max(0, math.ceil(n / steps) - 1)
+    assert scheduler(n) == pytest.approx(max(base * factor**times, stop))
+
+
+@given(
+    last=st.integers(2, 200), base=st.floats(0.01, 10), final=st.floats(0, 0.01), n=st.data(),
+    power=st.floats(0.5, 4),
+)  # fmt: skip
+def test_poly_and_cosine_follow_their_formulas(last, base, final, n, power):
+    n = n.draw(st.integers(0, last))
+    poly = PolyScheduler(last, base, power, final)(n)
+    cosine = CosineScheduler(last, base, final)(n)
+    assert poly == pytest.approx(final + (base - final) * (1 - n / last) ** power)
+    assert cosine == pytest.approx(final + (base - final) * (1 + math.cos(math.pi * n / last)) / 2)
+
+
+def test_what_came_before_the_end_stays_after_it():
+    for scheduler in (PolyScheduler(5, 1.0, 2, 0.25), CosineScheduler(5, 1.0, 0.25)):
+        assert [scheduler(n) for n in (5, 6, 600)] == [0.25] * 3
+
+
+@pytest.mark.parametrize(
+    ("make", "problem", "says"),
+    [
+        (lambda: FactorScheduler(0), ValueError, "greater or equal than 1 round"),
+        (lambda: FactorScheduler(1, 2), ValueError, "no more than 1"),
+        (lambda: MultiFactorScheduler([3, 3]), ValueError, "increasing integer list"),
+        (lambda: MultiFactorScheduler([0, 3]), ValueError, "greater or equal than 1 round"),
+        (lambda: MultiFactorScheduler([1], 1.5), ValueError, "no more than 1"),
+        (lambda: MultiFactorScheduler((1, 3)), AssertionError, "list"),
+        (lambda: MultiFactorScheduler([]), AssertionError, "list"),
+        (lambda: LRScheduler(0.1, 0, 0.2), ValueError, "higher than warmup_begin_lr"),
+        (lambda: LRScheduler(warmup_steps=-1), ValueError, "positive or 0"),
+        (lambda: LRScheduler(warmup_steps=1.5), AssertionError, "int"),
+        (lambda: LRScheduler(warmup_mode="x"), ValueError, "linear and constant"),
+        (lambda: PolyScheduler(0), ValueError, "strictly positive"),
+        (lambda: CosineScheduler(1.5), AssertionError, "int"),
+        (lambda: LRScheduler()(1), NotImplementedError, "__call__"),
+    ],
+)
+def test_what_does_not_fit_is_refused(make, problem, says):
+    with pytest.raises(problem, match=says):
+        make()
+
+
+def test_an_optimizer_asks_its_scheduler_at_every_step():
+    asked = []
+
+    def schedule(n: int) -> float:
+        asked.append(n)
+        return 1.0 / n
+
+    sgd = optimizer.create("sgd", lr_scheduler=schedule)
+    weights, grads = [nd.zeros(1), nd.zeros(1)], [nd.ones(1), nd.ones(1)]
+    for _ in range(3):
+        sgd.update([0, 1], weights, grads, [None, None])
+    assert asked == [1, 2, 3]
+    assert weights[1].asscalar() == pytest.approx(-(1 + 1 / 2 + 1 / 3))
+
+
+def test_learning_rate_becomes_the_base_of_the_schedule():
+    scheduler = lr_scheduler.FactorScheduler(2, 0.5, base_lr=7)
+    sgd = optimizer.create("sgd", learning_rate=0.5, lr_scheduler=scheduler)
+    assert sgd.learning_rate == scheduler.base_lr == 0.5
+    with pytest.raises(UserWarning, match="LRScheduler of the optimizer has already been defined"):
+        sgd.set_learning_rate(1)

@@ -1,0 +1,722 @@
+"""Optimizers: formulas over several steps, one task per step, bookkeeping, files, user classes."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import pickle
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from d2lmini import MXNetError, autograd, cpu, engine, instrument, nd, optimizer, serialize
+from d2lmini.lr_scheduler import CosineScheduler, FactorScheduler
+from d2lmini.ops.update_multi import BLOCK, pieces_of
+from d2lmini.optimizer import Optimizer
+
+SHAPES = [(3, 4), (5,), (1, 2)]
+
+
+def draw(shape, *seed) -> np.ndarray:
+    return np.random.default_rng([*shape, *seed]).uniform(-1, 1, shape)
+
+
+# -- formulas, in float64, as the papers have them -----------------------------------------------
+# Each is a generator: it gets w, then a gradient at a time (decay and clipping as `inside` says),
+# and yields the new weight.
+
+
+def sgd(w, o, lr, wd):
+    mom = 0 * w
+    while True:
+        g = yield w
+        mom = o.get("momentum", 0) * mom - lr * (g + wd * w)
+        w = w + mom
+
+
+def nag(w, o, lr, wd):
+    mom = 0 * w
+    while True:
+        g = (yield w) + wd * w
+        mom = o["momentum"] * mom - lr * g
+        w = w + o["momentum"] * mom - lr * g
+
+
+def signum(w, o, lr, wd):
+    mom, m = 0 * w, o.get("momentum", 0.9)
+    while True:
+        g = yield w
+        mom = m * mom - (1 - m) * (g + wd * w)
+        w = (1 - lr * o.get("wd_lh", 0)) * w + lr * np.sign(mom)
+
+
+def dcasgd(w, o, lr, wd):
+    mom, before = 0 * w, w
+    while True:
+        g = yield w
+        mom = o["momentum"] * mom - lr * (g + wd * w + o["lamda"] * g * g * (w - before))
+        before, w = w, w + mom
+
+
+def adam(w, o, lr, wd):
+    m = v = 0 * w
+    for t in range(1, 100):
+        g = yield w
+        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
+        rate = lr * math.sqrt(1 - 0.999**t) / (1 - 0.9**t)
+        w = w - rate * m / (np.sqrt(v) + o.get("epsilon", 1e-8))
+
+
+def adamw(w, o, lr, wd):
+    m = v = 0 * w
+    for t in range(1, 100):
+        g = yield w
+        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
+        rate = math.sqrt(1 - 0.999**t) / (1 - 0.9**t) if o.get("correct_bias", True) else 1
+        w = w - lr * (rate * m / (np.sqrt(v) + 1e-6) + wd * w)
+
+
+def adagrad(w, o, lr, wd):
+    total = 0 * w
+    while True:
+        g = yield w
+        total = total + g * g
+        w = w - lr * (g / np.sqrt(total + 1e-7) + wd * w)
+
+
+def rmsprop(w, o, lr, wd):
+    n = 0 * w
+    while True:
+        g = yield w
+        n = 0.9 * n + 0.1 * g * g
+        w = w - lr * g / np.sqrt(n + 1e-8)
+        w = np.clip(w, -o.get("clip_weights", 9), o.get("clip_weights", 9))
+
+
+def rmsprop_centered(w, o, lr, wd):
+    n = mean = delta = 0 * w
+    while True:
+        g = yield w
+        n, mean = 0.9 * n + 0.1 * g * g, 0.9 * mean + 0.1 * g
+        delta = 0.9 * delta - lr * g / np.sqrt(n - mean * mean + 1e-8)
+        w = w + delta
+
+
+def adadelta(w, o, lr, wd):
+    acc_g = acc_d = 0 * w
+    while True:
+        g = yield w
+        acc_g = 0.9 * acc_g + 0.1 * g * g
+        d = np.sqrt(acc_d + 1e-5) / np.sqrt(acc_g + 1e-5) * g
+        acc_d = 0.9 * acc_d + 0.1 * d * d
+        w = w - d - wd * w
+
+
+def ftrl(w, o, lr, wd):
+    z = n = 0 * w
+    while True:
+        g = yield w
+        z = z + g - (np.sqrt(n + g * g) - np.sqrt(n)) / lr * w
+        n = n + g * g
+        w = -np.sign(z) * np.maximum(np.abs(z) - 0.01, 0) / ((1 + np.sqrt(n)) / lr + wd)
+
+
+def adamax(w, o, lr, wd):
+    m = u = 0 * w
+    for t in range(1, 100):
+        g = yield w
+        m, u = 0.9 * m + 0.1 * g, np.maximum(0.999 * u, np.abs(g))
+        w = w - lr / (1 - 0.9**t) * m / u
+
+
+def nadam(w, o, lr, wd):
+    """For a single parameter: the schedule is shared by all."""
+    m = v = 0 * w
+    product = 1.0
+    for t in range(1, 100):
+        g = yield w
+        now, later = (0.9 * (1 - 0.5 * 0.96 ** (k * 0.004)) for k in (t, t + 1))
+        product *= now
+        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
+        ahead = (1 - now) * g / (1 - product) + later * m / (1 - product * later)
+        w = w - lr * ahead / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
+
+
+def ftml(w, o, lr, wd):
+    d = v = z = 0 * w
+    for t in range(1, 100):
+        g = yield w
+        v = 0.999 * v + 0.001 * g * g
+        new = (1 - 0.6**t) / lr * (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
+        z = 0.6 * z + 0.4 * g - (new - 0.6 * d) * w
+        d, w = new, -z / new
+
+
+def lamb(w, o, lr, wd):
+    m = v = 0 * w
+    for t in range(1, 100):
+        g = yield w
+        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
+        step = m / (1 - 0.9**t) / (np.sqrt(v / (1 - 0.999**t)) + 1e-6) + wd * w
+        w = w - lr * np.linalg.norm(w) / np.linalg.norm(step) * step
+
+
+def lars(w, o, lr, wd):
+    mom = 0 * w
+    while True:
+        g = yield w
+        rate = lr * o["eta"] * np.linalg.norm(w) / (np.linalg.norm(g) + wd * np.linalg.norm(w))
+        mom = o["momentum"] * mom - rate * (g + wd * w)
+        w = w + mom
+
+
+# name, own options, formula, is decay part of the gradient that is clipped?
+FORMULAS = [
+    ("sgd", {}, sgd, False),
+    ("sgd", {"momentum": 0.9}, sgd, False),
+    ("ccsgd", {"momentum": 0.9}, sgd, False),
+    ("nag", {"momentum": 0.9}, nag, False),
+    ("signum", {"momentum": 0.9}, signum, False),
+    ("signum", {"momentum": 0.5, "wd_lh": 0.1}, signum, False),
+    ("dcasgd", {"momentum": 0.9, "lamda": 0.5}, dcasgd, False),
+    ("adam", {}, adam, True),
+    ("adam", {"epsilon": 1e-3}, adam, True),
+    ("adamw", {}, adamw, False),
+    ("adamw", {"correct_bias": False}, adamw, False),
+    ("adagrad", {}, adagrad, False),
+    ("rmsprop", {}, rmsprop, True),
+    ("rmsprop", {"clip_weights": 0.4}, rmsprop, True),
+    ("rmsprop", {"centered": True}, rmsprop_centered, True),
+    ("adadelta", {}, adadelta, False),
+    ("ftrl", {}, ftrl, False),
+    ("adamax", {}, adamax, True),
+    ("nadam", {}, nadam, True),
+    ("ftml", {}, ftml, True),
+    ("lamb", {}, lamb, False),
+    ("lars", {"momentum": 0.9, "eta": 0.1}, lars, False),
+]
+COMMON = [
+    {},
+    {"wd": 0.1, "rescale_grad": 0.5},
+    {"wd": 0.1, "rescale_grad": 0.5, "clip_gradient": 0.2},
+]
+NAMES = [f"{n}-{'-'.join(f'{k}={v}' for k, v in o.items())}" for n, o, *_ in FORMULAS]
+
+
+def expected(formula, inside: bool, w, grads, own, common, lr: float):
+    wd = common.get("wd", 0.0)
+    clip = common.get("clip_gradient", np.inf)
+    run = formula(w, own, lr, wd)
+    w = next(run)
+    for g in grads:
+        # lars measures the gradient before it is clipped; its row has none.
+        g = common.get("rescale_grad", 1.0) * g + (wd * w if inside else 0)
+        w = run.send(np.clip(g, -clip, clip))
+    return w
+
+
+@pytest.mark.parametrize("common", COMMON, ids=str)
+@pytest.mark.parametrize(("name", "own", "formula", "inside"), FORMULAS, ids=NAMES)
+def test_updates_follow_the_formula(name, own, formula, inside, common, engine_kind):
+    if name == "lars" and "clip_gradient" in common:
+        common = {k: v for k, v in common.items() if k != "clip_gradient"}
+    opt = optimizer.create(name, learning_rate=0.05, **own, **common)
+    shapes = SHAPES[:1] if name == "nadam" else SHAPES
+    weights = [nd.array(draw(s), dtype="float64") for s in shapes]
+    states = [opt.create_state_multi_precision(i, w) for i, w in enumerate(weights)]
+    grads = [[draw(s, t) for t in range(6)] for s in shapes]
+    updater = optimizer.get_updater(opt)
+    updater.states.update(enumerate(states))
+    updater.states_synced.update(dict.fromkeys(range(len(shapes)), True))
+    for t in range(6):
+        updater(list(range(len(shapes))), [nd.array(g[t], dtype="float64") for g in grads], weights)
+    for shape, w, gs in zip(shapes, weights, grads, strict=True):
+        want = expected(formula, inside, draw(shape), gs, own, common, 0.05)
+        np.testing.assert_allclose(w.asnumpy(), want, rtol=1e-5, atol=1e-6)
+
+
+HALF = [row for row in FORMULAS if row[0] not in ("lars", "lamb", "dcasgd", "signum")]
+
+
+@pytest.mark.parametrize(
+    ("name", "own", "formula", "inside"), HALF, ids=[f"{n}-{o}" for n, o, *_ in HALF]
+)
+def test_mixed_precision_is_the_formula_in_float32(name, own, formula, inside):
+    opt = optimizer.create(name, learning_rate=0.05, multi_precision=True, wd=0.01, **own)
+    start = draw((3, 4)).astype("float16")
+    weight = nd.array(start, dtype="float16")
+    state = opt.create_state_multi_precision(0, weight)
+    grads = [draw((3, 4), t).astype("float16") for t in range(6)]
+    for g in grads:
+        opt.update_multi_precision(0, weight, nd.array(g, dtype="float16"), state)
+    common = {"wd": 0.01}
+    wide = [g.astype("float64") for g in grads]
+    want = expected(formula, inside, start.astype("float64"), wide, own, common, 0.05)
+    master = opt._split(state)[0]
+    assert weight.dtype == np.float16 and master.dtype == np.float32
+    np.testing.assert_allclose(master.asnumpy(), want, rtol=2e-4, atol=2e-5)
+    assert weight.asnumpy().tobytes() == master.asnumpy().astype("float16").tobytes()
+
+
+def test_langevin_noise_has_the_variance_of_the_rate():
+    opt = optimizer.create("sgld", learning_rate=0.04, wd=0.5)
+    weight = nd.ones((200, 200))
+    opt.update(0, weight, nd.ones((200, 200)) * 3, None)
+    moved = weight.asnumpy() - 1
+    assert moved.mean() == pytest.approx(-0.02 * (3 + 0.5), abs=5e-3)
+    assert moved.std() == pytest.approx(0.2, abs=5e-3)
+
+
+# -- one task ------------------------------------------------------------------------------------
+
+
+class Pushes(instrument.Instrument):
+    """The names of the tasks that are pushed."""
+
+    def __init__(self):
+        self.names: list[str] = []
+
+    def push(self, task):
+        self.names.append(task.name)
+
+
+FUSED = [n for n, k in Optimizer.opt_registry.items() if issubclass(k, optimizer.Fused)]
+
+
+@pytest.mark.parametrize("name", [n for n in FUSED if n not in ("lars", "sgld")])
+def test_one_task_updates_all_parameters(name: str):
+    updater = optimizer.get_updater(optimizer.create(name, wd=0.01))
+    weights = [nd.ones((4, 3)) for _ in range(20)]
+    grads = [nd.ones((4, 3)) for _ in range(20)]
+    updater(list(range(20)), grads, weights)  # makes the states
+    with instrument.listening(Pushes()) as pushed:
+        updater(list(range(20)), grads, weights)
+    assert pushed.names == ["_fused_update"]
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_lists_and_single_updates_agree_to_the_bit(together: bool):
+    """And so do large parameters, cut into pieces, with any number of workers."""
+    shapes = [(700, 900), (3,), (2 * BLOCK + 7,), (0,), ()]
+    results = []
+    for kind, options in (("naive", {}), ("threaded", {"workers": 3, "inline_below": 0.0})):
+        with engine.use(kind, **options):
+            adam = optimizer.create("adam", wd=0.1)
+            weights = [nd.array(draw(s), dtype="float32") for s in shapes]
+            updater = optimizer.get_updater(adam)
+            for t in range(3):
+                grads = [nd.array(draw(s, t), dtype="float32") for s in shapes]
+                if together:
+                    updater(list(range(5)), grads, weights)
+                else:
+                    for each in zip(range(5), grads, weights, strict=True):
+                        updater(*each)
+            results.append([w.asnumpy().tobytes() for w in weights])
+    assert results[0] == results[1]
+    whole = adam_by_hand(shapes)
+    for got, want in zip(results[0], whole, strict=True):
+        np.testing.assert_allclose(np.frombuffer(got, "f4"), want.ravel(), rtol=1e-4, atol=1e-6)
+
+
+def adam_by_hand(shapes):
+    grads = [[draw(s, t).astype("f4").astype("f8") for t in range(3)] for s in shapes]
+    return [
+        expected(adam, True, draw(s).astype("f4").astype("f8"), g, {}, {"wd": 0.1}, 0.001)
+        for s, g in zip(shapes, grads, strict=True)
+    ]
+
+
+@given(sizes=st.lists(st.integers(0, 50), max_size=12), grain=st.integers(1, 20))
+def test_pieces_cover_everything_once(sizes: list[int], grain: int):
+    pieces = pieces_of(sizes, grain)
+    covered = sorted(part for piece in pieces for part in piece)
+    for i, size in enumerate(sizes):
+        mine = [(b, e) for k, b, e in covered if k == i]
+        assert [b for b, _ in mine] + [size] == [0] + [e for _, e in mine]
+    assert all(sum(e - b for _, b, e in piece) <= grain for piece in pieces)
+
+
+def test_an_update_does_not_wait():
+    weight, grad = nd.ones((100, 100)), nd.ones((100, 100))
+    go = threading.Event()
+    engine.push(lambda: go.wait(30), writes=[grad], name="held")
+    for name in sorted(Optimizer.opt_registry):
+        updater = optimizer.get_updater(optimizer.create(name))
+        updater([0], [grad], [weight.copy()])
+    assert engine.stats().pending > len(Optimizer.opt_registry) - 5
+    go.set()
+    nd.waitall()
+
+
+def test_an_update_counts_as_a_write_for_autograd():
+    weight = nd.ones((3,))
+    weight.attach_grad()
+    with autograd.record():
+        y = (weight * weight).sum()
+    optimizer.create("sgd").update(0, weight, nd.ones((3,)), None)
+    with pytest.raises(MXNetError, match="overwritten in place"):
+        y.backward()
+
+
+def test_an_update_of_a_recorded_weight_is_refused_while_recording():
+    weight = nd.ones((3,))
+    weight.attach_grad()
+    with autograd.record(), pytest.raises(MXNetError, match="Inplace operations"):
+        optimizer.create("sgd").update(0, weight, nd.ones((3,)), None)
+    assert weight.asnumpy().tolist() == [1, 1, 1]
+
+
+# -- states of single ops ------------------------------------------------------------------------
+
+
+def test_update_ops_change_states_and_leave_the_weight_without_out():
+    weight, grad, mom = nd.ones((2,)), nd.array([1, 2]), nd.ones((2,))
+    new = nd.sgd_mom_update(weight, grad, mom, lr=0.5, momentum=0.5)
+    assert weight.asnumpy().tolist() == [1, 1]
+    assert mom.asnumpy().tolist() == [0, -0.5] and new.asnumpy().tolist() == [1, 0.5]
+    again = nd.sgd_mom_update(weight, grad, mom, lr=0.5, momentum=0.5, out=weight)
+    assert again is weight and weight.asnumpy().tolist() == [0.5, -0.25]
+
+
+@pytest.mark.parametrize(
+    ("name", "n_states", "attrs"),
+    [
+        ("adam_update", 2, {"lr": 0.1}),
+        ("nag_mom_update", 1, {"lr": 0.1, "momentum": 0.9}),
+        ("signum_update", 1, {"lr": 0.1, "momentum": 0.9}),
+        ("rmsprop_update", 1, {"lr": 0.1}),
+        ("rmspropalex_update", 3, {"lr": 0.1}),
+        ("ftrl_update", 2, {"lr": 0.1}),
+        ("ftml_update", 3, {"lr": 0.1, "t": 1}),
+        ("lamb_update_phase1", 2, {"t": 1}),
+    ],
+)
+def test_every_state_moves(name: str, n_states: int, attrs: dict):
+    states = [nd.ones((3,)) * 2 for _ in range(n_states)]
+    getattr(nd, name)(nd.ones((3,)), nd.ones((3,)) / 2, *states, **attrs)
+    assert all((s.asnumpy() != 2).all() for s in states)
+
+
+def test_several_weights_at_once():
+    w, g, m = ([nd.ones(s) * k for s in SHAPES] for k in (1, 2, 3))
+    row = [x for each in zip(w, g, m, strict=True) for x in each]
+    nd.multi_sgd_mom_update(
+        *row, lrs=(0.5, 0.25, 0), wds=(0, 0, 0), momentum=0.5, num_weights=3, out=w
+    )
+    assert [x.asnumpy().ravel()[0] for x in w] == [1.5, 2.0, 2.5]
+    assert [x.asnumpy().ravel()[0] for x in m] == [0.5, 1.0, 1.5]
+    nd.reset_arrays(*w, *m, num_arrays=6)
+    assert all(not x.asnumpy().any() for x in w + m)
+
+
+def test_mixed_precision_ops_move_the_copy():
+    half = nd.ones((2,), dtype="float16")
+    grad, wide, mom = half * 2, nd.ones((2,)), nd.zeros((2,))
+    row = (half, grad, mom, wide)
+    nd.multi_mp_sgd_mom_update(*row, lrs=(1e-4,), wds=(0,), momentum=0.9, num_weights=1, out=[half])
+    assert wide.asnumpy().tolist() == pytest.approx([0.9998, 0.9998])
+    assert half.asnumpy().tolist() == [np.float16(0.9998)] * 2
+
+
+def test_chained_all_finite():
+    fine = nd.ones((1,))
+    nd.all_finite(nd.array([np.inf]), init_output=False, out=fine)
+    nd.all_finite(nd.array([1]), init_output=False, out=fine)
+    assert fine.asscalar() == 0
+    nd.all_finite(nd.array([1]), out=fine)
+    assert fine.asscalar() == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda w, h: nd.sgd_update(w, nd.ones((3,)), lr=1), "gradient must be like the weight"),
+        (lambda w, h: nd.sgd_update(w, h, lr=1), "gradient must be like the weight"),
+        (lambda w, h: nd.sgd_mom_update(w, w, nd.ones((3,)), lr=1), "state must be like"),
+        (lambda w, h: nd.mp_sgd_update(h, h, h, lr=1), "states and weight32 are float32"),
+        (lambda w, h: nd.sgd_update(w, w, lr="fast"), "lr='fast' does not fit"),
+        (lambda w, h: nd.lamb_update_phase2(w, w, w, w, lr=1), "arrays of size 1"),
+        (lambda w, h: nd.multi_sgd_update(w, w, lrs=(1,), wds=(0,), num_weights=2), "take 4"),
+        (lambda w, h: nd.multi_sgd_update(w, w, lrs=(1, 2), wds=(0,), num_weights=1), "lrs names"),
+        (lambda w, h: nd.multi_sum_sq(w, num_arrays=2), "num_arrays=2"),
+        (lambda w, h: nd.multi_lars(w, w, w, nd.ones((3,)), eta=1, eps=0), "alike"),
+    ],
+)
+def test_update_ops_refuse_what_does_not_fit(call, says: str):
+    with pytest.raises(MXNetError, match=says):
+        call(nd.ones((2,)), nd.ones((2,), dtype="float16"))
+    with pytest.raises(TypeError, match="'lr' is required"):
+        nd.sgd_update(nd.ones((2,)), nd.ones((2,)))
+
+
+# -- names, rates, counts ------------------------------------------------------------------------
+
+
+def test_optimizers_are_found_by_name():
+    for name in ("sgd", "SGD", "Adam", "adamw", "ccsgd", "lars", "nadam", "rmsprop", "test"):
+        assert type(optimizer.create(name)).__name__.lower() == name.lower()
+    assert optimizer.create is Optimizer.create_optimizer
+    with pytest.raises(ValueError, match=r"Cannot find optimizer sdg; there are adadelta, "):
+        optimizer.create("sdg")
+    with pytest.raises(TypeError, match="rate"):
+        optimizer.create("sgd", rate=1)
+    with pytest.raises(AssertionError, match="param_idx2name"):
+        optimizer.create("sgd", param_idx2name=3)
+
+
+def test_registering_over_a_known_name_warns():
+    class SGD(Optimizer):
+        pass
+
+    with pytest.warns(UserWarning, match="overriding"):
+        optimizer.register(SGD)
+    assert type(optimizer.create("sgd")) is SGD
+    with pytest.warns(UserWarning, match="overriding"):
+        optimizer.register(optimizer.SGD)
+    with pytest.raises(NotImplementedError, match="update"):
+        SGD().update(0, nd.ones((1,)), nd.ones((1,)), None)
+
+
+def test_multipliers_by_index_name_and_parameter():
+    class Parameter:
+        lr_mult, wd_mult = 3.0, 0.5
+
+    names = {0: "a_weight", 1: "a_bias", 2: "b_gamma", 3: "b_beta"}
+    sgd = optimizer.create("sgd", learning_rate=1.0, wd=0.1, param_idx2name=names)
+    assert [sgd._get_wd(i) for i in range(4)] == [0.1, 0, 0.1, 0]
+    sgd.set_wd_mult({"a_bias": 2.0, 0: 0.5})
+    sgd.set_lr_mult({"a_bias": 0.25, 2: 4.0})
+    assert sgd._get_wds(range(4)) == pytest.approx([0.05, 0.2, 0.1, 0])
+    assert sgd._get_lrs(range(4)) == [1, 0.25, 4, 1]
+    sgd.param_dict = {1: Parameter}
+    assert (sgd._get_lr(1), sgd._get_wd(1)) == (3.0, 0.05)
+    Parameter.lr_mult = 7.0
+    assert sgd._get_lr(1) == 7
+
+
+def test_updates_are_counted_by_index_and_device():
+    adam = optimizer.create("adam", begin_num_update=10)
+    weight = nd.ones((1,))
+    for device in (0, 1):
+        adam._set_current_context(device)
+        for _ in range(2):
+            adam.update(5, weight, weight, adam.create_state(5, weight))
+    assert adam.num_update == 12
+    assert adam._all_index_update_counts == {0: {5: 12}, 1: {5: 12}}
+    adam.update([5, 6], [weight, weight], [weight, weight], [adam.create_state(0, weight)] * 2)
+    assert adam._index_update_count == {5: 13, 6: 11} and adam.num_update == 13
+
+
+def test_learning_rate_is_read_at_every_update():
+    sgd = optimizer.create("sgd", learning_rate=1.0)
+    weight = nd.zeros((1,))
+    for rate in (1.0, 0.5, 0.25):
+        sgd.set_learning_rate(rate)
+        sgd.update(0, weight, nd.ones((1,)), None)
+    assert weight.asscalar() == -1.75 and sgd.learning_rate == 0.25
+
+
+# -- optimizers of users -------------------------------------------------------------------------
+
+
+def test_an_optimizer_written_in_nd_ops():
+    class Momentum(Optimizer):
+        """As MXNet's users write them."""
+
+        def create_state(self, index, weight):
+            return nd.zeros(weight.shape, weight.context, dtype=weight.dtype)
+
+        def update(self, index, weight, grad, state):
+            assert isinstance(weight, nd.NDArray)
+            self._update_count(index)
+            lr, wd = self._get_lr(index), self._get_wd(index)
+            grad = grad * self.rescale_grad
+            if self.clip_gradient is not None:
+                grad = nd.clip(grad, -self.clip_gradient, self.clip_gradient)
+            state[:] = 0.9 * state - lr * (grad + wd * weight)
+            weight[:] += state
+
+    options = {"learning_rate": 0.1, "wd": 0.1, "rescale_grad": 0.5, "clip_gradient": 0.2}
+    theirs, ours = (
+        optimizer.get_updater(o) for o in (Momentum(**options), optimizer.SGD(0.9, **options))
+    )
+    a, b = ([nd.array(draw(s)) for s in SHAPES] for _ in range(2))
+    for t in range(4):
+        grads = [nd.array(draw(s, t)) for s in SHAPES]
+        theirs([0, 1, 2], grads, a)
+        ours([0, 1, 2], grads, b)
+    for x, y in zip(a, b, strict=True):
+        np.testing.assert_allclose(x.asnumpy(), y.asnumpy(), rtol=1e-5, atol=1e-7)
+
+
+def test_a_subclass_that_overrides_update_gets_one_weight_at_a_time():
+    seen = []
+
+    class Loud(optimizer.SGD):
+        def update(self, index, weight, grad, state):
+            seen.append((index, weight.shape, weight.dtype))
+            super().update(index, weight, grad, state)
+
+    loud = optimizer.get_updater(Loud(learning_rate=1.0, multi_precision=True, momentum=0.5))
+    weights = [nd.ones((2,)), nd.ones((3,), dtype="float16")]
+    loud([0, 1], [nd.ones((2,)), nd.ones((3,), dtype="float16")], weights)
+    assert [s[:2] for s in seen] == [(0, (2,)), (1, (3,))]
+    assert [w.asnumpy().tolist() for w in weights] == [[0, 0], [0, 0, 0]]
+
+
+def test_mixed_precision_of_a_users_optimizer():
+    class Plain(Optimizer):
+        def update(self, index, weight, grad, state):
+            assert weight.dtype == grad.dtype == np.float32
+            weight[:] -= self.lr * grad
+
+    plain = Plain(learning_rate=1e-4, multi_precision=True)
+    weight = nd.ones((2,), dtype="float16")
+    updater = optimizer.get_updater(plain)
+    for _ in range(10):
+        updater(0, nd.ones((2,), dtype="float16"), weight)
+    assert weight.asnumpy() == pytest.approx(0.999, abs=5e-4)
+    assert updater.states[0][0].asnumpy() == pytest.approx(0.999, abs=1e-6)
+
+
+# -- keeping -------------------------------------------------------------------------------------
+
+
+def trained(name: str, updates: int, updater=None, start: int = 0, **options):
+    updater = updater or optimizer.get_updater(optimizer.create(name, wd=0.01, **options))
+    weights = [nd.array(draw(s)) for s in SHAPES]
+    for t in range(start, start + updates):
+        updater([0, 1, 2], [nd.array(draw(s, t)) for s in SHAPES], weights)
+    return updater, [w.asnumpy() for w in weights]
+
+
+@pytest.mark.parametrize("name", sorted(set(Optimizer.opt_registry) - {"sgld", "test"}))
+def test_states_survive_bytes(name: str):
+    """Six updates in one go, or three, a file, and three more."""
+    options = {"momentum": 0.9} if name in ("sgd", "nag", "ccsgd", "lars", "dcasgd") else {}
+    updater, _ = trained(name, 3, **options)
+    blob = updater.get_states(dump_optimizer=True)
+    fresh = optimizer.get_updater(optimizer.create("test"))
+    fresh.set_states(blob)
+    assert type(fresh.optimizer) is type(updater.optimizer)
+    assert fresh.optimizer.num_update == 3 and fresh.optimizer.wd == 0.01
+    for other in (updater, fresh):
+        assert other.optimizer._index_update_count == {0: 3, 1: 3, 2: 3}
+    want = trained(name, 3, updater, start=3)[1]
+    got = trained(name, 3, fresh, start=3)[1]
+    if name == "dcasgd":  # began from other weights than the state remembers: not compared
+        return
+    for a, b in zip(want, got, strict=True):
+        assert a.tobytes() == b.tobytes()
+
+
+def test_states_without_optimizer_leave_it_alone():
+    updater, _ = trained("adam", 2, learning_rate=0.5)
+    fresh = optimizer.get_updater(optimizer.create("adam", learning_rate=0.25))
+    fresh.set_states(updater.get_states())
+    assert fresh.optimizer.lr == 0.25 and fresh.optimizer.num_update == 0
+    for i in range(3):
+        for a, b in zip(updater.states[i], fresh.states[i], strict=True):
+            assert a.asnumpy().tobytes() == b.asnumpy().tobytes()
+
+
+def test_states_go_where_their_weights_are():
+    updater, _ = trained("adam", 1)
+    fresh = optimizer.get_updater(optimizer.create("adam"))
+    fresh.set_states(updater.get_states())
+    weight = nd.array(draw((3, 4)), ctx=cpu(1))
+    fresh(0, nd.ones((3, 4), ctx=cpu(1)), weight)
+    assert all(s.context == cpu(1) for s in fresh.states[0])
+
+
+def test_a_file_with_schedule_restores_it():
+    schedule = FactorScheduler(2, 0.5, base_lr=1.0)
+    updater, _ = trained("sgd", 5, lr_scheduler=schedule)
+    rate = updater.optimizer.learning_rate
+    blob = updater.get_states(dump_optimizer=True)
+    fresh = optimizer.get_updater(optimizer.create("sgd", lr_scheduler=CosineScheduler(9)))
+    fresh.set_states(blob)
+    assert isinstance(fresh.optimizer.lr_scheduler, FactorScheduler)
+    assert fresh.optimizer.learning_rate == rate == 0.25
+
+
+def test_files_that_could_run_code_are_refused():
+    class Trap:
+        def __reduce__(self):
+            return print, ("this must not be printed",)
+
+    updater = optimizer.get_updater(optimizer.create("sgd"))
+    with pytest.raises(MXNetError, match="pickle"):
+        updater.set_states(pickle.dumps(Trap()))
+    with pytest.raises(MXNetError):
+        updater.set_states(b"nonsense")
+    other = nd.ones((2,))
+    with pytest.raises(MXNetError, match="no optimizer states"):
+        updater.set_states(_params_of(other))
+
+
+def _params_of(array) -> bytes:
+    return serialize.dumps([(array.asnumpy(), (1, 0))], ["w"])
+
+
+def test_only_registered_classes_come_out_of_a_file():
+    class Unknown(Optimizer):
+        def update(self, index, weight, grad, state):
+            weight[:] -= grad
+
+    updater = optimizer.get_updater(Unknown())
+    updater(0, nd.ones((1,)), nd.ones((1,)))
+    blob = updater.get_states(dump_optimizer=True)
+    fresh = optimizer.get_updater(optimizer.create("sgd"))
+    with pytest.raises(MXNetError, match="Unknown, which is not registered"):
+        fresh.set_states(blob)
+    optimizer.get_updater(Unknown()).set_states(blob)
+
+
+def test_a_schedule_of_the_users_own_must_be_there():
+    scheduled = optimizer.create("sgd", lr_scheduler=_Mine())
+    blob = optimizer.get_updater(scheduled).get_states(dump_optimizer=True)
+    with pytest.raises(MXNetError, match="_Mine"):
+        optimizer.get_updater(optimizer.create("sgd")).set_states(blob)
+    there = optimizer.get_updater(optimizer.create("sgd", lr_scheduler=_Mine()))
+    there.set_states(blob)
+    assert there.optimizer.learning_rate == 0.5
+
+
+class _Mine:
+    rate = 0.5
+
+    def __call__(self, n):
+        return self.rate
+
+
+def test_what_a_state_cannot_keep_is_named():
+    updater = optimizer.get_updater(optimizer.create("sgd"))
+    updater.states[0] = {1: 2}
+    with pytest.raises(TypeError, match="cannot save a dict"):
+        updater.get_states()
+    updater.states[0] = (None, 3.5, True, "x", nd.ones((1,)))
+    fresh = optimizer.get_updater(optimizer.create("sgd"))
+    fresh.set_states(updater.get_states())
+    assert fresh.states[0][:4] == (None, 3.5, True, "x")
+    assert fresh.states[0][4].asscalar() == 1
+
+
+@pytest.mark.parametrize("clone", [copy.deepcopy, lambda o: pickle.loads(pickle.dumps(o))])
+def test_an_optimizer_can_be_pickled_without_its_parameters(clone):
+    schedule = FactorScheduler(2, 0.5)
+    adam = optimizer.create("adam", learning_rate=1.0, wd=0.5, lr_scheduler=schedule)
+    weight = nd.ones((1,))
+    for _ in range(3):
+        adam.update(0, weight, weight, adam.create_state(0, weight))
+    adam.param_dict = {0: json}
+    twin = clone(adam)
+    assert twin.param_dict == {} and adam.param_dict == {0: json}
+    assert (twin.wd, twin.num_update, twin.learning_rate) == (0.5, 3, 0.5)
+    assert twin._index_update_count == {0: 3}
+    assert twin._index_update_count is not adam._index_update_count
+    assert twin.lr_scheduler is not schedule
