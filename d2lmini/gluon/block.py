@@ -319,7 +319,8 @@ class Block:
             return
         if not isinstance(loaded, dict):
             raise ValueError(f"{filename} holds arrays without names, so they cannot be matched")
-        if not any("." in name for name in loaded) and parameters.keys().isdisjoint(loaded):
+        by_place = loaded.keys() <= parameters.keys() or parameters.keys() <= loaded.keys()
+        if not by_place and not any("." in name for name in loaded):
             everything = self.collect_params()
             whole = any(bare_name(name) in everything for name in loaded)
             everything.load_dict(

@@ -16,8 +16,9 @@ from collections.abc import Sequence
 from typing import Any
 
 
-def flatten(args: Any) -> tuple[list[Any], Any]:
-    """All values in order, and the form that `regroup` needs."""
+def flatten(args: Any, what: str = "") -> tuple[list[Any], Any]:
+    """All values in order, and the form that `regroup` needs. (MXNet wants to know `what` they are,
+    for its messages.)"""
     if args is None:
         return [None], -1
     if not isinstance(args, (list, tuple)):

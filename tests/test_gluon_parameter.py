@@ -1,0 +1,601 @@
+"""Parameter, Constant and ParameterDict: their states, their copies, their errors."""
+
+import copy
+import logging
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+
+from d2lmini import autograd, cpu, gluon, init, nd
+from d2lmini.base import MXNetError
+from d2lmini.gluon import Constant, DeferredInitializationError, Parameter, ParameterDict
+
+TWO = [cpu(0), cpu(1)]
+
+
+class Counted(init.Initializer):
+    """Counts up from 0, and notes what it was asked for."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+
+    def _init_weight(self, name, arr):
+        self.calls.append((str(name), arr.shape, autograd.is_recording(), autograd.is_training()))
+        arr[:] = nd.arange(arr.size).reshape(arr.shape)
+
+
+def made(name="w_weight", shape=(2, 3), ctx=None, init="ones", **how):
+    parameter = Parameter(name, shape=shape, **how)
+    parameter.initialize(init, ctx=ctx)
+    return parameter
+
+
+# ---- the three states
+
+
+@pytest.mark.parametrize("ask", ["data", "grad", "list_data", "list_grad"])
+def test_declared(ask):
+    parameter = Parameter("w", shape=(2, 3))
+    with pytest.raises(RuntimeError, match=r"'w' has not been initialized. Note that") as failed:
+        getattr(parameter, ask)()
+    assert failed.type is RuntimeError
+    with pytest.raises(RuntimeError, match=r"'w' has not been initialized$"):
+        parameter.list_ctx()
+    with pytest.raises(ValueError, match="Cannot reset context for Parameter 'w'"):
+        parameter.reset_ctx(cpu(1))
+    with pytest.raises(AssertionError, match="'w' has not been initialized"):
+        parameter.set_data(nd.ones((2, 3)))
+    parameter.zero_grad()
+
+
+@pytest.mark.parametrize("ask", ["data", "grad", "list_data", "list_grad"])
+def test_deferred(ask):
+    parameter = Parameter("w", shape=(2, 0), allow_deferred_init=True)
+    parameter.initialize(ctx=TWO)
+    assert parameter.list_ctx() == TWO
+    with pytest.raises(DeferredInitializationError, match="'w' has not been initialized yet"):
+        getattr(parameter, ask)()
+    assert issubclass(DeferredInitializationError, MXNetError)
+    with pytest.raises(ValueError, match=r"invalid shape: \(2, 0\). Please specify in_units"):
+        parameter._finish_deferred_init()
+    parameter.reset_ctx(cpu(1))
+    assert parameter.list_ctx() == [cpu(1)]
+
+
+def test_deferred_then_there():
+    fill = Counted()
+    parameter = Parameter("w", shape=(2, 0), allow_deferred_init=True)
+    with autograd.record():
+        parameter.initialize(fill, ctx=TWO)
+        assert fill.calls == []
+        parameter.shape = (2, 3)
+        parameter._finish_deferred_init()
+        parameter._finish_deferred_init()
+    assert fill.calls == [("w", (2, 3), False, False)], "once, and not recorded"
+    for ctx in TWO:
+        assert parameter.data(ctx).context == ctx
+        assert parameter.data(ctx).asnumpy().ravel().tolist() == [0, 1, 2, 3, 4, 5]
+        assert parameter.grad(ctx).asnumpy().sum() == 0
+    parameter.data(cpu(0))[:] = 0
+    assert parameter.data(cpu(1)).sum().asscalar() == 15, "the copies are separate"
+
+
+def test_unknown_shape_must_be_allowed():
+    for shape in [(2, 0), (2, -1), None, ()]:
+        with pytest.raises(ValueError, match="Cannot initialize Parameter 'w' because it has inv"):
+            Parameter("w", shape=shape).initialize()
+
+
+def test_initialize_twice():
+    parameter = made()
+    with pytest.warns(UserWarning, match="'w_weight' is already initialized, ignoring. Set force"):
+        parameter.initialize("zeros")
+    assert parameter.data().sum().asscalar() == 6
+    parameter.initialize("zeros", force_reinit=True)
+    assert parameter.data().sum().asscalar() == 0
+
+
+def test_whose_initializer():
+    """The one given wins over its own, its own over the default; none of them looks at the name."""
+
+    def value(own=None, **given):
+        parameter = Parameter("x_bias", shape=(2,), init=own)
+        parameter.initialize(**given)
+        return parameter.data()[0].asscalar()
+
+    assert value("ones", init=init.Zero()) == 0
+    assert value("ones", default_init=init.Zero()) == 1
+    assert value(default_init=init.Constant(5)) == 5
+    assert value(init="ones", default_init="zeros") == 1
+    assert abs(value()) <= 0.07
+    with pytest.raises(ValueError, match=r"Xavier .* 'x_bias'|Xavier .* x_bias"):
+        value(init="xavier")
+    with pytest.raises(ValueError, match="'nope'"):
+        value(init="nope")
+
+
+def test_mixed_goes_by_the_name():
+    """And so does Load; MXNet's Gluon takes neither."""
+    mixed = init.Mixed(["a_.*", ".*"], [init.Constant(3), init.One()])
+    for how in (mixed, init.Load({"a_weight": nd.ones((2, 2)) * 3}, default_init=init.One())):
+        params = ParameterDict()
+        names = ("a_weight", "b_weight", "b_bias")
+        for name in names:
+            params.get(name, shape=(2, 2))
+        params.initialize(how)
+        assert [params[name].data()[0, 0].asscalar() for name in names] == [3, 1, 0]
+
+
+def test_set_data_while_deferred_is_its_first_value():
+    parameter = Parameter("w", shape=(2, 0), dtype="float16", allow_deferred_init=True)
+    parameter.initialize()
+    parameter.set_data(nd.ones((2, 5)) * 7)
+    assert parameter.shape == (2, 5)
+    with pytest.raises(DeferredInitializationError):
+        parameter.data()
+    parameter._finish_deferred_init()
+    assert parameter.data().dtype == np.float16
+    assert parameter.data().asnumpy().tolist() == [[7] * 5] * 2
+
+
+# ---- its arrays
+
+
+def test_data_in_contexts():
+    parameter = made(ctx=TWO)
+    assert parameter.data().context == cpu(0)
+    with cpu(1):
+        assert parameter.data().context == cpu(1)
+    assert [x.context for x in parameter.list_data()] == TWO
+    assert [x.context for x in parameter.list_grad()] == TWO
+    for ask in (parameter.data, parameter.grad):
+        with pytest.raises(
+            RuntimeError,
+            match=r"not initialized on context cpu\(2\). It was only initialized on "
+            r"\[cpu\(0\), cpu\(1\)\].",
+        ):
+            ask(cpu(2))
+    elsewhere = made(ctx=[cpu(1), cpu(2)])
+    with pytest.raises(RuntimeError, match=r"not initialized on context cpu\(0\)"):
+        elsewhere.data()
+    only = made(ctx=cpu(1))
+    assert only.data() is only.data(cpu(1)) and only.data().context == cpu(1)
+    with pytest.raises(RuntimeError, match=r"not initialized on context cpu\(0\)"):
+        only.data(cpu(0))
+    with cpu(1):
+        assert made().list_ctx() == [cpu(1)]
+    assert made(ctx=(cpu(0), cpu(0))).list_ctx() == [cpu(0)]
+
+
+def test_data_is_the_same_array_each_time():
+    parameter = made()
+    data = parameter.data()
+    parameter.set_data(nd.zeros((2, 3)))
+    parameter.data()[:] += 2
+    assert parameter.data() is data and data.sum().asscalar() == 12
+    with pytest.raises(
+        AssertionError, match=r"Expected shape \(2, 4\) is incompatible with given shape \(2, 3\)"
+    ):
+        parameter.set_data(nd.zeros((2, 4)))
+    parameter.set_data(np.full((2, 3), 4.0))
+    assert data.dtype == np.float32 and data.sum().asscalar() == 24
+    with autograd.record(), pytest.raises(MXNetError, match="Inplace"):
+        parameter.set_data(nd.zeros((2, 3)))
+
+
+def test_gradients_by_context():
+    parameter = made(ctx=TWO)
+    losses = []
+    with autograd.record():
+        for i, ctx in enumerate(TWO):
+            losses.append((parameter.data(ctx) * (i + 1)).sum())
+    autograd.backward(losses)
+    assert [g.asnumpy()[0, 0] for g in parameter.list_grad()] == [1, 2]
+    assert all(x._fresh_grad for x in parameter.list_data())
+    parameter.zero_grad()
+    assert [g.asnumpy()[0, 0] for g in parameter.list_grad()] == [0, 0]
+
+
+def test_grad_req():
+    with pytest.raises(AssertionError, match="must be one of 'write', 'add', or 'null', but got"):
+        Parameter("w", grad_req="foo", shape=(1,))
+    parameter = made(shape=(1,), grad_req="null")
+    for ask in (parameter.grad, parameter.list_grad):
+        with pytest.raises(RuntimeError, match="'w_weight' because grad_req='null'"):
+            ask()
+    data = parameter.data()
+
+    def gradient_after_two():
+        for _ in range(2):
+            with autograd.record():
+                y = parameter.data() * 3
+            y.backward()
+        return parameter.grad().asscalar()
+
+    parameter.grad_req = "write"
+    assert gradient_after_two() == 3
+    parameter.grad_req = "add"
+    assert gradient_after_two() == 6
+    parameter.grad_req = "null"
+    assert data.grad is None and parameter.data() is data
+    with autograd.record():
+        y = parameter.data() * 3
+    with pytest.raises(MXNetError, match="not in a computational graph"):
+        y.backward()
+
+    fixed = Parameter("w", shape=(1,), differentiable=False)
+    fixed.grad_req = "write"
+    assert fixed.grad_req == "null"
+
+
+def test_shape_is_completed_never_changed():
+    parameter = Parameter("w", shape=5)
+    assert parameter.shape == (5,)
+    parameter = Parameter("w")
+    assert parameter.shape is None and "shape=None" in repr(parameter)
+    parameter.shape = (0, 0, 2)
+    parameter.shape = (3, 0, 2)
+    parameter.shape = (0, 4, -1)
+    assert parameter.shape == (3, 4, 2)
+    for wrong in [(3, 4, 1), (3, 4), (3, 4, 2, 1)]:
+        with pytest.raises(AssertionError, match="is incompatible with given shape"):
+            parameter.shape = wrong
+    parameter.shape = (3, 0, 2)
+    assert parameter.shape == (3, 4, 2)
+
+
+@pytest.mark.parametrize("ctx", [cpu(0), TWO])
+def test_cast(ctx):
+    parameter = made(ctx=ctx)
+    parameter.cast("float16")
+    assert repr(parameter) == "Parameter w_weight (shape=(2, 3), dtype=float16)"
+    with autograd.record():
+        y = parameter.data(cpu(0)) * 2
+    y.backward()
+    assert [x.dtype for x in parameter.list_data()] == [np.float16] * len(parameter.list_ctx())
+    assert parameter.grad(cpu(0)).dtype == np.float16
+    assert parameter.grad(cpu(0)).asnumpy().sum() == 12
+    parameter.dtype = np.float64
+    assert parameter.data(cpu(0)).dtype == np.float64
+    declared = Parameter("w", shape=(1,))
+    declared.cast("int32")
+    declared.initialize("ones")
+    assert declared.data().dtype == np.int32
+    fixed = made(grad_req="null")
+    fixed.cast("float64")
+    assert fixed.data().dtype == np.float64
+
+
+def test_reset_ctx():
+    parameter = made(ctx=TWO)
+    parameter.data(cpu(1))[:] = 3
+    parameter.reset_ctx([cpu(1), cpu(2)])
+    assert parameter.list_ctx() == [cpu(1), cpu(2)]
+    assert [x.asnumpy()[0, 0] for x in parameter.list_data()] == [2, 2], "the mean of the copies"
+    assert [g.context for g in parameter.list_grad()] == [cpu(1), cpu(2)]
+    single = made()
+    before = single.data()
+    single.reset_ctx(cpu(0))
+    before[:] = 5
+    assert single.data().sum().asscalar() == 6, "a copy, also where it was before"
+
+
+def test_reduce():
+    parameter = made(ctx=[cpu(1), cpu(2)])
+    parameter.data(cpu(2))[:] = 2
+    mean = parameter._reduce()
+    assert mean.context == cpu(0) and mean.asnumpy().tolist() == [[1.5] * 3] * 2
+
+
+def test_copies_and_pickles():
+    for parameter in (made(ctx=TWO), made(grad_req="null")):
+        for twin in (copy.deepcopy(parameter), pickle.loads(pickle.dumps(parameter))):
+            twin.data(cpu(0))[:] = 5
+            assert parameter.data(cpu(0)).sum().asscalar() == 6
+            assert twin.list_ctx() == parameter.list_ctx()
+            if parameter.grad_req == "null":
+                continue
+            with autograd.record():
+                y = twin.data(cpu(0)) * 2
+            y.backward()
+            assert twin.grad(cpu(0)).asnumpy().sum() == 12
+            assert parameter.grad(cpu(0)).asnumpy().sum() == 0
+
+
+def test_sparse_kinds_and_what_comes_later():
+    for what in ("stype", "grad_stype"):
+        with pytest.raises(AssertionError, match=f"^{what} for Parameter 'w' must be one of"):
+            Parameter("w", shape=(1,), **{what: "foo"})
+    parameter = made(stype="row_sparse", grad_stype="row_sparse")
+    assert parameter.data().stype == "default"
+    with pytest.raises(RuntimeError, match=r"row_sparse_data.* left out .* use data"):
+        parameter.row_sparse_data(nd.zeros(1))
+    with pytest.raises(RuntimeError, match=r"list_row_sparse_data.* left out .* list_data"):
+        parameter.list_row_sparse_data(nd.zeros(1))
+    with pytest.raises(NotImplementedError, match=r"'w_weight': var\(\) .* comes with the compile"):
+        parameter.var()
+
+
+class Store:
+    """A Trainer whose store holds the values."""
+
+    _kv_initialized = _update_on_kvstore = True
+
+    def __init__(self):
+        self._params_to_init = []
+        self.resets = 0
+
+    def _reset_kvstore(self):
+        self.resets += 1
+
+
+def test_setting_data_tells_the_store():
+    parameter = made()
+    trainer = Store()
+    parameter._set_trainer(trainer)
+    parameter.set_data(nd.zeros((2, 3)))
+    assert trainer.resets == 1
+    trainer._params_to_init = [parameter]
+    parameter.set_data(nd.zeros((2, 3)))
+    assert trainer.resets == 1
+
+
+# ---- Constant
+
+
+def test_constant():
+    constant = Constant("c", [[1, 2], [3, 4]])
+    assert repr(constant) == "Constant c (shape=(2, 2), dtype=<class 'numpy.float32'>)"
+    with pytest.raises(RuntimeError, match="'c' has not been initialized"):
+        constant.data()
+    constant.initialize(ctx=TWO)
+    assert constant.data(cpu(1)).asnumpy().tolist() == [[1, 2], [3, 4]]
+    constant.data(cpu(0))[:] = 0
+    assert constant.value.sum().asscalar() == 10
+    with pytest.warns(UserWarning, match='"c" does not support grad_req other than "null", and'):
+        constant.grad_req = "write"
+    constant.grad_req = "null"
+    with pytest.raises(RuntimeError, match="because grad_req='null'"):
+        constant.grad()
+    assert Constant("c", nd.array([1, 2], dtype="int32")).dtype == np.int32
+    assert pickle.loads(pickle.dumps(constant)).list_ctx() == TWO
+
+
+def test_constant_keeps_its_value_whatever_the_net_starts_from():
+    constant = Constant("c", [1, 2])
+    params = ParameterDict()
+    params._params["c"] = constant
+    params.initialize(init.Zero())
+    assert constant.data().asnumpy().tolist() == [1, 2]
+
+
+# ---- ParameterDict
+
+
+def test_get():
+    params = ParameterDict("net_")
+    weight = params.get("weight", shape=(2, 0), allow_deferred_init=True)
+    assert weight.name == "net_weight" and params["net_weight"] is weight
+    assert params.get("weight", shape=(0, 5)) is weight and weight.shape == (2, 5)
+    assert params.get("weight", init="ones").init == "ones"
+    assert params.get("weight", dtype="float32", init=None) is weight
+    for attribute, wanted, stored in [
+        ("shape", (3, 5), r"\(2, 5\)"),
+        ("shape", 3, r"\(2, 5\)"),
+        ("dtype", "float16", "<class 'numpy.float32'>"),
+        ("grad_req", "null", "write"),
+        ("lr_mult", 5, "1.0"),
+        ("init", "zeros", "ones"),
+    ]:
+        with pytest.raises(
+            AssertionError,
+            match=f"Cannot retrieve Parameter 'net_weight' .* attribute '{attribute}': "
+            rf"desired '\(?{wanted if attribute != 'shape' else ''}.*' vs stored '{stored}'",
+        ):
+            params.get("weight", **{attribute: wanted})
+    with pytest.raises(TypeError, match="foo"):
+        params.get("other", foo=1)
+    with pytest.raises(KeyError, match="x"):
+        params["x"]
+
+
+def test_dict_protocol_and_repr():
+    assert repr(ParameterDict()) == "(\n\n)"
+    params = ParameterDict("net_")
+    assert repr(params) == "net_ (\n\n)"
+    weight = params.get("weight", shape=(2, 3))
+    constant = params.get_constant("c", [1, 2])
+    assert list(params) == list(params.keys()) == ["net_weight", "net_c"]
+    assert list(params.values()) == [weight, constant]
+    assert dict(params.items()) == {"net_weight": weight, "net_c": constant}
+    assert "net_weight" in params and "weight" not in params and len(params) == 2
+    assert params.prefix == "net_"
+    assert repr(params) == (
+        "net_ (\n  Parameter net_weight (shape=(2, 3), dtype=<class 'numpy.float32'>)\n"
+        "  Constant net_c (shape=(2,), dtype=<class 'numpy.float32'>)\n)"
+    )
+
+
+def test_get_constant():
+    params = ParameterDict("net_")
+    constant = params.get_constant("c", [1, 2])
+    assert constant.name == "net_c"
+    assert params.get_constant("c") is constant
+    assert params.get_constant("c", [1, 2]) is constant
+    assert params.get_constant("c", nd.array([1, 2])) is constant
+    with pytest.raises(AssertionError, match="'net_c' already exists but its value"):
+        params.get_constant("c", [1, 3])
+    with pytest.raises(KeyError, match=r"No constant named 'net_d'. Please specify value"):
+        params.get_constant("d")
+    params.get("weight", shape=(1,))
+    with pytest.raises(AssertionError, match="'net_weight' already exists but it is not a const"):
+        params.get_constant("weight", [1])
+
+
+def test_sharing():
+    params = ParameterDict("net_")
+    weight = params.get("weight", shape=(2, 3))
+    other = ParameterDict("net_", shared=params)
+    assert len(other) == 0
+    assert other.get("weight") is weight and list(other) == ["net_weight"]
+    assert other.get("bias", shape=(3,)) not in params.values()
+
+
+def test_update():
+    params, other = ParameterDict("a_"), ParameterDict("b_")
+    weight = other.get("weight")
+    params.update(other)
+    params.update(other)
+    assert params["b_weight"] is weight
+    clash = ParameterDict("b_")
+    clash.get("weight")
+    with pytest.raises(AssertionError, match="different Parameters with the same name 'b_weight'"):
+        params.update(clash)
+
+
+def test_all_at_once(caplog):
+    params = ParameterDict("net_")
+    weight = params.get("weight", shape=(2, 2), init="ones")
+    bias = params.get("bias", shape=(2,))
+    with caplog.at_level(logging.INFO):
+        params.initialize(init.Constant(3), ctx=TWO, verbose=True)
+    assert "net_weight" in caplog.text and "net_bias" in caplog.text
+    assert weight.data(cpu(1)).sum().asscalar() == 4 and bias.data(cpu(1)).sum().asscalar() == 6
+    assert params.list_ctx() == TWO
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        params.initialize("zeros", force_reinit=True)
+    assert params.list_ctx() == [cpu(0)] and bias.data().sum().asscalar() == 0
+    with autograd.record():
+        y = weight.data().sum() + bias.data().sum()
+    y.backward()
+    assert weight.grad().sum().asscalar() == 4
+    params.zero_grad()
+    assert weight.grad().sum().asscalar() == 0 and bias.grad().sum().asscalar() == 0
+    params.setattr("lr_mult", 0.5)
+    assert weight.lr_mult == bias.lr_mult == 0.5
+    params.setattr("grad_req", "null")
+    with pytest.raises(RuntimeError, match="grad_req='null'"):
+        weight.grad()
+    params.reset_ctx(cpu(1))
+    assert params.list_ctx() == [cpu(1)]
+
+
+# ---- files
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """A ParameterDict with net_weight = ones((2, 3)) and net_bias = zeros(3), and its file."""
+    params = ParameterDict("net_")
+    params.get("weight", shape=(2, 3), init="ones")
+    params.get("bias", shape=(3,), init="zeros")
+    params.initialize()
+    path = tmp_path / "net.params"
+    params.save(path)
+    return params, path
+
+
+def like(**shapes):
+    params = ParameterDict("net_")
+    for name, shape in shapes.items():
+        params.get(name, shape=shape, allow_deferred_init=True)
+    return params
+
+
+def test_save_and_load(saved, tmp_path):
+    params, path = saved
+    assert list(nd.load(path)) == ["net_weight", "net_bias"]
+    other = like(weight=(2, 0), bias=None)
+    other.load(path)
+    assert other["net_weight"].shape == (2, 3) and other.list_ctx() == [cpu(0)]
+    assert other["net_weight"].data().sum().asscalar() == 6
+    assert other["net_weight"].grad().shape == (2, 3)
+    other = like(weight=(2, 3), bias=(3,))
+    other.load(path, ctx=TWO)
+    assert other.list_ctx() == TWO
+    stripped = tmp_path / "stripped.params"
+    params.save(stripped, strip_prefix="net_")
+    assert list(nd.load(stripped)) == ["weight", "bias"]
+    other["net_weight"].set_data(nd.zeros((2, 3)))
+    other.load(stripped, restore_prefix="net_")
+    assert other["net_weight"].data(cpu(1)).sum().asscalar() == 6
+    nd.save(path, {"arg:net_weight": nd.ones((2, 3)) * 2, "aux:net_bias": nd.ones(3)})
+    other.load(path)
+    assert other["net_weight"].data().sum().asscalar() == 12
+    other.load_dict({"net_weight": nd.zeros((2, 3))}, allow_missing=True)
+    assert other["net_weight"].data().sum().asscalar() == 0
+    assert other["net_bias"].data().sum().asscalar() == 3
+
+
+def test_copies_that_differ_are_saved_as_their_mean(tmp_path):
+    params = like(weight=(2,))
+    params.initialize("zeros", ctx=TWO)
+    params["net_weight"].data(cpu(1))[:] = 4
+    params.save(tmp_path / "net.params")
+    assert nd.load(tmp_path / "net.params")["net_weight"].asnumpy().tolist() == [2, 2]
+
+
+def test_errors_of_save(saved, tmp_path):
+    with pytest.raises(ValueError, match=r"Prefix 'foo_' is to be striped .* 'net_weight' does"):
+        saved[0].save(tmp_path / "x", strip_prefix="foo_")
+    with pytest.raises(RuntimeError, match="'net_weight' has not been initialized"):
+        like(weight=(1,)).save(tmp_path / "x")
+    assert not (tmp_path / "x").exists()
+
+
+def test_errors_of_load(saved, tmp_path):
+    _, path = saved
+    both = {"weight": (2, 3), "bias": (3,)}
+    for shapes, words in [
+        ({**both, "gamma": (1,)}, "'net_gamma' is missing in file: .* 'net_weight', 'net_bias'"),
+        ({"weight": (2, 3)}, "'net_bias' loaded from file: .* choices are: 'net_weight'"),
+        ({"weight": (2, 4), "bias": (3,)}, r"expected \(2, 4\) vs saved \(2, 3\)"),
+        ({"weight": (2, 3, 0), "bias": (3,)}, r"expected \(2, 3, 0\) vs saved \(2, 3\)"),
+    ]:
+        with pytest.raises(AssertionError, match=words):
+            like(**shapes).load(path)
+    like(**both, gamma=(1,)).load(path, allow_missing=True)
+    like(weight=(2, 3)).load(path, ignore_extra=True)
+    with pytest.raises(AssertionError, match="restore_prefix is 'foo_' but Parameters name 'net_w"):
+        like(**both).load(path, restore_prefix="foo_")
+    there = like(**both)
+    there.initialize(ctx=cpu(1))
+    with pytest.raises(
+        AssertionError,
+        match=r"on \[cpu\(0\)\] because it was previous initialized on \[cpu\(1\)\]",
+    ):
+        there.load(path, ctx=cpu(0))
+    there.load(path)
+    assert there.list_ctx() == [cpu(1)]
+    with pytest.raises(MXNetError, match=r"nothing\.params"):
+        there.load(tmp_path / "nothing.params")
+    nd.save(path, [nd.ones(1)])
+    with pytest.raises(AssertionError, match="arrays without names"):
+        there.load(path)
+
+
+def test_dtype_of_what_is_loaded(saved):
+    _, path = saved
+    params = like(weight=(2, 3))
+    params["net_weight"].cast("float16")
+    with pytest.raises(
+        AssertionError, match=r"dtype incompatible expected float16 vs saved .* Set cast_dtype=True"
+    ):
+        params.load(path, ignore_extra=True)
+    with pytest.raises(AssertionError, match="'current' or 'saved', got 'x'"):
+        params.load(path, ignore_extra=True, dtype_source="x")
+    for _ in range(2):  # declared at first, then there
+        params.load(path, ignore_extra=True, cast_dtype=True)
+        assert params["net_weight"].data().dtype == np.float16
+    params.load(path, ignore_extra=True, cast_dtype=True, dtype_source="saved")
+    assert params["net_weight"].dtype == params["net_weight"].data().dtype == np.float32
+
+
+def test_names_where_mxnet_has_them():
+    assert gluon.parameter.ParameterDict is ParameterDict
+    assert gluon.parameter.DeferredInitializationError is DeferredInitializationError
+    assert gluon.parameter.Constant is Constant

@@ -1,0 +1,231 @@
+"""gluon.utils: batches over devices, gradients of limited length, downloads."""
+
+import hashlib
+import http.server
+import threading
+
+import numpy as np
+import pytest
+
+from d2lmini import autograd, cpu, engine, nd, util
+from d2lmini.gluon import utils
+
+TWO = [cpu(0), cpu(1)]
+
+
+# ---- split_data, split_and_load
+
+
+@pytest.mark.parametrize(
+    ("shape", "n", "axis", "sizes"),
+    [
+        ((4, 2), 2, 0, [2, 2]),
+        ((5, 2), 2, 0, [3, 2]),
+        ((8, 2), 3, 0, [3, 3, 2]),
+        ((2, 7), 3, 1, [3, 2, 2]),
+        ((2, 7), 3, -1, [3, 2, 2]),
+        ((5, 2), 6, 0, [1, 1, 1, 1, 1, 0]),
+        ((3, 2), 1, 0, [3]),
+    ],
+)
+def test_split_data(shape, n, axis, sizes):
+    x = nd.arange(np.prod(shape)).reshape(shape)
+    parts = utils.split_data(x, n, axis, even_split=False)
+    assert [part.shape[axis] for part in parts] == sizes
+    together = np.concatenate([part.asnumpy() for part in parts], axis)
+    assert together.tolist() == x.asnumpy().tolist()
+    if shape[axis] % n == 0:
+        assert len(utils.split_data(x, n, axis)) == n
+    else:
+        with pytest.raises(
+            ValueError, match=rf"shape \({shape[0]}, {shape[1]}\) cannot be evenly split into {n} "
+        ):
+            utils.split_data(x, n, axis)
+
+
+def test_parts_along_the_first_axis_are_views():
+    x = nd.zeros((4, 2))
+    utils.split_data(x, 2)[1][:] = 1
+    assert x.asnumpy().sum(1).tolist() == [0, 0, 2, 2]
+
+
+def test_gradients_through_a_split():
+    x = nd.arange(10).reshape((5, 2))
+    x.attach_grad()
+    with autograd.record():
+        parts = utils.split_and_load(x, TWO, even_split=False)
+        losses = [(part * part).sum() for part in parts]
+    autograd.backward(losses)
+    assert x.grad.asnumpy().tolist() == (2 * x.asnumpy()).tolist()
+
+
+@pytest.mark.parametrize("data", [np.ones((4, 2)), [[1, 1]] * 4, nd.ones((4, 2))])
+def test_split_and_load(data):
+    parts = utils.split_and_load(data, TWO)
+    assert [(part.context, part.shape, part.dtype) for part in parts] == [
+        (ctx, (2, 2), np.float32) for ctx in TWO
+    ]
+    (whole,) = utils.split_and_load(data, [cpu(1)])
+    assert whole.context == cpu(1) and whole.shape == (4, 2)
+    with pytest.raises(TypeError, match=r"a list of contexts, got cpu\(0\)"):
+        utils.split_and_load(data, cpu(0))
+
+
+# ---- clip_global_norm
+
+
+def test_clip_scales_only_what_is_longer():
+    arrays = [nd.array([[3.0]]), nd.array([4.0], ctx=cpu(1))]
+    kept = list(arrays)
+    norm = utils.clip_global_norm(arrays, 10)
+    assert norm == 5 and isinstance(norm, np.float32)
+    assert [float(x.asscalar()) for x in arrays] == [3, 4]
+    assert utils.clip_global_norm(arrays, 1.0) == 5
+    np.testing.assert_allclose([x.asscalar() for x in arrays], [0.6, 0.8], rtol=1e-6)
+    assert all(a is b for a, b in zip(arrays, kept))
+    assert [x.context for x in arrays] == TWO
+
+
+def test_clip_of_half_precision_does_not_overflow():
+    arrays = [nd.array([300, 400], dtype="float16"), nd.zeros(2, dtype="float16")]
+    assert utils.clip_global_norm(arrays, 5) == 500
+    assert arrays[0].dtype == np.float16 and arrays[0].asnumpy().tolist() == [3, 4]
+
+
+def test_clip_without_a_check_does_not_wait():
+    arrays = [nd.array([3.0]), nd.array([4.0])]
+    gate, over = threading.Event(), threading.Event()
+
+    def hold():
+        gate.wait(30)
+        over.set()
+
+    engine.push(hold, writes=[arrays[0]])
+    norm = utils.clip_global_norm(arrays, 1.0, check_isfinite=False)
+    assert not over.is_set(), "it came back while what it needs is still pending"
+    gate.set()
+    assert isinstance(norm, nd.NDArray) and norm.asscalar() == 5
+    np.testing.assert_allclose(arrays[1].asscalar(), 0.8, rtol=1e-6)
+
+
+def test_clip_warns_of_what_is_not_finite():
+    for bad in (np.nan, np.inf):
+        with pytest.warns(UserWarning, match="nan or inf is detected. Clipping results will be"):
+            utils.clip_global_norm([nd.array([1.0, bad])], 1)
+    with pytest.raises(AssertionError, match="at least one array"):
+        utils.clip_global_norm([], 1)
+
+
+# ---- shapes and hooks
+
+
+def test_shape_is_known():
+    asked = (None, (), (1,), (0, 2), (-1, 2), (3, 2))
+    known = [utils.shape_is_known(shape) for shape in asked]
+    assert known == [False, False, True, False, False, True]
+    with util.np_shape():
+        known = [utils.shape_is_known(shape) for shape in asked]
+    assert known == [False, True, True, True, False, True]
+
+
+# ---- check_sha1, download
+
+
+@pytest.fixture
+def server(tmp_path):
+    """A server of one file; `paths` tells what was asked for, `broken` cuts answers short."""
+    (tmp_path / "served").mkdir()
+    (tmp_path / "served" / "f.txt").write_bytes(b"hello" * 50_000)
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def __init__(self, *args):
+            super().__init__(*args, directory=str(tmp_path / "served"))
+
+        def log_message(self, *_):
+            httpd.paths.append(self.path)
+
+        def copyfile(self, source, target):
+            data = source.read()
+            target.write(data[:1000] if httpd.broken else data)
+            httpd.broken = max(0, httpd.broken - 1)
+
+    httpd = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    httpd.paths, httpd.broken = [], 0
+    httpd.url = f"http://127.0.0.1:{httpd.server_address[1]}"
+    thread = threading.Thread(target=httpd.serve_forever)
+    thread.start()
+    yield httpd
+    httpd.shutdown()
+    thread.join()
+    httpd.server_close()
+
+
+HASH = hashlib.sha1(b"hello" * 50_000).hexdigest()
+
+
+def test_check_sha1(tmp_path):
+    path = tmp_path / "f"
+    path.write_bytes(b"hello")
+    assert utils.check_sha1(str(path), "aaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d")
+    assert not utils.check_sha1(str(path), "aa")
+
+
+def test_download(server, tmp_path, monkeypatch, capfd):
+    url = f"{server.url}/f.txt"
+    target = tmp_path / "deep" / "f.txt"
+    assert utils.download(url, str(target)) == str(target)
+    assert utils.check_sha1(str(target), HASH)
+    assert f"Downloading {target} from {url}..." in capfd.readouterr().out
+    assert utils.download(url, str(target), sha1_hash=HASH) == str(target)
+    assert utils.download(url, str(target.parent)) == str(target)
+    assert len(server.paths) == 1, "it was there"
+    utils.download(url, str(target), overwrite=True)
+    target.write_text("something else")
+    utils.download(url, str(target), sha1_hash=HASH)
+    assert len(server.paths) == 3 and utils.check_sha1(str(target), HASH)
+    monkeypatch.chdir(tmp_path)
+    assert utils.download(url) == "f.txt"
+    assert [p.name for p in target.parent.iterdir()] == ["f.txt"], "nothing else is left"
+    with pytest.raises(AssertionError, match="Can't construct file-name from this URL"):
+        utils.download(f"{server.url}/")
+    with pytest.raises(AssertionError, match="at least 0, currently it's -1"):
+        utils.download(url, str(tmp_path / "other"), retries=-1)
+
+
+def test_download_again_what_was_cut_short(server, tmp_path, capfd):
+    server.broken = 2
+    target = tmp_path / "f.txt"
+    utils.download(f"{server.url}/f.txt", str(target), sha1_hash=HASH)
+    out = capfd.readouterr().out
+    assert "only 1000 of 250000 bytes came" in out and "retrying, 4 left" in out
+    server.broken = 9
+    with pytest.raises(ConnectionError, match="only 1000 of 250000"):
+        utils.download(f"{server.url}/f.txt", str(tmp_path / "g.txt"), retries=1)
+    assert not (tmp_path / "g.txt").exists()
+
+
+def test_download_that_cannot_be(server, tmp_path):
+    target = str(tmp_path / "there.txt")
+    with pytest.raises(RuntimeError, match=r"Failed downloading url .*nope\.txt.*404"):
+        utils.download(f"{server.url}/nope.txt", target)
+    assert len(server.paths) == 2, "asked once (the server logs it twice): no use to ask again"
+    with pytest.raises(ValueError, match="its SHA-1 is not aa"):
+        utils.download(f"{server.url}/f.txt", target, sha1_hash="aa", retries=1)
+    with pytest.raises(ConnectionError, match=r"cannot fetch .*put the file at .*there\.txt"):
+        utils.download("http://127.0.0.1:9/x", target, retries=0)
+    with pytest.warns(UserWarning, match="Unverified HTTPS"):
+        utils.download(f"{server.url}/f.txt", target, verify_ssl=False)
+    assert utils.check_sha1(target, HASH)
+
+
+def test_download_without_tqdm(server, tmp_path, monkeypatch, capfd):
+    monkeypatch.setitem(__import__("sys").modules, "tqdm.auto", None)
+    utils.download(f"{server.url}/f.txt", str(tmp_path / "f.txt"), sha1_hash=HASH)
+    assert "%" not in capfd.readouterr().err
+
+
+def test_the_disk_is_not_the_network(server, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(OSError) as failed:
+        utils.download(f"{server.url}/f.txt", str(tmp_path / "file" / "f.txt"))
+    assert not isinstance(failed.value, ConnectionError)
