@@ -95,7 +95,7 @@ class _DownloadedDataset(Dataset):
             if path.endswith(name) and not check_sha1(path, sha1):
                 warnings.warn(
                     f"{path} is not the published file (its SHA-1 is another); it is used as it is",
-                    stacklevel=6,
+                    stacklevel=5,
                 )
             return path
         repository = os.environ.get("MXNET_GLUON_REPO", _REPOSITORY)
@@ -140,7 +140,9 @@ class MNIST(_DownloadedDataset):
 
     def _get_data(self) -> tuple[np.ndarray, np.ndarray]:
         files = self._train_files if self._train else self._test_files
-        paths = [self._obtain(name, sha1, list(files)) for name, sha1 in files.items()]
+        paths = []
+        for name, sha1 in files.items():
+            paths.append(self._obtain(name, sha1, [*files]))
         images, labels = read_labelled_images(*paths)
         return images[..., None], labels.astype(np.int32)
 
@@ -193,10 +195,9 @@ class CIFAR10(_DownloadedDataset):
         if any(self._find(name) is None for name in files):
             names = [self._archive[0], *files]
             extract(self._obtain(*self._archive, names), self._root, [*files])
-        parts = [
-            read_cifar(self._obtain(name, sha1, [*files]), *self._labels)
-            for name, sha1 in files.items()
-        ]
+        parts = []
+        for name, sha1 in files.items():
+            parts.append(read_cifar(self._obtain(name, sha1, [*files]), *self._labels))
         images, labels = (np.concatenate(arrays) for arrays in zip(*parts))
         return images, labels
 

@@ -57,12 +57,19 @@ def _nearest(n: int, m: int) -> np.ndarray:
 def _along(x: np.ndarray, axis: int, places: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """sum over k of weights[k, i] * x[places[k, i]] along `axis` (-3 or -2)."""
     shape = (-1,) + (1,) * (-axis - 1)
-    y = None
-    for place, weight in zip(places, weights.astype(x.dtype)):
+    weights = weights.astype(x.dtype).reshape(len(weights), *shape)
+    y = np.take(x, places[0], axis=axis)
+    if len(places) == 2:  # a + (b - a) * share: where a is b, it stays that
+        part = np.take(x, places[1], axis=axis)
+        part -= y
+        part *= weights[1]
+        y += part
+        return y
+    y *= weights[0]
+    for place, weight in zip(places[1:], weights[1:]):
         part = np.take(x, place, axis=axis)
-        part *= weight.reshape(shape)
-        y = part if y is None else np.add(y, part, out=y)
-    assert y is not None
+        part *= weight
+        y += part
     return y
 
 

@@ -1,0 +1,596 @@
+"""gluon.data.vision: file formats that may be damaged, datasets, transforms; and real digits."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import struct
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from d2lmini import MXNetError, autograd, d2l, engine, nd, random
+from d2lmini.gluon import data as gdata
+from d2lmini.gluon.data import vision
+from d2lmini.gluon.data.vision import datasets, idx, image_ops, resize, transforms
+from d2lmini.gluon.data.vision import transforms as T
+
+rng = np.random.default_rng(0)
+IMAGES = rng.integers(0, 256, (7, 28, 28)).astype("uint8")
+LABELS = rng.integers(0, 10, 7).astype("uint8")
+
+
+def as_idx(array: np.ndarray, code: int = 8) -> bytes:
+    """An IDX file of `array` (big-endian already)."""
+    head = bytes([0, 0, code, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape)
+    return head + array.tobytes()
+
+
+def write(path: Path, content: bytes) -> str:
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return str(path)
+
+
+# -- IDX -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["x-ubyte", "x-ubyte.gz"])
+@pytest.mark.parametrize("code", idx.TYPES)
+def test_idx_files_of_every_type(tmp_path: Path, name: str, code: int):
+    array = rng.integers(0, 100, (3, 4, 5)).astype(idx.TYPES[code])
+    got = idx.read_idx(write(tmp_path / name, as_idx(array, code)))
+    assert got.dtype == array.dtype.newbyteorder("=") and np.array_equal(got, array)
+    got[0, 0, 0] = 1  # one's own memory
+
+
+GOOD = as_idx(IMAGES[:2])
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "not an IDX file: it begins with , expected 00 00"),
+        (b"\x89PNG\r\n", "not an IDX file: it begins with 89 50 4e 47"),
+        (b"\0\0\x07\x01" + GOOD[4:], "not an IDX file"),
+        (b"\0\0\x08\x05" + GOOD[4:], "01 to 04 axes"),
+        (GOOD[:9], "cut short within its header"),
+        (GOOD[:-1], "cut short: shape .2, 28, 28. needs 1568 bytes, 1567 are there"),
+        (GOOD + b"x", "goes on after the 1568 bytes"),
+        (bytes([0, 0, 8, 3]) + b"\xff" * 12 + b"abc", "more than the file can hold"),
+        (bytes([0, 0, 14, 1]) + struct.pack(">I", 1 << 30), "more than the file can hold"),
+    ],
+)
+@pytest.mark.parametrize("name", ["damaged", "damaged.gz"])
+def test_damaged_idx_files_are_refused(tmp_path: Path, name: str, content: bytes, words: str):
+    path = write(tmp_path / name, content)
+    plain_only = {"1567 are there", "more than the file can hold"}
+    with pytest.raises(MXNetError, match="damaged") as caught:
+        idx.read_idx(path)
+    if name == "damaged" and any(w in words for w in plain_only):
+        # Without gzip the file's size says so before anything is read.
+        assert "more than the file can hold" in str(caught.value) or "cut short" in str(
+            caught.value
+        )
+    else:
+        assert caught.match(words)
+
+
+def test_damaged_gzip_files_are_refused(tmp_path: Path):
+    whole = gzip.compress(GOOD)
+    for content in (whole[:-12], whole[:20], whole[:30] + b"\0\0\0\0" + whole[34:]):
+        path = tmp_path / "damaged.gz"
+        path.write_bytes(content)
+        with pytest.raises(MXNetError, match=r"damaged\.gz: the (gzip|IDX) file"):
+            idx.read_idx(path)
+
+
+def test_a_gzip_bomb_unpacks_to_no_more_than_its_header_claims(tmp_path: Path, monkeypatch):
+    """A small file, a modest header, a gigabyte of zeros behind it: read up to the claimed end."""
+    asked = []
+
+    class Counting(gzip.GzipFile):
+        def read(self, size=-1):
+            asked.append(size)
+            return super().read(size)
+
+    bomb = io.BytesIO()
+    with gzip.GzipFile(fileobj=bomb, mode="wb") as file:
+        file.write(as_idx(np.zeros((1, 100, 100), "uint8")))
+        for _ in range(64):
+            file.write(bytes(1 << 20))
+    path = tmp_path / "bomb.gz"
+    path.write_bytes(bomb.getvalue())
+    monkeypatch.setattr(idx.gzip, "GzipFile", Counting)
+    with pytest.raises(MXNetError, match="goes on after the 10000 bytes"):
+        idx.read_idx(path)
+    assert min(asked) > 0 and sum(asked) < 10100
+    # One that claims what it holds, and that is too much.
+    monkeypatch.setattr(idx, "MOST_BYTES", 1 << 16)
+    write(path, as_idx(np.zeros((3, 200, 200), "uint8")))
+    with pytest.raises(MXNetError, match=r"claims shape \(3, 200, 200\)"):
+        idx.read_idx(path)
+
+
+# -- datasets --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def mnist_root(tmp_path: Path) -> str:
+    for part, n in (("train", 7), ("t10k", 3)):
+        write(tmp_path / f"{part}-images-idx3-ubyte.gz", as_idx(IMAGES[:n]))
+        write(tmp_path / f"{part}-labels-idx1-ubyte.gz", as_idx(LABELS[:n]))
+    return str(tmp_path)
+
+
+own_files = pytest.mark.filterwarnings("ignore:.*is not the published file:UserWarning")
+
+
+@own_files
+@pytest.mark.parametrize("kind", [vision.MNIST, vision.FashionMNIST])
+def test_mnist_from_local_files(mnist_root: str, kind):
+    train, test = kind(root=mnist_root), kind(mnist_root, train=False)
+    assert len(train) == 7 and len(test) == 3
+    image, label = train[2]
+    assert image.shape == (28, 28, 1) and image.dtype == np.uint8
+    assert isinstance(label, np.int32) and label == LABELS[2]
+    assert np.array_equal(image.asnumpy()[..., 0], IMAGES[2])
+    X, y = train[0:5]
+    assert X.shape == (5, 28, 28, 1) and isinstance(y, np.ndarray) and y.dtype == np.int32
+    X, y = next(iter(gdata.DataLoader(train, 4)))
+    assert (X.shape, X.dtype, y.dtype) == ((4, 28, 28, 1), np.uint8, np.int32)
+    pairs = kind(mnist_root, transform=lambda x, y: (x.astype("float32"), int(y) + 10))
+    assert pairs[1][1] == LABELS[1] + 10 and next(iter(gdata.DataLoader(pairs, 2)))[0].ndim == 4
+
+
+@own_files
+def test_the_books_way_to_read_fashion_mnist(mnist_root: str):
+    train = vision.FashionMNIST(root=mnist_root)
+    prepare = T.Compose([T.Resize(14), T.ToTensor()])
+    short = gdata.DataLoader(train.transform_first(prepare), 3, num_workers=2)
+    long = gdata.DataLoader(train.transform_first(lambda x: prepare(x)), 3)
+    for (X, y), (X_, y_) in zip(short, long, strict=True):
+        assert X.shape[1:] == (1, 14, 14) and X.dtype == np.float32 and y.dtype == np.int32
+        assert np.array_equal(X.asnumpy(), X_.asnumpy())
+        assert np.array_equal(y.asnumpy(), y_.asnumpy())
+
+
+def test_other_files_than_the_published_ones_are_used_with_a_warning(mnist_root: str, monkeypatch):
+    with pytest.warns(UserWarning) as caught:
+        vision.MNIST(mnist_root)
+    assert [w.filename for w in caught] == [__file__] * 2
+    for name, warning in zip(("images-idx3", "labels-idx1"), caught):
+        assert f"train-{name}-ubyte.gz is not the published file" in str(warning.message)
+    for path in Path(mnist_root).glob("*.gz"):  # unpacked files serve as well, unchecked
+        path.with_suffix("").write_bytes(gzip.decompress(path.read_bytes()))
+        path.unlink()
+    assert len(vision.MNIST(mnist_root)) == 7
+    monkeypatch.setenv("MXNET_HOME", str(Path(mnist_root) / "home"))
+    folder = Path(mnist_root, "home", "datasets")
+    folder.mkdir(parents=True)
+    Path(mnist_root).joinpath("mnist").symlink_to(".")
+    folder.joinpath("mnist").symlink_to(mnist_root)
+    assert len(vision.MNIST(train=False)) == 3
+
+
+@own_files
+def test_files_that_do_not_fit_each_other(mnist_root: str):
+    labels = Path(mnist_root) / "train-labels-idx1-ubyte.gz"
+    write(labels, as_idx(LABELS[:5]))
+    with pytest.raises(MXNetError, match=r"labels.*expected 7 labels of uint8 .* got \(5,\)"):
+        vision.MNIST(mnist_root)
+    write(labels.with_name("train-images-idx3-ubyte.gz"), as_idx(LABELS))
+    with pytest.raises(MXNetError, match=r"images.*expected images \(N, H, W\) of uint8"):
+        vision.MNIST(mnist_root)
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        (vision.MNIST, ["train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz"]),
+        (vision.CIFAR10, ["cifar-10-binary.tar.gz", "data_batch_1.bin", "data_batch_5.bin"]),
+        (vision.CIFAR100, ["cifar-100-binary.tar.gz, train.bin"]),
+    ],
+)
+def test_without_a_network_the_error_says_what_to_put_where(tmp_path, monkeypatch, kind, names):
+    asked = []
+
+    def download(url, path=None, sha1_hash=None, **_):
+        asked.append((url, path, sha1_hash))
+        raise ConnectionError("no route to host")
+
+    monkeypatch.setattr(datasets, "download", download)
+    monkeypatch.setenv("MXNET_GLUON_REPO", "https://mirror.example/")
+    root = tmp_path / "new"
+    with pytest.raises(ConnectionError, match="the download failed: no route to host") as caught:
+        kind(root=str(root))
+    for words in [*names, str(root), "root=", "load_data_digits"]:
+        assert words in str(caught.value)
+    ((url, path, sha1),) = asked
+    name = names[0].split(",")[0]
+    assert url == f"https://mirror.example/gluon/dataset/{kind.name}/{name}"
+    assert path == str(root) and len(sha1) == 40
+
+
+@own_files
+def test_downloads_fill_the_folder(tmp_path, monkeypatch, mnist_root):
+    def download(url, path=None, sha1_hash=None, **_):
+        source = Path(mnist_root, url.rsplit("/", 1)[1])
+        target = Path(path, source.name)
+        target.write_bytes(source.read_bytes())
+        return str(target)
+
+    monkeypatch.setattr(datasets, "download", download)
+    assert len(vision.FashionMNIST(str(tmp_path / "a" / "b"))) == 7
+    assert sorted(p.name for p in (tmp_path / "a" / "b").iterdir()) == [
+        "train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"
+    ]  # fmt: skip
+
+
+def cifar_rows(n: int, label_bytes: int) -> np.ndarray:
+    return rng.integers(0, 10, (n, label_bytes + 3072)).astype("uint8")
+
+
+@own_files
+def test_cifar_from_files_and_from_the_archive(tmp_path: Path):
+    parts = {f"data_batch_{i}.bin": cifar_rows(2, 1) for i in range(1, 6)}
+    parts["test_batch.bin"] = cifar_rows(3, 1)
+    with tarfile.open(tmp_path / "cifar-10-binary.tar.gz", "w:gz") as tar:
+        for name, rows in {**parts, "../evil.bin": cifar_rows(1, 1)}.items():
+            member = tarfile.TarInfo(name if ".." in name else f"cifar-10-batches-bin/{name}")
+            member.size = rows.nbytes
+            tar.addfile(member, io.BytesIO(rows.tobytes()))
+    train, test = vision.CIFAR10(str(tmp_path)), vision.CIFAR10(str(tmp_path), train=False)
+    assert len(train) == 10 and len(test) == 3
+    image, label = train[3]  # the second row of the second file
+    row = parts["data_batch_2.bin"][1]
+    assert isinstance(label, np.int32) and label == row[0]
+    assert image.shape == (32, 32, 3) and image.dtype == np.uint8
+    assert np.array_equal(image.asnumpy(), row[1:].reshape(3, 32, 32).transpose(1, 2, 0))
+    assert {p.name for p in tmp_path.iterdir()} == {*parts, "cifar-10-binary.tar.gz"}
+    assert not (tmp_path.parent / "evil.bin").exists()
+
+    rows = cifar_rows(4, 2)
+    for name in ("train.bin", "test.bin"):
+        rows.tofile(tmp_path / name)
+    assert vision.CIFAR100(str(tmp_path))[1][1] == rows[1, 0]
+    assert vision.CIFAR100(str(tmp_path), fine_label=True)[1][1] == rows[1, 1]
+
+
+@own_files
+def test_damaged_cifar_files(tmp_path: Path):
+    (tmp_path / "test_batch.bin").write_bytes(b"x" * 3074)
+    with pytest.raises(MXNetError, match="3074 bytes are no whole number of rows of 3073"):
+        vision.CIFAR10(str(tmp_path), train=False)
+    archive = tmp_path / "cifar-100-binary.tar.gz"
+    archive.write_bytes(b"no archive")
+    with pytest.raises(MXNetError, match="the archive cannot be read"):
+        vision.CIFAR100(str(tmp_path))
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.addfile(tarfile.TarInfo("train.txt"))
+    with pytest.raises(MXNetError, match=r"there is no train\.bin in this archive"):
+        vision.CIFAR100(str(tmp_path))
+    whole = archive.read_bytes()
+    archive.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(MXNetError, match="the archive cannot be read"):
+        vision.CIFAR100(str(tmp_path))
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> str:
+    Image = pytest.importorskip("PIL.Image")
+    for kind, name, shape in (("cat", "b.png", (4, 5, 3)), ("cat", "a.JPG", (6, 4, 3)),
+                              ("ant", "c.png", (3, 3))):  # fmt: skip
+        (tmp_path / kind).mkdir(exist_ok=True)
+        pixels = np.full(shape, 100, "uint8")
+        pixels[0, 0] = 200
+        Image.fromarray(pixels).save(tmp_path / kind / name)
+    return str(tmp_path)
+
+
+def test_image_folders(folders: str):
+    data = vision.ImageFolderDataset(folders)
+    assert data.synsets == ["ant", "cat"] and len(data) == 3
+    assert [Path(p).name for p, _ in data.items] == ["c.png", "a.JPG", "b.png"]
+    assert [data[i][1] for i in range(3)] == [0, 1, 1]
+    image = data[2][0]
+    assert image.shape == (4, 5, 3) and image.dtype == np.uint8
+    assert image[0, 0].asnumpy().tolist() == [200] * 3 and image[1, 1, 1].asscalar() == 100
+    grey = vision.ImageFolderDataset(folders, flag=0, transform=lambda x, y: (x, y + 10))
+    assert grey[0][0].shape == (3, 3, 1) and grey[2][1] == 11
+    (Path(folders) / "cat" / "notes.txt").write_text("x")
+    (Path(folders) / "list.csv").write_text("x")
+    with pytest.warns(UserWarning) as caught:
+        assert len(vision.ImageFolderDataset(folders)) == 3
+    assert ["notes.txt" in str(w.message) for w in caught].count(True) == 1
+    assert any("list.csv, which is not a directory" in str(w.message) for w in caught)
+
+
+def test_without_pillow_the_error_says_so(folders: str, monkeypatch):
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    with pytest.raises(ImportError, match=r"a\.JPG needs Pillow: pip install pillow"):
+        vision.ImageFolderDataset(folders)[1]
+
+
+def test_what_is_left_out_says_so_on_use():
+    with pytest.raises(NotImplementedError, match="ImageRecordDataset is left out of d2lmini"):
+        vision.ImageRecordDataset("train.rec")
+    for kind in (T.Rotate, T.RandomRotation):
+        with pytest.raises(NotImplementedError, match=f"{kind.__name__} is left out of d2lmini"):
+            kind(30)
+
+
+# -- resizing --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("interpolation", resize.INTERPOLATIONS)
+@pytest.mark.parametrize("sizes", [(5, 8, 7, 8), (9, 4, 3, 2), (6, 6, 12, 18), (7, 7, 1, 1)])
+def test_resizing_keeps_what_must_be_kept(interpolation: int, sizes: tuple):
+    H, W, height, width = sizes
+    x = rng.random((2, H, W, 3)).astype("float32")
+    y = resize.resize(x, width, height, interpolation)
+    assert y.shape == (2, height, width, 3) and y.dtype == x.dtype
+    for one, many in zip(x, y):  # each image of a batch by itself, to the bit
+        assert np.array_equal(resize.resize(one, width, height, interpolation), many)
+    flat = np.full_like(x, 0.5)
+    np.testing.assert_allclose(resize.resize(flat, width, height, interpolation), 0.5, rtol=1e-6)
+    turned = resize.resize(x.transpose(0, 2, 1, 3), height, width, interpolation)
+    np.testing.assert_allclose(turned.transpose(0, 2, 1, 3), y, rtol=1e-5, atol=1e-6)
+    if interpolation in (1, 2):
+        mirrored = resize.resize(x[:, :, ::-1], width, height, interpolation)
+        np.testing.assert_allclose(mirrored[:, :, ::-1], y, rtol=1e-4, atol=1e-5)
+    _, weights = resize.taps(H, height, interpolation) if interpolation else (0, np.ones((1, 1)))
+    np.testing.assert_allclose(weights.sum(axis=0), 1)
+
+
+def test_resizing_by_hand():
+    ramp = np.arange(4, dtype="float32").reshape(1, 4, 1)
+    assert resize.resize(ramp, 8, 1).ravel().tolist() == [0, 0.25, 0.75, 1.25, 1.75, 2.25, 2.75, 3]
+    assert resize.resize(ramp, 2, 1, 3).ravel().tolist() == [0.5, 2.5]
+    assert resize.resize(ramp, 2, 1, 0).ravel().tolist() == [0, 2]
+    np.testing.assert_allclose(resize.resize(ramp, 3, 1, 3).ravel(), [0.25, 1.5, 2.75])
+    edges = np.array([0, 255, 0, 255], "uint8").reshape(1, 4, 1)
+    cubic = resize.resize(edges, 16, 1, 2).ravel()
+    assert cubic.min() == 0 and cubic.max() == 255  # overshoot is cut off, not wrapped around
+    half = np.array([1, 2], "float16").reshape(1, 2, 1)
+    assert resize.resize(half, 4, 1).dtype == np.float16
+
+
+# -- transforms ------------------------------------------------------------------------------------
+
+COLOUR = rng.integers(0, 256, (6, 8, 3)).astype("uint8")
+
+
+def picture(array: np.ndarray = COLOUR) -> nd.NDArray:
+    return nd.array(array, dtype=array.dtype)
+
+
+def test_to_tensor_and_normalize():
+    x = T.ToTensor()(picture())
+    want = COLOUR.transpose(2, 0, 1).astype("float32") / np.float32(255)
+    assert x.dtype == np.float32 and np.array_equal(x.asnumpy(), want)
+    y = T.Normalize((0.1, 0.2, 0.3), (1, 2, 3))(x)
+    mean = np.float32([0.1, 0.2, 0.3]).reshape(3, 1, 1)
+    std = np.float32([1, 2, 3]).reshape(3, 1, 1)
+    np.testing.assert_allclose(y.asnumpy(), (want - mean) / std, rtol=1e-6)
+    assert np.array_equal(T.Normalize()(x).asnumpy(), want)
+    assert T.Cast("float16")(x).dtype == np.float16
+
+
+def test_normalize_passes_gradients():
+    x = nd.ones((2, 3, 4, 4))
+    x.attach_grad()
+    with autograd.record():
+        y = T.Normalize((0.5, 0.5, 0.5), (0.5, 1, 2))(x)
+    y.backward()
+    assert x.grad[0, :, 0, 0].asnumpy().tolist() == [2, 1, 0.5]
+
+
+def test_sizes_and_places():
+    x = picture()
+    assert T.Resize(4)(x).shape == (4, 4, 3)
+    assert T.Resize((4, 9))(x).shape == (9, 4, 3)  # width first
+    assert T.Resize(12, keep_ratio=True)(x).shape == (12, 16, 3)
+    assert T.Resize(12, keep_ratio=True)(x.transpose((1, 0, 2))).shape == (16, 12, 3)
+    assert T.Resize((4, 9), keep_ratio=True)(x).shape == (9, 4, 3)
+    assert np.array_equal(T.Resize((8, 6))(x).asnumpy(), COLOUR)
+    assert np.array_equal(T.CenterCrop((4, 2))(x).asnumpy(), COLOUR[2:4, 2:6])
+    assert np.array_equal(T.CropResize(1, 2, 5, 3)(x).asnumpy(), COLOUR[2:5, 1:6])
+    assert T.CropResize(1, 2, 5, 3, size=(7, 4), interpolation=0)(x).shape == (4, 7, 3)
+    assert T.CenterCrop((16, 4))(x).shape == (4, 16, 3)  # the middle 8 x 2, enlarged
+    assert T.RandomCrop(4, pad=2, pad_value=9)(x).shape == (4, 4, 3)
+    grown = T.RandomCrop((10, 8), pad=1, pad_value=9)(x).asnumpy()  # one place only
+    assert np.array_equal(grown[1:-1, 1:-1], COLOUR) and (grown[0] == 9).all()
+
+
+def test_random_crops_are_parts_of_the_image():
+    places = np.arange(48, dtype="float32").reshape(6, 8, 1)
+    seen = set()
+    for _ in range(60):
+        part = T.RandomCrop((3, 2))(picture(places)).asnumpy()[..., 0]
+        first = int(part[0, 0])
+        assert np.array_equal(part, places[first // 8 :, first % 8 :][:2, :3, 0])
+        seen.add(first)
+    assert len(seen) > 15  # of 30
+    for _ in range(30):
+        part = T.RandomResizedCrop(5, scale=(0.2, 0.6))(picture(places)).asnumpy()
+        assert part.shape == (5, 5, 1) and part.min() >= 0 and part.max() <= 47
+        assert (np.diff(part[..., 0], axis=1) >= 0).all()
+    whole = T.RandomResizedCrop((8, 6), scale=(9, 9))(picture(places))  # never fits: the middle
+    assert np.array_equal(whole.asnumpy(), places)
+
+
+def test_flips_come_half_of_the_time():
+    x = picture()
+    for transform, axis in ((T.RandomFlipLeftRight(), 1), (T.RandomFlipTopBottom(), 0)):
+        outs = [transform(x).asnumpy() for _ in range(200)]
+        same = sum(np.array_equal(y, COLOUR) for y in outs)
+        flipped = sum(np.array_equal(y, np.flip(COLOUR, axis)) for y in outs)
+        assert same + flipped == 200 and 60 < flipped < 140
+        assert transform(picture(COLOUR.astype("float32"))).dtype == np.float32
+
+
+def test_colours_follow_their_formulas():
+    x = COLOUR.astype("float32")
+    grey = x @ image_ops.LUMA
+    np.testing.assert_allclose(image_ops.brightness(x, 1.3), 1.3 * x, rtol=1e-6)
+    np.testing.assert_allclose(
+        image_ops.contrast(x, 0.6), 0.6 * x + 0.4 * grey.mean(), rtol=1e-4, atol=1e-3
+    )
+    np.testing.assert_allclose(
+        image_ops.saturation(x, 0.6), 0.6 * x + 0.4 * grey[..., None], rtol=1e-4, atol=1e-3
+    )
+    np.testing.assert_allclose(image_ops.hue(x, 1.0), x, atol=1e-3)
+    # A third of the wheel: red to green to blue.
+    np.testing.assert_allclose(image_ops.hue(x, 4 / 3), np.roll(x, 1, axis=-1), atol=2e-3)
+    for one_channel in (image_ops.hue, image_ops.saturation):
+        assert np.array_equal(one_channel(x[..., :1], 0.3), x[..., :1])
+    np.testing.assert_allclose(image_ops.contrast(x[..., :1], 0), x[..., 0].mean(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", image_ops.COLOURS)
+def test_random_colours(name: str):
+    transform = getattr(T, f"Random{name.capitalize()}")
+    x = picture()
+    random.seed(0)
+    outs = [transform(0.4)(x) for _ in range(4)]
+    assert all(y.dtype == np.uint8 and y.shape == x.shape for y in outs)
+    assert len({y.asnumpy().tobytes() for y in outs}) == 4
+    random.seed(0)
+    assert np.array_equal(transform(0.4)(x).asnumpy(), outs[0].asnumpy())
+    assert np.array_equal(transform(0)(x).asnumpy(), COLOUR)
+    bright = transform(0.4)(picture(np.full((4, 4, 3), 255, "uint8"))).asnumpy()
+    assert bright.min() > 100  # cut off at 255, not wrapped around
+    with pytest.raises(ValueError, match="expected strengths >= 0"):
+        transform(-0.1)
+
+
+def test_other_random_transforms():
+    x = picture()
+    jitter = T.RandomColorJitter(0.4, 0.4, 0.4, 0.4)
+    assert len({jitter(x).asnumpy().tobytes() for _ in range(4)}) == 4
+    assert np.array_equal(T.RandomColorJitter()(x).asnumpy(), COLOUR)
+    y = T.RandomLighting(5.0)(picture(COLOUR.astype("float32"))).asnumpy()
+    shift = y - COLOUR
+    np.testing.assert_allclose(shift, np.broadcast_to(shift[0, 0], shift.shape), atol=1e-4)
+    assert np.array_equal(T.RandomLighting(0)(x).asnumpy(), COLOUR)
+    grey = T.RandomGray(1)(x).asnumpy()
+    assert (grey[..., 0] == grey[..., 1]).all() and (grey[..., 0] == grey[..., 2]).all()
+    assert np.array_equal(T.RandomGray(0)(x).asnumpy(), COLOUR)
+    assert T.RandomApply([T.Cast()], p=0)(x) is x
+    assert T.RandomApply(T.Cast("float16"), p=1)(x).dtype == np.float16
+
+
+def test_compose_takes_blocks_and_functions():
+    steps = T.Compose([T.Resize(4), lambda x: x + 1, T.ToTensor()])
+    y = steps(picture())
+    assert y.shape == (3, 4, 4) and len(steps) == 3
+    assert np.array_equal(y.asnumpy(), T.ToTensor()(T.Resize(4)(picture()) + 1).asnumpy())
+    steps.hybridize()
+    assert np.array_equal(steps(picture()).asnumpy(), y.asnumpy())
+    assert T.Compose([])(y) is y
+
+
+BATCHES = [
+    T.ToTensor(), T.Cast(), T.Resize(5), T.Resize((5, 9), interpolation=0), T.CenterCrop(4),
+    T.Resize(7, keep_ratio=True, interpolation=2), T.CropResize(1, 1, 4, 3, 6),
+    T.Compose([T.ToTensor(), T.Normalize(0.3, 0.2)]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("transform", BATCHES, ids=lambda t: type(t).__name__)
+def test_several_images_at_once(transform):
+    one, other = COLOUR, COLOUR[::-1].copy()
+    both = transform(picture(np.stack([one, other]))).asnumpy()
+    assert np.array_equal(both[0], transform(picture(one)).asnumpy())
+    assert np.array_equal(both[1], transform(picture(other)).asnumpy())
+
+
+@pytest.mark.parametrize(
+    ("transform", "x", "words"),
+    [
+        (T.ToTensor(), nd.ones((3, 4)), r"to_tensor: expected an image .* got shape \(3, 4\)"),
+        (T.Normalize(), nd.ones((3, 4, 4), dtype="uint8"), "call ToTensor before"),
+        (T.Normalize((1, 2)), nd.ones((3, 4, 4)), "mean must have 1 or 3 elements"),
+        (T.Normalize(), nd.ones((3, 4)), "expected .channels, height, width"),
+        (T.Resize(3), nd.ones(3), "resized: expected an image"),
+        (T.Resize(3, interpolation=9), nd.ones((4, 4, 3)), "choose of 0 nearest, 1 bilinear"),
+        (T.CenterCrop(3), nd.ones((4, 4)), "expected an image"),
+        (T.CropResize(5, 2, 3, 2), nd.ones((5, 7, 3)), "x 5..8, y 2..4 does not lie inside"),
+        (T.RandomFlipLeftRight(), nd.ones((2, 5, 7, 3)), "expected an image .height, width, cha"),
+        (T.RandomResizedCrop(3), nd.ones((2, 5, 7, 3)), "expected an image .height, width, cha"),
+    ],
+)  # fmt: skip
+def test_wrong_images_are_refused_at_the_call(transform, x, words):
+    with pytest.raises(MXNetError, match=words):
+        transform(x)
+    engine.waitall()
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: T.Resize(0), "at least 1, got 0"),
+        (lambda: T.Resize((1, 2, 3)), "expected an int or .width, height."),
+        (lambda: T.CenterCrop(3.5), "got 3.5"),
+        (lambda: T.RandomResizedCrop(3, ratio=1), "ratio: expected .low, high. above 0, got 1"),
+        (lambda: T.RandomResizedCrop(3, scale=(0, 1)), "scale: expected .low, high. above 0"),
+    ],
+)
+def test_wrong_settings_are_refused_when_made(make, words):
+    with pytest.raises(ValueError, match=words):
+        make()
+
+
+def test_transforms_are_blocks():
+    from d2lmini.gluon import Block, HybridBlock
+
+    assert all(issubclass(getattr(transforms, name), Block) for name in transforms.__all__)
+    assert issubclass(T.ToTensor, HybridBlock) and issubclass(T.Normalize, HybridBlock)
+
+
+# -- digits ----------------------------------------------------------------------------------------
+
+
+def test_real_digits():
+    pytest.importorskip("sklearn")
+    train_iter, test_iter = d2l.load_data_digits(256, resize=28)
+    X, y = next(iter(train_iter))
+    assert X.shape == (256, 1, 28, 28) and X.dtype == y.dtype == np.float32 and y.shape == (256,)
+    train = [(X.asnumpy(), y.asnumpy()) for X, y in train_iter]
+    test = [(X.asnumpy(), y.asnumpy()) for X, y in test_iter]
+    X_train, y_train = (np.concatenate(arrays) for arrays in zip(*train))
+    X_test, y_test = (np.concatenate(arrays) for arrays in zip(*test))
+    assert len(X_train) == 1437 and len(X_test) == 360
+    assert X_train.min() >= 0 and 0.98 < X_train.max() <= 1
+    for label in range(10):  # the same share on both sides
+        assert abs((y_train == label).sum() / 1437 - (y_test == label).sum() / 360) < 0.002
+    pictures = {x.tobytes() for x in X_train} & {x.tobytes() for x in X_test}
+    assert not pictures
+    from d2lmini.d2l.digits import digits
+
+    again, other = digits(28), digits(28, seed=1)
+    assert np.array_equal(again[2], X_test) and np.array_equal(again[3], y_test)
+    assert not np.array_equal(other[3], y_test)
+    assert digits()[0].shape == (1437, 1, 8, 8)
+
+
+def test_without_scikit_learn_the_error_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    with pytest.raises(ImportError, match=r"pip install 'd2lmini\[lab\]'"):
+        d2l.load_data_digits(16)
+
+
+def test_importing_the_package_needs_neither_pillow_nor_scikit_learn():
+    program = (
+        "import sys; sys.modules['PIL'] = sys.modules['sklearn'] = sys.modules['tqdm'] = None\n"
+        "from d2lmini.gluon import data; from d2lmini import d2l, io\n"
+        "data.vision.transforms.ToTensor(); d2l.load_data_digits\n"
+        "assert not [m for m in sys.modules if m.startswith('multiprocessing')"
+        " and 'pool' in m]"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
