@@ -203,6 +203,8 @@ class Trainer:
 
     def _check_fresh(self, ignore_stale_grad: bool) -> None:
         """Raise for the first stale gradient, before anything has changed."""
+        for param in self._params_to_init:  # their shapes are not known yet
+            param.list_data()
         if ignore_stale_grad:
             return
         for param in self._params:

@@ -1,0 +1,557 @@
+"""The Trainer: parts of a step, devices, stale gradients, live multipliers, files; its KVStore."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+
+import numpy as np
+import pytest
+
+from d2lmini import MXNetError, autograd, cpu, engine, gluon, instrument, kvstore, nd, optimizer
+from d2lmini.gluon import Parameter, Trainer, nn
+from d2lmini.lr_scheduler import FactorScheduler
+
+TWO = [cpu(0), cpu(1)]
+
+
+def parameters(contexts=None, shapes=((2, 3), (4,)), **options) -> gluon.ParameterDict:
+    """Ones, named so that their order by name is not that of their making."""
+    params = gluon.ParameterDict()
+    for i, shape in enumerate(shapes):
+        params.get(f"p{len(shapes) - i}", shape=shape, init="ones", **options)
+    params.initialize(ctx=contexts)
+    return params
+
+
+def back(params, scale: float = 1.0) -> None:
+    """Gradients: scale * (1 + the device's number), everywhere."""
+    losses = []
+    with autograd.record():
+        for p in params.values():
+            losses += [(x * (scale * (1 + x.context.device_id))).sum() for x in p.list_data()]
+    autograd.backward(losses)
+
+
+def values(params, ctx=None) -> list[float]:
+    """Each parameter's value, the same in all its elements."""
+    found = []
+    for p in params.values():
+        x = p.data(ctx).asnumpy() if ctx else p.list_data()[0].asnumpy()
+        assert (x == x.ravel()[0]).all()
+        found.append(float(x.ravel()[0]))
+    return found
+
+
+# -- a step --------------------------------------------------------------------------------------
+
+
+def test_a_step_divides_by_the_batch_size(engine_kind):
+    params = parameters()
+    trainer = Trainer(params, "sgd", {"learning_rate": 0.5})
+    back(params, 3.0)
+    trainer.step(3)
+    assert values(params) == [0.5, 0.5]
+    back(params)
+    trainer.step(batch_size=0.5)
+    assert values(params) == [-0.5, -0.5]
+
+
+def test_rescale_grad_and_batch_size_multiply():
+    params = parameters()
+    trainer = Trainer(params, "sgd", {"learning_rate": 1.0, "rescale_grad": 0.5})
+    back(params)
+    trainer.step(4)
+    assert values(params) == [1 - 0.125] * 2
+    assert trainer.optimizer.rescale_grad == 0.125
+
+
+def test_parameters_are_taken_in_the_order_of_their_names():
+    params = parameters(shapes=((1,), (2,), (3,)))
+    names = ["p1", "p2", "p3"]
+    assert [p.name for p in Trainer(params, "sgd")._params] == names
+    assert [p.name for p in Trainer(dict(params.items()), "sgd")._params] == names
+    assert [p.name for p in Trainer(list(params.values()), "sgd")._params] == names[::-1]
+
+
+@pytest.mark.parametrize(
+    ("params", "says"),
+    [
+        (3, "list or dict of Parameters, got <class 'int'>"),
+        ([3], "got list of <class 'int'>"),
+        ({"a": 3}, "got list of <class 'int'>"),
+    ],
+)
+def test_what_is_no_parameter_is_refused(params, says: str):
+    with pytest.raises(ValueError, match=f"First argument must be a list or dict.*{says[-20:]}"):
+        Trainer(params, "sgd")
+
+
+def test_optimizer_objects_and_names():
+    params = parameters()
+    adam = optimizer.Adam(learning_rate=0.25)
+    trainer = Trainer(params, adam)
+    assert trainer.optimizer is adam and trainer.learning_rate == 0.25
+    assert adam.param_dict == dict(enumerate(trainer._params))
+    with pytest.raises(AssertionError, match="optimizer_params must be None"):
+        Trainer(params, adam, {"learning_rate": 1})
+    with pytest.raises(ValueError, match="Cannot find optimizer"):
+        Trainer(params, "sdg")
+    with pytest.raises(TypeError, match="rate"):
+        Trainer(params, "sgd", {"rate": 1})
+
+
+def test_options_are_not_changed():
+    options = {"learning_rate": 0.5, "momentum": 0.5}
+    Trainer(parameters(), "sgd", options)
+    assert options == {"learning_rate": 0.5, "momentum": 0.5}
+
+
+def test_learning_rate_is_set_and_asked():
+    params = parameters()
+    trainer = Trainer(params, "sgd", {"learning_rate": 1.0})
+    trainer.set_learning_rate(0.25)
+    back(params)
+    trainer.step(1)
+    assert trainer.learning_rate == 0.25 and values(params) == [0.75, 0.75]
+    scheduled = Trainer(params, "sgd", {"lr_scheduler": FactorScheduler(1, 0.5, base_lr=1.0)})
+    assert scheduled.learning_rate == 1.0
+    for _ in range(3):
+        back(params)
+        scheduled.step(1)
+    assert scheduled.learning_rate == 0.25
+    with pytest.raises(UserWarning, match="LRScheduler"):
+        scheduled.set_learning_rate(1)
+
+
+def test_multipliers_are_read_at_every_step():
+    params = parameters()
+    trainer = Trainer(params, "sgd", {"learning_rate": 1.0, "wd": 0.5})
+    params["p1"].lr_mult = 0.0
+    params["p2"].wd_mult = 2.0
+    back(params)
+    trainer.step(1)
+    assert values(params) == [1 - (1 + 2 * 0.5), 1]
+    params["p1"].lr_mult = 0.5
+    params["p2"].wd_mult = 0.0
+    back(params)
+    trainer.step(1)
+    assert values(params) == [-2, 1 - 0.5 * (1 + 0.5)]
+
+
+def test_parameters_without_gradient_are_left_alone():
+    params = parameters()
+    params["p1"].grad_req = "null"
+    trainer = Trainer(params, "sgd", {"learning_rate": 1.0})
+    with autograd.record():
+        loss = params["p2"].data().sum()
+    loss.backward()
+    trainer.step(1)
+    assert values(params) == [0, 1]
+
+
+def test_gradients_that_add_up():
+    params = parameters(grad_req="add")
+    trainer = Trainer(params, "sgd", {"learning_rate": 1.0})
+    for _ in range(4):
+        back(params, 0.5)
+    trainer.step(4)
+    assert values(params) == [0.5, 0.5]
+    params.zero_grad()
+    back(params, 0.5)
+    trainer.step(1)
+    assert values(params) == [0, 0]
+
+
+def test_two_trainers_on_one_net():
+    """As in the book's chapter on weight decay: weights with, biases without."""
+    net = nn.Dense(2, in_units=3, weight_initializer="ones", bias_initializer="ones")
+    net.initialize()
+    decayed = Trainer(net.collect_params(".*weight"), "sgd", {"learning_rate": 0.5, "wd": 1.0})
+    plain = Trainer(net.collect_params(".*bias"), "sgd", {"learning_rate": 0.5})
+    with autograd.record():
+        loss = net(nd.zeros((1, 3))).sum()
+    loss.backward()
+    decayed.step(1)
+    plain.step(1)
+    assert net.weight.data().asnumpy().tolist() == [[0.5] * 3] * 2
+    assert net.bias.data().asnumpy().tolist() == [0.5] * 2
+
+
+def test_float16_weights_with_a_float32_copy():
+    params = parameters(dtype="float16")
+    trainer = Trainer(params, "sgd", {"learning_rate": 1e-4, "multi_precision": True})
+    for _ in range(10):
+        back(params)
+        trainer.step(1)
+    assert params["p1"].data().dtype == np.float16
+    assert values(params) == [float(np.float16(0.999))] * 2
+
+
+def test_an_empty_list_of_parameters():
+    Trainer([], "sgd").step(1)
+    assert Trainer([], "sgd")._contexts == []
+
+
+# -- what it costs -------------------------------------------------------------------------------
+
+
+class Pushes(instrument.Instrument):
+    def __init__(self):
+        self.names: list[str] = []
+        self.waits: list[str] = []
+
+    def push(self, task):
+        self.names.append(task.name)
+
+    def wait(self, kind, target, site, begin_ns, end_ns):
+        self.waits.append(kind)
+
+
+@pytest.mark.parametrize("name", ["sgd", "nag", "adam", "rmsprop", "adagrad", "adadelta", "ftrl"])
+def test_a_step_is_one_task(name: str):
+    options = {"momentum": 0.9} if name in ("sgd", "nag") else {}
+    params = parameters(shapes=[(3, 2)] * 12)
+    trainer = Trainer(params, name, {"wd": 0.01, **options})
+    back(params)
+    trainer.step(1)
+    back(params)
+    with instrument.listening(Pushes()) as heard:
+        trainer.step(1)
+    assert heard.names == ["_fused_update"] and heard.waits == []
+
+
+def test_a_step_of_two_devices_is_two_tasks_beside_the_sums():
+    params = parameters(TWO, shapes=[(3, 2)] * 5)
+    trainer = Trainer(params, "sgd", {"momentum": 0.9}, update_on_kvstore=False)
+    back(params)
+    trainer.step(1)
+    back(params)
+    with instrument.listening(Pushes()) as heard:
+        trainer.step(1)
+    assert heard.names.count("_fused_update") == 2 and heard.names.count("add_n") == 5
+    assert heard.waits == []
+
+
+def test_a_step_on_the_kvstore_updates_once():
+    params = parameters(TWO, shapes=[(3, 2)] * 5)
+    trainer = Trainer(params, "sgd", {"momentum": 0.9})
+    back(params)
+    trainer.step(1)
+    back(params)
+    with instrument.listening(Pushes()) as heard:
+        trainer.step(1)
+    assert heard.names.count("_fused_update") == 1 and heard.waits == []
+
+
+@pytest.mark.parametrize("contexts", [[cpu(0)], TWO])
+def test_a_step_does_not_wait(contexts):
+    params = parameters(contexts)
+    trainer = Trainer(params, "adam", {"learning_rate": 1.0})
+    go = threading.Event()
+    for p in params.values():
+        for x in p.list_data():
+            engine.push(lambda: go.wait(30), writes=[x], name="held")
+    for _ in range(3):
+        back(params)
+        trainer.step(1)
+    assert engine.stats().pending > 10
+    go.set()
+    assert values(params) == pytest.approx([-2, -2], abs=1e-3)
+
+
+# -- stale gradients -----------------------------------------------------------------------------
+
+
+def test_a_step_without_backward_is_refused_before_anything_changes():
+    params = parameters()
+    trainer = Trainer(params, "sgd", {"learning_rate": 1.0})
+    with pytest.raises(
+        UserWarning,
+        match=r"Gradient of Parameter `p1` on context cpu\(0\) has not been updated by backward "
+        r"since last `step`.*ignore_stale_grad=True",
+    ):
+        trainer.step(1)
+    back(params)
+    trainer.step(1)
+    with autograd.record():
+        loss = params["p1"].data().sum()
+    loss.backward()
+    with pytest.raises(UserWarning, match="`p2`"):
+        trainer.step(1)
+    assert values(params) == [0, 0]
+    trainer.step(1, ignore_stale_grad=True)
+    assert values(params) == [0, -1]  # p1 is the last made
+    trainer.step(1, ignore_stale_grad=True)
+    assert values(params) == [0, -1]
+
+
+def test_a_second_trainer_finds_the_gradients_stale():
+    params = parameters()
+    first, second = (Trainer(params, "sgd") for _ in range(2))
+    back(params)
+    first.step(1)
+    with pytest.raises(UserWarning, match="not been updated"):
+        second.step(1)
+
+
+# -- deferred initialization -----------------------------------------------------------------------
+
+
+def test_a_net_whose_shapes_come_with_the_first_batch():
+    net = nn.Dense(2)
+    net.initialize(ctx=TWO)
+    trainer = Trainer(net.collect_params(), "sgd", {"learning_rate": 1.0})
+    with autograd.record():
+        losses = [net(nd.ones((1, 3), ctx=c)).sum() for c in TWO]
+    autograd.backward(losses)
+    trainer.step(2)
+    assert trainer._params_to_init == []
+    assert net.bias.data(TWO[1]).asnumpy().tolist() == [-1, -1]
+
+
+def test_a_step_before_the_first_batch_says_so():
+    net = nn.Dense(2)
+    net.initialize()
+    trainer = Trainer(net.collect_params(), "sgd")
+    with pytest.raises(gluon.DeferredInitializationError, match="deferred"):
+        trainer.step(1)
+
+
+def test_parameters_must_be_initialized_and_together():
+    with pytest.raises(RuntimeError, match="has not been initialized"):
+        Trainer(nn.Dense(2).collect_params(), "sgd")
+    a, b = Parameter("a", shape=(1,)), Parameter("b", shape=(1,))
+    a.initialize(ctx=cpu(0))
+    b.initialize(ctx=cpu(1))
+    with pytest.raises(AssertionError, match="same set of contexts, but Parameter b is"):
+        Trainer([a, b], "sgd")
+
+
+# -- several devices -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("on_kvstore", [None, True, False])
+@pytest.mark.parametrize("store", ["device", "local", None])
+def test_gradients_of_devices_are_summed(on_kvstore, store, engine_kind):
+    if store is None:
+        store = kvstore.create("local")
+    params = parameters(TWO)
+    trainer = Trainer(
+        params, "sgd", {"learning_rate": 1.0, "momentum": 0.5}, store,
+        update_on_kvstore=on_kvstore,
+    )  # fmt: skip
+    back(params)
+    trainer.step(3)
+    assert values(params, TWO[0]) == values(params, TWO[1]) == [0, 0]
+    back(params)
+    trainer.step(3)
+    assert values(params, TWO[0]) == values(params, TWO[1]) == [-1.5, -1.5]
+    assert trainer._update_on_kvstore is (on_kvstore is not False)
+    assert trainer._kvstore is not None and trainer._kv_initialized
+    assert len(trainer._updaters) == 2
+
+
+def test_one_device_has_no_kvstore():
+    params = parameters()
+    trainer = Trainer(params, "sgd", update_on_kvstore=True)
+    assert trainer._kv_initialized is False
+    back(params)
+    trainer.step(1)
+    assert trainer._kvstore is None and trainer._update_on_kvstore is False
+
+
+def test_a_step_in_its_parts():
+    params = parameters(TWO)
+    trainer = Trainer(params, "sgd", {"learning_rate": 1.0}, update_on_kvstore=False)
+    back(params)
+    trainer.allreduce_grads()
+    for p in params.values():
+        for g in p.list_grad():
+            assert (g.asnumpy() == 3).all()
+            g[:] = g / 6
+    trainer.update(1)
+    assert values(params, TWO[1]) == [0.5, 0.5]
+    with pytest.raises(UserWarning):
+        trainer.update(1)
+
+
+def test_parts_of_a_step_on_one_device():
+    params = parameters()
+    trainer = Trainer(params, "sgd", {"learning_rate": 1.0})
+    back(params)
+    trainer.allreduce_grads()
+    trainer.update(2)
+    assert values(params) == [0.5, 0.5]
+
+
+def test_parts_of_a_step_on_the_kvstore_are_refused():
+    params = parameters(TWO)
+    trainer = Trainer(params, "sgd")
+    for what, call in (("allreduce_grads", trainer.allreduce_grads), ("update", trainer.update)):
+        with pytest.raises(AssertionError, match=rf"{what}\(\) when parameters are updated on kv"):
+            call(*([1] if what == "update" else []))
+
+
+@pytest.mark.parametrize("on_kvstore", [True, False])
+def test_the_sum_is_taken_in_a_fixed_order(on_kvstore: bool):
+    """(a + b) + c, whatever comes first: floating sums depend on it."""
+    three = [cpu(i) for i in range(3)]
+    parts = [np.float32(x) for x in (1.0, 1e8, -1e8)]
+    want = (parts[0] + parts[1]) + parts[2]
+    p = Parameter("p", shape=(1,), init="zeros")
+    p.initialize(ctx=three)
+    trainer = Trainer([p], "sgd", {"learning_rate": 1.0}, update_on_kvstore=on_kvstore)
+    for order in ((0, 1, 2), (2, 1, 0), (1, 2, 0)):
+        for x in p.list_data():
+            x[:] = 0
+        if on_kvstore:
+            p.set_data(nd.zeros((1,)))
+        for i in order:
+            with autograd.record():
+                loss = (p.list_data()[i] * float(parts[i])).sum()
+            loss.backward()
+        trainer.step(1)
+        assert [float(x.asscalar()) for x in p.list_data()] == [-want] * 3
+
+
+def test_weights_set_from_outside_reach_the_kvstore():
+    params = parameters(TWO)
+    trainer = Trainer(params, "sgd", {"learning_rate": 1.0})
+    back(params)
+    trainer.step(3)
+    params["p1"].set_data(nd.ones((4,)) * 5)
+    assert trainer._kvstore is None and not trainer._kv_initialized
+    back(params)
+    trainer.step(3)
+    assert values(params) == [-1, 4] and values(params, TWO[1]) == [-1, 4]
+
+
+def test_compression_is_accepted():
+    params = parameters(TWO)
+    trainer = Trainer(params, "sgd", compression_params={"type": "2bit", "threshold": 0.5})
+    back(params)
+    trainer.step(1)
+    assert trainer._kvstore._compression == {"type": "2bit", "threshold": 0.5}
+
+
+# -- files ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("on_kvstore", [True, False])
+@pytest.mark.parametrize("contexts", [[cpu(0)], TWO])
+def test_training_goes_on_from_a_file(tmp_path, contexts, on_kvstore):
+    def make():
+        params = parameters(contexts)
+        options = {"learning_rate": 0.25, "wd": 0.1}
+        return params, Trainer(params, "adam", options, update_on_kvstore=on_kvstore)
+
+    params, trainer = make()
+    for _ in range(3):
+        back(params)
+        trainer.step(2)
+    trainer.set_learning_rate(0.125)
+    trainer.save_states(tmp_path / "states")
+    params.save(str(tmp_path / "params"))
+    again, fresh = make()
+    again.load(str(tmp_path / "params"), ctx=contexts)
+    fresh.load_states(tmp_path / "states")
+    assert fresh.learning_rate == 0.125 and fresh.optimizer.num_update == 3
+    for p, t in ((params, trainer), (again, fresh)):
+        p["p1"].lr_mult = 2.0  # read live, before and after loading
+        for _ in range(3):
+            back(p)
+            t.step(2)
+    for ctx in contexts:
+        assert values(params, ctx) == values(again, ctx)
+
+
+def test_a_file_brings_its_optimizer_along(tmp_path):
+    params = parameters()
+    trainer = Trainer(params, "adam", {"learning_rate": 0.25})
+    back(params)
+    trainer.step(1)
+    trainer.save_states(tmp_path / "states")
+    other = Trainer(params, "sgd")
+    other.load_states(tmp_path / "states")
+    assert type(other.optimizer) is optimizer.Adam
+    assert other.optimizer.param_dict == dict(enumerate(other._params))
+    back(params)
+    other.step(1)
+    assert other.optimizer.num_update == 2
+
+
+def test_a_pickle_is_no_file_of_states(tmp_path):
+    (tmp_path / "states").write_bytes(pickle.dumps({0: None}))
+    with pytest.raises(MXNetError, match="pickle"):
+        Trainer(parameters(), "sgd").load_states(tmp_path / "states")
+
+
+# -- the KVStore alone ---------------------------------------------------------------------------
+
+
+def test_push_sums_and_pull_copies():
+    kv = kvstore.create()
+    assert (kv.type, kv.rank, kv.num_workers, kv.is_capable("optimizer")) == ("local", 0, 1, True)
+    kv.init([3, 5], [nd.ones((2,)), nd.ones((3,))])
+    kv.push(3, [nd.ones((2,), ctx=c) * 4 for c in TWO])
+    outs = [nd.zeros((2,), ctx=c) for c in TWO]
+    kv.pull(3, out=outs)
+    assert [o.asnumpy().tolist() for o in outs] == [[8, 8]] * 2
+    one = nd.zeros((3,))
+    kv.pull([5], out=[one])
+    assert one.asnumpy().tolist() == [1, 1, 1]
+    kv.pushpull(5, [one, one])
+    assert one.asnumpy().tolist() == [2, 2, 2]
+    kv.broadcast(7, nd.ones((1,)), out=outs[0][:1])
+    assert outs[0].asnumpy().tolist() == [1, 8]
+
+
+def test_an_updater_gets_key_sum_and_value():
+    kv = kvstore.create("device")
+    seen = []
+
+    def updater(key, received, stored):
+        seen.append(key)
+        stored += received * 2
+
+    kv._set_updater(updater)
+    kv.init("w", nd.ones((2,)))
+    kv.push("w", [nd.ones((2,))] * 3)
+    out = nd.zeros((2,))
+    kv.pull("w", out)
+    assert out.asnumpy().tolist() == [7, 7] and seen == ["w"]
+
+
+def test_what_is_pushed_may_change_afterwards():
+    kv, x = kvstore.create(), nd.ones((2,))
+    kv.init(0, x)
+    kv.push(0, x * 3)
+    x[:] = 9
+    out = nd.zeros((2,))
+    kv.pull(0, out)
+    assert out.asnumpy().tolist() == [3, 3]
+
+
+@pytest.mark.parametrize(
+    ("call", "problem", "says"),
+    [
+        (lambda kv: kv.init(1, nd.ones((1,))), MXNetError, "initialized before"),
+        (lambda kv: kv.init("a", nd.ones((1,))), MXNetError, "cannot be mixed"),
+        (lambda kv: kv.pull(2, nd.ones((1,))), MXNetError, "not initialized"),
+        (lambda kv: kv.push(2, nd.ones((1,))), MXNetError, "not initialized"),
+        (lambda kv: kv.pull(1), MXNetError, "out= is required"),
+        (lambda kv: kv.push([1, 1], [nd.ones((1,))]), ValueError, "2 keys and 1 values"),
+        (lambda kv: kv.push(1.5, nd.ones((1,))), TypeError, "an int or a str"),
+        (lambda kv: kv.save_optimizer_states("x"), AssertionError, "Cannot save"),
+        (lambda kv: kv.load_optimizer_states("x"), AssertionError, "Cannot load"),
+        (lambda kv: kvstore.create("dist_sync"), MXNetError, "not built yet"),
+        (lambda kv: kvstore.create("nope"), MXNetError, "unknown"),
+        (lambda kv: kvstore.create(3), TypeError, "must be a string"),
+    ],
+)
+def test_the_kvstore_refuses(call, problem, says):
+    kv = kvstore.create()
+    kv.init(1, nd.ones((1,)))
+    with pytest.raises(problem, match=says):
+        call(kv)
