@@ -1,6 +1,7 @@
 """Gluon: networks built of Blocks, trained by a Trainer. In reading order:
 
-parameter        Parameter, Constant: what is learnt, on which devices
+parameter        Parameter: what is learnt, on which devices
+constant         Constant: what is not
 parameter_dict   ParameterDict: parameters by name
 naming           how Blocks get their names
 block            Block: parameters and children, calls, files
@@ -27,8 +28,9 @@ from typing import TYPE_CHECKING, Any
 
 from d2lmini.gluon import block, hybrid_block, parameter
 from d2lmini.gluon.block import Block
+from d2lmini.gluon.constant import Constant
 from d2lmini.gluon.hybrid_block import HybridBlock, SymbolBlock
-from d2lmini.gluon.parameter import Constant, DeferredInitializationError, Parameter
+from d2lmini.gluon.parameter import DeferredInitializationError, Parameter
 from d2lmini.gluon.parameter_dict import ParameterDict
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ __all__ = [
 
 # Where MXNet has them: programs import them from there.
 vars(block).update(HybridBlock=HybridBlock, SymbolBlock=SymbolBlock)
-vars(parameter).update(ParameterDict=ParameterDict)
+vars(parameter).update(Constant=Constant, ParameterDict=ParameterDict)
 
 _MODULES = ("contrib", "data", "loss", "nn", "rnn", "trainer", "utils")
 

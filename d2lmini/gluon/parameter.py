@@ -444,53 +444,6 @@ class Parameter:
         )
 
 
-class Constant(Parameter):
-    """A parameter that is not learnt: `value` in every context, without gradient.
-
-    >>> from d2lmini import gluon
-    >>> shift = gluon.Constant("shift", [1, 2])
-    >>> shift.initialize()
-    >>> shift.data().shape, shift.grad_req
-    ((2,), 'null')
-    """
-
-    def __init__(self, name: str, value: Any):
-        if not isinstance(value, NDArray):
-            value = nd.array(value)
-        self.value = value
-        super().__init__(
-            name, grad_req="null", shape=value.shape, dtype=value.dtype, init=_Value(value)
-        )
-
-    def __repr__(self) -> str:
-        return f"Constant {self.name} (shape={self.shape}, dtype={self.dtype})"
-
-    @property
-    def grad_req(self) -> str:
-        """Always 'null'."""
-        return "null"
-
-    @grad_req.setter
-    def grad_req(self, req: str) -> None:
-        if req != "null":
-            warnings.warn(
-                f'Constant parameter "{self.name}" does not support grad_req other than "null", '
-                f'and new value "{req}" is ignored.',
-                stacklevel=2,
-            )
-
-
-class _Value(initializer.Initializer):
-    """Fills with a given array."""
-
-    def __init__(self, value: NDArray):
-        super().__init__()
-        self.value = value
-
-    def _init_weight(self, name: str, arr: NDArray) -> None:
-        arr[:] = self.value
-
-
 def _contexts(ctx: Context | list[Context] | None) -> list[Context]:
     if ctx is None:
         return [current_context()]

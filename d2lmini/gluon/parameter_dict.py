@@ -26,7 +26,8 @@ import numpy as np
 from d2lmini import initializer
 from d2lmini import ndarray as nd
 from d2lmini.context import Context
-from d2lmini.gluon.parameter import Constant, Parameter, merged
+from d2lmini.gluon.constant import Constant
+from d2lmini.gluon.parameter import Parameter, merged
 from d2lmini.ndarray import NDArray
 
 FileName = str | os.PathLike[str]
