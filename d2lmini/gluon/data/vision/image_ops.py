@@ -244,7 +244,7 @@ def contrast(data: np.ndarray, factor: float) -> np.ndarray:
 
 
 def saturation(data: np.ndarray, factor: float) -> np.ndarray:
-    """Away from, or towards, the pixel's own grey."""
+    """Away from, or towards, the pixel's own grey. (MXNet 1.9 takes blue's share of it alone.)"""
     if data.shape[-1] != 3:
         return data
     return data * np.float32(factor) + luma(data) * np.float32(1 - factor)

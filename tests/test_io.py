@@ -1,0 +1,199 @@
+"""mx.io: NDArrayIter's epochs, what it takes, and the iterators around iterators."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from d2lmini import io, nd
+
+X = np.arange(20).reshape(10, 2)
+Y = np.arange(10)
+
+
+def epoch(batches: io.DataIter) -> list[tuple[list, int]]:
+    """(labels, pad) of every batch."""
+    return [(b.label[0].asnumpy().astype(int).tolist(), b.pad) for b in batches]
+
+
+def test_pad_fills_the_last_batch_from_the_beginning():
+    batches = io.NDArrayIter(X, Y, 3)
+    for _ in range(2):
+        rows = epoch(batches)
+        assert rows == [([0, 1, 2], 0), ([3, 4, 5], 0), ([6, 7, 8], 0), ([9, 0, 1], 2)]
+        assert list(batches) == []
+        batches.reset()
+    assert epoch(io.NDArrayIter(X, Y, 25)) == [([*range(10), *range(10), 0, 1, 2, 3, 4], 15)]
+
+
+def test_discard_drops_it():
+    batches = io.NDArrayIter(X, Y, 3, last_batch_handle="discard")
+    for _ in range(2):
+        assert epoch(batches) == [([0, 1, 2], 0), ([3, 4, 5], 0), ([6, 7, 8], 0)]
+        batches.reset()
+    assert epoch(io.NDArrayIter(X, Y, 25, last_batch_handle="discard")) == []
+
+
+def test_roll_over_begins_the_next_epoch_with_it():
+    batches = io.NDArrayIter(X, Y, 3, last_batch_handle="roll_over")
+    assert epoch(batches) == [([0, 1, 2], 0), ([3, 4, 5], 0), ([6, 7, 8], 0)]
+    batches.reset()
+    assert epoch(batches) == [([9, 0, 1], 1), ([2, 3, 4], 0), ([5, 6, 7], 0)]
+    batches.reset()
+    assert [labels for labels, _ in epoch(batches)] == [[8, 9, 0], [1, 2, 3], [4, 5, 6], [7, 8, 9]]
+    batches.reset()
+    next(batches)
+    batches.reset()  # before the end: nothing is left over
+    assert epoch(batches)[0] == ([0, 1, 2], 0)
+    batches.hard_reset()
+    assert epoch(batches)[0] == ([0, 1, 2], 0)
+    # An epoch shorter than a batch is left over as a whole.
+    large = io.NDArrayIter(X, Y, 25, last_batch_handle="roll_over")
+    seen = []
+    for _ in range(5):
+        seen += [i for labels, _ in epoch(large) for i in labels]
+        large.reset()
+    assert seen == [*range(10)] * 5
+
+
+def test_shuffling_keeps_pairs_and_follows_numpys_seed():
+    def orders(handle: str) -> list:
+        np.random.seed(4)
+        batches = io.NDArrayIter(X, Y, 3, shuffle=True, last_batch_handle=handle)
+        seen = []
+        for _ in range(3):
+            rows = []
+            for batch in batches:
+                x, y = batch.data[0].asnumpy(), batch.label[0].asnumpy()
+                assert np.array_equal(x[:, 0], 2 * y)
+                rows += y.astype(int).tolist()
+            seen.append(rows)
+            batches.reset()
+        return seen
+
+    for handle in ("pad", "discard", "roll_over"):
+        first = orders(handle)
+        assert orders(handle) == first and first[0] != first[1]
+    assert all(sorted(rows[:10]) == [*range(10)] for rows in orders("pad"))
+    # Every element once before any comes again.
+    rolled = [i for rows in orders("roll_over") for i in rows]
+    assert sorted(rolled[:10]) == sorted(rolled[10:20]) == [*range(10)]
+
+
+def test_what_it_takes_and_says():
+    both = io.NDArrayIter({"b": X, "a": nd.array(X, dtype="float16")}, [Y, Y], 4)
+    assert [d.name for d in both.provide_data] == ["a", "b"]  # sorted
+    assert [d.name for d in both.provide_label] == ["_0_softmax_label", "_1_softmax_label"]
+    assert [d.dtype for d in both.provide_data] == [np.float16, np.float32]
+    assert both.provide_data[1] == ("b", (4, 2)) and both.num_data == 10
+    named = io.NDArrayIter(X, None, 5, data_name="x", layout="NT")
+    assert named.provide_label == [] and next(named).label == []
+    assert repr(named.provide_data) == "[DataDesc[x,(5, 2),<class 'numpy.float32'>,NT]]"
+    batch = io.NDArrayIter([X], {"y": Y.astype("float64")}, 5).next()
+    assert batch.data[0].dtype == batch.label[0].dtype == np.float32
+    assert str(batch) == "DataBatch: data shapes: [(5, 2)] label shapes: [(5,)]"
+
+
+def test_a_batch_is_a_copy():
+    x = nd.array(X)
+    for batch in io.NDArrayIter(x, Y, 3):
+        batch.data[0][:] = -1
+    assert x.asnumpy().tolist() == X.tolist()
+
+
+def test_one_step_at_a_time():
+    batches = io.NDArrayIter(X, Y, 4)
+    assert batches.iter_next() and batches.iter_next() and batches.iter_next()
+    assert batches.getdata()[0].asnumpy()[:, 0].tolist() == [16, 18, 0, 2]
+    assert batches.getlabel()[0].shape == (4,) and batches.getpad() == 2
+    assert batches.getindex() is None and not batches.iter_next()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"data": X, "label": Y[:3]}, ValueError, "data has 10 elements, softmax_label has 3"),
+        ({"data": "x"}, TypeError, "expected an NDArray, a NumPy array, .* got str"),
+        ({"data": None}, ValueError, "at least one array"),
+        ({"data": []}, ValueError, "at least one array"),
+        ({"data": X, "batch_size": 0}, ValueError, "batch_size must be at least 1, got 0"),
+        ({"data": X, "last_batch_handle": "keep"}, ValueError, "'pad', 'discard' or 'roll_over'"),
+    ],
+)
+def test_wrong_arguments_are_refused(arguments: dict, error: type, words: str):
+    with pytest.raises(error, match=words):
+        io.NDArrayIter(**arguments)
+
+
+def test_descriptions_and_batches():
+    desc = io.DataDesc("data", (3, 4), np.int32, "TNC")
+    assert desc == ("data", (3, 4)) and desc.dtype == np.int32 and desc.layout == "TNC"
+    assert [io.DataDesc.get_batch_axis(layout) for layout in ("TNC", None, "X")] == [1, 0, -1]
+    described = io.DataDesc.get_list([("a", (1, 2)), ("b", (3,))], [("a", np.int32)])
+    assert [d.dtype for d in described] == [np.int32, np.float32]
+    assert str(io.DataBatch([nd.ones((3, 2))])) == (
+        "DataBatch: data shapes: [(3, 2)] label shapes: None"
+    )
+    with pytest.raises(TypeError, match="DataBatch: label must be a list"):
+        io.DataBatch([nd.ones(3)], nd.ones(3))
+
+
+def test_an_iterator_of_ones_own():
+    class Twice(io.DataIter):
+        count = 0
+
+        def iter_next(self):
+            self.count += 1
+            return self.count <= 2
+
+        def getdata(self):
+            return [nd.ones(1) * self.count]
+
+    assert [b.data[0].asscalar() for b in Twice(1)] == [1, 2]
+    assert list(io.DataIter(3)) == []
+
+
+def test_resize_iter():
+    inner = io.NDArrayIter(X, Y, 4)
+    more = io.ResizeIter(inner, 5)
+    first = [0, 4, 8, 0, 4]
+    for _ in range(2):
+        assert [labels[0] for labels, _ in epoch(more)] == first
+        more.reset()
+    less = io.ResizeIter(io.NDArrayIter(X, Y, 4), 2, reset_internal=False)
+    assert less.provide_data[0].shape == (4, 2) and less.batch_size == 4
+    starts = []
+    for _ in range(3):
+        starts += [labels[0] for labels, _ in epoch(less)]
+        less.reset()
+    assert starts == [0, 4, 8, 0, 4, 8]
+    assert less.getpad() == 2
+
+
+def test_prefetching_iter():
+    pair = io.PrefetchingIter(
+        [io.NDArrayIter(X, Y, 3), io.NDArrayIter(X + 1, Y, 3)],
+        rename_data=[{"data": "left"}, {"data": "right"}],
+    )
+    assert [d.name for d in pair.provide_data] == ["left", "right"]
+    assert [d.name for d in pair.provide_label] == ["softmax_label"] * 2
+    for _ in range(2):
+        batches = list(pair)
+        assert [b.pad for b in batches] == [0, 0, 0, 2] and list(pair) == []
+        left, right = batches[1].data
+        assert (right - left).asnumpy().min() == 1 and left.shape == (3, 2)
+        pair.reset()
+    next(pair)
+    pair.reset()
+    assert next(pair).data[0].asnumpy()[0, 0] == 0
+    uneven = io.PrefetchingIter([io.NDArrayIter(X, Y, 3), io.NDArrayIter(X, Y, 9)])
+    with pytest.raises(ValueError, match="epochs of different lengths"):
+        list(uneven)
+
+
+@pytest.mark.parametrize(
+    "name", ["CSVIter", "LibSVMIter", "MNISTIter", "ImageRecordIter", "ImageDetRecordIter"]
+)
+def test_file_readers_are_left_out_by_name(name: str):
+    with pytest.raises(NotImplementedError, match=rf"io\.{name} is left out of d2lmini"):
+        getattr(io, name)(data_csv="x.csv")
