@@ -156,8 +156,9 @@ class Task:
                 reads = tuple(v for v in reads if v is not writes[0])
             self.shared: tuple[Var, ...] = reads
         else:
-            self.writes = writes = tuple(dict.fromkeys(writes))
-            self.shared = tuple(v for v in dict.fromkeys(reads) if v not in writes)
+            written = dict.fromkeys(writes)
+            self.writes = tuple(written)
+            self.shared = tuple([v for v in dict.fromkeys(reads) if v not in written])
 
     def __repr__(self) -> str:
         return f"<task {self.name}>"

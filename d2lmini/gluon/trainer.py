@@ -203,8 +203,9 @@ class Trainer:
 
     def _check_fresh(self, ignore_stale_grad: bool) -> None:
         """Raise for the first stale gradient, before anything has changed."""
-        for param in self._params_to_init:  # their shapes are not known yet
-            param.list_data()
+        for param in self._params_to_init:
+            if param._grad_req != "null":
+                param.list_data()  # raises: its shape is not known yet
         if ignore_stale_grad:
             return
         for param in self._params:
