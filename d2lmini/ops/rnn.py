@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_choice, check_float, check_optional, check_shape
 from d2lmini.ops.core import Shape, Spec, op
+from d2lmini.ops.join import concat
 from d2lmini.ops.rnn_layers import KINDS, Clip, Layer, Weights
 
 
@@ -105,6 +106,15 @@ def parameter_size(
 def _sizes(data: Shape, mode: str, state_size: int, num_layers: int, bidirectional: bool) -> Sizes:
     T, N, I = data
     return Sizes(mode, T, N, I, state_size, num_layers, 1 + bidirectional)
+
+
+@op("_rnn_param_concat", infer=concat.infer, flops=0)
+def rnn_param_concat(xp, *data, dim: int = 1, out=None):
+    """`concat`, by the name under which MXNet's graphs join the parameters of `RNN`."""
+    return concat.compute(xp, *data, dim=dim, out=out)
+
+
+rnn_param_concat.gradient(saves="data.shape")(concat.rule)
 
 
 def _infer(

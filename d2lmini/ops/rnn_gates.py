@@ -28,12 +28,16 @@ from typing import Any
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_float, check_shape
 from d2lmini.ops.core import Spec, modes, op
-from d2lmini.ops.join import concat as join
+from d2lmini.ops.join import concat
 from d2lmini.ops.scalars import fit
 
 
-def sigmoid(xp: Any, x: Any) -> None:
-    """x := 1 / (1 + e^-x), by way of (1 + tanh(x / 2)) / 2, which takes fewer passes."""
+def squash(xp: Any, x: Any) -> None:
+    """x := 1 / (1 + e^-x), in place, as (1 + tanh(x / 2)) / 2.
+
+    x may be some columns of an array. (On those the op `sigmoid` must not work in place: NumPy 2.4
+    computes np.negative(x, out=x) wrongly for one column of four.)
+    """
     half = fit[xp][x.dtype][0.5]
     x *= half
     xp.tanh(x, out=x)
@@ -55,7 +59,7 @@ def gru_step(xp: Any, gates: Any, rz: Any, hn: Any, h: Any, y: Any, work: Any) -
     H = h.shape[-1]
     first = gates[:, : 2 * H]
     first += rz
-    sigmoid(xp, first)
+    squash(xp, first)
     n = gates[:, 2 * H :]
     xp.multiply(first[:, :H], hn, out=work)
     n += work
@@ -118,7 +122,7 @@ def _(g, i2h, h2h, state):
     dn = g * (1 - z) * (1 - n * n)
     dr = dn * c[2] * r * (1 - r)
     dz = g * (state - n) * z * (1 - z)
-    return join(dr, dz, dn, dim=1), join(dr, dz, dn * r, dim=1), g * z
+    return concat(dr, dz, dn, dim=1), concat(dr, dz, dn * r, dim=1), g * z
 
 
 @op("_gru_gates_backward", infer=lambda g, i2h, h2h, state: [i2h, h2h, state], flops=20)
@@ -145,9 +149,9 @@ def lstm_step(xp: Any, gates: Any, c: Any, c_next: Any, y: Any, work: Any, clip:
     clip: None, or a function that bounds c_next in place."""
     H = c.shape[-1]
     i, f, g, o = (gates[:, k * H : k * H + H] for k in range(4))
-    sigmoid(xp, gates[:, : 2 * H])
+    squash(xp, gates[:, : 2 * H])
     xp.tanh(g, out=g)
-    sigmoid(xp, o)
+    squash(xp, o)
     xp.multiply(i, g, out=work)
     xp.multiply(f, c, out=c_next)
     c_next += work
@@ -212,7 +216,7 @@ def _(g, i2h, h2h, state_cell):
     i, f, n, o = a[0].sigmoid(), a[1].sigmoid(), a[2].tanh(), a[3].sigmoid()
     tanh_c = (f * state_cell + i * n).tanh()
     dc = g[1] + g[0] * o * (1 - tanh_c * tanh_c)
-    d = join(
+    d = concat(
         dc * n * i * (1 - i), dc * state_cell * f * (1 - f), dc * i * (1 - n * n),
         g[0] * tanh_c * o * (1 - o), dim=1,
     )  # fmt: skip

@@ -22,6 +22,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from d2lmini.device.parallel import parallel_for
 from d2lmini.ops import pieces
+from d2lmini.ops.linalg import matmul
 from d2lmini.ops.rnn_gates import cut, gru_slopes, gru_step, lstm_slopes, lstm_step
 
 #: Slopes of several steps are computed in pieces of about this many numbers.
@@ -80,14 +81,14 @@ class Layer:
         xp = self.xp
         T, N, H = y.shape
         a = kept[0] if kept else y
-        xp.matmul(rows(x), w.i2h.T, out=rows(a))
+        matmul(xp, rows(x), w.i2h.T, out=rows(a))
         a += self.bias(w)
         # A product with a transposed matrix is slower: copied once it serves all steps.
         across = w.h2h.T.copy() if T > 2 else w.h2h.T
         c = xp.empty((N, self.n_gates * H), y.dtype)
         step = self.stepper(w, kept, xp.empty((N, H), y.dtype))
         for t in reversed(range(T)) if backwards else range(T):
-            xp.matmul(states[0], across, out=c)
+            matmul(xp, states[0], across, out=c)
             states = step(t, c, states, y[t])
         return states
 
@@ -124,9 +125,9 @@ class Layer:
         self.back(order, D, w, kept, g, heads, extra)
         self.into_inputs(rows(D), rows(x), w, grads, None if dx is None else rows(dx), add)
         dc = D[:, :, -self.n_gates * H :]  # the gradient of c
-        xp.matmul(rows(dc[later]).T, rows(y[earlier]), out=grads.h2h)
+        matmul(xp, rows(dc[later]).T, rows(y[earlier]), grads.h2h)
         if T:
-            grads.h2h[...] += dc[first][0].T @ states[0]
+            grads.h2h[...] += matmul(xp, dc[first][0].T, states[0])
         xp.sum(rows(dc), axis=0, out=grads.h2h_bias)
 
     def slopes(
@@ -147,7 +148,7 @@ class Layer:
         """From D, here the gradient of a: that of W, b and x. All with one row per step and
         sequence."""
         xp = self.xp
-        xp.matmul(D.T, x, out=grads.i2h)
+        matmul(xp, D.T, x, grads.i2h)
         xp.sum(D, axis=0, out=grads.i2h_bias)
         if dx is not None:
             _product(xp, D, w.i2h, dx, add)
@@ -155,9 +156,9 @@ class Layer:
 
 def _product(xp: Any, a: Any, b: Any, out: Any, add: bool) -> None:
     if add:
-        out += a @ b
+        out += matmul(xp, a, b)
     else:
-        xp.matmul(a, b, out=out)
+        matmul(xp, a, b, out=out)
 
 
 def rows(a: Any) -> Any:
@@ -196,7 +197,7 @@ class Tanh(Layer):
             dh += g[t]
             d = D[t]
             d *= dh
-            self.xp.matmul(d, w.h2h, out=dh)
+            matmul(self.xp, d, w.h2h, out=dh)
 
 
 class Relu(Tanh):
@@ -251,7 +252,7 @@ class LSTM(Layer):
             d[:, :3] *= dc[:, None]
             d[:, 3] *= dh
             dc *= gates[t, :, H : 2 * H]
-            xp.matmul(D[t], w.h2h, out=dh)
+            matmul(xp, D[t], w.h2h, out=dh)
 
 
 class GRU(Layer):
@@ -297,7 +298,7 @@ class GRU(Layer):
             dh += g[t]
             d = D4[t]
             d *= dh[:, None]
-            xp.matmul(D[t, :, H:], w.h2h, out=work)
+            matmul(xp, D[t, :, H:], w.h2h, out=work)
             dh *= z[t]
             dh += work
 
@@ -306,7 +307,7 @@ class GRU(Layer):
         H = D.shape[1] // 4
         n, rz = D[:, :H], D[:, H : 3 * H]
         for part, place in ((rz, slice(0, 2 * H)), (n, slice(2 * H, 3 * H))):
-            self.xp.matmul(part.T, x, out=grads.i2h[place])
+            matmul(self.xp, part.T, x, grads.i2h[place])
             self.xp.sum(part, axis=0, out=grads.i2h_bias[place])
             if dx is not None:
                 _product(self.xp, part, w.i2h[place], dx, add)

@@ -14,7 +14,7 @@ True
 'values differ from the expected ones by up to 2'
 
 This file runs in every library's own environment, hence with old NumPy versions too; it imports
-nothing else. Training steps are made in `training.py`.
+nothing else. Training steps are made in `training.py` and `gru.py`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import gru
 import numpy as np
 import training
 
@@ -294,6 +295,17 @@ TABLE = (
         ops=None,
         check=training.learns(training.lenet, training.lenet_loss),
         targets=(Target("mxnet", 0.7), Target("torch", 1.2)),
+    ),
+    Workload(
+        "gru_cell",
+        "a GRU cell, batch 32, 128 -> 256, 35 steps under autograd, forward and backward",
+        "gru_cell",
+        {"full": (35, 8), "quick": (35, 3), "tiny": (3, 2)},
+        gru.cell,
+        None,
+        ops=None,
+        check=gru.check,
+        targets=(Target("mxnet", 0.4), Target("torch", 1.0)),
     ),
 )
 WORKLOADS = {workload.name: workload for workload in TABLE}

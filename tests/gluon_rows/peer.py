@@ -61,7 +61,8 @@ def names(mx):
 
 def joined(net, *children):
     """A container with its children, as one expression."""
-    net.add(*children)
+    for child in children:
+        net.add(child)
     return net
 
 
@@ -102,8 +103,10 @@ def run(mx, scope, row, net, parameters, inputs, mode):
 
 
 def forward(scope, row, net, xs):
-    """The row's call, its results flattened."""
-    return flat(eval(row["call"], dict(scope, net=net, x=xs)))
+    """The row's call, its results flattened; one that comes twice (a cell's output, which is its
+    state too) counts once, for of two head gradients of one array MXNet takes the last alone."""
+    heads = flat(eval(row["call"], dict(scope, net=net, x=xs)))
+    return list({id(h): h for h in heads}.values())
 
 
 def flat(value):

@@ -108,6 +108,10 @@ ROWS.append(
          {"state_size": 6, "num_layers": 2, "mode": "lstm", "bidirectional": True, **bounds},
          mxnet=False, why="MXNet takes no notice of the bounds on the CPU")
 )  # fmt: skip
+ROWS.append(
+    Case("_rnn_param_concat", (draw((3,)), draw((5,), seed=1)),
+         lambda *x, dim: np.concatenate(x, axis=dim), {"dim": 0})
+)  # fmt: skip
 
 
 # -- what the cells call, and the ways back: the latter against differences, one input at a time ---

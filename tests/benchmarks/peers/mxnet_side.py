@@ -110,5 +110,22 @@ class MXNet(Side):
 
         return self.steps(calls, reset, step, result)
 
+    def gru_cell(self, calls: int, x: Any, i2h: Any, h2h: Any) -> Turn:
+        cell = self.lib.gluon.rnn.GRUCell(h2h.shape[1], input_size=i2h.shape[1])
+        cell.initialize()
+        cell.i2h_weight.set_data(i2h)
+        cell.h2h_weight.set_data(h2h)
+
+        def step() -> Any:
+            with self.lib.autograd.record():
+                y, _ = cell.unroll(len(x), x, layout="TNC", merge_outputs=True)
+            y.backward()
+
+        def result(*_: Any) -> Any:
+            grads = [w.grad().reshape((-1,)) for w in (cell.i2h_weight, cell.h2h_weight)]
+            return self.nd.concat(*grads, dim=0)
+
+        return self.steps(calls, lambda: None, step, result)
+
 
 sides = (MXNet,)

@@ -73,5 +73,25 @@ class Torch(Side):
 
         return self.steps(calls, reset, step, lambda *losses: self.lib.stack(losses))
 
+    def gru_cell(self, calls: int, x: Any, i2h: Any, h2h: Any) -> Turn:
+        torch = self.lib
+        cell = torch.nn.GRUCell(i2h.shape[1], h2h.shape[1])
+        with torch.no_grad():
+            for p, w in zip(cell.parameters(), (i2h, h2h, 0.0, 0.0)):
+                p.copy_(torch.as_tensor(w))
+
+        def step() -> Any:
+            cell.zero_grad()
+            h, outputs = torch.zeros(x.shape[1], h2h.shape[1]), []
+            for each in x:
+                h = cell(each, h)
+                outputs.append(h)
+            torch.stack(outputs).sum().backward()
+
+        def result(*_: Any) -> Any:
+            return torch.cat([w.grad.flatten() for w in (cell.weight_ih, cell.weight_hh)])
+
+        return self.steps(calls, lambda: None, step, result)
+
 
 sides = (Torch,)

@@ -1,0 +1,33 @@
+"""Recurrent networks: cells, which do one step, and layers, which do whole sequences.
+
+>>> from d2lmini import nd
+>>> from d2lmini.gluon import rnn
+>>> layer = rnn.GRU(8)                          # one op for all steps
+>>> layer.initialize()
+>>> layer(nd.ones((5, 2, 3))).shape             # (T, N, C) -> (T, N, hidden_size)
+(5, 2, 8)
+>>> cell = rnn.GRUCell(8)                       # one call a step, or `unroll`
+>>> cell.initialize()
+>>> y, states = cell(nd.ones((2, 3)), cell.begin_state(batch_size=2))
+>>> y.shape, [s.shape for s in states]
+((2, 8), [(2, 8)])
+
+Layers are quicker; cells can be combined (`SequentialRNNCell`, `BidirectionalCell`), wrapped
+(`DropoutCell`, `ZoneoutCell`, `ResidualCell`), and written anew.
+"""
+
+from d2lmini.gluon.rnn.cells import GRUCell, LSTMCell, RNNCell
+from d2lmini.gluon.rnn.containers import (
+    BidirectionalCell,
+    HybridSequentialRNNCell,
+    SequentialRNNCell,
+)
+from d2lmini.gluon.rnn.layers import GRU, LSTM, RNN
+from d2lmini.gluon.rnn.recurrent import HybridRecurrentCell, RecurrentCell
+from d2lmini.gluon.rnn.wrappers import DropoutCell, ModifierCell, ResidualCell, ZoneoutCell
+
+__all__ = [
+    "GRU", "LSTM", "RNN", "BidirectionalCell", "DropoutCell", "GRUCell", "HybridRecurrentCell",
+    "HybridSequentialRNNCell", "LSTMCell", "ModifierCell", "RNNCell", "RecurrentCell",
+    "ResidualCell", "SequentialRNNCell", "ZoneoutCell",
+]  # fmt: skip

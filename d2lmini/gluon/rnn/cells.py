@@ -1,0 +1,253 @@
+"""The three cells: RNN, LSTM, GRU.
+
+>>> from d2lmini import nd
+>>> from d2lmini.gluon import rnn
+>>> cell = rnn.GRUCell(4, prefix="gru_")
+>>> cell
+GRUCell(None -> 12)
+>>> cell.initialize()
+>>> y, (h,) = cell(nd.ones((2, 3)), cell.begin_state(batch_size=2))
+>>> list(cell.collect_params())
+['gru_i2h_weight', 'gru_h2h_weight', 'gru_i2h_bias', 'gru_h2h_bias']
+
+A step is two products, of the input and of the state, and the arithmetic of the gates. On arrays
+that is one op (`ops/rnn_gates.py`, where the formulas are); on symbols the ten ops that MXNet has
+there, under the same names, so that what is exported can be read there and the compiler sees what
+it may fuse.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from d2lmini import ndarray as nd
+from d2lmini.gluon.nn import LeakyReLU
+from d2lmini.gluon.parameter import Parameter
+from d2lmini.gluon.rnn.recurrent import HybridRecurrentCell
+from d2lmini.ops.rnn_gates import gru_gates, lstm_gates
+
+
+def activate(F: Any, x: Any, activation: Any, **kwargs: Any) -> Any:
+    """activation(x): a name that `F.Activation` knows, a LeakyReLU, or any function."""
+    if isinstance(activation, str):
+        if activation in ("tanh", "relu", "sigmoid", "softsign"):
+            return getattr(F, activation)(x, **kwargs)
+        return F.Activation(x, act_type=activation, **kwargs)
+    if isinstance(activation, LeakyReLU):
+        return F.LeakyReLU(x, act_type="leaky", slope=activation._alpha, **kwargs)
+    return activation(x)
+
+
+class GatedCell(HybridRecurrentCell):
+    """What the three share: parameters, products, states of shape (N, hidden_size).
+
+    i2h_weight (G, input_size) and h2h_weight (G, hidden_size), i2h_bias and h2h_bias (G,), where
+    G = n_gates * hidden_size. input_size 0: known from the first input.
+    """
+
+    n_gates = 1
+    n_states = 1
+    i2h_weight: Parameter
+
+    def __init__(
+        self,
+        hidden_size: int,
+        i2h_weight_initializer: Any,
+        h2h_weight_initializer: Any,
+        i2h_bias_initializer: Any,
+        h2h_bias_initializer: Any,
+        input_size: int,
+        prefix: str | None,
+        params: Any,
+    ):
+        super().__init__(prefix=prefix, params=params)
+        self._hidden_size = hidden_size
+        self._input_size = input_size
+        rows = self.n_gates * hidden_size
+        for name, shape, init in (
+            ("i2h_weight", (rows, input_size), i2h_weight_initializer),
+            ("h2h_weight", (rows, hidden_size), h2h_weight_initializer),
+            ("i2h_bias", (rows,), i2h_bias_initializer),
+            ("h2h_bias", (rows,), h2h_bias_initializer),
+        ):
+            parameter = self.params.get(name, shape=shape, init=init, allow_deferred_init=True)
+            setattr(self, name, parameter)
+
+    def state_info(self, batch_size: int = 0) -> list[dict[str, Any]]:
+        shape = (batch_size, self._hidden_size)
+        return [{"shape": shape, "__layout__": "NC"} for _ in range(self.n_states)]
+
+    def infer_shape(self, inputs: Any, states: Any) -> None:
+        self.i2h_weight.shape = (self.n_gates * self._hidden_size, inputs.shape[-1])
+
+    def _step(self) -> str:
+        """What names of this step's values begin with."""
+        return f"{self._prefix}t{self._steps}_"
+
+    def _products(
+        self, F: Any, inputs: Any, h: Any, i2h_weight: Any, h2h_weight: Any, i2h_bias: Any,
+        h2h_bias: Any,
+    ) -> tuple[Any, Any]:  # fmt: skip
+        rows, name = self.n_gates * self._hidden_size, self._step()
+        return (
+            F.FullyConnected(inputs, i2h_weight, i2h_bias, num_hidden=rows, name=name + "i2h"),
+            F.FullyConnected(h, h2h_weight, h2h_bias, num_hidden=rows, name=name + "h2h"),
+        )
+
+    def __repr__(self) -> str:
+        rows, inner = self.i2h_weight.shape
+        activation = getattr(self, "_activation", None)
+        what = f"{inner or None} -> {rows}"
+        if self.n_gates == 1:
+            what += f", {activation}"
+        return f"{type(self).__name__}({what})"
+
+
+class RNNCell(GatedCell):
+    """h' = activation(W x + b + U h + d), the output is h' too (J. Elman, 1990).
+
+    activation: 'tanh', 'relu', or another that `nd.Activation` knows, a LeakyReLU, a function.
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        activation: Any = "tanh",
+        i2h_weight_initializer: Any = None,
+        h2h_weight_initializer: Any = None,
+        i2h_bias_initializer: Any = "zeros",
+        h2h_bias_initializer: Any = "zeros",
+        input_size: int = 0,
+        prefix: str | None = None,
+        params: Any = None,
+    ):
+        super().__init__(
+            hidden_size, i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer,
+            h2h_bias_initializer, input_size, prefix, params,
+        )  # fmt: skip
+        self._activation = activation
+
+    def _alias(self) -> str:
+        return "rnn"
+
+    def hybrid_forward(self, F: Any, x: Any, states: Any, **params: Any) -> Any:
+        i2h, h2h = self._products(F, x, states[0], **params)
+        name = self._step()
+        both = F.elemwise_add(i2h, h2h, name=name + "plus0")
+        output = activate(F, both, self._activation, name=name + "out")
+        return output, [output]
+
+
+class LSTMCell(GatedCell):
+    """Long short-term memory (S. Hochreiter and J. Schmidhuber, 1997), with a forget gate.
+
+    Two states, h and the cell c; the gates i f g o in this order. activation stands for tanh,
+    recurrent_activation for the sigmoid.
+    """
+
+    n_gates = 4
+    n_states = 2
+
+    def __init__(
+        self,
+        hidden_size: int,
+        i2h_weight_initializer: Any = None,
+        h2h_weight_initializer: Any = None,
+        i2h_bias_initializer: Any = "zeros",
+        h2h_bias_initializer: Any = "zeros",
+        input_size: int = 0,
+        prefix: str | None = None,
+        params: Any = None,
+        activation: Any = "tanh",
+        recurrent_activation: Any = "sigmoid",
+    ):
+        super().__init__(
+            hidden_size, i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer,
+            h2h_bias_initializer, input_size, prefix, params,
+        )  # fmt: skip
+        self._activation = activation
+        self._recurrent_activation = recurrent_activation
+        self._plain = activation == "tanh" and recurrent_activation == "sigmoid"
+
+    def _alias(self) -> str:
+        return "lstm"
+
+    def hybrid_forward(self, F: Any, x: Any, states: Any, **params: Any) -> Any:
+        i2h, h2h = self._products(F, x, states[0], **params)
+        if F is nd and self._plain:
+            h, c = lstm_gates(i2h, h2h, states[1])
+        else:
+            h, c = self._gates(F, i2h, h2h, states[1])
+        return h, [h, c]
+
+    def _gates(self, F: Any, i2h: Any, h2h: Any, c: Any) -> tuple[Any, Any]:
+        name, act, gate = self._step(), self._activation, self._recurrent_activation
+        both = F.elemwise_add(i2h, h2h, name=name + "plus0")
+        a = F.SliceChannel(both, num_outputs=4, name=name + "slice")
+        i = activate(F, a[0], gate, name=name + "i")
+        f = activate(F, a[1], gate, name=name + "f")
+        g = activate(F, a[2], act, name=name + "c")
+        o = activate(F, a[3], gate, name=name + "o")
+        c = F.elemwise_add(
+            F.elemwise_mul(f, c, name=name + "mul0"),
+            F.elemwise_mul(i, g, name=name + "mul1"),
+            name=name + "state",
+        )
+        tanh_c = activate(F, c, act, name=name + "activation0")
+        return F.elemwise_mul(o, tanh_c, name=name + "out"), c
+
+
+class GRUCell(GatedCell):
+    """Gated recurrent unit (K. Cho et al., 2014), in cuDNN's form; the gates r z n in this order.
+
+    The reset gate is applied after the product with the state: n = tanh(a_n + r (U_n h + d_n)).
+    """
+
+    n_gates = 3
+
+    def __init__(
+        self,
+        hidden_size: int,
+        i2h_weight_initializer: Any = None,
+        h2h_weight_initializer: Any = None,
+        i2h_bias_initializer: Any = "zeros",
+        h2h_bias_initializer: Any = "zeros",
+        input_size: int = 0,
+        prefix: str | None = None,
+        params: Any = None,
+    ):
+        super().__init__(
+            hidden_size, i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer,
+            h2h_bias_initializer, input_size, prefix, params,
+        )  # fmt: skip
+
+    def _alias(self) -> str:
+        return "gru"
+
+    def hybrid_forward(self, F: Any, x: Any, states: Any, **params: Any) -> Any:
+        h = states[0]
+        i2h, h2h = self._products(F, x, h, **params)
+        output = gru_gates(i2h, h2h, h) if F is nd else self._gates(F, i2h, h2h, h)
+        return output, [output]
+
+    def _gates(self, F: Any, i2h: Any, h2h: Any, h: Any) -> Any:
+        name = self._step()
+        a = F.SliceChannel(i2h, num_outputs=3, name=name + "i2h_slice")
+        c = F.SliceChannel(h2h, num_outputs=3, name=name + "h2h_slice")
+        r = F.Activation(
+            F.elemwise_add(a[0], c[0], name=name + "plus0"), act_type="sigmoid", name=name + "r_act"
+        )
+        z = F.Activation(
+            F.elemwise_add(a[1], c[1], name=name + "plus1"), act_type="sigmoid", name=name + "z_act"
+        )
+        share = F.elemwise_mul(r, c[2], name=name + "mul0")
+        n = F.Activation(
+            F.elemwise_add(a[2], share, name=name + "plus2"), act_type="tanh", name=name + "h_act"
+        )
+        ones = F.ones_like(z, name=name + "ones_like0")
+        rest = F.elemwise_sub(ones, z, name=name + "minus0")
+        return F.elemwise_add(
+            F.elemwise_mul(rest, n, name=name + "mul1"),
+            F.elemwise_mul(z, h, name=name + "mul20"),
+            name=name + "out",
+        )

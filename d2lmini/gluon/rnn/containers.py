@@ -1,0 +1,191 @@
+"""Cells made of cells: one after the other, or one forward and one backward in time.
+
+>>> from d2lmini import nd
+>>> from d2lmini.gluon import rnn
+>>> net = rnn.HybridSequentialRNNCell()
+>>> net.add(rnn.BidirectionalCell(rnn.GRUCell(4), rnn.GRUCell(4)))
+>>> net.add(rnn.LSTMCell(3))
+>>> net.initialize()
+>>> outputs, states = net.unroll(5, nd.ones((2, 5, 6)), merge_outputs=True)
+>>> outputs.shape, [s.shape for s in states]
+((2, 5, 3), [(2, 4), (2, 4), (2, 3), (2, 3)])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from d2lmini import ndarray as nd
+from d2lmini.gluon.rnn.recurrent import HybridRecurrentCell, RecurrentCell
+from d2lmini.gluon.rnn.sequences import as_steps, backwards, formatted, masked
+from d2lmini.ops.join import concat
+
+
+def infos_of(cells: Iterable[Any], batch_size: int) -> list[dict[str, Any]]:
+    """The states of all cells, one after the other."""
+    return [info for cell in cells for info in cell.state_info(batch_size)]
+
+
+def begin_states(cells: Iterable[Any], **kwargs: Any) -> list[Any]:
+    """Their first states."""
+    return [state for cell in cells for state in cell.begin_state(**kwargs)]
+
+
+class _Stack:
+    """A stack of cells: what `SequentialRNNCell` and its hybrid twin have in common."""
+
+    _children: Any
+    _modified: bool
+    _cells: Any
+
+    def add(self, cell: Any) -> None:
+        """Put a cell on top."""
+        self.register_child(cell)  # type: ignore[attr-defined]
+
+    def state_info(self, batch_size: int = 0) -> list[dict[str, Any]]:
+        return infos_of(self._cells(), batch_size)
+
+    def begin_state(
+        self, batch_size: int = 0, func: Callable[..., Any] = nd.zeros, **kwargs: Any
+    ) -> list[Any]:
+        """The states before the first step, of all cells from the bottom up."""
+        assert not self._modified, (
+            "After applying modifier cells (e.g. ZoneoutCell) the base cell cannot be called "
+            "directly. Call the modifier cell instead."
+        )
+        return begin_states(self._cells(), batch_size=batch_size, func=func, **kwargs)
+
+    def _through(self, inputs: Any, states: list[Any]) -> tuple[Any, list[Any]]:
+        """One step through all cells."""
+        next_states: list[Any] = []
+        for cell in self._cells():
+            begin = len(next_states)
+            mine = states[begin : begin + len(cell.state_info())]
+            inputs, mine = cell(inputs, mine)
+            next_states += mine
+        return inputs, next_states
+
+    def unroll(
+        self,
+        length: int,
+        inputs: Any,
+        begin_state: list[Any] | None = None,
+        layout: str = "NTC",
+        merge_outputs: bool | None = None,
+        valid_length: Any = None,
+    ) -> tuple[Any, list[Any]]:
+        """As `RecurrentCell.unroll`, each cell through all steps before the next one begins."""
+        self.reset()  # type: ignore[attr-defined]
+        states = self._states_for(inputs, layout, begin_state)  # type: ignore[attr-defined]
+        next_states: list[Any] = []
+        cells = self._cells()
+        for cell in cells:
+            begin = len(next_states)
+            inputs, mine = cell.unroll(
+                length,
+                inputs,
+                states[begin : begin + len(cell.state_info())],
+                layout,
+                merge_outputs if cell is cells[-1] else None,
+                valid_length,
+            )
+            next_states += mine
+        return inputs, next_states
+
+    def __getitem__(self, i: int) -> Any:
+        return self._cells()[i]
+
+    def __len__(self) -> int:
+        return len(self._children)
+
+    def __repr__(self) -> str:
+        cells = "\n".join(f"({i}): {cell!r}" for i, cell in self._children.items())
+        return f"{type(self).__name__}(\n{cells}\n)"
+
+
+class SequentialRNNCell(_Stack, RecurrentCell):
+    """Cells one on top of the other; each takes what the one below gives. Filled by `add`."""
+
+    def __init__(self, prefix: str | None = None, params: Any = None):
+        super().__init__(prefix=prefix, params=params)
+
+    def forward(self, inputs: Any, states: list[Any]) -> tuple[Any, list[Any]]:
+        self._steps += 1
+        return self._through(inputs, states)
+
+
+class HybridSequentialRNNCell(_Stack, HybridRecurrentCell):
+    """The same for cells that can be hybridized."""
+
+    def __init__(self, prefix: str | None = None, params: Any = None):
+        super().__init__(prefix=prefix, params=params)
+
+    def hybrid_forward(self, F: Any, x: Any, states: list[Any]) -> Any:
+        return self._through(x, states)
+
+
+class BidirectionalCell(HybridRecurrentCell):
+    """Two cells over the same sequence, one in each direction; their outputs side by side.
+
+    It cannot do a single step, since the second cell begins at the end: use `unroll`. Its states
+    are those of `l_cell`, which goes forward, then those of `r_cell`.
+    """
+
+    def __init__(self, l_cell: Any, r_cell: Any, output_prefix: str = "bi_"):
+        super().__init__(prefix="", params=None)
+        self.register_child(l_cell, "l_cell")
+        self.register_child(r_cell, "r_cell")
+        self._output_prefix = output_prefix
+
+    def __call__(self, inputs: Any, states: Any) -> Any:
+        raise NotImplementedError("Bidirectional cannot be stepped. Please use unroll")
+
+    def state_info(self, batch_size: int = 0) -> list[dict[str, Any]]:
+        return infos_of(self._cells(), batch_size)
+
+    def begin_state(
+        self, batch_size: int = 0, func: Callable[..., Any] = nd.zeros, **kwargs: Any
+    ) -> list[Any]:
+        """The states before the first step (of `l_cell`) and before the last (of `r_cell`)."""
+        assert not self._modified, (
+            "After applying modifier cells (e.g. ZoneoutCell) the base cell cannot be called "
+            "directly. Call the modifier cell instead."
+        )
+        return begin_states(self._cells(), batch_size=batch_size, func=func, **kwargs)
+
+    def unroll(
+        self,
+        length: int,
+        inputs: Any,
+        begin_state: list[Any] | None = None,
+        layout: str = "NTC",
+        merge_outputs: bool | None = None,
+        valid_length: Any = None,
+    ) -> tuple[Any, list[Any]]:
+        """As `RecurrentCell.unroll`; (N, C) -> (N, C of l_cell + C of r_cell) in each step."""
+        self.reset()
+        forth, back = self._cells()
+        steps = as_steps(inputs, length, layout)
+        states = self._states_for(inputs, layout, begin_state)
+        n = len(forth.state_info())
+        left, left_states = forth.unroll(length, steps, states[:n], layout, False, valid_length)
+        right, right_states = back.unroll(
+            length, backwards(steps, valid_length), states[n:], layout, False, valid_length
+        )
+        right = backwards(right, valid_length)
+        states = left_states + right_states
+        if merge_outputs and valid_length is None:
+            whole = [formatted(each, length, layout, True) for each in (left, right)]
+            return concat(*whole, dim=2, name=f"{self._output_prefix}out"), states
+        outputs = [
+            concat(*pair, dim=1, name=f"{self._output_prefix}t{t}")
+            for t, pair in enumerate(zip(left, right, strict=True))
+        ]
+        if valid_length is not None:
+            outputs = masked(outputs, length, layout, valid_length)
+        return formatted(outputs, length, layout, merge_outputs), states
+
+    def __repr__(self) -> str:
+        forth, back = self._cells()
+        return f"{type(self).__name__}(forward={forth!r}, backward={back!r})"

@@ -1,0 +1,347 @@
+"""Layers that take whole sequences: RNN, LSTM, GRU, each a call of the op `RNN`.
+
+>>> from d2lmini import nd
+>>> from d2lmini.gluon import rnn
+>>> layer = rnn.LSTM(4, num_layers=2, bidirectional=True)
+>>> layer.initialize()
+>>> x = nd.ones((5, 3, 6))                                   # T=5, N=3, C=6
+>>> layer(x).shape
+(5, 3, 8)
+>>> y, (h, c) = layer(x, layer.begin_state(batch_size=3))
+>>> y.shape, h.shape, c.shape
+((5, 3, 8), (4, 3, 4), (4, 3, 4))
+>>> layer
+LSTM(6 -> 4, TNC, num_layers=2, bidirectional)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from d2lmini import ndarray as nd
+from d2lmini.gluon.hybrid_block import HybridBlock
+from d2lmini.gluon.rnn.cells import GRUCell, LSTMCell, RNNCell
+from d2lmini.gluon.rnn.containers import BidirectionalCell, HybridSequentialRNNCell
+from d2lmini.gluon.rnn.recurrent import namespace_of
+from d2lmini.gluon.rnn.wrappers import DropoutCell
+from d2lmini.ops.core import Value
+
+
+class RecurrentLayer(HybridBlock):
+    """What the three layers share.
+
+    Called with x (T, N, C), or (N, T, C) with layout 'NTC', it gives y (T, N, D H), D = 2 if
+    bidirectional else 1, and if states were given also the list of last states, each (L D, N, H).
+    In training a share `dropout` of what each layer gives to the next is dropped.
+
+    For layer number k and direction d, 'l' or 'r', the parameters are dk_i2h_weight (G, C),
+    dk_h2h_weight (G, H), dk_i2h_bias and dk_h2h_bias (G,), G = H times 1, 4 or 3.
+    """
+
+    n_gates = 1
+    n_states = 1
+
+    def __init__(
+        self,
+        hidden_size: int,
+        num_layers: int,
+        layout: str,
+        dropout: float,
+        bidirectional: bool,
+        input_size: int,
+        i2h_weight_initializer: Any,
+        h2h_weight_initializer: Any,
+        i2h_bias_initializer: Any,
+        h2h_bias_initializer: Any,
+        mode: str,
+        projection_size: int | None = None,
+        state_clip_min: float | None = None,
+        state_clip_max: float | None = None,
+        state_clip_nan: bool = False,
+        dtype: Any = "float32",
+        use_sequence_length: bool = False,
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        assert layout in ("TNC", "NTC"), f"Invalid layout {layout}; must be one of ['TNC' or 'NTC']"
+        if projection_size or use_sequence_length:
+            raise NotImplementedError(
+                f"{type(self).__name__}: projection_size and use_sequence_length are not built in; "
+                "see nd.RNN for what to do instead"
+            )
+        self._hidden_size = hidden_size
+        self._num_layers = num_layers
+        self._mode = mode
+        self._layout = layout
+        self._dropout = dropout
+        self._dir = 2 if bidirectional else 1
+        self._input_size = input_size
+        self._projection_size = projection_size
+        self._dtype = dtype
+        self._clip = {
+            "lstm_state_clip_min": state_clip_min,
+            "lstm_state_clip_max": state_clip_max,
+            "lstm_state_clip_nan": state_clip_nan,
+        }
+        self._initializers = {
+            "i2h_weight": i2h_weight_initializer,
+            "h2h_weight": h2h_weight_initializer,
+            "i2h_bias": i2h_bias_initializer,
+            "h2h_bias": h2h_bias_initializer,
+        }
+        self._gates = self.n_gates
+        for direction, k, name in self._names():
+            shape = (self._gates * hidden_size, *self._inner(k, name))
+            parameter = self.params.get(
+                f"{direction}{k}_{name}",
+                shape=shape,
+                init=self._initializers[name],
+                allow_deferred_init=True,
+                dtype=dtype,
+            )
+            setattr(self, f"{direction}{k}_{name}", parameter)
+
+    def _names(self) -> Iterator[tuple[str, int, str]]:
+        """(direction, layer, parameter) in the order in which the parameters are made."""
+        for k in range(self._num_layers):
+            for direction in "lr"[: self._dir]:
+                for name in self._initializers:
+                    yield direction, k, name
+
+    def _inner(self, k: int, name: str) -> tuple[int, ...]:
+        """The second axis of a weight of layer k; nothing for a bias."""
+        if name == "i2h_weight":
+            return (self._input_size if k == 0 else self._dir * self._hidden_size,)
+        return (self._hidden_size,) if name == "h2h_weight" else ()
+
+    def infer_shape(self, inputs: Any, states: Any) -> None:
+        self._input_size = inputs.shape[2]
+        for direction in "lr"[: self._dir]:
+            weight = getattr(self, f"{direction}0_i2h_weight")
+            weight.shape = (self._gates * self._hidden_size, self._input_size)
+
+    def cast(self, dtype: Any) -> None:
+        super().cast(dtype)
+        self._dtype = dtype
+
+    def state_info(self, batch_size: int = 0) -> list[dict[str, Any]]:
+        """Shape, layout and dtype of each state."""
+        shape = (self._num_layers * self._dir, batch_size, self._hidden_size)
+        info = {"shape": shape, "__layout__": "LNC", "dtype": self._dtype}
+        return [dict(info) for _ in range(self.n_states)]
+
+    def begin_state(
+        self, batch_size: int = 0, func: Callable[..., Any] = nd.zeros, **kwargs: Any
+    ) -> list[Any]:
+        """The states before the first step: func(name=..., shape=..., dtype=..., **kwargs) for
+        each, zeros unless told otherwise."""
+        return [
+            func(name=f"{self.prefix}h0_{i}", **{**info, **kwargs})
+            for i, info in enumerate(self.state_info(batch_size))
+        ]
+
+    def __call__(self, inputs: Any, states: Any = None) -> Any:
+        """y, or (y, last states) if `states` are given: a list, or the one state.
+
+        ValueError for states of other shapes, MXNetError for other inputs."""
+        given = states is not None
+        if not given:
+            states = self._first_states(inputs)
+        elif isinstance(states, Value):
+            states = [states]
+        outputs, states = super().__call__(inputs, states)
+        return (outputs, states) if given else outputs
+
+    def _first_states(self, inputs: Any) -> list[Any]:
+        if not isinstance(inputs, nd.NDArray):
+            return self.begin_state(func=namespace_of(inputs).zeros)
+        batch_size = inputs.shape[self._layout.find("N")] if inputs.ndim > 1 else 0
+        return self.begin_state(batch_size, ctx=inputs.ctx, dtype=inputs.dtype)
+
+    def hybrid_forward(self, F: Any, x: Any, states: list[Any], **params: Any) -> Any:
+        if isinstance(x, nd.NDArray) and x.ndim == 3:
+            for state, info in zip(states, self.state_info(x.shape[self._layout.find("N")])):
+                if state.shape != info["shape"]:
+                    raise ValueError(
+                        f"Invalid recurrent state shape. Expecting {info['shape']}, got "
+                        f"{state.shape}."
+                    )
+        if self._layout == "NTC":
+            x = F.swapaxes(x, dim1=0, dim2=1)
+        vector = F._internal._rnn_param_concat(
+            *(
+                params[f"{direction}{k}_{part}_{kind}"].reshape((-1,))
+                for kind in ("weight", "bias")
+                for k in range(self._num_layers)
+                for direction in "lr"[: self._dir]
+                for part in ("i2h", "h2h")
+            ),
+            dim=0,
+        )
+        outputs, *states = F.RNN(
+            x, vector, *states,
+            state_size=self._hidden_size, num_layers=self._num_layers, mode=self._mode,
+            bidirectional=self._dir == 2, p=self._dropout, state_outputs=True, **self._clip,
+        )  # fmt: skip
+        if self._layout == "NTC":
+            outputs = F.swapaxes(outputs, dim1=0, dim2=1)
+        return outputs, states
+
+    def _cell(self, **kwargs: Any) -> Any:
+        """One of the cells that `_unfuse` makes."""
+        raise NotImplementedError
+
+    def _unfuse(self) -> HybridSequentialRNNCell:
+        """The same network as cells, which share its parameters; they take and give single steps
+        or are unrolled."""
+        stack = HybridSequentialRNNCell(prefix=self.prefix, params=self.params)
+        with stack.name_scope():
+            for k in range(self._num_layers):
+                cells = [
+                    self._cell(
+                        input_size=self._inner(k, "i2h_weight")[0],
+                        prefix=f"{direction}{k}_",
+                        **{f"{name}_initializer": i for name, i in self._initializers.items()},
+                    )
+                    for direction in "lr"[: self._dir]
+                ]
+                stack.add(BidirectionalCell(*cells) if self._dir == 2 else cells[0])
+                if self._dropout > 0 and k < self._num_layers - 1:
+                    stack.add(DropoutCell(self._dropout))
+        return stack
+
+    def _collect_params_with_prefix(self, prefix: str = "") -> dict[str, Any]:
+        """Names in saved files: those of the cells, as MXNet writes them."""
+        prefix = prefix + "." if prefix else ""
+        cell = {"l": "l_cell.", "r": "r_cell."} if self._dir == 2 else {"l": ""}
+        return {
+            f"{prefix}_unfused.{k}.{cell[direction]}{name}": getattr(self, f"{direction}{k}_{name}")
+            for direction, k, name in self._names()
+        }
+
+    def __repr__(self) -> str:
+        words = [f"{self._input_size or None} -> {self._hidden_size}", self._layout]
+        if self._num_layers != 1:
+            words.append(f"num_layers={self._num_layers}")
+        if self._dropout != 0:
+            words.append(f"dropout={self._dropout}")
+        if self._dir == 2:
+            words.append("bidirectional")
+        return f"{type(self).__name__}({', '.join(words)})"
+
+
+class RNN(RecurrentLayer):
+    """h' = activation(W x + b + U h + d) over sequences; activation 'relu' or 'tanh'.
+
+    Shapes and parameters: `RecurrentLayer`.
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        num_layers: int = 1,
+        activation: str = "relu",
+        layout: str = "TNC",
+        dropout: float = 0,
+        bidirectional: bool = False,
+        i2h_weight_initializer: Any = None,
+        h2h_weight_initializer: Any = None,
+        i2h_bias_initializer: Any = "zeros",
+        h2h_bias_initializer: Any = "zeros",
+        input_size: int = 0,
+        dtype: Any = "float32",
+        **kwargs: Any,
+    ):
+        if activation not in ("relu", "tanh"):
+            raise KeyError(f"rnn_{activation}: activation must be 'relu' or 'tanh'")
+        super().__init__(
+            hidden_size, num_layers, layout, dropout, bidirectional, input_size,
+            i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer,
+            h2h_bias_initializer, f"rnn_{activation}", dtype=dtype, **kwargs,
+        )  # fmt: skip
+
+    def _alias(self) -> str:
+        return "rnn"
+
+    def _cell(self, **kwargs: Any) -> RNNCell:
+        return RNNCell(self._hidden_size, self._mode[4:], **kwargs)
+
+
+class LSTM(RecurrentLayer):
+    """Long short-term memory over sequences; two states, h and the cell state.
+
+    state_clip_min and state_clip_max bound the cell state of every step (MXNet does so on GPUs
+    only). Shapes and parameters: `RecurrentLayer`; formulas: `ops/rnn_gates.py`.
+    """
+
+    n_gates = 4
+    n_states = 2
+
+    def __init__(
+        self,
+        hidden_size: int,
+        num_layers: int = 1,
+        layout: str = "TNC",
+        dropout: float = 0,
+        bidirectional: bool = False,
+        input_size: int = 0,
+        i2h_weight_initializer: Any = None,
+        h2h_weight_initializer: Any = None,
+        i2h_bias_initializer: Any = "zeros",
+        h2h_bias_initializer: Any = "zeros",
+        projection_size: int | None = None,
+        h2r_weight_initializer: Any = None,
+        state_clip_min: float | None = None,
+        state_clip_max: float | None = None,
+        state_clip_nan: bool = False,
+        dtype: Any = "float32",
+        **kwargs: Any,
+    ):
+        super().__init__(
+            hidden_size, num_layers, layout, dropout, bidirectional, input_size,
+            i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer,
+            h2h_bias_initializer, "lstm", projection_size, state_clip_min, state_clip_max,
+            state_clip_nan, dtype, **kwargs,
+        )  # fmt: skip
+
+    def _alias(self) -> str:
+        return "lstm"
+
+    def _cell(self, **kwargs: Any) -> LSTMCell:
+        return LSTMCell(self._hidden_size, **kwargs)
+
+
+class GRU(RecurrentLayer):
+    """Gated recurrent units over sequences. Shapes and parameters: `RecurrentLayer`; formulas:
+    `ops/rnn_gates.py`.
+    """
+
+    n_gates = 3
+
+    def __init__(
+        self,
+        hidden_size: int,
+        num_layers: int = 1,
+        layout: str = "TNC",
+        dropout: float = 0,
+        bidirectional: bool = False,
+        input_size: int = 0,
+        i2h_weight_initializer: Any = None,
+        h2h_weight_initializer: Any = None,
+        i2h_bias_initializer: Any = "zeros",
+        h2h_bias_initializer: Any = "zeros",
+        dtype: Any = "float32",
+        **kwargs: Any,
+    ):
+        super().__init__(
+            hidden_size, num_layers, layout, dropout, bidirectional, input_size,
+            i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer,
+            h2h_bias_initializer, "gru", dtype=dtype, **kwargs,
+        )  # fmt: skip
+
+    def _alias(self) -> str:
+        return "gru"
+
+    def _cell(self, **kwargs: Any) -> GRUCell:
+        return GRUCell(self._hidden_size, **kwargs)

@@ -1,0 +1,142 @@
+"""What all recurrent cells share: states, the count of steps, unrolling.
+
+A cell is a Block that is called with an input (N, C) and a list of states and gives an output and
+the list of next states. What states it has, `state_info` says. To make a cell of one's own, write
+`state_info`, `_alias`, and `hybrid_forward(self, F, inputs, states, **params)`.
+
+>>> from d2lmini import nd
+>>> from d2lmini.gluon import rnn
+>>> cell = rnn.LSTMCell(4)
+>>> cell.initialize()
+>>> cell.state_info(batch_size=2)
+[{'shape': (2, 4), '__layout__': 'NC'}, {'shape': (2, 4), '__layout__': 'NC'}]
+>>> outputs, states = cell.unroll(3, nd.ones((2, 3, 5)))         # T=3 steps of (N, C)
+>>> len(outputs), outputs[0].shape
+(3, (2, 4))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from d2lmini import ndarray as nd
+from d2lmini.gluon.block import Block
+from d2lmini.gluon.hybrid_block import HybridBlock
+from d2lmini.gluon.rnn.sequences import as_steps, axis_of, formatted, masked
+from d2lmini.ops.core import Value
+from d2lmini.ops.join import stack
+from d2lmini.ops.sequence import SequenceLast
+
+
+class RecurrentCell(Block):
+    """The abstract cell. Subclasses give `state_info` and a forward of (inputs, states)."""
+
+    def __init__(self, prefix: str | None = None, params: Any = None):
+        super().__init__(prefix=prefix, params=params)
+        self._modified = False
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget how many steps were done, before another sequence begins."""
+        self._states_begun = -1
+        self._steps = -1
+        for cell in self._cells():
+            cell.reset()
+
+    def _cells(self) -> list[Any]:
+        """The cells in it."""
+        return list(self._children.values())
+
+    def state_info(self, batch_size: int = 0) -> list[dict[str, Any]]:
+        """Shape and layout of each state."""
+        raise NotImplementedError(f"{type(self).__name__}: state_info is for subclasses to write")
+
+    def begin_state(
+        self, batch_size: int = 0, func: Callable[..., Any] = nd.zeros, **kwargs: Any
+    ) -> list[Any]:
+        """The states before the first step: func(name=..., shape=..., **kwargs) for each, zeros
+        unless told otherwise. kwargs: ctx, dtype."""
+        assert not self._modified, (
+            "After applying modifier cells (e.g. ZoneoutCell) the base cell cannot be called "
+            "directly. Call the modifier cell instead."
+        )
+        states = []
+        for info in self.state_info(batch_size):
+            self._states_begun += 1
+            name = f"{self._prefix}begin_state_{self._states_begun}"
+            states.append(func(name=name, **{**info, **kwargs}))
+        return states
+
+    def _states_for(self, inputs: Any, layout: str, states: list[Any] | None) -> list[Any]:
+        """`states`, or those to begin with: as many sequences as inputs, on the same context."""
+        if states is not None:
+            return states
+        whole = isinstance(inputs, Value)
+        first = inputs if whole else inputs[0]
+        if not isinstance(first, nd.NDArray):
+            return self.begin_state(func=namespace_of(first).zeros)
+        batch_size = first.shape[axis_of("N", layout) if whole else 0]
+        return self.begin_state(batch_size=batch_size, ctx=first.ctx, dtype=first.dtype)
+
+    def unroll(
+        self,
+        length: int,
+        inputs: Any,
+        begin_state: list[Any] | None = None,
+        layout: str = "NTC",
+        merge_outputs: bool | None = None,
+        valid_length: Any = None,
+    ) -> tuple[Any, list[Any]]:
+        """Run over a sequence of `length` steps; returns (outputs, last states).
+
+        inputs: an array (N, T, C), or (T, N, C) with layout 'TNC', or a list of `length` arrays
+        (N, C). outputs: one array in the same layout if merge_outputs is True, a list of steps if
+        it is False or None. begin_state: zeros unless given.
+
+        valid_length (N,): how many steps of each sequence count. Outputs beyond are zeros (and one
+        array, unless merge_outputs is False), the states are those of the last step that counts.
+
+        AssertionError when the inputs have another number of steps.
+        """
+        self.reset()
+        steps = as_steps(inputs, length, layout)
+        states = self._states_for(inputs, layout, begin_state)
+        outputs, history = [], []
+        for step in steps:
+            output, states = self(step, states)
+            outputs.append(output)
+            if valid_length is not None:
+                history.append(states)
+        if valid_length is None:
+            return formatted(outputs, length, layout, merge_outputs), states
+        states = [
+            SequenceLast(stack(*each, axis=0), valid_length, use_sequence_length=True, axis=0)
+            for each in zip(*history, strict=True)
+        ]
+        return formatted(
+            masked(outputs, length, layout, valid_length), length, layout, merge_outputs
+        ), states
+
+    def forward(self, inputs: Any, states: list[Any]) -> tuple[Any, list[Any]]:
+        """One step: inputs (N, C) -> (output, next states)."""
+        self._steps += 1
+        return super().forward(inputs, states)
+
+
+class HybridRecurrentCell(RecurrentCell, HybridBlock):
+    """A cell whose step is written as `hybrid_forward(F, inputs, states, **params)`."""
+
+    def hybrid_forward(self, F: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(
+            f"{type(self).__name__}: hybrid_forward is for subclasses to write"
+        )
+
+
+def namespace_of(value: Any) -> Any:
+    """The module whose functions make values of this kind: `nd` or `sym`."""
+    if isinstance(value, nd.NDArray):
+        return nd
+    from d2lmini import symbol
+
+    return symbol

@@ -1,0 +1,81 @@
+"""Sequences as cells take and give them: one array with a time axis, or a list of steps.
+
+>>> from d2lmini import nd
+>>> x = nd.arange(12).reshape((2, 3, 2))                # layout NTC: N=2, T=3, C=2
+>>> steps = as_steps(x, 3, "NTC")
+>>> len(steps), steps[0].shape
+(3, (2, 2))
+>>> as_array(steps, 3, "NTC").shape
+(2, 3, 2)
+
+All is said in ops on values, so it serves arrays and symbols alike.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from d2lmini.ops.core import Value
+from d2lmini.ops.join import split, stack
+from d2lmini.ops.sequence import SequenceMask, SequenceReverse
+
+
+def axis_of(letter: str, layout: str) -> int:
+    """Where 'T' or 'N' stands in a layout; ValueError if it is none of the three letters T N C."""
+    if sorted(layout) != sorted("TNC") or layout[2] != "C":
+        raise ValueError(f"layout {layout!r}: expected 'NTC' or 'TNC'")
+    return layout.find(letter)
+
+
+def check_length(sequence: Any, length: int | None, layout: str) -> None:
+    """AssertionError if `sequence` has not `length` steps. A symbol's shape is not known."""
+    if isinstance(sequence, Value):
+        shape = getattr(sequence, "shape", None)
+        found = None if shape is None else shape[axis_of("T", layout)]
+    else:
+        found = len(sequence)
+    if length is not None and found is not None:
+        assert found == length, f"unroll: length={length}, the inputs have {found} steps"
+
+
+def as_steps(sequence: Any, length: int, layout: str) -> list[Any]:
+    """A list with an array (N, C...) for each step."""
+    axis = axis_of("T", layout)
+    check_length(sequence, length, layout)
+    if not isinstance(sequence, Value):
+        return list(sequence)
+    parts = split(sequence, num_outputs=length, axis=axis, squeeze_axis=True)
+    return list(parts) if length > 1 else [parts]
+
+
+def as_array(sequence: Any, length: int, layout: str) -> Any:
+    """One array with a time axis as `layout` has it."""
+    axis = axis_of("T", layout)
+    check_length(sequence, length, layout)
+    return sequence if isinstance(sequence, Value) else stack(*sequence, axis=axis)
+
+
+def formatted(sequence: Any, length: int, layout: str, merge: bool | None) -> Any:
+    """One array if `merge`, a list of steps if it is False, as it is if None."""
+    if merge is None:
+        return sequence
+    return (as_array if merge else as_steps)(sequence, length, layout)
+
+
+def masked(sequence: Any, length: int, layout: str, valid_length: Any) -> Any:
+    """One array with zeros in all steps at or after each sequence's valid length."""
+    return SequenceMask(
+        as_array(sequence, length, layout),
+        valid_length,
+        use_sequence_length=True,
+        axis=axis_of("T", layout),
+    )
+
+
+def backwards(steps: list[Any], valid_length: Any = None) -> list[Any]:
+    """The steps from the last to the first; with valid lengths each sequence by itself, what lies
+    beyond its length staying where it is."""
+    if valid_length is None:
+        return steps[::-1]
+    whole = SequenceReverse(stack(*steps, axis=0), valid_length, use_sequence_length=True)
+    return as_steps(whole, len(steps), "TNC")

@@ -1,0 +1,200 @@
+"""Cells that change another cell, or nothing but the input: Dropout, Zoneout, Residual.
+
+>>> from d2lmini import nd
+>>> from d2lmini.gluon import rnn
+>>> cell = rnn.ResidualCell(rnn.RNNCell(3, prefix="rnn_"))
+>>> cell
+ResidualCell(RNNCell(None -> 3, tanh))
+>>> cell.initialize()
+>>> outputs, _ = cell.unroll(2, nd.zeros((1, 2, 3)), merge_outputs=True)
+>>> outputs.shape
+(1, 2, 3)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from numbers import Number
+from typing import Any
+
+from d2lmini import ndarray as nd
+from d2lmini.gluon.rnn.containers import BidirectionalCell
+from d2lmini.gluon.rnn.recurrent import HybridRecurrentCell
+from d2lmini.gluon.rnn.sequences import as_array, as_steps, masked
+from d2lmini.ops.core import Value, registry
+
+
+class DropoutCell(HybridRecurrentCell):
+    """`Dropout` of the input, as a cell without states: a layer between others of a stack."""
+
+    def __init__(
+        self,
+        rate: float,
+        axes: tuple[int, ...] = (),
+        prefix: str | None = None,
+        params: Any = None,
+    ):
+        super().__init__(prefix, params)
+        assert isinstance(rate, Number), "rate must be a number"
+        self._rate = rate
+        self._axes = axes
+
+    def _alias(self) -> str:
+        return "dropout"
+
+    def state_info(self, batch_size: int = 0) -> list[dict[str, Any]]:
+        return []
+
+    def hybrid_forward(self, F: Any, x: Any, states: Any) -> Any:
+        if self._rate > 0:
+            name = f"{self._prefix}t{self._steps}_fwd"
+            x = F.Dropout(x, p=self._rate, axes=self._axes, name=name)
+        return x, states
+
+    def unroll(
+        self,
+        length: int,
+        inputs: Any,
+        begin_state: list[Any] | None = None,
+        layout: str = "NTC",
+        merge_outputs: bool | None = None,
+        valid_length: Any = None,
+    ) -> tuple[Any, list[Any]]:
+        """One dropout of all steps where they come as one array, else step by step. What lies
+        beyond a valid length is left as it is."""
+        self.reset()
+        if merge_outputs:
+            inputs = as_array(inputs, length, layout)
+        elif merge_outputs is False:
+            inputs = as_steps(inputs, length, layout)
+        if isinstance(inputs, Value):
+            output, states = self(inputs, begin_state or [])
+            return output, states
+        return super().unroll(length, inputs, begin_state, layout, merge_outputs, None)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(rate={self._rate}, axes={self._axes})"
+
+
+class ModifierCell(HybridRecurrentCell):
+    """A cell with another inside, whose parameters and states are its own.
+
+    The inner one must no longer be called by itself. Subclasses write `hybrid_forward`.
+    """
+
+    def __init__(self, base_cell: Any):
+        assert not base_cell._modified, (
+            f"Cell {base_cell.name} is already modified. One cell cannot be modified twice"
+        )
+        base_cell._modified = True
+        super().__init__(prefix=base_cell.prefix + self._alias(), params=None)
+        self.base_cell = base_cell
+
+    @property
+    def params(self) -> Any:
+        return self.base_cell.params
+
+    def state_info(self, batch_size: int = 0) -> list[dict[str, Any]]:
+        return self.base_cell.state_info(batch_size)
+
+    def begin_state(
+        self, batch_size: int = 0, func: Callable[..., Any] = nd.zeros, **kwargs: Any
+    ) -> list[Any]:
+        """The inner cell's states before the first step."""
+        assert not self._modified, (
+            "After applying modifier cells (e.g. DropoutCell) the base cell cannot be called "
+            "directly. Call the modifier cell instead."
+        )
+        self.base_cell._modified = False
+        try:
+            return self.base_cell.begin_state(batch_size=batch_size, func=func, **kwargs)
+        finally:
+            self.base_cell._modified = True
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.base_cell!r})"
+
+
+class ZoneoutCell(ModifierCell):
+    """In training, outputs and states stay with some probability what they were a step before,
+    element by element (D. Krueger et al., "Zoneout", 2016).
+
+    Before the first step the output counts as zeros. (As in MXNet, what stays is decided by a mask
+    that `Dropout` draws, and the states' masks do not depend on the output's.)
+    """
+
+    def __init__(self, base_cell: Any, zoneout_outputs: float = 0.0, zoneout_states: float = 0.0):
+        assert not isinstance(base_cell, BidirectionalCell), (
+            "BidirectionalCell doesn't support zoneout since it doesn't support step. "
+            "Please add ZoneoutCell to the cells underneath instead."
+        )
+        super().__init__(base_cell)
+        self.zoneout_outputs = zoneout_outputs
+        self.zoneout_states = zoneout_states
+        self._prev_output: Any = None
+
+    def _alias(self) -> str:
+        return "zoneout"
+
+    def reset(self) -> None:
+        super().reset()
+        self._prev_output = None
+
+    def hybrid_forward(self, F: Any, x: Any, states: Any) -> Any:
+        output, next_states = self.base_cell(x, states)
+
+        def mixed(p: float, new: Any, old: Any) -> Any:
+            return F.where(F.Dropout(F.ones_like(new), p=p), new, old)
+
+        if self.zoneout_outputs:
+            before = self._prev_output
+            before = F.zeros_like(output) if before is None else before
+            output = mixed(self.zoneout_outputs, output, before)
+        if self.zoneout_states:
+            next_states = [
+                mixed(self.zoneout_states, new, old)
+                for new, old in zip(next_states, states, strict=True)
+            ]
+        self._prev_output = output
+        return output, next_states
+
+    def __repr__(self) -> str:
+        p = f"p_out={self.zoneout_outputs}, p_state={self.zoneout_states}"
+        return f"{type(self).__name__}({p}, {self.base_cell!r})"
+
+
+class ResidualCell(ModifierCell):
+    """The input is added to the output, which must have its size (Y. Wu et al., 2016)."""
+
+    def _alias(self) -> str:
+        return "residualcell"
+
+    def hybrid_forward(self, F: Any, x: Any, states: Any) -> Any:
+        output, states = self.base_cell(x, states)
+        return F.elemwise_add(output, x), states
+
+    def unroll(
+        self,
+        length: int,
+        inputs: Any,
+        begin_state: list[Any] | None = None,
+        layout: str = "NTC",
+        merge_outputs: bool | None = None,
+        valid_length: Any = None,
+    ) -> tuple[Any, list[Any]]:
+        """As `RecurrentCell.unroll`, also for a BidirectionalCell inside."""
+        self.reset()
+        self.base_cell._modified = False
+        try:
+            outputs, states = self.base_cell.unroll(
+                length, inputs, begin_state, layout, merge_outputs, valid_length
+            )
+        finally:
+            self.base_cell._modified = True
+        add = registry["elemwise_add"]
+        if valid_length is not None:
+            inputs = masked(inputs, length, layout, valid_length)
+        if isinstance(outputs, Value):
+            return add(outputs, as_array(inputs, length, layout)), states
+        steps = as_steps(inputs, length, layout)
+        return [add(y, x) for y, x in zip(outputs, steps, strict=True)], states
