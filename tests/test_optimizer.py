@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from d2lmini import MXNetError, autograd, cpu, engine, instrument, nd, optimizer, serialize
 from d2lmini.lr_scheduler import CosineScheduler, FactorScheduler
+from d2lmini.ops.core import invoke, registry
 from d2lmini.ops.update_multi import BLOCK, pieces_of
 from d2lmini.optimizer import Optimizer
 
@@ -420,6 +421,14 @@ def test_mixed_precision_ops_move_the_copy():
     nd.multi_mp_sgd_mom_update(*row, lrs=(1e-4,), wds=(0,), momentum=0.9, num_weights=1, out=[half])
     assert wide.asnumpy().tolist() == pytest.approx([0.9998, 0.9998])
     assert half.asnumpy().tolist() == [np.float16(0.9998)] * 2
+
+
+def test_gradients_are_scaled_together():
+    arrays = [nd.ones(s) * 2 for s in (*SHAPES, (2 * BLOCK, 9))] + [nd.ones((2,), dtype="float16")]
+    invoke(registry["_scale_arrays"], (nd.array([0.25]), *arrays), {}, None)
+    assert [set(a.asnumpy().ravel().tolist()) for a in arrays] == [{0.5}] * 4 + [{0.25}]
+    with pytest.raises(MXNetError, match="array of size 1"):
+        invoke(registry["_scale_arrays"], (nd.ones((2,)), *arrays), {}, None)
 
 
 def test_chained_all_finite():

@@ -22,6 +22,7 @@ import numpy as np
 from d2lmini import ndarray as nd
 from d2lmini.context import Context
 from d2lmini.ndarray import NDArray
+from d2lmini.ops.core import invoke, registry
 from d2lmini.util import is_np_shape
 
 __all__ = ["HookHandle", "check_sha1", "clip_global_norm", "download", "shape_is_known",
@@ -70,20 +71,16 @@ def clip_global_norm(arrays: list[NDArray], max_norm: float, check_isfinite: boo
     which waits, and warns when it is not finite; without as an NDArray, which does not wait.
     """
     assert len(arrays) > 0, "clip_global_norm: expected at least one array"
-    ctx = arrays[0].context
-    squares = []
+    by_context: dict[Any, list[NDArray]] = {}
     for x in arrays:
-        # float16 would overflow: 256 squared is its end.
-        flat = x.reshape((-1,)).astype("float32", copy=False)
-        squares.append(nd.dot(flat, flat).as_in_context(ctx))
+        by_context.setdefault(x.context, []).append(x)
+    ctx = arrays[0].context
+    # Two tasks per context, however many arrays there are; the sums are float32 whatever they are.
+    squares = [nd.multi_sum_sq(*some).sum().as_in_context(ctx) for some in by_context.values()]
     norm = nd.sqrt(nd.add_n(*squares))
     scale = nd.clip(max_norm / (norm + 1e-8), 0, 1)
-    scales: dict[Any, NDArray] = {}
-    for x in arrays:
-        place = (x.context, x.dtype)
-        if place not in scales:
-            scales[place] = scale.as_in_context(x.context).astype(x.dtype, copy=False)
-        nd.broadcast_mul(x, scales[place].reshape((1,) * x.ndim), out=x)
+    for place, some in by_context.items():
+        invoke(registry["_scale_arrays"], (scale.as_in_context(place), *some), {}, None)
     if not check_isfinite:
         return norm
     value = norm.asscalar()

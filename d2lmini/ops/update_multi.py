@@ -311,3 +311,25 @@ def reset_arrays(xp, *data, num_arrays: int = 1):
     for x in data:
         x.fill(0)
     return ()
+
+
+def _one_factor(factor: Spec, *data: Spec) -> tuple:
+    if factor.size != 1:
+        raise MXNetError(f"the factor is an array of size 1, got shape {factor.shape}")
+    return ()
+
+
+@op(infer=_one_factor, outputs=0, mutates=lambda n, attrs: range(1, n), flops=0, grad=None)
+def _scale_arrays(xp, *data):
+    """Multiply all arrays but the first in place by the first, which has one element; no output.
+    Gradients are clipped so to a norm they have together (`gluon.utils.clip_global_norm`)."""
+    factor, *arrays = data
+    flat = [a.reshape(-1) for a in arrays]
+    pieces = pieces_of([a.size for a in flat])
+
+    def body(k: int) -> None:
+        for i, begin, end in pieces[k]:
+            flat[i][begin:end] *= factor.reshape(-1).astype(flat[i].dtype, copy=False)
+
+    parallel_for(len(pieces), body)
+    return ()

@@ -6,8 +6,7 @@ large steps. The norms are reductions of their own; here is what stands around t
     lars    multi_sum_sq of weights and gradients -> multi_lars -> preloaded_multi_sgd_update
     lamb    lamb_update_phase1 -> norms of weight and step -> lamb_update_phase2
 
-Also here: is every gradient finite (for a loss scale that looks for its limit), the factor by which
-gradients are clipped to a norm they have together.
+Also here: is every gradient finite, for a loss scale that looks for its limit.
 
 >>> from d2lmini import nd
 >>> nd.multi_sum_sq(nd.array([1, 2]), nd.array([[3, 4]]), num_arrays=2)
@@ -160,7 +159,7 @@ def multi_sum_sq(xp, *data, num_arrays: int | None = None):
     return sums
 
 
-# -- are they finite, and how long are they together -----------------------------------------------
+# -- are they all finite ---------------------------------------------------------------------------
 
 
 def _one(*data: Spec, num_arrays: int | None = None, **_attrs) -> Spec:
@@ -186,12 +185,3 @@ def _all_finite(xp, data, init_output, out):
         return xp.full(1, finite, xp.float32)
     out[0] = finite and (init_output or bool(out[0]))
     return out
-
-
-@op(infer=_one, flops=4, grad=None)
-def _clip_factor(xp, sum_sq, *, max_norm: float):
-    """From sums of squares, what to multiply gradients by so that their norm together is at most
-    `max_norm`: min(1, max_norm / (norm + 1e-8)); nan where the norm is not finite."""
-    norm = xp.sqrt(sum_sq.sum())
-    factor = xp.minimum(max_norm / (norm + 1e-8), 1.0)
-    return xp.full(1, factor if xp.isfinite(norm) else xp.nan, xp.float32)

@@ -200,7 +200,10 @@ RULES = [
     ("ftml_update", ftml_row, (VAR, MORE, MOM), {"lr": 0.1, "t": 3}),
     ("ftrl_update", ftrl, (MOM, VAR), {"lr": 0.1, "lamda1": 0.5, "beta": 1.0}),
     ("lamb_update_phase1", lamb1, (MEAN, VAR), {"t": 3, "wd": 0.0, **BETAS}),
-    ("lamb_update_phase1", lamb1, (MEAN, VAR), {"t": 3, "wd": 0.0, **BETAS, "bias_correction": False}),
+    (
+        "lamb_update_phase1", lamb1, (MEAN, VAR),
+        {"t": 3, "wd": 0.0, **BETAS, "bias_correction": False},
+    ),
 ]  # fmt: skip
 
 
@@ -408,16 +411,4 @@ ROWS += [
         {"num_arrays": len(arrays)}, grad=False,
     )
     for arrays in ((W2, WEIGHT), (W2, np.float32([np.nan])))
-]  # fmt: skip
-
-
-def factor(sum_sq, max_norm):
-    norm = np.sqrt(sum_sq.sum())
-    return one(min(max_norm / (norm + 1e-8), 1) if np.isfinite(norm) else np.nan)
-
-
-ROWS += [
-    Case("_clip_factor", (np.float32(x),), factor, {"max_norm": 2.0}, grad=False, mxnet=False,
-         why=OURS)
-    for x in ([4, 5], [1], [np.inf], [np.nan, 1], [0])
 ]  # fmt: skip
