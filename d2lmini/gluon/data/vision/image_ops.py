@@ -84,7 +84,7 @@ def _infer_to_tensor(data: Spec) -> Spec:
 @image_op(_infer_to_tensor, flops=1)
 def to_tensor(xp, data):
     """data / 255: (H, W, C) of any dtype -> (C, H, W) float32; (N, H, W, C) alike."""
-    data = xp.moveaxis(data, -1, -3)
+    data = data.transpose((2, 0, 1) if data.ndim == 3 else (0, 3, 1, 2))
     return xp.true_divide(data, np.float32(255), out=xp.empty(data.shape, np.float32), dtype="f4")
 
 

@@ -32,10 +32,9 @@ def resize(x: np.ndarray, width: int, height: int, interpolation: int = 1) -> np
         return np.take(np.take(x, rows, axis=-3), columns, axis=-2)
     if interpolation == 3 and (height > H or width > W):
         interpolation = -3  # enlarging: pixels grow, blended only where two of them meet
-    floating = x.dtype if x.dtype.kind == "f" and x.dtype.itemsize > 2 else np.float32
-    y = x.astype(floating, copy=False)
-    y = _along(y, -3, *taps(H, height, interpolation))
-    y = _along(y, -2, *taps(W, width, interpolation))
+    floating = x.dtype if x.dtype.kind == "f" and x.dtype.itemsize > 2 else np.dtype(np.float32)
+    y = _along(x, -3, *taps(H, height, interpolation), floating)
+    y = _along(y, -2, *taps(W, width, interpolation), floating)
     return as_dtype(y, x.dtype, rounded=True)
 
 
@@ -54,22 +53,21 @@ def _nearest(n: int, m: int) -> np.ndarray:
     return np.minimum(np.arange(m) * n // m, n - 1)
 
 
-def _along(x: np.ndarray, axis: int, places: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """sum over k of weights[k, i] * x[places[k, i]] along `axis` (-3 or -2)."""
+def _along(
+    x: np.ndarray, axis: int, places: np.ndarray, weights: np.ndarray, dtype: np.dtype
+) -> np.ndarray:
+    """sum over k of weights[k, i] * x[places[k, i]] along `axis` (-3 or -2), in `dtype`."""
     shape = (-1,) + (1,) * (-axis - 1)
-    weights = weights.astype(x.dtype).reshape(len(weights), *shape)
-    y = np.take(x, places[0], axis=axis)
+    weights = weights.astype(dtype).reshape(len(weights), *shape)
+    y = np.take(x, places[0], axis=axis).astype(dtype, copy=False)
     if len(places) == 2:  # a + (b - a) * share: where a is b, it stays that
-        part = np.take(x, places[1], axis=axis)
-        part -= y
+        part = np.take(x, places[1], axis=axis) - y
         part *= weights[1]
         y += part
         return y
     y *= weights[0]
     for place, weight in zip(places[1:], weights[1:]):
-        part = np.take(x, place, axis=axis)
-        part *= weight
-        y += part
+        y += np.take(x, place, axis=axis) * weight
     return y
 
 
