@@ -195,6 +195,23 @@ def test_a_main_module_of_ones_own():
     until(lambda: not alive(int(out)), 20)
 
 
+def test_a_program_ends_though_its_workers_are_at_work():
+    code, out, err = run_program(
+        """
+        import time
+        from d2lmini.gluon.data import DataLoader, SimpleDataset
+        if __name__ == "__main__":
+            data = SimpleDataset([0, 60, 60, 60]).transform(time.sleep)
+            for pool in (True, False):
+                loader = DataLoader(data, 1, batchify_fn=len, num_workers=2, thread_pool=pool)
+                epoch = iter(loader)
+                print(next(epoch))
+        """,
+        timeout_s=40,
+    )
+    assert (code, out, err) == (0, "1\n1", "")
+
+
 def test_the_workers_side():
     """In this process: the same functions, where coverage and debuggers see them."""
     key = workers.Key(1, 0, 0)

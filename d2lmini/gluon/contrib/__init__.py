@@ -1,10 +1,11 @@
 """What MXNet keeps apart from its main layers.
 
 nn      layers side by side, pixels out of channels
+data    a sampler
 
 >>> from d2lmini import gluon
 >>> gluon.contrib.nn.PixelShuffle2D((2, 3))
 PixelShuffle2D((2, 3))
 """
 
-from d2lmini.gluon.contrib import nn
+from d2lmini.gluon.contrib import data, nn

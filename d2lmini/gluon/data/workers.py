@@ -15,6 +15,7 @@ A worker process watches its lifeline, a pipe that ends when the pool closes or 
 
 from __future__ import annotations
 
+import atexit
 import multiprocessing
 import os
 import pickle
@@ -22,6 +23,7 @@ import random
 import sys
 import threading
 import traceback
+import weakref
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
 from queue import SimpleQueue
@@ -97,6 +99,19 @@ class WorkerTraceback(Exception):
         return f"\n\n{self.args[0]}"
 
 
+_open_pools: weakref.WeakSet[ProcessPool] = weakref.WeakSet()
+
+
+def _close_pools() -> None:
+    for pool in list(_open_pools):
+        pool.close()
+
+
+# At its own end, which comes before that of `atexit`, concurrent.futures would wait for every batch
+# that was asked for; what is registered later goes first.
+getattr(threading, "_register_atexit", atexit.register)(_close_pools)
+
+
 class ProcessPool:
     """`n` processes that load batches."""
 
@@ -114,8 +129,8 @@ class ProcessPool:
         self.pid = os.getpid()
         # The workers hold the one end, nobody writes to the other: it ends when we close it.
         self._theirs, self._ours = context.Pipe(duplex=False)
-        arguments = (payload, self._theirs)
-        self._executor = ProcessPoolExecutor(n, context, _begin, arguments)
+        self._executor = ProcessPoolExecutor(n, context, _begin, (payload, self._theirs))
+        _open_pools.add(self)
 
     def submit(self, *job: Any) -> Future:
         return self._executor.submit(_work, *job)
