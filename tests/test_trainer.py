@@ -246,18 +246,19 @@ def test_a_step_on_the_kvstore_updates_once():
 
 @pytest.mark.parametrize("contexts", [[cpu(0)], TWO])
 def test_a_step_does_not_wait(contexts):
-    params = parameters(contexts)
-    trainer = Trainer(params, "adam", {"learning_rate": 1.0})
-    go = threading.Event()
-    for p in params.values():
-        for x in p.list_data():
-            engine.push(lambda: go.wait(30), writes=[x], name="held")
-    for _ in range(3):
-        back(params)
-        trainer.step(1)
-    assert engine.stats().pending > 10
-    go.set()
-    assert values(params) == pytest.approx([-2, -2], abs=1e-3)
+    with engine.use("threaded"):
+        params = parameters(contexts)
+        trainer = Trainer(params, "adam", {"learning_rate": 1.0})
+        go = threading.Event()
+        for p in params.values():
+            for x in p.list_data():
+                engine.push(lambda: go.wait(30), writes=[x], name="held")
+        for _ in range(3):
+            back(params)
+            trainer.step(1)
+        assert engine.stats().pending > 10
+        go.set()
+        assert values(params) == pytest.approx([-2, -2], abs=1e-3)
 
 
 # -- stale gradients -----------------------------------------------------------------------------
