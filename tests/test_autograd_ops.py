@@ -91,7 +91,8 @@ class Problem:
             for i in case.inputs
         ]
         inputs = [nd.array(a, dtype=a.dtype) if isinstance(a, np.ndarray) else a for a in arrays]
-        bound, self.attrs = self.op.bind(tuple(inputs), dict(case.attrs))
+        bound, attrs = self.op.bind(tuple(inputs), dict(case.attrs))
+        self.attrs = dict(attrs)  # the op remembers its own
         self.inputs = list(bound)
         dtype = self.attrs.get("dtype")
         if dtype is not None and np.dtype(dtype).kind == "f":

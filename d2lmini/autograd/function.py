@@ -7,20 +7,29 @@ from typing import Any
 
 from d2lmini.autograd import tape
 from d2lmini.autograd.scopes import pause
-from d2lmini.autograd.tape import Node
+from d2lmini.autograd.tape import Node, check_version
 from d2lmini.base import MXNetError
 from d2lmini.ops.core import Value, modes
 
 
 class FunctionNode(Node):
-    """A user's `Function` that was called: backward asks it."""
+    """A user's `Function` that was called: backward asks it.
 
-    __slots__ = ("function", "n_inputs")
+    saved     what `save_for_backward` kept in this call
+    versions  beside each array of these the version of its memory, else None
+    origins   where each stands on the tape: the number of the output that it is, or the entry of
+              an input; None for anything else
+    """
 
-    def __init__(self, function: Function, inputs: tuple, outs: list[Any]):
+    __slots__ = ("function", "n_inputs", "origins", "saved", "versions")
+
+    def __init__(self, function: Function, inputs: tuple, results: list[Any], outs: list[Any]):
         super().__init__(tuple(x._node for x in inputs), [y._spec for y in outs], outs[0]._ctx)
         self.function: Function | None = function
         self.n_inputs = len(inputs)
+        self.saved: tuple[Any, ...] = function._saved
+        self.versions = [_version(x) for x in self.saved]
+        self.origins = [_origin(x, inputs, results) for x in self.saved]
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -36,18 +45,63 @@ class FunctionNode(Node):
             for g, spec in zip(gs, self.outputs, strict=True)
         ]
         assert self.function is not None
+        for x, version in zip(self.saved, self.versions):
+            if version is not None:
+                check_version(self, x, version)
+        self.function._saved = self._with_history() if graph else self.saved
         grads = self.function.backward(*gs)
+        self.function._saved = ()
         grads = grads if isinstance(grads, (tuple, list)) else (grads,)
+        self._check(grads)
+        return grads
+
+    def _check(self, grads: Sequence[Any]) -> None:
+        """MXNetError unless there is a gradient, or None, for each input, and it is like it."""
         if len(grads) != self.n_inputs:
             raise MXNetError(
                 f"{self.name}.backward gave {len(grads)} gradients for {self.n_inputs} inputs; "
                 "return one for each, None where there is none"
             )
-        return grads
+        for i, (g, parent) in enumerate(zip(grads, self.parents)):
+            if parent is not None and g is not None:
+                spec = parent[0].outputs[parent[1]]
+                if not isinstance(g, Value) or g._spec != spec:  # type: ignore[attr-defined]
+                    got = getattr(g, "_spec", type(g).__name__)
+                    raise MXNetError(
+                        f"{self.name}.backward: the gradient of input {i} must be an NDArray like "
+                        f"it, {spec}, got {got}"
+                    )
+
+    def _with_history(self) -> tuple[Any, ...]:
+        """What was saved, for a backward that is recorded itself."""
+        values = []
+        for i, (x, version, origin) in enumerate(zip(self.saved, self.versions, self.origins)):
+            if version is not None and origin is None:
+                raise MXNetError(
+                    f"{self.name}: create_graph=True needs the history of everything saved, and "
+                    f"value {i} of save_for_backward is neither an input nor an output; save "
+                    "those, and compute the rest anew in backward"
+                )
+            entry = (self, origin) if type(origin) is int else origin or None
+            values.append(x if version is None else x._alias(entry))
+        return tuple(values)
 
     def release(self) -> None:
         self.function = None
+        self.saved = ()
         self.parents = ()
+
+
+def _version(x: Any) -> int | None:
+    return x._chunk.version if isinstance(x, Value) else None  # type: ignore[attr-defined]
+
+
+def _origin(x: Any, inputs: tuple, results: list[Any]) -> Any:
+    """See `FunctionNode.origins`; an input without history is (), which is no entry."""
+    for i, y in enumerate(results):
+        if x is y and not any(x is z for z in inputs):
+            return i
+    return next((z._node or () for z in inputs if x is z), None)
 
 
 class Function:
@@ -70,12 +124,13 @@ class Function:
     >>> x.grad.asnumpy()
     array([0.25, 0.25], dtype=float32)
 
-    forward takes and returns NDArrays (one, or a tuple); backward takes a gradient for each output
-    and returns one for each input. Both run on the calling thread, unrecorded; use an object once.
+    forward takes and returns NDArrays (one, or a tuple); it is not recorded. backward takes a
+    gradient for each output and returns one for each input, None where there is none. Both run on
+    the calling thread. With create_graph, backward is recorded: it is then right as far as what it
+    uses comes from `saved_tensors`. (MXNet refuses create_graph here.)
     """
 
-    def __init__(self) -> None:
-        self._saved: tuple[Any, ...] = ()
+    _saved: tuple[Any, ...] = ()
 
     def save_for_backward(self, *args: Any) -> None:
         """Keep arrays for backward."""
@@ -87,16 +142,27 @@ class Function:
         return self._saved
 
     def __call__(self, *inputs: Any) -> Any:
+        name = type(self).__name__
+        for i, x in enumerate(inputs):
+            if not isinstance(x, Value):
+                raise TypeError(
+                    f"{name}: input {i} must be an NDArray, got {type(x).__name__}; give other "
+                    "things to __init__"
+                )
         with pause(train_mode=modes.training):
             result = self.forward(*inputs)
         single = isinstance(result, Value)
-        outs: list[Any] = [result] if single else list(result)
+        results: list[Any] = [result] if single else list(result)
+        if not all(isinstance(y, Value) for y in results):
+            raise TypeError(f"{name}.forward must return NDArrays, got {result!r}")
         if modes.recording and any(x._node is not None for x in inputs):
-            outs = [y._alias(None) for y in outs]  # forward may return an input, or what it saved
-            node = FunctionNode(self, inputs, outs)
+            outs = [y._alias(None) for y in results]  # it may be an input, or what was saved
+            node = FunctionNode(self, inputs, results, outs)
             for i, y in enumerate(outs):
                 y._node = (node, i)
-        return outs[0] if single else type(result)(outs)
+            self._saved = ()
+            results = outs
+        return results[0] if single else type(result)(results)
 
     def forward(self, *inputs: Any) -> Any:
         """Compute the outputs."""

@@ -79,13 +79,19 @@ def grad(
     retain = create_graph if retain_graph is None else retain_graph
     with scope(create_graph, train_mode):
         _walk(heads, head_grads, retain, create_graph, targets)
-    for i, x in enumerate(variables):
-        if targets[x._node] is None:
-            raise MXNetError(
-                f"grad: variable {i} of shape {x.shape} is unreachable: the heads do not depend on "
-                "it"
-            )
-    return [targets[x._node] for x in variables]
+        results = []
+        seen = {g._chunk for g in head_grads if g is not None}
+        for i, x in enumerate(variables):
+            g = targets[x._node]
+            if g is None:
+                raise MXNetError(
+                    f"grad: variable {i} of shape {x.shape} is unreachable: the heads do not "
+                    "depend on it"
+                )
+            # What the caller writes into one must not change another, nor his head_grads.
+            results.append(g.copy() if g._chunk in seen else g)
+            seen.add(g._chunk)
+    return results
 
 
 def mark_variables(variables: Any, gradients: Any, grad_reqs: Any = "write") -> None:
@@ -107,7 +113,6 @@ def mark_variables(variables: Any, gradients: Any, grad_reqs: Any = "write") -> 
 def _lists(heads: Any, head_grads: Any) -> tuple[list[Any], list[Any]]:
     if isinstance(heads, Value):
         heads = [heads]
-        head_grads = None if head_grads is None else [head_grads]
     heads = list(heads)
     if isinstance(head_grads, Value):
         head_grads = [head_grads]
@@ -126,8 +131,8 @@ def _lists(heads: Any, head_grads: Any) -> tuple[list[Any], list[Any]]:
                 "Cannot differentiate node because it is not in a computational graph: "
                 f"the head of shape {head.shape}: {why}"
             )
-        if g is not None and g.shape != head.shape:
-            raise MXNetError(f"the head has shape {head.shape}, its gradient {g.shape}")
+        if g is not None and g._spec != head._spec:
+            raise MXNetError(f"a head gradient is like its head, {head._spec}; got {g._spec}")
     return heads, head_grads
 
 
@@ -167,7 +172,7 @@ def _walk(
         if not retain:
             node.release()
         for parent, needed, g in zip(parents, needs, grads):
-            if needed and g is not None:
+            if parent is not None and needed and g is not None:
                 _add(parts, parent, g)
         if targets is None:
             for parent in parents:
@@ -175,9 +180,8 @@ def _walk(
                     leaf = parent[0]
                     uses[leaf] -= 1
                     if uses[leaf] == 0:  # nothing reached it: then the gradient is zero
-                        leaf.store(
-                            parts.pop(parent, None) or [tape.zeros(leaf.outputs[0], leaf.ctx)]
-                        )
+                        part = parts.pop(parent, [])
+                        leaf.store(part or [tape.zeros(leaf.outputs[0], leaf.ctx)])
     return leaves
 
 

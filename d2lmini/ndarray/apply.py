@@ -262,13 +262,11 @@ def apply_small(op: Op, inputs: tuple, attrs: dict[str, Any]) -> Any:
     What `apply` and `Engine.run_inline` do, with every call saved that can be: on four numbers the
     NumPy kernel takes a third of a microsecond, and the way there must not take ten. None when
     this call has to go the long road: something is large, pending, a view,
-    watched, recorded, or wrong.
+    watched, or wrong.
     """
     current = engine.current
     context = quiet.here.context
     if current.inline_below < SMALL_US or context is None or here.task or instrument.listeners:
-        return None
-    if modes.recording:
         return None
     x = inputs[0]
     if type(x) is not Array:
@@ -317,6 +315,11 @@ def apply_small(op: Op, inputs: tuple, attrs: dict[str, Any]) -> Any:
     array._handle = array._offset = array._node = None
     array._spec = spec
     array._ctx = x._ctx
+    if modes.recording:
+        for x in inputs:
+            if x._node is not None:
+                autograd.recorded(op, inputs, attrs, [array])
+                break
     return array
 
 

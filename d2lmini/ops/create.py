@@ -108,6 +108,6 @@ def copyto(xp, data, *, dtype: DType, out=None):
     return out
 
 
-@copyto.gradient(saves="data.dtype")
-def _(g, dtype):
-    return g.astype(dtype)
+@copyto.gradient(saves="data.dtype data.context")
+def _(g, dtype, ctx):
+    return g.astype(dtype, copy=False).as_in_context(ctx)

@@ -1,0 +1,243 @@
+"""How long the tape lives, what it holds meanwhile, and that freeing it never recurses.
+
+The garbage collector is off: what a cycle kept alive would show.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+
+import pytest
+
+from d2lmini import autograd, engine, nd, storage
+from d2lmini.autograd.tape import OpNode
+from d2lmini.base import MXNetError
+
+MB = 1 << 20
+N = MB // 4  # float32 elements of a megabyte
+
+
+@pytest.fixture(autouse=True)
+def no_collector():
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def live() -> int:
+    nd.waitall()
+    return storage.stats().live
+
+
+def leaf(shape=N) -> nd.NDArray:
+    x = nd.ones(shape) * 0.5
+    x.attach_grad()
+    return x
+
+
+class Identity(autograd.Function):
+    """Passes everything on and says so when backward comes by."""
+
+    def __init__(self, seen=lambda: None):
+        self.seen = seen
+
+    def forward(self, x):
+        return x
+
+    def backward(self, g):
+        self.seen()
+        return g
+
+
+class Doubled(autograd.Function):
+    """Keeps an input and an output."""
+
+    def forward(self, x):
+        y = x * 2
+        self.save_for_backward(x, y)
+        return y
+
+    def backward(self, g):
+        x, y = self.saved_tensors
+        return g * y / x
+
+
+# Every kind of node: what it keeps is the output, an input, several of either, nothing.
+PROGRAMS = {
+    "saves its output": lambda x: x.tanh().sigmoid(),
+    "saves its inputs": lambda x: x * x * x,
+    "saves nothing": lambda x: (x + 1) * 2,
+    "several outputs": lambda x: nd.split(x.reshape((2, -1)).tanh(), num_outputs=2, axis=0)[1],
+    "saves several outputs": lambda x: nd.moments(x.reshape((8, -1)), axes=(1,))[1],
+    "any number of inputs": lambda x: nd.concat(x, x.tanh(), x, dim=0),
+    "hidden outputs": lambda x: nd.BatchNorm(
+        x.reshape((-1, 4)), nd.ones(4), nd.ones(4), nd.zeros(4), nd.ones(4)
+    ),
+    "a view": lambda x: x.reshape((4, -1))[1:3].tanh(),
+    "in another layout": lambda x: nd.transpose(x.reshape((4, -1))).exp(),
+    "an index": lambda x: x[nd.array([1, 2, 1])],
+    "a Function": lambda x: Doubled()(Doubled()(x)),
+    "a graph beside": lambda x: (x.tanh(), (x * 3).exp())[0],
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("then", ["nothing", "backward", "retained", "grad", "second order"])
+def test_memory_returns_when_the_head_dies(name: str, then: str):
+    x = leaf()
+    before = live()
+    with autograd.record():
+        y = PROGRAMS[name](x)
+        if then == "second order":
+            (g,) = autograd.grad(y, [x], create_graph=True)
+            z = (g * g).sum()
+    if then == "backward":
+        y.backward()
+    elif then == "retained":
+        y.backward(retain_graph=True)
+        y.backward(retain_graph=True)
+    elif then == "grad":
+        autograd.grad(y, [x])
+    elif then == "second order":
+        if z._node is not None:
+            z.backward()
+        del g, z
+    del y
+    assert live() == before
+
+
+def test_what_backward_has_used_goes_while_the_head_stays():
+    x = leaf()
+    with autograd.record():
+        y = x.tanh().tanh().tanh().sum()
+    before = live()
+    y.backward()
+    assert live() == before - 3 * MB
+    assert y._node[0].released
+
+
+def test_a_retained_graph_is_kept_and_the_last_backward_frees_it():
+    x = leaf()
+    with autograd.record():
+        y = x.tanh().tanh().sum()
+    before = live()
+    y.backward(retain_graph=True)
+    assert live() == before
+    y.backward()
+    assert live() == before - 2 * MB
+
+
+def test_saved_memory_is_given_back_on_the_way():
+    """In the middle of a chain backward has given back what the later half had saved."""
+    x = leaf()
+    seen = []
+    with engine.use("naive"):
+        with autograd.record():
+            y = x
+            for _ in range(10):
+                y = y.tanh()
+            y = Identity(lambda: seen.append(storage.stats().live))(y)
+            for _ in range(10):
+                y = y.tanh()
+            y = y.sum()
+        begin = live()
+        y.backward()
+        end = live()
+    # At most: the gradient that arrives, the one before it and what is being computed from.
+    assert begin - 10 * MB <= seen[0] <= begin - 6 * MB
+    assert end == begin - 20 * MB
+
+
+def test_a_weight_that_many_steps_use_does_not_keep_a_gradient_for_each():
+    w = leaf()
+    with engine.use("naive"):
+        with autograd.record():
+            y = sum((w * (i + 1)).sum() for i in range(100))
+        before = live()
+        storage.reset_peak()
+        y.backward()
+        peak = storage.stats().peak
+    assert w.grad[0].asscalar() == 5050
+    assert peak - before <= 12 * MB
+
+
+@pytest.mark.parametrize("then", ["dropped", "backward"])
+@pytest.mark.parametrize(
+    "step",
+    [lambda z: z.tanh(), lambda z: z + 1, lambda z: z * z, lambda z: z.reshape((2, 2)),
+     lambda z: Identity()(z), lambda z: nd.split(nd.concat(z, z, dim=0), num_outputs=2, axis=0)[0]],
+    ids=["output", "nothing", "inputs", "view", "Function", "several outputs"],
+)  # fmt: skip
+def test_deep_chains_do_not_overflow_the_stack(step, then: str):
+    """Neither walking nor freeing calls itself: a small stack will do."""
+    x = nd.ones(4) * 0.5
+    x.attach_grad()
+    before = live()
+    problems: list = []
+
+    def run() -> None:
+        try:
+            with autograd.record():
+                z = x
+                for _ in range(20_000):
+                    z = step(z)
+            if then == "backward":
+                z.backward()
+        except BaseException as problem:
+            problems.append(problem)
+
+    size = threading.stack_size(256 * 1024)
+    try:
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+    finally:
+        threading.stack_size(size)
+    assert not problems
+    assert live() == before
+
+
+def test_a_node_keeps_its_parents_and_no_output():
+    x = leaf()
+    with autograd.record():
+        h = x.tanh()
+        y = h * 2
+    node, _ = y._node
+    assert type(node) is OpNode and node.parents[0][0] is h._node[0]
+    dead = weakref.ref(h)
+    del h
+    assert dead() is None
+    dead = weakref.ref(y)
+    del y
+    assert dead() is None
+
+
+def test_an_array_that_was_saved_counts_as_held():
+    """The bound on pending bytes weighs what only the queue keeps alive; the tape is no queue."""
+    x = leaf()
+    with autograd.record():
+        y = x.tanh()
+        z = y.sum()
+    chunk = y._chunk
+    del y
+    assert chunk.held
+    nd.waitall()
+    z.backward()
+    nd.waitall()
+    del z
+    assert not chunk.held
+
+
+def test_a_backward_that_fails_leaves_nothing_behind():
+    x = leaf()
+    before = live()
+    with autograd.record():
+        y = x.tanh()
+        z = y * y
+    y[:] = 0
+    with pytest.raises(MXNetError, match="overwritten"):
+        z.backward()
+    del y, z
+    assert live() == before
