@@ -280,6 +280,8 @@ def max_pooling_backward(
         if not covered:
             dx.fill(0)
         for outputs, inputs, won in _winners(xp, x, y, pool):
+            # As numbers first: an operation that converts while it computes is slow.
+            won = won.astype(g.dtype)
             if apart:
                 xp.multiply(g[outputs], won, out=dx[inputs])
             else:
