@@ -1100,3 +1100,28 @@ def test_grad_backward_and_retained_walks_agree_to_the_bit(program: list, seed: 
     y.backward()
     third = [x.grad.asnumpy().tobytes() for x in xs]
     assert first == alone == second == third
+
+
+# -- interruptions ---------------------------------------------------------------------------------
+
+
+def test_ctrl_c_within_backward_leaves_a_usable_session():
+    """What came before it is computed, the switches are back, and the next backward is right."""
+
+    class Interrupted(autograd.Function):
+        def forward(self, x):
+            return x
+
+        def backward(self, g):
+            raise KeyboardInterrupt
+
+    x = leaf([1, 2])
+    with autograd.record():
+        y = Interrupted()(x * 2) * 3
+    with pytest.raises(KeyboardInterrupt):
+        y.backward()
+    assert modes() == (False, False)
+    with autograd.record():
+        y = x * 2
+    y.backward()
+    assert values(x.grad) == [[2, 2]]
