@@ -50,7 +50,8 @@ class Accuracy(EvalMetric):
             check_label_shapes(label, pred)
             label = label.as_in_context(pred.context).astype("int32")
             pred = pred.astype("int32")
-            self._add((pred == label).sum(), label.size)
+            matches: Any = pred == label
+            self._add(matches.sum(), label.size)
 
 
 @alias("top_k_accuracy", "top_k_acc")

@@ -37,22 +37,20 @@ class Plan(NamedTuple):
 
 def plan_of(op: Op, specs: list, attrs: dict[str, Any]) -> Plan:
     """The plan of a call; MXNetError, prefixed with the op's name, if it does not fit."""
-    key: tuple | None = tuple(map(id, specs))
+    key: tuple[Any, ...] = tuple(map(id, specs))
     if attrs is not op.defaults:
         # With their types: 1, 1.0 and True are equal, and do not mean the same.
         values = attrs.values()
-        key = (*key, *values, *map(type, values))  # type: ignore[misc]
+        key = (*key, *values, *map(type, values))
     try:
         return op.plans[key]
+    except TypeError:  # an attribute that cannot be hashed
+        return _make(op, specs, attrs)
     except KeyError:
         if len(op.plans) >= MOST:
             op.plans.clear()
-    except TypeError:  # an attribute that cannot be hashed
-        key = None
-    plan = _make(op, specs, attrs)
-    if key is not None:
-        op.plans[key] = plan
-    return plan
+        plan = op.plans[key] = _make(op, specs, attrs)
+        return plan
 
 
 def _make(op: Op, specs: list, attrs: dict[str, Any]) -> Plan:

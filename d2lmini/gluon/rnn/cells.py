@@ -95,7 +95,7 @@ class GatedCell(HybridRecurrentCell):
         )
 
     def __repr__(self) -> str:
-        rows, inner = self.i2h_weight.shape
+        rows, inner = self.i2h_weight.shape or (0, 0)
         activation = getattr(self, "_activation", None)
         what = f"{inner or None} -> {rows}"
         if self.n_gates == 1:
