@@ -63,7 +63,7 @@ def info() -> str:
         "BLAS": "; ".join(blas) or "unknown to threadpoolctl",
         "cores": str(os.cpu_count()),
         "system": platform.platform(),
-        "engine": f"{type(engine.current).__name__}, inline below {engine.current.inline_below:g} us",
+        "engine": f"{engine.current.kind}, inline below {engine.current.inline_below:g} us",
         "GPUs": str(d2lmini.num_gpus()),
         "features": " ".join(f.name for f in runtime.feature_list() if f.enabled),
     }

@@ -5,6 +5,7 @@ array gave back is kept and handed to the next one of its size class. `Chunk` is
 memory together with the engine Var that orders access to it: the thing an NDArray lives in.
 
 >>> from d2lmini import cpu, nd, storage
+>>> nd.waitall()
 >>> before = storage.stats(cpu()).live
 >>> x = nd.ones((1024, 1024))
 >>> x.wait_to_read()
