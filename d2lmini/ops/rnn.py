@@ -23,7 +23,6 @@ share of n (GRU), and what inner layers gave to the next.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import accumulate
 from math import prod
 from typing import Any, NamedTuple
 
@@ -31,7 +30,7 @@ from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_choice, check_float, check_optional, check_shape
 from d2lmini.ops.core import Shape, Spec, op
 from d2lmini.ops.join import concat
-from d2lmini.ops.rnn_layers import KINDS, Clip, Layer, Weights
+from d2lmini.ops.rnn_layers import KINDS, Clip, Layer, Weights, views_of
 
 
 class Sizes(NamedTuple):
@@ -80,15 +79,6 @@ class Sizes(NamedTuple):
         views = views_of(reserve, self.reserve_shapes())
         n, layers = len(KINDS[self.mode].keeps), self.L * self.directions
         return [views[n * k : n * k + n] for k in range(layers)], views[n * layers :]
-
-
-def views_of(vector: Any, shapes: list[Shape]) -> list[Any]:
-    """The vector cut into arrays of these shapes, one after the other."""
-    ends = list(accumulate(map(prod, shapes)))
-    return [
-        vector[end - prod(shape) : end].reshape(shape)
-        for end, shape in zip(ends, shapes, strict=True)
-    ]
 
 
 def parameter_size(

@@ -18,6 +18,8 @@ all steps before the way back begins, and a step of it is a product and a few mu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import accumulate
+from math import prod
 from typing import Any, ClassVar, NamedTuple
 
 from d2lmini.device.parallel import parallel_for
@@ -54,18 +56,28 @@ class Clip:
         return ((x > self.low) & (x < self.high)).astype(x.dtype)
 
 
+class Steps(NamedTuple):
+    """Places along the time axis: the step that comes first, those that come later, and, in the
+    same order, the one before each of these."""
+
+    first: slice
+    later: slice
+    before: slice
+
+
+FORWARDS = Steps(slice(0, 1), slice(1, None), slice(0, -1))
+BACKWARDS = Steps(slice(-1, None), slice(0, -1), slice(1, None))
+
+
 class Layer:
     """What all kinds share.
 
-    n_gates  G / H: rows of the weights for each unit
-    keeps    what backward needs of forward: arrays (T, N, k H), these k; the first, of all gates,
-             is also where W x of all steps goes. Without any, backward needs the outputs alone
-    slopes_per_unit  numbers in D for each unit; the last n_gates of them are the gradient of c
+    n_gates  rows of the weights for each unit
+    keeps    what backward needs of forward besides the outputs: arrays (T, N, k H), these k
     """
 
     n_gates = 1
     keeps: ClassVar[tuple[int, ...]] = ()
-    slopes_per_unit = 1
 
     def __init__(self, xp: Any, clip: Clip | None = None):
         self.xp = xp
@@ -80,21 +92,21 @@ class Layer:
         states. x (T, N, I); states: h, or h and c, (N, H); backwards: from the last step on."""
         xp = self.xp
         T, N, H = y.shape
-        a = kept[0] if kept else y
-        matmul(xp, rows(x), w.i2h.T, out=rows(a))
-        a += self.bias(w)
+        self.inputs(rows(x), w, y, kept)
         # A product with a transposed matrix is slower: copied once it serves all steps.
         across = w.h2h.T.copy() if T > 2 else w.h2h.T
         c = xp.empty((N, self.n_gates * H), y.dtype)
         step = self.stepper(w, kept, xp.empty((N, H), y.dtype))
         for t in reversed(range(T)) if backwards else range(T):
-            matmul(xp, states[0], across, out=c)
+            matmul(xp, states[0], across, c)
             states = step(t, c, states, y[t])
         return states
 
-    def bias(self, w: Weights) -> Any:
-        """What of both biases can be added before the steps."""
-        return w.i2h_bias + w.h2h_bias
+    def inputs(self, x: Any, w: Weights, y: Any, kept: list[Any]) -> None:
+        """Compute the products of all inputs, with all of the biases that can be added here."""
+        place = kept[0] if kept else y
+        matmul(self.xp, x, w.i2h.T, rows(place))
+        place += w.i2h_bias + w.h2h_bias
 
     def stepper(self, w: Weights, kept: list[Any], work: Any) -> Callable[..., list[Any]]:
         """A function (t, c, states, y) -> next states, which does what comes after the product of
@@ -111,54 +123,59 @@ class Layer:
 
         g (T, N, H) is the gradient of y, `heads` (N, H) those of the last states; these arrays
         become the gradients of `states`."""
-        xp = self.xp
-        T, N, H = y.shape
-        D = xp.empty((T, N, self.slopes_per_unit * H), y.dtype)
-        # Which step has no step before it, and which steps follow which.
-        first, later, earlier = (
-            (slice(T - 1, T), slice(0, T - 1), slice(1, T))
-            if backwards
-            else (slice(0, 1), slice(1, T), slice(0, T - 1))
-        )
-        extra = self.slopes(D, states, y, kept, first, later, earlier)
+        T = len(y)
+        steps = BACKWARDS if backwards else FORWARDS
+        D, extra = self.slopes(states, y, kept, steps)
         order = range(T) if backwards else reversed(range(T))
         self.back(order, D, w, kept, g, heads, extra)
-        self.into_inputs(rows(D), rows(x), w, grads, None if dx is None else rows(dx), add)
-        dc = D[:, :, -self.n_gates * H :]  # the gradient of c
-        matmul(xp, rows(dc[later]).T, rows(y[earlier]), grads.h2h)
-        if T:
-            grads.h2h[...] += matmul(xp, dc[first][0].T, states[0])
-        xp.sum(rows(dc), axis=0, out=grads.h2h_bias)
+        self.into_inputs([rows(d) for d in D], rows(x), w, grads, dx, add)
+        dc = D[-1]
+        if T > 1:
+            matmul(self.xp, rows(dc[steps.later]).T, rows(y[steps.before]), grads.h2h)
+            grads.h2h[...] += matmul(self.xp, rows(dc[steps.first]).T, states[0])
+        else:
+            matmul(self.xp, rows(dc).T, states[0][: T * len(states[0])], grads.h2h)
+        self.xp.sum(rows(dc), axis=0, out=grads.h2h_bias)
 
-    def slopes(
-        self, D: Any, states: list[Any], y: Any, kept: list[Any], first: slice, later: slice,
-        earlier: slice,
-    ) -> Any:  # fmt: skip
-        """Fill D with the slopes; returns what else `back` needs."""
+    def slopes(self, states: list[Any], y: Any, kept: list[Any], steps: Steps) -> tuple:
+        """The derivatives of the outputs as arrays (T, N, k H), in a list; the last is that for c.
+        And what else `back` needs."""
         raise NotImplementedError
 
     def back(
-        self, order: Iterable[int], D: Any, w: Weights, kept: list[Any], g: Any, heads: list[Any],
-        extra: Any,
+        self, order: Iterable[int], D: list[Any], w: Weights, kept: list[Any], g: Any,
+        heads: list[Any], extra: Any,
     ) -> None:  # fmt: skip
         """Multiply the gradients into D, step by step; `heads` go along, from last to first."""
         raise NotImplementedError
 
-    def into_inputs(self, D: Any, x: Any, w: Weights, grads: Weights, dx: Any, add: bool) -> None:
-        """From D, here the gradient of a: that of W, b and x. All with one row per step and
-        sequence."""
+    def into_inputs(
+        self, D: list[Any], x: Any, w: Weights, grads: Weights, dx: Any, add: bool
+    ) -> None:
+        """From D, now gradients: those of W, b and x. D and x have a row per step and sequence."""
+        self.into_part(D[0], x, w, grads, slice(None), dx, add)
+
+    def into_part(
+        self, D: Any, x: Any, w: Weights, grads: Weights, gates: slice, dx: Any, add: bool
+    ) -> None:
+        """The same for some of the gates, whose a has the gradient D."""
         xp = self.xp
-        matmul(xp, D.T, x, grads.i2h)
-        xp.sum(D, axis=0, out=grads.i2h_bias)
+        matmul(xp, D.T, x, grads.i2h[gates])
+        xp.sum(D, axis=0, out=grads.i2h_bias[gates])
         if dx is not None:
-            _product(xp, D, w.i2h, dx, add)
+            if add:
+                rows(dx)[...] += matmul(xp, D, w.i2h[gates])
+            else:
+                matmul(xp, D, w.i2h[gates], rows(dx))
 
 
-def _product(xp: Any, a: Any, b: Any, out: Any, add: bool) -> None:
-    if add:
-        out += matmul(xp, a, b)
-    else:
-        matmul(xp, a, b, out=out)
+def views_of(vector: Any, shapes: list[tuple[int, ...]]) -> list[Any]:
+    """A vector cut into arrays of these shapes, one after the other."""
+    ends = list(accumulate(map(prod, shapes)))
+    return [
+        vector[end - prod(shape) : end].reshape(shape)
+        for end, shape in zip(ends, shapes, strict=True)
+    ]
 
 
 def rows(a: Any) -> Any:
@@ -174,7 +191,7 @@ def _in_pieces(fill: Callable[..., None], *arrays: Any) -> None:
 
 
 class Tanh(Layer):
-    """h' = tanh(a + c)."""
+    """h' = tanh(a + c). a is computed where h' goes."""
 
     def activate(self, y: Any) -> None:
         self.xp.tanh(y, out=y)
@@ -187,17 +204,18 @@ class Tanh(Layer):
 
         return step
 
-    def slopes(self, D, states, y, kept, first, later, earlier) -> None:
-        self.xp.multiply(y, y, out=D)
+    def slopes(self, states: list[Any], y: Any, kept: list[Any], steps: Steps) -> tuple:
+        D = self.xp.square(y)
         self.xp.subtract(1, D, out=D)
+        return [D], None
 
     def back(self, order, D, w, kept, g, heads, extra) -> None:
         dh = heads[0]
         for t in order:
             dh += g[t]
-            d = D[t]
+            d = D[0][t]
             d *= dh
-            matmul(self.xp, d, w.h2h, out=dh)
+            matmul(self.xp, d, w.h2h, dh)
 
 
 class Relu(Tanh):
@@ -206,14 +224,14 @@ class Relu(Tanh):
     def activate(self, y: Any) -> None:
         self.xp.maximum(y, 0, out=y)
 
-    def slopes(self, D, states, y, kept, first, later, earlier) -> None:
-        self.xp.greater(y, 0, out=D)
+    def slopes(self, states: list[Any], y: Any, kept: list[Any], steps: Steps) -> tuple:
+        return [(y > 0).astype(y.dtype)], None
 
 
 class LSTM(Layer):
     """Keeps the gates i f g o and the cell states."""
 
-    n_gates = slopes_per_unit = 4
+    n_gates = 4
     keeps = (4, 1)
 
     def stepper(self, w: Weights, kept: list[Any], work: Any) -> Callable[..., list[Any]]:
@@ -227,24 +245,25 @@ class LSTM(Layer):
 
         return step
 
-    def slopes(self, D, states, y, kept, first, later, earlier) -> Any:
+    def slopes(self, states: list[Any], y: Any, kept: list[Any], steps: Steps) -> tuple:
         gates, cells = kept
+        D = self.xp.empty(gates.shape, gates.dtype)
         through = self.xp.empty(cells.shape, cells.dtype)
 
         def fill(gates: Any, before: Any, after: Any, D: Any, through: Any) -> None:
             lstm_slopes(self.xp, gates, before, after, cut(D, 4), through)
 
-        for steps, before in ((first, states[1][None]), (later, cells[earlier])):
-            _in_pieces(fill, gates[steps], before, cells[steps], D[steps], through[steps])
-        return through
+        for at, before in ((steps.first, states[1][None]), (steps.later, cells[steps.before])):
+            _in_pieces(fill, gates[at], before, cells[at], D[at], through[at])
+        return [D], through
 
     def back(self, order, D, w, kept, g, heads, extra) -> None:
         through, (gates, cells), (dh, dc) = extra, kept, heads
         H = dh.shape[1]
-        xp, D4, work = self.xp, cut(D, 4), self.xp.empty(dh.shape, dh.dtype)
+        D4, work = cut(D[0], 4), self.xp.empty(dh.shape, dh.dtype)
         for t in order:
             dh += g[t]
-            xp.multiply(dh, through[t], out=work)
+            self.xp.multiply(dh, through[t], out=work)
             dc += work
             if self.clip is not None:
                 dc *= self.clip.passes(cells[t])
@@ -252,66 +271,69 @@ class LSTM(Layer):
             d[:, :3] *= dc[:, None]
             d[:, 3] *= dh
             dc *= gates[t, :, H : 2 * H]
-            matmul(xp, D[t], w.h2h, out=dh)
+            matmul(self.xp, D[0][t], w.h2h, dh)
 
 
 class GRU(Layer):
-    """Keeps the gates r z n and the state's share of n, U_n h + d_n."""
+    """Keeps the gates r z, the gate n, and the state's share of n, U_n h + d_n."""
 
     n_gates = 3
-    keeps = (3, 1)
-    slopes_per_unit = 4  # for a_n, and for r, z, n of c
+    keeps = (2, 1, 1)
 
-    def bias(self, w: Weights) -> Any:
-        bias = w.i2h_bias.copy()
-        rz = len(bias) // 3 * 2
-        bias[:rz] += w.h2h_bias[:rz]
-        return bias
+    def inputs(self, x: Any, w: Weights, y: Any, kept: list[Any]) -> None:
+        rz, n, _ = kept
+        cut = rz.shape[2]
+        for place, gates in ((rz, slice(0, cut)), (n, slice(cut, None))):
+            matmul(self.xp, x, w.i2h[gates].T, rows(place))
+        rz += w.i2h_bias[:cut] + w.h2h_bias[:cut]
+        n += w.i2h_bias[cut:]
 
     def stepper(self, w: Weights, kept: list[Any], work: Any) -> Callable[..., list[Any]]:
-        gates, shares = kept
-        H = work.shape[1]
-        bias = w.h2h_bias[2 * H :]
+        rz, n, share = kept
+        cut = rz.shape[2]
+        bias = w.h2h_bias[cut:]
 
         def step(t: int, c: Any, states: list[Any], y: Any) -> list[Any]:
-            share = self.xp.add(c[:, 2 * H :], bias, out=shares[t])
-            gru_step(self.xp, gates[t], c[:, : 2 * H], share, states[0], y, work)
+            first = rz[t]
+            first += c[:, :cut]
+            self.xp.add(c[:, cut:], bias, out=share[t])
+            gru_step(self.xp, first, n[t], share[t], states[0], y, work)
             return [y]
 
         return step
 
-    def slopes(self, D, states, y, kept, first, later, earlier) -> None:
-        gates, shares = kept
+    def slopes(self, states: list[Any], y: Any, kept: list[Any], steps: Steps) -> tuple:
+        rz, n, share = kept
+        dn = self.xp.empty(n.shape, n.dtype)
+        dc = self.xp.empty((*n.shape[:2], 3 * n.shape[2]), n.dtype)
 
-        def fill(gates: Any, shares: Any, before: Any, D: Any) -> None:
-            gru_slopes(self.xp, gates, shares, before, cut(D, 4))
+        def fill(*arrays: Any) -> None:
+            gru_slopes(self.xp, *arrays)
 
-        for steps, before in ((first, states[0][None]), (later, y[earlier])):
-            _in_pieces(fill, gates[steps], shares[steps], before, D[steps])
+        for at, before in ((steps.first, states[0][None]), (steps.later, y[steps.before])):
+            _in_pieces(fill, rz[at], n[at], share[at], before, dn[at], dc[at])
+        return [dn, dc], None
 
     def back(self, order, D, w, kept, g, heads, extra) -> None:
+        dn, dc = D
         dh = heads[0]
-        H = dh.shape[1]
-        xp, D4, z = self.xp, cut(D, 4), kept[0][:, :, H : 2 * H]
-        work = xp.empty(dh.shape, dh.dtype)
+        z, dc3 = kept[0][:, :, dh.shape[1] :], cut(dc, 3)
+        work = self.xp.empty(dh.shape, dh.dtype)
         for t in order:
             dh += g[t]
-            d = D4[t]
-            d *= dh[:, None]
-            matmul(xp, D[t, :, H:], w.h2h, out=work)
+            dn[t] *= dh
+            dc3[t] *= dh[:, None]
+            matmul(self.xp, dc[t], w.h2h, work)
             dh *= z[t]
             dh += work
 
-    def into_inputs(self, D: Any, x: Any, w: Weights, grads: Weights, dx: Any, add: bool) -> None:
-        # In D a_n comes before r and z, in the weights behind them.
-        H = D.shape[1] // 4
-        n, rz = D[:, :H], D[:, H : 3 * H]
-        for part, place in ((rz, slice(0, 2 * H)), (n, slice(2 * H, 3 * H))):
-            matmul(self.xp, part.T, x, grads.i2h[place])
-            self.xp.sum(part, axis=0, out=grads.i2h_bias[place])
-            if dx is not None:
-                _product(self.xp, part, w.i2h[place], dx, add)
-            add = True
+    def into_inputs(
+        self, D: list[Any], x: Any, w: Weights, grads: Weights, dx: Any, add: bool
+    ) -> None:
+        dn, dc = D
+        cut = 2 * dn.shape[1]
+        self.into_part(dc[:, :cut], x, w, grads, slice(0, cut), dx, add)
+        self.into_part(dn, x, w, grads, slice(cut, None), dx, add=True)
 
 
 #: Kinds of layers, by `mode`.

@@ -302,9 +302,8 @@ TABLE = (
         "gru_cell",
         {"full": (35, 8), "quick": (35, 3), "tiny": (3, 2)},
         gru.cell,
-        None,
+        gru.gradients,
         ops=None,
-        check=gru.check,
         targets=(Target("mxnet", 0.4), Target("torch", 1.0)),
     ),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from d2lmini.ops.rnn import RNN, parameter_size
+from d2lmini.ops.rnn_one import rnn_layer as RNN_LAYER
 from op_rows.case import Case, draw
 
 OWN = "an op of ours alone"
@@ -114,7 +115,41 @@ ROWS.append(
 )  # fmt: skip
 
 
-# -- what the cells call, and the ways back: the latter against differences, one input at a time ---
+# -- one layer with its weights apart --------------------------------------------------------------
+
+
+def layer(x, i2h, h2h, i2h_bias, h2h_bias, h, c=None, mode=""):
+    parameters = np.concatenate([a.reshape(-1) for a in (i2h, h2h, i2h_bias, h2h_bias)])
+    states = [h[None]] if c is None else [h[None], c[None]]
+    steps = x[None] if x.ndim == 2 else x
+    y, *last = rnn(steps, parameters, *states, state_size=h.shape[1], mode=mode, state_outputs=True)
+    return [y[0] if x.ndim == 2 else y, *(last[1][0] for _ in states[1:])]
+
+
+def one_layer(mode, shape, H, dtype="float32"):
+    """Inputs of `_rnn_layer`."""
+    G, C, N = {"lstm": 4, "gru": 3}.get(mode, 1) * H, shape[-1], shape[-2]
+    shapes = [shape, (G, C), (G, H), (G,), (G,), *[(N, H)] * (1 + (mode == "lstm"))]
+    return tuple(draw(s, -1.2, 1.2, dtype, seed=i) for i, s in enumerate(shapes))
+
+
+LAYERS = [
+    (mode, shape, H, dtype)
+    for mode in ("rnn_relu", "rnn_tanh", "lstm", "gru")
+    for shape, H, dtype in (
+        ((3, 5), 4, "float32"), ((4, 3, 5), 6, "float32"), ((1, 1), 1, "float32"),
+        ((3, 1, 2), 1, "float64"), ((1, 2, 3), 2, "float64"),
+    )
+]  # fmt: skip
+for mode, shape, H, dtype in LAYERS:
+    inputs = one_layer(mode, shape, H, dtype)
+    ROWS.append(
+        Case("_rnn_layer", inputs, layer, {"mode": mode}, rtol=2e-5, grad=False, mxnet=False,
+             why=OWN)
+    )  # fmt: skip
+
+
+# -- the ways back, against differences, one input at a time ---------------------------------------
 
 
 def slopes(f, inputs, heads, step=1e-6):
@@ -133,30 +168,23 @@ def slopes(f, inputs, heads, step=1e-6):
     return grads
 
 
-def gru_back(g, i2h, h2h, h):
-    grads = slopes(lambda *x: [gru(*x)], (i2h, h2h, h), [g])
-    return [a.astype(g.dtype) for a in grads]
+def layer_back(g, y, reserve, x, i2h, h2h, h, c=None, g_cell=None, mode="", wants_data=True):
+    bias = np.zeros(len(i2h))
+    states = (h,) if c is None else (h, c)
+    heads = [g] if c is None else [g, g_cell]
+    dx, *grads = slopes(lambda *a: layer(*a, mode=mode), (x, i2h, h2h, bias, bias, *states), heads)
+    return [a.astype(g.dtype) for a in (*grads, dx)[: len(grads) + wants_data]]
 
 
-def lstm_back(g, gc, i2h, h2h, c):
-    di, _, dc = slopes(lambda *x: lstm(*x), (i2h, h2h, c), [g, gc])
-    return [di.astype(g.dtype), dc.astype(g.dtype)]
-
-
-for N, H, dtype in ((3, 4, "float32"), (1, 1, "float64"), (2, 5, "float64")):
-    h = draw((N, H), seed=4, dtype=dtype)
-    three = [draw((N, 3 * H), seed=s, dtype=dtype) for s in (1, 2)]
-    four = [draw((N, 4 * H), seed=s, dtype=dtype) for s in (1, 2)]
-    g = [draw((N, H), seed=s, dtype=dtype) for s in (5, 6)]
-    loose = {"rtol": 1e-4, "atol": 1e-6} if dtype == "float32" else {"rtol": 1e-6, "atol": 1e-8}
-    ROWS += [
-        Case("_gru_gates", (*three, h), gru, mxnet=False, why=OWN),
-        Case("_lstm_gates", (*four, h), lstm, mxnet=False, why=OWN),
-        Case("_gru_gates_backward", (g[0], *three, h), gru_back, grad=False, mxnet=False, why=OWN,
-             **loose),
-        Case("_lstm_gates_backward", (*g, *four, h), lstm_back, grad=False, mxnet=False, why=OWN,
-             **loose),
-    ]  # fmt: skip
+for mode, shape, H, dtype in LAYERS:
+    x, i2h, h2h, bias, _, *states = one_layer(mode, shape, H, dtype)
+    y, *last, reserve = RNN_LAYER.compute(np, x, i2h, h2h, 0 * bias, 0 * bias, *states, mode=mode)
+    heads = [draw(a.shape, seed=7, dtype=dtype) for a in (y, *last)]
+    ROWS.append(
+        Case("_rnn_layer_backward", (heads[0], y, reserve, x, i2h, h2h, *states, *heads[1:]),
+             layer_back, {"mode": mode, "wants_data": len(shape) == 2}, rtol=1e-4, atol=2e-6,
+             grad=False, mxnet=False, why=OWN)
+    )  # fmt: skip
 
 
 def rnn_back(g, y, reserve, x, w, *more, key, low, high, wants_data, mode, **attrs):

@@ -10,10 +10,10 @@ GRUCell(None -> 12)
 >>> list(cell.collect_params())
 ['gru_i2h_weight', 'gru_h2h_weight', 'gru_i2h_bias', 'gru_h2h_bias']
 
-A step is two products, of the input and of the state, and the arithmetic of the gates. On arrays
-that is one op (`ops/rnn_gates.py`, where the formulas are); on symbols the ten ops that MXNet has
-there, under the same names, so that what is exported can be read there and the compiler sees what
-it may fuse.
+A step is two products, of the input and of the state, and the arithmetic of the gates
+(`ops/rnn_gates.py`, where the formulas are). On arrays it is one op, and so are all the steps of an
+`unroll`. On symbols it is the ten ops that MXNet has there, under the same names, so that what is
+exported can be read there and the compiler sees what it may fuse.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ from typing import Any
 
 from d2lmini import ndarray as nd
 from d2lmini.gluon.nn import LeakyReLU
-from d2lmini.gluon.parameter import Parameter
+from d2lmini.gluon.parameter import DeferredInitializationError, Parameter
 from d2lmini.gluon.rnn.recurrent import HybridRecurrentCell
-from d2lmini.ops.rnn_gates import gru_gates, lstm_gates
+from d2lmini.gluon.rnn.sequences import as_array, as_steps
+from d2lmini.ops.core import Value
+from d2lmini.ops.rnn_one import rnn_layer
 
 
 def activate(F: Any, x: Any, activation: Any, **kwargs: Any) -> Any:
@@ -80,6 +82,82 @@ class GatedCell(HybridRecurrentCell):
     def infer_shape(self, inputs: Any, states: Any) -> None:
         self.i2h_weight.shape = (self.n_gates * self._hidden_size, inputs.shape[-1])
 
+    @property
+    def _mode(self) -> str | None:
+        """What the op `_rnn_layer` calls this cell; None if its activations are not that op's."""
+        raise NotImplementedError
+
+    def hybrid_forward(self, F: Any, x: Any, states: Any, **params: Any) -> Any:
+        mode = self._mode
+        if F is nd and mode is not None and len(x.shape) == 2:
+            return self._at_once(x, states, params, mode)
+        i2h, h2h = self._products(F, x, states[0], **params)
+        states = self._gates(F, i2h, h2h, states)
+        return states[0], states
+
+    def _gates(self, F: Any, i2h: Any, h2h: Any, states: Any) -> list[Any]:
+        """The next states from the products, in plain ops of F."""
+        raise NotImplementedError
+
+    def _at_once(
+        self, x: Any, states: Any, params: dict[str, Any], mode: str
+    ) -> tuple[Any, list[Any]]:
+        """One step (N, C), or all of (T, N, C), as one op: outputs and, behind the last step, the
+        states but for the first, which is the last output."""
+        result = rnn_layer(
+            x, params["i2h_weight"], params["h2h_weight"], params["i2h_bias"], params["h2h_bias"],
+            *states, mode=mode,
+        )  # fmt: skip
+        y, *others = result if type(result) is list else (result,)
+        return y, [y, *others]
+
+    def unroll(
+        self,
+        length: int,
+        inputs: Any,
+        begin_state: list[Any] | None = None,
+        layout: str = "NTC",
+        merge_outputs: bool | None = None,
+        valid_length: Any = None,
+    ) -> tuple[Any, list[Any]]:
+        if valid_length is not None or not self._can_be_one_op(inputs):
+            return super().unroll(length, inputs, begin_state, layout, merge_outputs, valid_length)
+        self.reset()
+        self._steps = length - 1
+        states = self._states_for(inputs, layout, begin_state)
+        x = as_array(inputs, length, layout)
+        if layout == "NTC":
+            x = x.swapaxes(0, 1)
+        mode = self._mode
+        assert mode is not None
+        y, (_, *others) = self._at_once(x, states, self._values(x, states), mode)
+        if merge_outputs:
+            last = y.slice_axis(axis=0, begin=length - 1, end=length).reshape(y.shape[1:])
+            return y if layout == "TNC" else y.swapaxes(0, 1), [last, *others]
+        outputs = as_steps(y, length, "TNC")
+        return outputs, [outputs[-1], *others]
+
+    def _can_be_one_op(self, inputs: Any) -> bool:
+        """Is there nobody who would notice that the single steps are not called?"""
+        whole = isinstance(inputs, Value)
+        first = inputs if whole else inputs[0]
+        return (
+            type(self) in (RNNCell, LSTMCell, GRUCell)
+            and self._mode is not None
+            and isinstance(first, nd.NDArray)
+            and first.ndim == (3 if whole else 2)
+            and not self._forward_hooks
+            and not self._forward_pre_hooks
+        )
+
+    def _values(self, x: Any, states: list[Any]) -> dict[str, Any]:
+        """The parameters where x is, completed at the first call."""
+        try:
+            return {name: p.data(x.ctx) for name, p in self._reg_params.items()}
+        except DeferredInitializationError:
+            self._finish_deferred(x, states)
+            return {name: p.data(x.ctx) for name, p in self._reg_params.items()}
+
     def _step(self) -> str:
         """What names of this step's values begin with."""
         return f"{self._prefix}t{self._steps}_"
@@ -130,12 +208,15 @@ class RNNCell(GatedCell):
     def _alias(self) -> str:
         return "rnn"
 
-    def hybrid_forward(self, F: Any, x: Any, states: Any, **params: Any) -> Any:
-        i2h, h2h = self._products(F, x, states[0], **params)
+    @property
+    def _mode(self) -> str | None:
+        plain = self._activation in ("tanh", "relu")
+        return f"rnn_{self._activation}" if plain else None
+
+    def _gates(self, F: Any, i2h: Any, h2h: Any, states: Any) -> list[Any]:
         name = self._step()
         both = F.elemwise_add(i2h, h2h, name=name + "plus0")
-        output = activate(F, both, self._activation, name=name + "out")
-        return output, [output]
+        return [activate(F, both, self._activation, name=name + "out")]
 
 
 class LSTMCell(GatedCell):
@@ -167,20 +248,16 @@ class LSTMCell(GatedCell):
         )  # fmt: skip
         self._activation = activation
         self._recurrent_activation = recurrent_activation
-        self._plain = activation == "tanh" and recurrent_activation == "sigmoid"
 
     def _alias(self) -> str:
         return "lstm"
 
-    def hybrid_forward(self, F: Any, x: Any, states: Any, **params: Any) -> Any:
-        i2h, h2h = self._products(F, x, states[0], **params)
-        if F is nd and self._plain:
-            h, c = lstm_gates(i2h, h2h, states[1])
-        else:
-            h, c = self._gates(F, i2h, h2h, states[1])
-        return h, [h, c]
+    @property
+    def _mode(self) -> str | None:
+        plain = self._activation == "tanh" and self._recurrent_activation == "sigmoid"
+        return "lstm" if plain else None
 
-    def _gates(self, F: Any, i2h: Any, h2h: Any, c: Any) -> tuple[Any, Any]:
+    def _gates(self, F: Any, i2h: Any, h2h: Any, states: Any) -> list[Any]:
         name, act, gate = self._step(), self._activation, self._recurrent_activation
         both = F.elemwise_add(i2h, h2h, name=name + "plus0")
         a = F.SliceChannel(both, num_outputs=4, name=name + "slice")
@@ -189,12 +266,12 @@ class LSTMCell(GatedCell):
         g = activate(F, a[2], act, name=name + "c")
         o = activate(F, a[3], gate, name=name + "o")
         c = F.elemwise_add(
-            F.elemwise_mul(f, c, name=name + "mul0"),
+            F.elemwise_mul(f, states[1], name=name + "mul0"),
             F.elemwise_mul(i, g, name=name + "mul1"),
             name=name + "state",
         )
         tanh_c = activate(F, c, act, name=name + "activation0")
-        return F.elemwise_mul(o, tanh_c, name=name + "out"), c
+        return [F.elemwise_mul(o, tanh_c, name=name + "out"), c]
 
 
 class GRUCell(GatedCell):
@@ -224,13 +301,11 @@ class GRUCell(GatedCell):
     def _alias(self) -> str:
         return "gru"
 
-    def hybrid_forward(self, F: Any, x: Any, states: Any, **params: Any) -> Any:
-        h = states[0]
-        i2h, h2h = self._products(F, x, h, **params)
-        output = gru_gates(i2h, h2h, h) if F is nd else self._gates(F, i2h, h2h, h)
-        return output, [output]
+    @property
+    def _mode(self) -> str | None:
+        return "gru"
 
-    def _gates(self, F: Any, i2h: Any, h2h: Any, h: Any) -> Any:
+    def _gates(self, F: Any, i2h: Any, h2h: Any, states: Any) -> list[Any]:
         name = self._step()
         a = F.SliceChannel(i2h, num_outputs=3, name=name + "i2h_slice")
         c = F.SliceChannel(h2h, num_outputs=3, name=name + "h2h_slice")
@@ -246,8 +321,6 @@ class GRUCell(GatedCell):
         )
         ones = F.ones_like(z, name=name + "ones_like0")
         rest = F.elemwise_sub(ones, z, name=name + "minus0")
-        return F.elemwise_add(
-            F.elemwise_mul(rest, n, name=name + "mul1"),
-            F.elemwise_mul(z, h, name=name + "mul20"),
-            name=name + "out",
-        )
+        new = F.elemwise_mul(rest, n, name=name + "mul1")
+        old = F.elemwise_mul(z, states[0], name=name + "mul20")
+        return [F.elemwise_add(new, old, name=name + "out")]

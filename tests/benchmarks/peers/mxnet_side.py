@@ -117,8 +117,12 @@ class MXNet(Side):
         cell.h2h_weight.set_data(h2h)
 
         def step() -> Any:
+            states, outputs = cell.begin_state(batch_size=x.shape[1]), []
             with self.lib.autograd.record():
-                y, _ = cell.unroll(len(x), x, layout="TNC", merge_outputs=True)
+                for each in x:
+                    y, states = cell(each, states)
+                    outputs.append(y)
+                y = self.nd.stack(*outputs)
             y.backward()
 
         def result(*_: Any) -> Any:

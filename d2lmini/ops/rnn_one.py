@@ -1,0 +1,252 @@
+"""One recurrent layer in one direction as an op, its weights apart: what the cells call.
+
+For a single step data is (N, C), for a whole sequence (T, N, C): then all steps are one operation,
+which takes a third of the time of as many single ones.
+
+>>> from d2lmini import nd
+>>> w = [nd.ones((6, 3)) / 9, nd.ones((6, 2)) / 9, nd.zeros(6), nd.zeros(6)]
+>>> h = nd.ones((1, 2))
+>>> one = nd._internal._rnn_layer(nd.ones((1, 3)), *w, h, mode="gru")
+>>> all = nd._internal._rnn_layer(nd.ones((4, 1, 3)), *w, h, mode="gru")
+>>> one.shape, all.shape, (one == all[0]).asnumpy().all()
+((1, 2), (4, 1, 2), np.True_)
+
+What happens in it is written in `rnn_layers.py`, on arrays. To be differentiated more than once,
+its gradient is written here a second time, in ops on values, which are recorded.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from d2lmini.base import MXNetError
+from d2lmini.ops.checks import check_choice, check_float, check_optional, check_shape
+from d2lmini.ops.core import Spec, modes, op
+from d2lmini.ops.join import concat, split
+from d2lmini.ops.linalg import dot
+from d2lmini.ops.rnn_layers import KINDS, Weights, views_of
+
+
+def _infer(
+    data: Spec, i2h_weight: Spec, h2h_weight: Spec, i2h_bias: Spec, h2h_bias: Spec, state: Spec,
+    state_cell: Spec | None = None, *, mode: str,
+) -> list[Spec]:  # fmt: skip
+    check_choice("mode", mode, tuple(KINDS))
+    check_float(data, i2h_weight, h2h_weight, i2h_bias, h2h_bias, state, state_cell, half=False)
+    check_optional("state_cell", state_cell, mode == "lstm", f"mode={mode!r}")
+    if len(data.shape) not in (2, 3) or len(state.shape) != 2:
+        raise MXNetError(
+            f"data is {data.shape}, state {state.shape}, need (N, C) or (T, N, C), and (N, H)"
+        )
+    N, H = data.shape[-2], state.shape[1]
+    G = KINDS[mode].n_gates * H
+    why = f"mode={mode!r} with data {data.shape} and {H} units"
+    for name, spec, shape in (
+        ("i2h_weight", i2h_weight, (G, data.shape[-1])), ("h2h_weight", h2h_weight, (G, H)),
+        ("i2h_bias", i2h_bias, (G,)), ("h2h_bias", h2h_bias, (G,)), ("state", state, (N, H)),
+        ("state_cell", state_cell or state, (N, H)),
+    ):  # fmt: skip
+        check_shape(name, spec, shape, why=why)
+    reserve = prod(data.shape[:-1]) * H * sum(KINDS[mode].keeps)
+    y = Spec((*data.shape[:-1], H), data.dtype)
+    return [y, *([state] if mode == "lstm" else []), Spec((reserve,), data.dtype)]
+
+
+def _flops(data: Spec, i2h_weight: Spec, h2h_weight: Spec, *_: Spec, out: Spec, mode: str) -> float:
+    return 2.0 * prod(data.shape[:-1]) * (i2h_weight.size + h2h_weight.size) + 40 * out.size
+
+
+def _steps(a: Any) -> Any:
+    """(N, X) as (1, N, X)."""
+    return a[None] if a.ndim == 2 else a
+
+
+def _kept(reserve: Any, y: Any, mode: str) -> list[Any]:
+    """What forward leaves to backward: views into the vector."""
+    T, N, H = y.shape
+    return views_of(reserve, [(T, N, k * H) for k in KINDS[mode].keeps])
+
+
+@op("_rnn_layer", infer=_infer, flops=_flops, outputs=lambda mode, **_: 1 + (mode == "lstm"))
+def rnn_layer(
+    xp, data, i2h_weight, h2h_weight, i2h_bias, h2h_bias, state, state_cell=None, *, mode: str,
+    out=None,
+):  # fmt: skip
+    """A layer over one step (N, C) -> (N, H) or a sequence (T, N, C) -> (T, N, H): all states.
+
+    mode and formulas as in `RNN`; state, and state_cell for 'lstm', (N, H) come before the first
+    step; for 'lstm' the last cell state is returned too. i2h_weight (G, C), h2h_weight (G, H),
+    biases (G,), G = H times 1, 4 or 3. One dtype, float32 or float64. MXNetError at the call for
+    shapes and dtypes.
+    """
+    inputs = (data, i2h_weight, h2h_weight, i2h_bias, h2h_bias, state, state_cell)
+    if out is None:
+        given: list[Any] = [None if a is None else Spec(a.shape, a.dtype) for a in inputs]
+        specs = _infer(*given, mode=mode)
+        out = tuple(xp.empty(spec.shape, spec.dtype) for spec in specs)
+    y = _steps(out[0])
+    states = [state] if state_cell is None else [state, state_cell]
+    last = KINDS[mode](xp).forward(
+        _steps(data), Weights(*inputs[1:5]), states, y, _kept(out[-1], y, mode), backwards=False
+    )
+    if state_cell is not None:
+        out[1][...] = last[1]
+    return out
+
+
+@rnn_layer.gradient(saves="y data i2h_weight h2h_weight i2h_bias h2h_bias state state_cell")
+def _(
+    g, y, data, i2h_weight, h2h_weight, i2h_bias, h2h_bias, state, state_cell, *, mode, needs
+):  # fmt: skip
+    states = [state] if state_cell is None else [state, state_cell]
+    g_cell = g[1] if mode == "lstm" else None
+    if modes.recording:
+        w = Weights(i2h_weight, h2h_weight, i2h_bias, h2h_bias)
+        return _gradients(g[0], g_cell, data, w, states, mode)
+    *grads, dx = rnn_layer_backward(
+        g[0], y[0], y[-1], data, i2h_weight, h2h_weight, state, state_cell, g_cell,
+        mode=mode, wants_data=needs[0],
+    ) + ([] if needs[0] else [None])  # fmt: skip
+    return [dx, *grads]
+
+
+def _infer_backward(
+    g: Spec, y: Spec, reserve: Spec, data: Spec, i2h_weight: Spec, h2h_weight: Spec, state: Spec,
+    *_: Spec, mode: str, wants_data: bool,
+) -> list[Spec]:  # fmt: skip
+    bias = Spec(i2h_weight.shape[:1], data.dtype)
+    states = [state] * (1 + (mode == "lstm"))
+    return [i2h_weight, h2h_weight, bias, bias, *states, *([data] * wants_data)]
+
+
+def _flops_backward(g, y, reserve, data, i2h_weight, h2h_weight, *_, out, **_attrs) -> float:
+    rows = prod(data.shape[:-1])
+    return 4.0 * rows * (i2h_weight.size + h2h_weight.size) + 20 * y.size
+
+
+@op(
+    "_rnn_layer_backward", infer=_infer_backward, flops=_flops_backward,
+    outputs=lambda mode, wants_data, **_: 5 + (mode == "lstm") + wants_data,
+)  # fmt: skip
+def rnn_layer_backward(
+    xp, g, y, reserve, data, i2h_weight, h2h_weight, state, state_cell=None, g_cell=None, *,
+    mode: str, wants_data: bool, out=None,
+):  # fmt: skip
+    """Gradients of `_rnn_layer` for weights and biases, state, state_cell (LSTM), and data if
+    wanted; g_cell is that of the last cell state."""
+    given = (state,) if state_cell is None else (state, state_cell)
+    if out is None:
+        bias = i2h_weight[:, 0]
+        like = (i2h_weight, h2h_weight, bias, bias, *given, *((data,) if wants_data else ()))
+        out = tuple(xp.empty(a.shape, a.dtype) for a in like)
+    heads = list(out[4 : 4 + len(given)])
+    heads[0][...] = 0
+    if state_cell is not None:
+        heads[1][...] = g_cell
+    y = _steps(y)
+    KINDS[mode](xp).backward(
+        _steps(data), Weights(i2h_weight, h2h_weight, None, None), list(given), y,
+        _kept(reserve, y, mode), _steps(g), heads, Weights(*out[:4]),
+        _steps(out[-1]) if wants_data else None, add=False, backwards=False,
+    )  # fmt: skip
+    return out
+
+
+@rnn_layer_backward.gradient()
+def _(g):
+    raise MXNetError("its gradient is not built in: record while differentiating instead")
+
+
+# -- the gradient once more, in ops on values ------------------------------------------------------
+
+
+def _gradients(g: Any, g_cell: Any, data: Any, w: Weights, states: list[Any], mode: str) -> list:
+    """What `rnn_layer_backward` computes, for all inputs; recorded."""
+    one = len(data.shape) == 2
+    xs, gs = ([a] if one else _split(a, data.shape[0]) for a in (data, g))
+    history = []
+    for x in xs:
+        a = dot(x, w.i2h, transpose_b=True) + w.i2h_bias
+        c = dot(states[0], w.h2h, transpose_b=True) + w.h2h_bias
+        next_states, back = _STEPS[mode](a, c, states)
+        history.append((x, states[0], back))
+        states = next_states
+    dh = gs[0].zeros_like()
+    more = [] if g_cell is None else [g_cell]
+    das: list[Any] = []
+    dcs: list[Any] = []
+    for (_, _, back), gt in zip(reversed(history), reversed(gs), strict=True):
+        da, dc, passed, more = back(dh + gt, *more)
+        dh = dot(dc, w.h2h)
+        if passed is not None:
+            dh = dh + passed
+        das.insert(0, da)
+        dcs.insert(0, dc)
+    da, dc, x, h = (
+        concat(*each, dim=0) for each in (das, dcs, xs, [h for _, h, _ in history])
+    )  # a row for each step and sequence
+    dx = dot(da, w.i2h).reshape(data.shape)
+    dw = dot(da, x, transpose_a=True), dot(dc, h, transpose_a=True)
+    return [dx, *dw, da.sum(axis=0), dc.sum(axis=0), dh, *more]
+
+
+def _split(a: Any, n: int) -> list[Any]:
+    """(n, N, X) as n values (N, X)."""
+    parts = split(a, num_outputs=n, axis=0, squeeze_axis=True)
+    return parts if n > 1 else [parts]
+
+
+def _plain_step(activate: str) -> Any:
+    def step(a: Any, c: Any, states: list[Any]) -> tuple:
+        y = getattr(a + c, activate)()
+
+        def back(g: Any) -> tuple:
+            d = g * (1 - y * y) if activate == "tanh" else g * (y > 0)
+            return d, d, None, []
+
+        return [y], back
+
+    return step
+
+
+def _lstm_step(a: Any, c: Any, states: list[Any]) -> tuple:
+    i, f, n, o = split(a + c, num_outputs=4, axis=1)
+    i, f, n, o = i.sigmoid(), f.sigmoid(), n.tanh(), o.sigmoid()
+    cell = f * states[1] + i * n
+    tanh_cell = cell.tanh()
+
+    def back(g: Any, g_cell: Any) -> tuple:
+        dcell = g_cell + g * o * (1 - tanh_cell * tanh_cell)
+        d = concat(
+            dcell * n * i * (1 - i), dcell * states[1] * f * (1 - f), dcell * i * (1 - n * n),
+            g * tanh_cell * o * (1 - o), dim=1,
+        )  # fmt: skip
+        return d, d, None, [dcell * f]
+
+    return [o * tanh_cell, cell], back
+
+
+def _gru_step(a: Any, c: Any, states: list[Any]) -> tuple:
+    ar, az, an = split(a, num_outputs=3, axis=1)
+    cr, cz, cn = split(c, num_outputs=3, axis=1)
+    r, z = (ar + cr).sigmoid(), (az + cz).sigmoid()
+    n = (an + r * cn).tanh()
+
+    def back(g: Any) -> tuple:
+        dn = g * (1 - z) * (1 - n * n)
+        dr = dn * cn * r * (1 - r)
+        dz = g * (states[0] - n) * z * (1 - z)
+        return concat(dr, dz, dn, dim=1), concat(dr, dz, dn * r, dim=1), g * z, []
+
+    return [n + z * (states[0] - n)], back
+
+
+#: (a, c, states) -> (next states, back), where back(*gradients of these) gives those of a and c,
+#: what of h's passes by the gates (or None), and, in a list, that of the cell state.
+_STEPS = {
+    "rnn_tanh": _plain_step("tanh"),
+    "rnn_relu": _plain_step("relu"),
+    "lstm": _lstm_step,
+    "gru": _gru_step,
+}
