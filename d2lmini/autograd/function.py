@@ -39,7 +39,9 @@ class FunctionNode(Node):
     def released(self) -> bool:
         return self.function is None
 
-    def gradients(self, gs: list[Any], graph: bool, needs: Sequence[bool]) -> Sequence[Any]:
+    def gradients(
+        self, gs: list[Any], graph: bool, needs: Sequence[bool], places: Any
+    ) -> Sequence[Any]:
         gs = [
             tape.zeros(spec, self.ctx) if g is None else g
             for g, spec in zip(gs, self.outputs, strict=True)

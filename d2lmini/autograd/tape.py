@@ -46,6 +46,7 @@ class Node:
     __slots__ = ("ctx", "order", "outputs", "parents", "site")
 
     name = "?"
+    placing = False  # can it compute gradients right into their places?
 
     def __init__(self, parents: tuple[Entry | None, ...], outputs: Sequence[Spec], ctx: Any):
         self.parents = parents
@@ -59,9 +60,12 @@ class Node:
         """Has a backward without `retain_graph` been here?"""
         return False
 
-    def gradients(self, gs: list[Any], graph: bool, needs: Sequence[bool]) -> Sequence[Any]:
+    def gradients(
+        self, gs: list[Any], graph: bool, needs: Sequence[bool], places: Any
+    ) -> Sequence[Any]:
         """Gradients of the inputs from those of the outputs (of which some may be None, not all);
-        `graph`: they will be recorded; `needs`: of which inputs anybody wants it."""
+        `graph`: they will be recorded; `needs`: of which inputs anybody wants it; `places`: the
+        arrays, if any, that they may be computed into."""
         return ()
 
     def release(self) -> None:
@@ -83,6 +87,9 @@ class Leaf(Node):
 
     def store(self, parts: list[Any]) -> None:
         """Write the sum of the parts into `grad`, or add it."""
+        if self.req == "write" and len(parts) == 1 and parts[0] is self.grad:
+            self.fresh = True  # the rule has put it there
+            return
         if self.req == "add":
             parts = [self.grad, *parts]
         total(parts, out=self.grad)
@@ -112,7 +119,13 @@ class OpNode(Node):
     def released(self) -> bool:
         return self.saved is None
 
-    def gradients(self, gs: list[Any], graph: bool, needs: Sequence[bool]) -> Sequence[Any]:
+    @property
+    def placing(self) -> bool:  # type: ignore[override]
+        return self.op.placing
+
+    def gradients(
+        self, gs: list[Any], graph: bool, needs: Sequence[bool], places: Any
+    ) -> Sequence[Any]:
         op = self.op
         if op.rule is None:
             return ()
@@ -125,12 +138,12 @@ class OpNode(Node):
                 saved = self._checked(graph)
                 break
         if len(gs) == 1:
-            return op.gradients(gs[0], saved, self.attrs, needs)
+            return op.gradients(gs[0], saved, self.attrs, needs, places)
         shown = op.outputs(**self.attrs) if callable(op.outputs) else op.outputs
         for i in range(shown):
             if gs[i] is None:
                 gs[i] = zeros(self.outputs[i], self.ctx)
-        return op.gradients(gs, saved, self.attrs, needs)
+        return op.gradients(gs, saved, self.attrs, needs, places)
 
     def _checked(self, graph: bool) -> list[Any]:
         """What was saved, unless it was overwritten since; with its history if `graph`."""
@@ -237,6 +250,8 @@ def total(parts: list[Any] | None, out: Any = None) -> Any:
     """The sum of the parts, in their order; None if there are none."""
     if not parts:
         return None
+    if len(parts) == 2 and out is None:
+        return registry["elemwise_add"](*parts)  # tiny ones take the short road
     if len(parts) > 1:
         return registry["add_n"](*parts, out=out)
     return parts[0] if out is None else registry["_copy"](parts[0], out=out)

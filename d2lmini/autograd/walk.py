@@ -13,6 +13,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -21,7 +22,7 @@ from d2lmini.autograd import tape
 from d2lmini.autograd.scopes import scope
 from d2lmini.autograd.tape import Entry, Leaf, Node, total
 from d2lmini.base import MXNetError
-from d2lmini.ops.core import Value, registry
+from d2lmini.ops.core import NOWHERE, Value, registry
 
 #: So many parts of one gradient are kept at most before they are summed.
 MOST_PARTS = 8
@@ -158,17 +159,24 @@ def _walk(
             if (node, 0) in parts:  # it is a head itself
                 node.store(parts.pop((node, 0)))
             continue
-        gs = [parts.pop((node, i), None) for i in range(len(node.outputs))]
-        arrived = False
-        for i, g in enumerate(gs):
-            if g is not None:
-                gs[i] = g[0] if len(g) == 1 else total(g)
-                arrived = True
-                if targets is not None and (node, i) in targets:
-                    targets[node, i] = gs[i]
+        if len(node.outputs) == 1:  # nearly every node: spare the loops
+            gs = [total(parts.pop((node, 0), None))]
+            arrived = gs[0] is not None
+        else:
+            gs = [total(parts.pop((node, i), None)) for i in range(len(node.outputs))]
+            arrived = any(g is not None for g in gs)
+        if targets is not None:
+            for i, g in enumerate(gs):
+                if (node, i) in targets:
+                    targets[node, i] = g
         parents = node.parents
         needs = [parent is not None and parent[0] in uses for parent in parents]
-        grads = node.gradients(gs, graph, needs) if arrived and True in needs else ()
+        grads: Sequence[Any] = ()
+        if arrived and True in needs:
+            places = NOWHERE
+            if node.placing and targets is None:
+                places = [_place(node, parent, uses, parts) for parent in parents]
+            grads = node.gradients(gs, graph, needs, places)
         if not retain:
             node.release()
         for parent, needed, g in zip(parents, needs, grads):
@@ -183,6 +191,18 @@ def _walk(
                         part = parts.pop(parent, [])
                         leaf.store(part or [tape.zeros(leaf.outputs[0], leaf.ctx)])
     return leaves
+
+
+def _place(
+    node: Node, parent: Entry | None, uses: dict[Node, int], parts: dict[Entry, list[Any]]
+) -> Any:
+    """Where the gradient of a node's input may be computed into: the `grad` of a leaf, if that is
+    to be overwritten and `node` alone uses the leaf; else None."""
+    if parent is None or type(parent[0]) is not Leaf:
+        return None
+    leaf = parent[0]
+    alone = uses[leaf] == 1 and parent not in parts
+    return leaf.grad if alone and leaf.req == "write" and leaf.ctx == node.ctx else None
 
 
 def _add(parts: dict[Entry, list[Any]], entry: Entry, g: Any) -> None:

@@ -30,7 +30,7 @@ from typing import Any
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_float, check_optional, check_shape
 from d2lmini.ops.convolve import computed, convolve, convolve_data, convolve_weight
-from d2lmini.ops.core import ALL, Shape, Spec, op
+from d2lmini.ops.core import ALL, NOWHERE, Shape, Spec, op
 from d2lmini.ops.windows import Geometry, full_lists, geometry
 
 LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
@@ -112,15 +112,18 @@ def Convolution(
 
 
 @Convolution.gradient(saves="data data.shape weight")
-def _(g, data, data_shape, weight, *, kernel, stride, dilate, pad, num_group, no_bias, needs=ALL):
+def _(
+    g, data, data_shape, weight, *, kernel, stride, dilate, pad, num_group, no_bias, needs=ALL,
+    places=NOWHERE,
+):  # fmt: skip
     how = dict(kernel=kernel, stride=stride, dilate=dilate, pad=pad, num_group=num_group)
     dx = conv_backward_data(g, weight, shape=data_shape, **how) if needs[0] else None
-    dw = conv_backward_weight(data, g, **how) if needs[1] else None
-    return (dx, dw) if no_bias else (dx, dw, _bias_gradient(g) if needs[2] else None)
+    dw = conv_backward_weight(data, g, **how, out=places[1]) if needs[1] else None
+    return (dx, dw) if no_bias else (dx, dw, _bias_gradient(g, places[2]) if needs[2] else None)
 
 
-def _bias_gradient(g: Any) -> Any:
-    return g.sum(axis=1, exclude=True)
+def _bias_gradient(g: Any, place: Any) -> Any:
+    return g.sum(axis=1, exclude=True, out=place)
 
 
 @op("_conv_backward_data", infer=lambda grad, weight, *, shape, **_: Spec(shape, grad.dtype),
@@ -256,7 +259,7 @@ def Deconvolution(
 @Deconvolution.gradient(saves="data data.shape weight")
 def _(
     g, data, data_shape, weight, *, kernel, stride, dilate, pad, adj, target_shape, num_group,
-    no_bias, needs=ALL,
+    no_bias, needs=ALL, places=NOWHERE,
 ):  # fmt: skip
     _size, pad = _deconvolved(data_shape[2:], kernel, stride, dilate, pad, adj, target_shape)
     how = dict(kernel=kernel, stride=stride, dilate=dilate, pad=pad, num_group=num_group)
@@ -264,5 +267,5 @@ def _(
     if needs[0]:
         dx = Convolution(g, weight, num_filter=data_shape[1], no_bias=True, **how)
     if needs[1]:
-        dw = conv_backward_weight(g, data, **how)
-    return (dx, dw) if no_bias else (dx, dw, _bias_gradient(g) if needs[2] else None)
+        dw = conv_backward_weight(g, data, **how, out=places[1])
+    return (dx, dw) if no_bias else (dx, dw, _bias_gradient(g, places[2]) if needs[2] else None)

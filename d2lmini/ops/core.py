@@ -90,6 +90,16 @@ class _All:
 ALL: Any = _All()
 
 
+class _Nowhere:
+    """What `places` is unless somebody says otherwise: no place for any input's gradient."""
+
+    def __getitem__(self, position: int) -> None:
+        return None
+
+
+NOWHERE: Any = _Nowhere()
+
+
 class Op:
     """One operation. Attributes, all set by the declaration:
 
@@ -107,14 +117,14 @@ class Op:
     rule, saves            gradient rule and what it needs kept; rule None: no gradient
     keeps                  `saves` taken apart: (position of the input, or Y; attribute or None)
     rule_attrs             the attributes that the rule asks for
-    selective              the rule asks for `needs`: which gradients anybody wants
+    selective, placing     the rule asks for `needs`, for `places` (see `gradient`)
     """
 
     __slots__ = (
         "aliases", "attr_names", "attr_set", "bound", "compute", "converters", "defaults",
         "elementwise", "flops", "infer", "injects", "input_names", "keeps", "mutates",
         "n_required", "name", "outputs", "plans", "pointwise", "random", "required", "rule",
-        "rule_attrs", "saves", "selective", "takes_out", "ufunc", "variadic", "__dict__",
+        "placing", "rule_attrs", "saves", "selective", "takes_out", "ufunc", "variadic", "__dict__",
     )  # fmt: skip
 
     def __init__(
@@ -170,7 +180,7 @@ class Op:
         self.plans: dict[tuple, Any] = {}  # see ndarray/plan.py
         self.rule = grad
         self.rule_attrs: tuple[str, ...] = ()
-        self.selective = False
+        self.selective = self.placing = False
         self.saves: tuple[str, ...] = ()
         self.keeps: tuple[tuple[int, str | None], ...] = ()
         self.__doc__ = compute.__doc__
@@ -186,7 +196,9 @@ class Op:
 
         A rule whose gradients cost something each declares `needs=ALL` among its keywords. It is
         told, for each input, whether anybody wants that gradient, and may return None for the
-        others; a rule that does not ask computes all, and what nobody wants is dropped.
+        others; a rule that does not ask computes all, and what nobody wants is dropped. A rule with
+        `places=NOWHERE` is told, for each input, the array that its gradient is to end in, or None,
+        and may compute right into it (`out=`): this spares large weights a copy.
         """
 
         def attach(rule: Callable) -> Callable:
@@ -194,7 +206,8 @@ class Op:
             n = code.co_argcount
             asked = code.co_varnames[n : n + code.co_kwonlyargcount]
             self.selective = "needs" in asked
-            self.rule_attrs = tuple(k for k in asked if k != "needs")
+            self.placing = "places" in asked
+            self.rule_attrs = tuple(k for k in asked if k not in ("needs", "places"))
             self.rule = rule
             self.saves = tuple(saves.split())
             self.keeps = tuple(self._place_of(name) for name in self.saves)
@@ -208,13 +221,18 @@ class Op:
         return Y if is_output else self.input_names.index(base), part or None
 
     def gradients(
-        self, g: Any, saved: Sequence[Any], attrs: dict[str, Any], needs: Sequence[bool]
+        self, g: Any, saved: Sequence[Any], attrs: dict[str, Any], needs: Any, places: Any = NOWHERE
     ) -> Sequence[Any]:
         """Ask the rule: the gradients of the inputs, None for those that have none."""
-        options: dict[str, Any] = {k: attrs[k] for k in self.rule_attrs}
-        if self.selective:
-            options["needs"] = needs
-        grads = self.rule(g, *saved, **options)
+        if self.selective or self.placing or self.rule_attrs:
+            options: dict[str, Any] = {k: attrs[k] for k in self.rule_attrs}
+            if self.selective:
+                options["needs"] = needs
+            if self.placing:
+                options["places"] = places
+            grads = self.rule(g, *saved, **options)
+        else:
+            grads = self.rule(g, *saved)
         return grads if type(grads) in (tuple, list) else (grads,)
 
     def __call__(self, *args: Any, out: Any = None, name: str | None = None, **kwargs: Any) -> Any:

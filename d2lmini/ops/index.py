@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.core import ALL, DType, Shape, Spec, normalize_axis, op, registry
+from d2lmini.ops.core import ALL, NOWHERE, DType, Shape, Spec, normalize_axis, op, registry
 
 # -- from numbers to places ----------------------------------------------------------------------
 
@@ -157,10 +157,11 @@ def Embedding(
 
 
 @Embedding.gradient(saves="data")
-def _(g, data, *, input_dim, output_dim, needs=ALL):
+def _(g, data, *, input_dim, output_dim, needs=ALL, places=NOWHERE):
     if not needs[1]:
         return None, None
-    return None, _take_grad(g, data, shape=(input_dim, output_dim), axis=0, mode="clip")
+    shape = input_dim, output_dim
+    return None, _take_grad(g, data, shape=shape, axis=0, mode="clip", out=places[1])
 
 
 # -- pick: one element per row ---------------------------------------------------------------------

@@ -31,7 +31,7 @@ from typing import Any
 from d2lmini.base import MXNetError
 from d2lmini.device import blas
 from d2lmini.ops.checks import check_float, check_one_dtype, check_shape
-from d2lmini.ops.core import ALL, Shape, Spec, op
+from d2lmini.ops.core import ALL, NOWHERE, Shape, Spec, op
 
 
 def matmul(xp: Any, a: Any, b: Any, out: Any = None) -> Any:
@@ -52,21 +52,22 @@ def swapped(a: Any) -> Any:
 
 
 def _gradients_of_product(
-    product: Callable, g: Any, a: Any, b: Any, transpose_a: bool, transpose_b: bool, needs: Any
-) -> tuple[Any, Any]:
+    product: Callable, g: Any, a: Any, b: Any, transpose_a: bool, transpose_b: bool, needs: Any,
+    places: Any = NOWHERE,
+) -> tuple[Any, Any]:  # fmt: skip
     """Gradients of product(a, b, transpose_a, transpose_b), themselves such products."""
     if not needs[0]:
         da = None
     elif transpose_a:
-        da = product(b, g, transpose_a=transpose_b, transpose_b=True)
+        da = product(b, g, transpose_a=transpose_b, transpose_b=True, out=places[0])
     else:
-        da = product(g, b, transpose_b=not transpose_b)
+        da = product(g, b, transpose_b=not transpose_b, out=places[0])
     if not needs[1]:
         db = None
     elif transpose_b:
-        db = product(g, a, transpose_a=True, transpose_b=transpose_a)
+        db = product(g, a, transpose_a=True, transpose_b=transpose_a, out=places[1])
     else:
-        db = product(a, g, transpose_a=not transpose_a)
+        db = product(a, g, transpose_a=not transpose_a, out=places[1])
     return da, db
 
 
@@ -141,9 +142,9 @@ def dot(
 
 
 @dot.gradient(saves="lhs rhs lhs.shape rhs.shape")
-def _(g, lhs, rhs, lhs_shape, rhs_shape, *, transpose_a, transpose_b, needs=ALL):
+def _(g, lhs, rhs, lhs_shape, rhs_shape, *, transpose_a, transpose_b, needs=ALL, places=NOWHERE):
     if len(lhs_shape) == len(rhs_shape) == 2:
-        return _gradients_of_product(dot, g, lhs, rhs, transpose_a, transpose_b, needs)
+        return _gradients_of_product(dot, g, lhs, rhs, transpose_a, transpose_b, needs, places)
     a, ta, b, tb, _shape = _as_matrices(lhs_shape, rhs_shape, transpose_a, transpose_b)
     g = g.reshape((a[1 if ta else 0], b[0 if tb else 1]))
     da, db = _gradients_of_product(dot, g, lhs.reshape(a), rhs.reshape(b), ta, tb, needs)
@@ -281,8 +282,8 @@ def gemm2(
 
 @gemm2.gradient(saves="A B")
 def _(g, A, B, *, transpose_a, transpose_b, alpha, axis, needs=ALL):
-    def product(a: Any, b: Any, **transposed: bool) -> Any:
-        return gemm2(a, b, alpha=alpha, axis=axis, **transposed)
+    def product(a: Any, b: Any, **options: Any) -> Any:
+        return gemm2(a, b, alpha=alpha, axis=axis, **options)
 
     return _gradients_of_product(product, g, A, B, transpose_a, transpose_b, needs)
 
@@ -309,8 +310,8 @@ def gemm(
 
 @gemm.gradient(saves="A B")
 def _(g, A, B, *, transpose_a, transpose_b, alpha, beta, axis, needs=ALL):
-    def product(a: Any, b: Any, **transposed: bool) -> Any:
-        return gemm2(a, b, alpha=alpha, axis=axis, **transposed)
+    def product(a: Any, b: Any, **options: Any) -> Any:
+        return gemm2(a, b, alpha=alpha, axis=axis, **options)
 
     dA, dB = _gradients_of_product(product, g, A, B, transpose_a, transpose_b, needs)
     return dA, dB, g * beta if needs[2] else None

@@ -25,7 +25,7 @@ from d2lmini.ops.checks import (
     check_optional,
     check_shape,
 )
-from d2lmini.ops.core import ALL, Shape, Spec, normalize_axes, op
+from d2lmini.ops.core import ALL, NOWHERE, Shape, Spec, normalize_axes, op
 from d2lmini.ops.distributions import PIECE
 from d2lmini.ops.linalg import dot, matmul
 
@@ -83,7 +83,7 @@ def FullyConnected(
 
 
 @FullyConnected.gradient(saves="data data.shape weight")
-def _(g, data, shape, weight, *, num_hidden, no_bias, flatten, needs=ALL):
+def _(g, data, shape, weight, *, num_hidden, no_bias, flatten, needs=ALL, places=NOWHERE):
     rows = _rows(shape, flatten)
     flat = len(shape) == 2  # reshaping would change nothing
     g = g if flat else g.reshape((rows[0], num_hidden))
@@ -92,8 +92,8 @@ def _(g, data, shape, weight, *, num_hidden, no_bias, flatten, needs=ALL):
         dx = dot(g, weight)
         dx = dx if flat else dx.reshape(shape)
     if needs[1]:
-        dw = dot(g, data if flat else data.reshape(rows), transpose_a=True)
-    return (dx, dw) if no_bias else (dx, dw, g.sum(axis=0) if needs[2] else None)
+        dw = dot(g, data if flat else data.reshape(rows), transpose_a=True, out=places[1])
+    return (dx, dw) if no_bias else (dx, dw, g.sum(axis=0, out=places[2]) if needs[2] else None)
 
 
 # -- Dropout --------------------------------------------------------------------------------------
