@@ -18,6 +18,7 @@ exported can be read there and the compiler sees what it may fuse.
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 from d2lmini import ndarray as nd
@@ -80,7 +81,7 @@ class GatedCell(HybridRecurrentCell):
         return [{"shape": shape, "__layout__": "NC"} for _ in range(self.n_states)]
 
     def infer_shape(self, inputs: Any, states: Any) -> None:
-        self.i2h_weight.shape = (self.n_gates * self._hidden_size, inputs.shape[-1])
+        self.i2h_weight.shape = (self.n_gates * self._hidden_size, prod(inputs.shape[1:]))
 
     @property
     def _mode(self) -> str | None:
@@ -155,7 +156,7 @@ class GatedCell(HybridRecurrentCell):
         try:
             return {name: p.data(x.ctx) for name, p in self._reg_params.items()}
         except DeferredInitializationError:
-            self._finish_deferred(x, states)
+            self._finish_deferred(x[0], states)
             return {name: p.data(x.ctx) for name, p in self._reg_params.items()}
 
     def _step(self) -> str:

@@ -1,0 +1,520 @@
+"""gluon.rnn without MXNet: gradients against differences, one op against single steps, states,
+lengths, chance, files, errors, and that such nets learn."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from gluon_rows.rnn import ROWS
+from gluon_rows.runner import check_gradients
+
+import d2lmini
+from d2lmini import autograd, engine, gluon, nd
+from d2lmini.base import MXNetError
+from d2lmini.gluon import rnn
+
+T, N, C, H = 4, 3, 5, 6
+CELLS = {
+    "rnn": lambda **k: rnn.RNNCell(H, **k),
+    "relu": lambda **k: rnn.RNNCell(H, "relu", **k),
+    "lstm": lambda **k: rnn.LSTMCell(H, **k),
+    "gru": lambda **k: rnn.GRUCell(H, **k),
+}
+LAYERS = {
+    "rnn": lambda *a, **k: rnn.RNN(H, *a, activation="tanh", **k),
+    "relu": lambda *a, **k: rnn.RNN(H, *a, **k),
+    "lstm": lambda *a, **k: rnn.LSTM(H, *a, **k),
+    "gru": lambda *a, **k: rnn.GRU(H, *a, **k),
+}
+each_cell = pytest.mark.parametrize("name", CELLS)
+
+
+def draw(*shape: int, seed: int = 0, dtype: str = "float32") -> nd.NDArray:
+    return nd.array(np.random.default_rng(seed).uniform(-1, 1, shape), dtype=dtype)
+
+
+def ready(net, dtype: str = "float32"):
+    """With seeded parameters, biases too."""
+    d2lmini.random.seed(3)
+    net.initialize(d2lmini.init.Uniform(0.7))
+    net.cast(dtype)
+    return net
+
+
+def step_by_step(cell, x, states=None):
+    """What `unroll` is defined to be; x (T, N, C)."""
+    states = cell.begin_state(batch_size=x.shape[1], dtype=x.dtype) if states is None else states
+    outputs = []
+    for each in x:
+        y, states = cell(each, states)
+        outputs.append(y)
+    return nd.stack(*outputs), states
+
+
+def close(a, b, tolerance: float = 2e-6) -> None:
+    np.testing.assert_allclose(a.asnumpy(), b.asnumpy(), rtol=tolerance, atol=tolerance)
+
+
+# -- gradients -------------------------------------------------------------------------------------
+
+GRADIENT_ROWS = [row for row in ROWS if row.grad and "relu" not in row.build]
+
+
+@pytest.mark.parametrize("row", GRADIENT_ROWS[::3], ids=[row.id for row in GRADIENT_ROWS[::3]])
+def test_gradients_are_slopes(row):
+    """A third of the rows; the rest is compared with MXNet, where there is one."""
+    assert check_gradients(row, row.modes[0], tolerance=1e-4) > 0
+
+
+@each_cell
+@pytest.mark.parametrize("whole", [True, False], ids=["unrolled", "stepped"])
+def test_cells_can_be_differentiated_twice(name, whole):
+    """The slope of |dy/dx|^2 along a direction is what the second backward says."""
+    cell = ready(CELLS[name](input_size=C), "float64")
+    values, direction = draw(T, N, C, dtype="float64"), draw(T, N, C, seed=1, dtype="float64")
+
+    def steepness(x):
+        with autograd.record():
+            y = (
+                cell.unroll(T, x, layout="TNC", merge_outputs=True)[0]
+                if whole
+                else step_by_step(cell, x)[0]
+            )
+            wanted = [x, cell.h2h_weight.data(), cell.i2h_bias.data()]
+            return sum(
+                (g * g).sum() for g in autograd.grad((y * y).sum(), wanted, create_graph=True)
+            )
+
+    x = values.copy()
+    x.attach_grad()
+    steepness(x).backward()
+    ends = []
+    for sign in (1, -1):
+        moved = values + direction * (1e-6 * sign)
+        moved.attach_grad()
+        ends.append(steepness(moved).asscalar())
+    slope = (ends[0] - ends[1]) / 2e-6
+    np.testing.assert_allclose((x.grad * direction).sum().asscalar(), slope, rtol=1e-5)
+
+
+def test_a_layer_is_differentiated_once():
+    layer = ready(rnn.GRU(H, input_size=C))
+    x = draw(T, N, C)
+    x.attach_grad()
+    with autograd.record():
+        (g,) = autograd.grad(layer(x).sum(), [x], create_graph=True)
+        z = (g * g).sum()
+    with pytest.raises(MXNetError, match="not differentiable twice"):
+        z.backward()
+
+
+# -- one op for all steps --------------------------------------------------------------------------
+
+
+@each_cell
+@pytest.mark.parametrize("layout", ["TNC", "NTC"])
+@pytest.mark.parametrize("given", ["array", "list"])
+@pytest.mark.parametrize("merge", [True, False, None])
+def test_unrolling_is_the_same_as_step_by_step(name, layout, given, merge):
+    cell = ready(CELLS[name](input_size=C))
+    steps = draw(T, N, C)
+    want, want_states = step_by_step(ready(CELLS[name](input_size=C)), steps)
+    inputs = list(steps) if given == "list" else steps if layout == "TNC" else steps.swapaxes(0, 1)
+    got, states = cell.unroll(T, inputs, layout=layout, merge_outputs=merge)
+    if merge:
+        got = got if layout == "TNC" else got.swapaxes(0, 1)
+    else:
+        assert isinstance(got, list)
+        got = nd.stack(*got)
+    close(got, want)
+    assert len(states) == len(want_states) == len(cell.state_info())
+    for a, b in zip(states, want_states, strict=True):
+        close(a, b)
+
+
+@each_cell
+def test_unrolling_goes_back_the_same_way(name):
+    """Gradients of weights, inputs and given states, from outputs and last states."""
+    results = []
+    for whole in (True, False):
+        cell, x = ready(CELLS[name](input_size=C)), draw(T, N, C)
+        states = [draw(N, H, seed=s) for s in range(len(cell.state_info()))]
+        for each in (x, *states):
+            each.attach_grad()
+        with autograd.record():
+            y, last = (
+                cell.unroll(T, x, states, layout="TNC", merge_outputs=True)
+                if whole
+                else step_by_step(cell, x, states)
+            )
+        autograd.backward([y, *last[1:]], [draw(*a.shape, seed=9) for a in (y, *last[1:])])
+        weights = [p.grad() for p in cell.collect_params().values()]
+        results.append([x.grad, *(s.grad for s in states), *weights])
+    for a, b in zip(*results, strict=True):
+        close(a, b, 1e-5)
+
+
+def executed(call) -> int:
+    nd.waitall()
+    before = engine.stats().executed
+    call()
+    nd.waitall()
+    return engine.stats().executed - before
+
+
+def test_unrolling_takes_few_operations_unless_somebody_looks():
+    x = draw(50, N, C)
+
+    def unroll(cell):
+        return executed(lambda: cell.unroll(50, x, layout="TNC", merge_outputs=True))
+
+    class Mine(rnn.GRUCell):
+        """May do anything in a step."""
+
+    watched, seen = ready(rnn.GRUCell(H, input_size=C)), []
+    watched.register_forward_hook(lambda cell, inputs, output: seen.append(inputs[0].shape))
+    assert unroll(ready(rnn.GRUCell(H, input_size=C))) < 10
+    assert unroll(ready(Mine(H, input_size=C))) > 50
+    assert unroll(watched) > 50
+    assert seen == [(N, C)] * 50
+
+
+def test_inputs_of_more_axes_are_flattened_in_each_step():
+    cell, x = ready(rnn.GRUCell(H)), draw(N, T, 2, 3)
+    y, _ = cell.unroll(T, x, merge_outputs=True)
+    assert cell.i2h_weight.shape == (3 * H, 6)
+    flat, _ = cell.unroll(T, x.reshape((N, T, 6)), merge_outputs=True)
+    close(y, flat)
+
+
+# -- lengths ---------------------------------------------------------------------------------------
+
+DEEP = {
+    **CELLS,
+    "both ways": lambda: rnn.BidirectionalCell(rnn.LSTMCell(2), rnn.GRUCell(3)),
+    "stack": lambda: stack(rnn.GRUCell(3), rnn.BidirectionalCell(rnn.RNNCell(2), rnn.RNNCell(2))),
+    "residual": lambda: rnn.ResidualCell(rnn.GRUCell(C)),
+}
+
+
+def stack(*cells):
+    net = rnn.SequentialRNNCell()
+    for cell in cells:
+        net.add(cell)
+    return net
+
+
+@pytest.mark.parametrize("name", DEEP)
+@pytest.mark.parametrize("layout", ["NTC", "TNC"])
+def test_a_sequence_with_padding_is_one_without(name, layout):
+    """Outputs, zeros beyond, and states of each sequence are those of it alone."""
+    net = ready(DEEP[name]())
+    lengths = [4, 1, 2]
+    x = draw(N, T, C)
+    inputs = x if layout == "NTC" else x.swapaxes(0, 1)
+    y, states = net.unroll(
+        T, inputs, layout=layout, merge_outputs=True, valid_length=nd.array(lengths)
+    )
+    y = y if layout == "NTC" else y.swapaxes(0, 1)
+    for i, n in enumerate(lengths):
+        alone, last = net.unroll(n, x[i : i + 1, :n], merge_outputs=True)
+        close(y[i : i + 1, :n], alone)
+        assert (y[i, n:] == 0).asnumpy().all() if n < T else True
+        for a, b in zip(states, last, strict=True):
+            close(a[i : i + 1], b)
+
+
+# -- layers and cells ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_a_layer_is_its_cells(name, bidirectional):
+    """`_unfuse` gives cells with the same parameters, which compute the same."""
+    layer = ready(LAYERS[name](2, bidirectional=bidirectional, input_size=C))
+    x = draw(T, N, C)
+    y, states = layer(x, layer.begin_state(batch_size=N))
+    cells = layer._unfuse()
+    assert set(cells.collect_params()) == set(layer.collect_params())
+    same, last = cells.unroll(T, x, layout="TNC", merge_outputs=True)
+    close(y, same)
+    kinds = len(states)
+    for k, state in enumerate(states):
+        close(state, nd.stack(*last[k::kinds]))
+
+
+def test_a_layer_takes_states_or_leaves_them():
+    layer = ready(rnn.LSTM(H, 2, layout="NTC"))
+    x = draw(N, T, C)
+    y = layer(x)
+    assert isinstance(y, nd.NDArray) and y.shape == (N, T, H)
+    again, states = layer(x, layer.begin_state(N))
+    assert again.asnumpy().tobytes() == y.asnumpy().tobytes()
+    assert [s.shape for s in states] == [(2, N, H), (2, N, H)]
+    # A sequence in two halves, the states handed over.
+    first, states = layer(x[:, :2], layer.begin_state(N))
+    second, _ = layer(x[:, 2:], states)
+    close(nd.concat(first, second, dim=1), y)
+    gru = ready(rnn.GRU(H))
+    _, (h,) = gru(x, nd.zeros((1, T, H)))
+    assert h.shape == (1, T, H)
+
+
+def test_a_layer_follows_its_dtype():
+    layer = ready(rnn.GRU(H), "float64")
+    assert layer.begin_state(2)[0].dtype == np.float64
+    assert layer(draw(T, N, C, dtype="float64")).dtype == np.float64
+    with pytest.raises(MXNetError, match="dtype"):
+        layer(draw(T, N, C))
+    assert rnn.LSTM(2, dtype="float64").begin_state(1)[1].dtype == np.float64
+
+
+def test_sizes_are_known_after_the_first_call():
+    for net in (rnn.GRU(H, 2, bidirectional=True), rnn.LSTMCell(H)):
+        net.initialize()
+        assert "None" in repr(net)
+        x = draw(T, N, C)
+        if isinstance(net, rnn.GRU):
+            net(x)
+            assert net.l1_i2h_weight.shape == (3 * H, 2 * H)
+        else:
+            net.unroll(T, x, layout="TNC")
+        assert f"({C} ->" in repr(net)
+
+
+def test_files_hold_names_that_mxnet_knows(tmp_path):
+    layer = ready(rnn.LSTM(H, 2, bidirectional=True, dropout=0.5))
+    x = draw(T, N, C)
+    y = layer(x)
+    net = gluon.nn.HybridSequential()
+    net.add(layer)
+    net.save_parameters(str(tmp_path / "net.params"))
+    names = nd.load(str(tmp_path / "net.params"))
+    assert "0._unfused.0.l_cell.i2h_weight" in names
+    assert "0._unfused.1.r_cell.h2h_bias" in names and len(names) == 16
+    other = gluon.nn.HybridSequential()
+    other.add(rnn.LSTM(H, 2, bidirectional=True))
+    other.load_parameters(str(tmp_path / "net.params"))
+    assert other(x).asnumpy().tobytes() == y.asnumpy().tobytes()
+
+
+# -- chance ----------------------------------------------------------------------------------------
+
+
+def test_dropout_lies_between_layers_and_in_training_only():
+    layer = ready(rnn.LSTM(H, 2, dropout=1.0, input_size=C))
+    plain = ready(rnn.LSTM(H, 2, input_size=C))
+    x = draw(T, N, C)
+    close(layer(x), plain(x))
+    with autograd.record():
+        y = layer(x)
+        again = layer(draw(T, N, C, seed=5))
+    # All is dropped: what comes out does not depend on what went in.
+    close(y, again)
+    one = ready(rnn.LSTM(H, dropout=1.0, input_size=C))
+    with autograd.record():
+        y = one(x)
+    close(y, one(x))
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_what_was_dropped_has_no_gradient(name):
+    """The mask is drawn again on the way back: gradients are slopes for one and the same seed."""
+    layer = ready(LAYERS[name](3, dropout=0.4, bidirectional=True, input_size=C), "float64")
+    values, direction = draw(T, N, C, dtype="float64"), draw(T, N, C, seed=1, dtype="float64")
+
+    def loss(x):
+        d2lmini.random.seed(11)
+        with autograd.record():
+            return (layer(x) ** 2).sum()
+
+    x = values.copy()
+    x.attach_grad()
+    loss(x).backward()
+    ends = [loss(values + direction * (1e-6 * sign)).asscalar() for sign in (1, -1)]
+    slope = (ends[0] - ends[1]) / 2e-6
+    np.testing.assert_allclose((x.grad * direction).sum().asscalar(), slope, rtol=1e-4)
+
+
+def test_zoneout_keeps_what_was():
+    x = draw(T, N, C)
+    base = ready(rnn.RNNCell(H, input_size=C))
+    want, _ = step_by_step(base, x)
+    cell = rnn.ZoneoutCell(base, zoneout_outputs=0.5, zoneout_states=0.3)
+    quiet, _ = cell.unroll(T, x, layout="TNC", merge_outputs=True)
+    close(quiet, want)
+    with autograd.record():
+        y, _ = cell.unroll(40, draw(40, N, C), layout="TNC", merge_outputs=True)
+    y = y.asnumpy()
+    kept = (y[1:] == y[:-1]).mean()
+    assert 0.4 < kept < 0.6
+    assert 0.2 < (y[0] == 0).mean() < 0.8  # before the first step the output was zeros
+    always = rnn.ZoneoutCell(ready(rnn.GRUCell(H, input_size=C)), zoneout_states=1.0)
+    with autograd.record():
+        _, (h,) = always.unroll(T, x, [nd.ones((N, H))], layout="TNC")
+    assert (h == 1).asnumpy().all()
+
+
+def test_dropout_as_a_cell():
+    cell = rnn.DropoutCell(0.5)
+    x = nd.ones((N, 100, C))
+    assert cell.state_info() == [] and cell.begin_state(batch_size=2) == []
+    y, states = cell.unroll(100, x)
+    assert y is x or (y == x).asnumpy().all()
+    with autograd.record():
+        y, states = cell.unroll(100, x, merge_outputs=True)
+    assert states == [] and set(np.unique(y.asnumpy())) == {0.0, 2.0}
+    assert 0.4 < y.mean().asscalar() / 2 < 0.6
+
+
+def test_bounds_on_the_cell_state():
+    layer = ready(rnn.LSTM(H, state_clip_min=-0.1, state_clip_max=0.05, input_size=C))
+    _, (_, c) = layer(10 * draw(T, N, C), layer.begin_state(N))
+    c = c.asnumpy()
+    assert c.min() >= np.float32(-0.1) and c.max() <= np.float32(0.05)
+    x = draw(T, N, C)
+    x[1] = np.nan
+    loose = ready(rnn.LSTM(H, state_clip_min=-1, state_clip_max=1, input_size=C))
+    strict = ready(
+        rnn.LSTM(H, state_clip_min=-1, state_clip_max=1, state_clip_nan=True, input_size=C)
+    )
+    for layer, clean in ((loose, False), (strict, True)):
+        _, (_, c) = layer(x, layer.begin_state(N))
+        assert np.isfinite(c.asnumpy()).all() == clean
+
+
+# -- states, names, errors -------------------------------------------------------------------------
+
+
+def test_states_to_begin_with():
+    cell = rnn.LSTMCell(H, prefix="mine_")
+    asked = []
+
+    def func(name, shape, **info):
+        asked.append((name, shape, info))
+        return nd.ones(shape)
+
+    states = cell.begin_state(batch_size=2, func=func)
+    assert [s.sum().asscalar() for s in states] == [12, 12]
+    assert asked[0] == ("mine_begin_state_0", (2, H), {"__layout__": "NC"})
+    assert asked[1][0] == "mine_begin_state_1"
+    cell.reset()
+    cell.begin_state(2, func)
+    assert asked[2][0] == "mine_begin_state_0"
+    there = cell.begin_state(batch_size=2, ctx=d2lmini.cpu(1), dtype="float64")[0]
+    assert there.context == d2lmini.cpu(1) and there.dtype == np.float64
+    layer = rnn.LSTM(H, prefix="deep_")
+    layer.begin_state(2, func=func)
+    assert asked[-1][0] == "deep_h0_1" and asked[-1][2]["__layout__"] == "LNC"
+
+
+def test_a_cell_of_ones_own():
+    class Sum(rnn.HybridRecurrentCell):
+        """Adds up its inputs."""
+
+        def state_info(self, batch_size=0):
+            return [{"shape": (batch_size, C), "__layout__": "NC"}]
+
+        def _alias(self):
+            return "sum"
+
+        def hybrid_forward(self, F, x, states):
+            total = F.elemwise_add(x, states[0])
+            return total, [total]
+
+    cell = Sum()
+    assert cell.name == "sum0" or cell.name.startswith("sum")
+    x = draw(T, N, C)
+    y = stack(cell, rnn.ResidualCell(Sum())).unroll(T, x, layout="TNC")[0][-1]
+    want = np.cumsum(x.asnumpy(), axis=0)
+    want = (want + np.cumsum(want, axis=0))[-1]
+    np.testing.assert_allclose(y.asnumpy(), want, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda c, x: c.unroll(3, x), AssertionError, "length=3, the inputs have 4 steps"),
+        (lambda c, x: c.unroll(3, [x[:, 0]] * 4), AssertionError, "length=3"),
+        (lambda c, x: c.unroll(4, x, layout="NCT"), ValueError, "layout 'NCT'"),
+        (lambda c, x: c(x[:, 0], [nd.zeros((N, H + 1))]), MXNetError, "_rnn_layer: .*need"),
+        (lambda c, x: c(x[:, 0], [nd.zeros((N + 1, H))]), MXNetError, "state is"),
+        (lambda c, x: c(x[:, 0, :2], c.begin_state(N)), MXNetError, "i2h_weight is"),
+        (lambda c, x: c.unroll(4, x.astype("float64")), MXNetError, "dtype"),
+        (lambda c, x: rnn.GRU(H, layout="CTN"), AssertionError, "Invalid layout CTN"),
+        (lambda c, x: rnn.RNN(H, activation="sigmoid"), KeyError, "rnn_sigmoid"),
+        (lambda c, x: rnn.LSTM(H, projection_size=2), NotImplementedError, "projection_size"),
+        (lambda c, x: rnn.GRU(H, use_sequence_length=True), NotImplementedError, "sequence"),
+        (lambda c, x: rnn.DropoutCell("half"), AssertionError, "rate must be a number"),
+        (lambda c, x: rnn.BidirectionalCell(c, c)(x, []), NotImplementedError, "Please use unroll"),
+        (
+            lambda c, x: rnn.ZoneoutCell(rnn.BidirectionalCell(c, c)), AssertionError,
+            "doesn't support zoneout",
+        ),
+        (lambda c, x: rnn.RecurrentCell().state_info(), NotImplementedError, "state_info"),
+        (
+            lambda c, x: rnn.HybridRecurrentCell()(x, []), NotImplementedError, "hybrid_forward",
+        ),
+    ],
+)  # fmt: skip
+def test_errors_say_what_is_wrong(call, error, words):
+    cell = ready(rnn.GRUCell(H, input_size=C))
+    with pytest.raises(error, match=words):
+        call(cell, draw(N, T, C))
+
+
+def test_a_modified_cell_is_no_longer_called_itself():
+    base = rnn.GRUCell(H)
+    cell = rnn.ResidualCell(base)
+    with pytest.raises(AssertionError, match="Call the modifier cell instead"):
+        base.begin_state(2)
+    with pytest.raises(AssertionError, match="cannot be modified twice"):
+        rnn.ZoneoutCell(base)
+    assert cell.begin_state(batch_size=2)[0].shape == (2, H)
+    assert list(cell.collect_params()) == list(base.collect_params())
+
+
+@pytest.mark.parametrize(
+    ("states", "error", "words"),
+    [
+        (lambda: nd.zeros((1, 9, H)), ValueError, "Invalid recurrent state shape"),
+        (lambda: [nd.zeros((2, N, H))], ValueError, r"Expecting \(1, 3, 6\)"),
+    ],
+)
+def test_states_of_another_shape_are_refused(states, error, words):
+    with pytest.raises(error, match=words):
+        ready(rnn.GRU(H))(draw(T, N, C), states())
+
+
+def test_a_layer_wants_three_axes():
+    with pytest.raises((MXNetError, ValueError)):
+        ready(rnn.GRU(H, input_size=C))(draw(T, C))
+    with pytest.raises(MXNetError, match="parameters is"):
+        ready(rnn.GRU(H, input_size=C))(draw(T, N, C + 1))
+
+
+# -- it learns -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [rnn.GRU, rnn.LSTM])
+def test_it_learns_to_remember(kind):
+    """Which of two inputs came first, ten steps ago, behind noise."""
+    d2lmini.random.seed(0)
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 2, 64)
+    x = rng.normal(0, 0.1, (10, 64, 2))
+    x[0, np.arange(64), labels] += 1
+    x, y = nd.array(x), nd.array(labels)
+    layer, head = kind(8), gluon.nn.Dense(2)
+    for net in (layer, head):
+        net.initialize(d2lmini.init.Xavier())
+    parameters = {**layer.collect_params(), **head.collect_params()}
+    trainer = gluon.Trainer(parameters, "adam", {"learning_rate": 0.05})
+    loss = gluon.loss.SoftmaxCrossEntropyLoss()
+    for _ in range(60):
+        with autograd.record():
+            l = loss(head(layer(x)[-1]), y)
+        l.backward()
+        trainer.step(64)
+    right = (head(layer(x)[-1]).argmax(axis=1) == y).mean().asscalar()
+    assert right == 1 and l.mean().asscalar() < 0.1
