@@ -198,6 +198,23 @@ def test_head_gradients_are_like_their_heads():
     y.backward(nd.ones(2))
 
 
+def test_a_head_gradient_may_be_the_gradient_of_a_leaf():
+    """y.backward(x.grad): what is written into x.grad on the way does not disturb the rest."""
+    x, z = leaf(np.ones((2, 2))), leaf(np.ones((2, 2)))
+    b, data = leaf([0, 0]), nd.ones((2, 2))
+    for program in (lambda: z * 3 + x * 2, lambda: x * 2 + z * 3):
+        x.grad[:] = 5
+        with autograd.record():
+            y = program()
+        y.backward(x.grad)
+        assert values(x.grad[0], z.grad[0]) == [[10, 10], [15, 15]]
+    x.grad[:] = 5
+    with autograd.record():
+        y = nd.FullyConnected(data, x, b, num_hidden=2)
+    y.backward(x.grad)
+    assert values(x.grad[0], b.grad) == [[10, 10], [10, 10]]
+
+
 def test_a_head_without_history_is_an_error():
     x, c = leaf([1, 2]), nd.ones(2)
     with autograd.record():

@@ -149,9 +149,16 @@ def _walk(
     lead to one of them are visited, and they are filled in. How many leaves were met."""
     nodes, uses = _behind([head._node[0] for head in heads], targets)
     parts: dict[Entry, list[Any]] = {}  # the gradients known so far, to be summed
+    written = set()
+    if targets is None and any(g is not None for g in head_grads):
+        written = {node.grad._chunk for node in nodes if type(node) is Leaf}
     for head, g in zip(heads, head_grads, strict=True):
         if head._node[0] in uses:
-            _add(parts, head._node, registry["ones_like"](head) if g is None else g)
+            if g is None:
+                g = registry["ones_like"](head)
+            elif g._chunk in written:  # y.backward(x.grad): it must outlive what is written there
+                g = g.copy()
+            _add(parts, head._node, g)
     leaves = 0
     for node in nodes:
         if targets is None and type(node) is Leaf:
