@@ -66,7 +66,7 @@ claims: $(VENV)/.test  ## check the chapters' claims about speed on this machine
 
 test-mxnet: $(VENV)/.test  ## the tests that ask the real MXNet (D2LMINI_MXNET_PYTHON names its interpreter)
 	@test -n "$$D2LMINI_MXNET_PYTHON" || { echo "set D2LMINI_MXNET_PYTHON to a Python that has mxnet==1.9.1 and numpy==1.23.5"; exit 1; }
-	$(PY) -m pytest -q tests/test_ops_mxnet.py tests/test_api_names.py tests/test_indexing.py tests/test_serialize.py
+	$(PY) -m pytest -q $$(grep -l D2LMINI_MXNET_PYTHON tests/test_*.py)
 
 stress: $(VENV)/.test  ## the long runs: a million tasks, memory growth
 	$(PY) -m pytest -q -m stress --timeout 3600 tests
