@@ -22,24 +22,47 @@ def sanitized(text: str) -> str:
     return text
 
 
-def block(language: str) -> str:
-    """The first code block of a language."""
-    return re.search(rf"```{language}\n(.*?)```", README, re.S)[1]
+def block(language: str, number: int = 0) -> str:
+    """A code block of a language: the first, or another."""
+    return re.findall(rf"```{language}\n(.*?)```", README, re.S)[number]
 
 
-def test_the_example_prints_what_the_readme_shows(tmp_path):
-    (tmp_path / "example.py").write_text(block("python"), encoding="utf-8")
-    run = subprocess.run(
+def run_example(tmp_path: Path, number: int) -> subprocess.CompletedProcess:
+    """Run a Python block from a folder that holds nothing else."""
+    (tmp_path / "example.py").write_text(block("python", number), encoding="utf-8")
+    return subprocess.run(
         [sys.executable, "example.py"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=100,
     )
+
+
+def test_the_example_prints_what_the_readme_shows(tmp_path):
+    run = run_example(tmp_path, 0)
     assert run.stderr == ""
     assert sanitized(run.stdout) == sanitized(block("text"))
     assert run.stdout.count(" sec\n") == 2
+
+
+def test_the_net_learns_as_the_readme_shows(tmp_path):
+    """Nearly: another BLAS adds up in another order."""
+    run = run_example(tmp_path, 1)
+    assert run.stderr == ""
+    found, shown = (
+        [float(line.split()[-1]) for line in text.splitlines()]
+        for text in (run.stdout, block("text", 1))
+    )
+    assert len(found) == len(shown) == 5
+    assert found == pytest.approx(shown, abs=0.1)
+    assert min(found[-1], shown[-1]) > 0.9
+
+
+def test_an_old_program_prints_what_the_readme_shows(tmp_path):
+    run = run_example(tmp_path, 2)
+    assert run.stdout + run.stderr.splitlines()[-1] + "\n" == block("text", 2)
 
 
 def test_the_first_screen_has_it_all():
