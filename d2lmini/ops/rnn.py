@@ -284,11 +284,13 @@ def rnn_backward(
                 xp.zeros_like(s[k]) if a is None else a[k].copy()
                 for a, s in zip((g_state, g_cell), given, strict=False)
             ]
-            layer.backward(
-                x, weights[k], [s[k] for s in given], mine[:, :, part], kept[k],
-                g[:, :, part], heads, grads[k], dx, add=direction == 1,
-                backwards=direction == 1,
-            )  # fmt: skip
+            outputs, first = mine[:, :, part], [s[k] for s in given]
+            D = [xp.empty((sizes.T, sizes.N, n * sizes.H), y.dtype) for n in layer.slopes]
+            backwards = direction == 1
+            layer.backward(D, weights[k], first, outputs, kept[k], g[:, :, part], heads, backwards)
+            layer.into_weights(D, x, outputs, first[0], grads[k], backwards)
+            if dx is not None:
+                layer.into_inputs(D, weights[k], dx, add=backwards)
             for place, value in zip(dstates, heads, strict=True):
                 place[k] = value
         g = dx if mask is None else dx * mask

@@ -24,7 +24,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from d2lmini.device.parallel import parallel_for
 from d2lmini.ops import pieces
-from d2lmini.ops.linalg import matmul
+from d2lmini.ops.blocks import Blocks, product
 from d2lmini.ops.rnn_gates import cut, gru_slopes, gru_step, lstm_slopes, lstm_step
 
 #: Slopes of several steps are computed in pieces of about this many numbers.
@@ -74,10 +74,12 @@ class Layer:
 
     n_gates  rows of the weights for each unit
     keeps    what backward needs of forward besides the outputs: arrays (T, N, k H), these k
+    slopes   the parts of D likewise: the first is the gradient of a, the last that of c
     """
 
     n_gates = 1
     keeps: ClassVar[tuple[int, ...]] = ()
+    slopes: ClassVar[tuple[int, ...]] = (1,)
 
     def __init__(self, xp: Any, clip: Clip | None = None):
         self.xp = xp
@@ -93,19 +95,18 @@ class Layer:
         xp = self.xp
         T, N, H = y.shape
         self.inputs(rows(x), w, y, kept)
-        # A product with a transposed matrix is slower: copied once it serves all steps.
-        across = w.h2h.T.copy() if T > 2 else w.h2h.T
+        across = Blocks(xp, w.h2h.T, N, copy=T > 2)
         c = xp.empty((N, self.n_gates * H), y.dtype)
         step = self.stepper(w, kept, xp.empty((N, H), y.dtype))
         for t in reversed(range(T)) if backwards else range(T):
-            matmul(xp, states[0], across, c)
+            across.product(states[0], c)
             states = step(t, c, states, y[t])
         return states
 
     def inputs(self, x: Any, w: Weights, y: Any, kept: list[Any]) -> None:
         """Compute the products of all inputs, with all of the biases that can be added here."""
         place = kept[0] if kept else y
-        matmul(self.xp, x, w.i2h.T, rows(place))
+        product(self.xp, x, w.i2h.T, rows(place))
         place += w.i2h_bias + w.h2h_bias
 
     def stepper(self, w: Weights, kept: list[Any], work: Any) -> Callable[..., list[Any]]:
@@ -116,57 +117,62 @@ class Layer:
     # -- back -------------------------------------------------------------------------------------
 
     def backward(
-        self, x: Any, w: Weights, states: list[Any], y: Any, kept: list[Any], g: Any,
-        heads: list[Any], grads: Weights, dx: Any, add: bool, backwards: bool,
+        self, D: list[Any], w: Weights, states: list[Any], y: Any, kept: list[Any], g: Any,
+        heads: list[Any], backwards: bool,
     ) -> None:  # fmt: skip
-        """Fill `grads`, and dx (T, N, I) unless it is None (adding to what is there if `add`).
+        """Go back through all steps: fill D, from which the gradients of weights and inputs follow.
 
         g (T, N, H) is the gradient of y, `heads` (N, H) those of the last states; these arrays
         become the gradients of `states`."""
-        T = len(y)
+        T, N, _ = y.shape
         steps = BACKWARDS if backwards else FORWARDS
-        D, extra = self.slopes(states, y, kept, steps)
+        extra = self.fill_slopes(D, states, y, kept, steps)
+        across = Blocks(self.xp, w.h2h, N, copy=T > 2)
         order = range(T) if backwards else reversed(range(T))
-        self.back(order, D, w, kept, g, heads, extra)
-        self.into_inputs([rows(d) for d in D], rows(x), w, grads, dx, add)
-        dc = D[-1]
-        if T > 1:
-            matmul(self.xp, rows(dc[steps.later]).T, rows(y[steps.before]), grads.h2h)
-            grads.h2h[...] += matmul(self.xp, rows(dc[steps.first]).T, states[0])
-        else:
-            matmul(self.xp, rows(dc).T, states[0][: T * len(states[0])], grads.h2h)
-        self.xp.sum(rows(dc), axis=0, out=grads.h2h_bias)
+        self.back(order, D, across, kept, g, heads, extra)
 
-    def slopes(self, states: list[Any], y: Any, kept: list[Any], steps: Steps) -> tuple:
-        """The derivatives of the outputs as arrays (T, N, k H), in a list; the last is that for c.
-        And what else `back` needs."""
+    def fill_slopes(
+        self, D: list[Any], states: list[Any], y: Any, kept: list[Any], steps: Steps
+    ) -> Any:
+        """Fill D with the derivatives of the outputs; returns what else `back` needs."""
         raise NotImplementedError
 
     def back(
-        self, order: Iterable[int], D: list[Any], w: Weights, kept: list[Any], g: Any,
+        self, order: Iterable[int], D: list[Any], across: Blocks, kept: list[Any], g: Any,
         heads: list[Any], extra: Any,
     ) -> None:  # fmt: skip
-        """Multiply the gradients into D, step by step; `heads` go along, from last to first."""
+        """Multiply the gradients into D, step by step; `heads` go along, from last to first.
+        across: U, for products with it."""
         raise NotImplementedError
 
-    def into_inputs(
-        self, D: list[Any], x: Any, w: Weights, grads: Weights, dx: Any, add: bool
+    def into_weights(
+        self, D: list[Any], x: Any, y: Any, h: Any, grads: Weights, backwards: bool
     ) -> None:
-        """From D, now gradients: those of W, b and x. D and x have a row per step and sequence."""
-        self.into_part(D[0], x, w, grads, slice(None), dx, add)
+        """The gradients of all parameters. h: the state before the first step."""
+        for gates, d in self.gates_of_a(D):
+            product(self.xp, d.T, rows(x), grads.i2h[gates])
+            self.xp.sum(d, axis=0, out=grads.i2h_bias[gates])
+        steps, dc = BACKWARDS if backwards else FORWARDS, D[-1]
+        if len(y) > 1:
+            product(self.xp, rows(dc[steps.later]).T, rows(y[steps.before]), grads.h2h)
+            grads.h2h[...] += rows(dc[steps.first]).T @ h
+        else:
+            product(self.xp, rows(dc).T, h[: len(y) * len(h)], grads.h2h)
+        self.xp.sum(rows(dc), axis=0, out=grads.h2h_bias)
 
-    def into_part(
-        self, D: Any, x: Any, w: Weights, grads: Weights, gates: slice, dx: Any, add: bool
-    ) -> None:
-        """The same for some of the gates, whose a has the gradient D."""
-        xp = self.xp
-        matmul(xp, D.T, x, grads.i2h[gates])
-        xp.sum(D, axis=0, out=grads.i2h_bias[gates])
-        if dx is not None:
+    def into_inputs(self, D: list[Any], w: Weights, dx: Any, add: bool) -> None:
+        """The gradient of x into dx (T, N, I), or added to it."""
+        for gates, d in self.gates_of_a(D):
             if add:
-                rows(dx)[...] += matmul(xp, D, w.i2h[gates])
+                room = self.xp.empty(rows(dx).shape, dx.dtype)
+                rows(dx)[...] += product(self.xp, d, w.i2h[gates], room)
             else:
-                matmul(xp, D, w.i2h[gates], rows(dx))
+                product(self.xp, d, w.i2h[gates], rows(dx))
+            add = True
+
+    def gates_of_a(self, D: list[Any]) -> list[tuple[slice, Any]]:
+        """Which rows of the weight W have which gradients of a, (T N, rows)."""
+        return [(slice(None), rows(D[0]))]
 
 
 def views_of(vector: Any, shapes: list[tuple[int, ...]]) -> list[Any]:
@@ -204,18 +210,17 @@ class Tanh(Layer):
 
         return step
 
-    def slopes(self, states: list[Any], y: Any, kept: list[Any], steps: Steps) -> tuple:
-        D = self.xp.square(y)
-        self.xp.subtract(1, D, out=D)
-        return [D], None
+    def fill_slopes(self, D, states, y, kept, steps) -> None:
+        self.xp.square(y, out=D[0])
+        self.xp.subtract(1, D[0], out=D[0])
 
-    def back(self, order, D, w, kept, g, heads, extra) -> None:
+    def back(self, order, D, across, kept, g, heads, extra) -> None:
         dh = heads[0]
         for t in order:
             dh += g[t]
             d = D[0][t]
             d *= dh
-            matmul(self.xp, d, w.h2h, dh)
+            across.product(d, dh)
 
 
 class Relu(Tanh):
@@ -224,8 +229,8 @@ class Relu(Tanh):
     def activate(self, y: Any) -> None:
         self.xp.maximum(y, 0, out=y)
 
-    def slopes(self, states: list[Any], y: Any, kept: list[Any], steps: Steps) -> tuple:
-        return [(y > 0).astype(y.dtype)], None
+    def fill_slopes(self, D, states, y, kept, steps) -> None:
+        self.xp.greater(y, 0, out=D[0])
 
 
 class LSTM(Layer):
@@ -233,6 +238,7 @@ class LSTM(Layer):
 
     n_gates = 4
     keeps = (4, 1)
+    slopes = (4,)
 
     def stepper(self, w: Weights, kept: list[Any], work: Any) -> Callable[..., list[Any]]:
         gates, cells = kept
@@ -245,19 +251,18 @@ class LSTM(Layer):
 
         return step
 
-    def slopes(self, states: list[Any], y: Any, kept: list[Any], steps: Steps) -> tuple:
+    def fill_slopes(self, D, states, y, kept, steps) -> Any:
         gates, cells = kept
-        D = self.xp.empty(gates.shape, gates.dtype)
         through = self.xp.empty(cells.shape, cells.dtype)
 
         def fill(gates: Any, before: Any, after: Any, D: Any, through: Any) -> None:
             lstm_slopes(self.xp, gates, before, after, cut(D, 4), through)
 
         for at, before in ((steps.first, states[1][None]), (steps.later, cells[steps.before])):
-            _in_pieces(fill, gates[at], before, cells[at], D[at], through[at])
-        return [D], through
+            _in_pieces(fill, gates[at], before, cells[at], D[0][at], through[at])
+        return through
 
-    def back(self, order, D, w, kept, g, heads, extra) -> None:
+    def back(self, order, D, across, kept, g, heads, extra) -> None:
         through, (gates, cells), (dh, dc) = extra, kept, heads
         H = dh.shape[1]
         D4, work = cut(D[0], 4), self.xp.empty(dh.shape, dh.dtype)
@@ -271,7 +276,7 @@ class LSTM(Layer):
             d[:, :3] *= dc[:, None]
             d[:, 3] *= dh
             dc *= gates[t, :, H : 2 * H]
-            matmul(self.xp, D[0][t], w.h2h, dh)
+            across.product(D[0][t], dh)
 
 
 class GRU(Layer):
@@ -279,12 +284,13 @@ class GRU(Layer):
 
     n_gates = 3
     keeps = (2, 1, 1)
+    slopes = (1, 3)  # for a_n, and for c
 
     def inputs(self, x: Any, w: Weights, y: Any, kept: list[Any]) -> None:
         rz, n, _ = kept
         cut = rz.shape[2]
         for place, gates in ((rz, slice(0, cut)), (n, slice(cut, None))):
-            matmul(self.xp, x, w.i2h[gates].T, rows(place))
+            product(self.xp, x, w.i2h[gates].T, rows(place))
         rz += w.i2h_bias[:cut] + w.h2h_bias[:cut]
         n += w.i2h_bias[cut:]
 
@@ -302,19 +308,16 @@ class GRU(Layer):
 
         return step
 
-    def slopes(self, states: list[Any], y: Any, kept: list[Any], steps: Steps) -> tuple:
-        rz, n, share = kept
-        dn = self.xp.empty(n.shape, n.dtype)
-        dc = self.xp.empty((*n.shape[:2], 3 * n.shape[2]), n.dtype)
+    def fill_slopes(self, D, states, y, kept, steps) -> None:
+        (rz, n, share), (dn, dc) = kept, D
 
         def fill(*arrays: Any) -> None:
             gru_slopes(self.xp, *arrays)
 
         for at, before in ((steps.first, states[0][None]), (steps.later, y[steps.before])):
             _in_pieces(fill, rz[at], n[at], share[at], before, dn[at], dc[at])
-        return [dn, dc], None
 
-    def back(self, order, D, w, kept, g, heads, extra) -> None:
+    def back(self, order, D, across, kept, g, heads, extra) -> None:
         dn, dc = D
         dh = heads[0]
         z, dc3 = kept[0][:, :, dh.shape[1] :], cut(dc, 3)
@@ -323,17 +326,14 @@ class GRU(Layer):
             dh += g[t]
             dn[t] *= dh
             dc3[t] *= dh[:, None]
-            matmul(self.xp, dc[t], w.h2h, work)
+            across.product(dc[t], work)
             dh *= z[t]
             dh += work
 
-    def into_inputs(
-        self, D: list[Any], x: Any, w: Weights, grads: Weights, dx: Any, add: bool
-    ) -> None:
-        dn, dc = D
+    def gates_of_a(self, D: list[Any]) -> list[tuple[slice, Any]]:
+        dn, dc = (rows(d) for d in D)
         cut = 2 * dn.shape[1]
-        self.into_part(dc[:, :cut], x, w, grads, slice(0, cut), dx, add)
-        self.into_part(dn, x, w, grads, slice(cut, None), dx, add=True)
+        return [(slice(0, cut), dc[:, :cut]), (slice(cut, None), dn)]
 
 
 #: Kinds of layers, by `mode`.

@@ -104,58 +104,93 @@ def _(
     if modes.recording:
         w = Weights(i2h_weight, h2h_weight, i2h_bias, h2h_bias)
         return _gradients(g[0], g_cell, data, w, states, mode)
-    *grads, dx = rnn_layer_backward(
-        g[0], y[0], y[-1], data, i2h_weight, h2h_weight, state, state_cell, g_cell,
+    *others, D = rnn_layer_backward(
+        g[0], y[0], y[-1], i2h_weight, h2h_weight, state, state_cell, g_cell,
         mode=mode, wants_data=needs[0],
-    ) + ([] if needs[0] else [None])  # fmt: skip
-    return [dx, *grads]
+    )  # fmt: skip
+    dx = others.pop(0) if needs[0] else None
+    weights = rnn_layer_weights(D, data, y[0], state, mode=mode) if any(needs[1:5]) else [None] * 4
+    return [dx, *weights, *others]
 
 
 def _infer_backward(
-    g: Spec, y: Spec, reserve: Spec, data: Spec, i2h_weight: Spec, h2h_weight: Spec, state: Spec,
-    *_: Spec, mode: str, wants_data: bool,
+    g: Spec, y: Spec, reserve: Spec, i2h_weight: Spec, h2h_weight: Spec, state: Spec, *_: Spec,
+    mode: str, wants_data: bool,
 ) -> list[Spec]:  # fmt: skip
-    bias = Spec(i2h_weight.shape[:1], data.dtype)
-    states = [state] * (1 + (mode == "lstm"))
-    return [i2h_weight, h2h_weight, bias, bias, *states, *([data] * wants_data)]
+    data = [Spec((*y.shape[:-1], i2h_weight.shape[1]), y.dtype)] * wants_data
+    D = Spec((y.size * sum(KINDS[mode].slopes),), y.dtype)
+    return [*data, *([state] * (1 + (mode == "lstm"))), D]
 
 
-def _flops_backward(g, y, reserve, data, i2h_weight, h2h_weight, *_, out, **_attrs) -> float:
-    rows = prod(data.shape[:-1])
-    return 4.0 * rows * (i2h_weight.size + h2h_weight.size) + 20 * y.size
+def _D(vector: Any, y: Any, mode: str) -> list[Any]:
+    """The parts of D: views into a vector."""
+    T, N, H = y.shape
+    return views_of(vector, [(T, N, k * H) for k in KINDS[mode].slopes])
 
 
 @op(
-    "_rnn_layer_backward", infer=_infer_backward, flops=_flops_backward,
-    outputs=lambda mode, wants_data, **_: 5 + (mode == "lstm") + wants_data,
+    "_rnn_layer_backward", infer=_infer_backward,
+    flops=lambda g, y, reserve, i2h_weight, h2h_weight, *_, out, wants_data, **_attrs: (
+        2.0 * prod(y.shape[:-1]) * (h2h_weight.size + wants_data * i2h_weight.size) + 20 * y.size
+    ),
+    outputs=lambda mode, wants_data, **_: 2 + (mode == "lstm") + wants_data,
 )  # fmt: skip
 def rnn_layer_backward(
-    xp, g, y, reserve, data, i2h_weight, h2h_weight, state, state_cell=None, g_cell=None, *,
-    mode: str, wants_data: bool, out=None,
+    xp, g, y, reserve, i2h_weight, h2h_weight, state, state_cell=None, g_cell=None, *, mode: str,
+    wants_data: bool, out=None,
 ):  # fmt: skip
-    """Gradients of `_rnn_layer` for weights and biases, state, state_cell (LSTM), and data if
-    wanted; g_cell is that of the last cell state."""
-    given = (state,) if state_cell is None else (state, state_cell)
+    """The way back through `_rnn_layer`: gradients of data (if wanted), state and state_cell
+    (LSTM), and the vector D, from which `_rnn_layer_weights` makes the others: nothing waits for
+    these, so they are an operation of their own. g_cell is the gradient of the last cell state.
+    """
+    given = [state] if state_cell is None else [state, state_cell]
     if out is None:
-        bias = i2h_weight[:, 0]
-        like = (i2h_weight, h2h_weight, bias, bias, *given, *((data,) if wants_data else ()))
-        out = tuple(xp.empty(a.shape, a.dtype) for a in like)
-    heads = list(out[4 : 4 + len(given)])
+        specs = _infer_backward(
+            *(Spec(a.shape, a.dtype) for a in (g, y, reserve, i2h_weight, h2h_weight, state)),
+            mode=mode, wants_data=wants_data,
+        )  # fmt: skip
+        out = tuple(xp.empty(spec.shape, spec.dtype) for spec in specs)
+    heads = list(out[wants_data:-1])
     heads[0][...] = 0
     if state_cell is not None:
         heads[1][...] = g_cell
-    y = _steps(y)
-    KINDS[mode](xp).backward(
-        _steps(data), Weights(i2h_weight, h2h_weight, None, None), list(given), y,
-        _kept(reserve, y, mode), _steps(g), heads, Weights(*out[:4]),
-        _steps(out[-1]) if wants_data else None, add=False, backwards=False,
-    )  # fmt: skip
+    layer, y, w = KINDS[mode](xp), _steps(y), Weights(i2h_weight, h2h_weight, None, None)
+    D = _D(out[-1], y, mode)
+    layer.backward(D, w, given, y, _kept(reserve, y, mode), _steps(g), heads, backwards=False)
+    if wants_data:
+        layer.into_inputs(D, w, _steps(out[0]), add=False)
     return out
 
 
-@rnn_layer_backward.gradient()
-def _(g):
-    raise MXNetError("its gradient is not built in: record while differentiating instead")
+def _infer_weights(D: Spec, data: Spec, y: Spec, state: Spec, *, mode: str) -> list[Spec]:
+    H = state.shape[1]
+    G = KINDS[mode].n_gates * H
+    return [Spec(shape, D.dtype) for shape in ((G, data.shape[-1]), (G, H), (G,), (G,))]
+
+
+@op(
+    "_rnn_layer_weights", infer=_infer_weights, outputs=4,
+    flops=lambda D, data, y, state, *, out, mode: (
+        2.0 * out.shape[0] * (prod(data.shape) + prod(y.shape))
+    ),
+)  # fmt: skip
+def rnn_layer_weights(xp, D, data, y, state, *, mode: str, out=None):
+    """Gradients of `_rnn_layer` for both weights and both biases."""
+    if out is None:
+        specs = _infer_weights(*(Spec(a.shape, a.dtype) for a in (D, data, y, state)), mode=mode)
+        out = tuple(xp.empty(spec.shape, spec.dtype) for spec in specs)
+    y = _steps(y)
+    KINDS[mode](xp).into_weights(
+        _D(D, y, mode), _steps(data), y, state, Weights(*out), backwards=False
+    )
+    return out
+
+
+for each in (rnn_layer_backward, rnn_layer_weights):
+
+    @each.gradient()
+    def _(g):
+        raise MXNetError("its gradient is not built in: record while differentiating instead")
 
 
 # -- the gradient once more, in ops on values ------------------------------------------------------

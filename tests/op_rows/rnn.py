@@ -168,22 +168,67 @@ def slopes(f, inputs, heads, step=1e-6):
     return grads
 
 
-def layer_back(g, y, reserve, x, i2h, h2h, h, c=None, g_cell=None, mode="", wants_data=True):
-    bias = np.zeros(len(i2h))
-    states = (h,) if c is None else (h, c)
-    heads = [g] if c is None else [g, g_cell]
-    dx, *grads = slopes(lambda *a: layer(*a, mode=mode), (x, i2h, h2h, bias, bias, *states), heads)
-    return [a.astype(g.dtype) for a in (*grads, dx)[: len(grads) + wants_data]]
+def step(mode, a, c, h, cell=None):
+    if mode == "gru":
+        return [gru(a, c, h)]
+    if mode == "lstm":
+        return list(lstm(a, c, cell))
+    return [np.tanh(a + c) if mode == "rnn_tanh" else np.maximum(a + c, 0)]
+
+
+def way_back(mode, x, i2h, h2h, h, cell, g, g_cell):
+    """Gradients of a and c of all steps, and of the first states, by differences step by step."""
+    before, states = [], [h] if cell is None else [h, cell]
+    for xt in x:
+        before.append((xt @ i2h.T, states[0] @ h2h.T, *states))
+        states = step(mode, *before[-1])
+    dh, others = np.zeros(h.shape), [] if cell is None else [g_cell]
+    da, dc = [], []
+    for inputs, gt in zip(before[::-1], g[::-1]):
+        heads = [dh + gt, *others]
+        ga, gc, direct, *others = slopes(lambda *i: step(mode, *i), inputs, heads)
+        da.insert(0, ga)
+        dc.insert(0, gc)
+        # h comes into the step through c, too.
+        dh = gc @ h2h + direct
+    return np.array(da), np.array(dc), [dh, *others]
 
 
 for mode, shape, H, dtype in LAYERS:
     x, i2h, h2h, bias, _, *states = one_layer(mode, shape, H, dtype)
     y, *last, reserve = RNN_LAYER.compute(np, x, i2h, h2h, 0 * bias, 0 * bias, *states, mode=mode)
-    heads = [draw(a.shape, seed=7, dtype=dtype) for a in (y, *last)]
+    g, *g_cell = (draw(a.shape, seed=7, dtype=dtype) for a in (y, *last))
+    with_time = [a.reshape(-1, *a.shape[-2:]).astype("float64") for a in (x, g, y)]
+    da, dc, first = way_back(
+        mode,
+        with_time[0],
+        i2h,
+        h2h,
+        states[0],
+        (*states, None)[1],
+        with_time[1],
+        (*g_cell, None)[0],
+    )
+    D = [da[..., 2 * H :], dc] if mode == "gru" else [da]
+    D = np.concatenate([d.reshape(-1) for d in D]).astype(dtype)
+    back = [(da @ i2h).reshape(x.shape), *first, D]
+    steps, hs = with_time[0], np.concatenate([states[0][None], with_time[2][:-1]])
+    weights = [
+        np.einsum("tng,tnc->gc", da, steps), np.einsum("tng,tnh->gh", dc, hs), da.sum((0, 1)),
+        dc.sum((0, 1)),
+    ]  # fmt: skip
+    loose = {"rtol": 1e-4, "atol": 2e-6, "grad": False, "mxnet": False, "why": OWN}
+    for wants_data in (True, False):
+        want = [a.astype(dtype) for a in back[not wants_data :]]
+        ROWS.append(
+            Case("_rnn_layer_backward", (g, y, reserve, i2h, h2h, *states, *g_cell),
+                 lambda *_, want=want, **__: want, {"mode": mode, "wants_data": wants_data},
+                 **loose)
+        )  # fmt: skip
+    want = [a.astype(dtype) for a in weights]
     ROWS.append(
-        Case("_rnn_layer_backward", (heads[0], y, reserve, x, i2h, h2h, *states, *heads[1:]),
-             layer_back, {"mode": mode, "wants_data": len(shape) == 2}, rtol=1e-4, atol=2e-6,
-             grad=False, mxnet=False, why=OWN)
+        Case("_rnn_layer_weights", (D, x, y, states[0]), lambda *_, want=want, **__: want,
+             {"mode": mode}, **loose)
     )  # fmt: skip
 
 
