@@ -289,8 +289,8 @@ def live():
 
 @pytest.mark.parametrize("name", NETS)
 def test_steps_do_not_pile_up(name, no_collector):
-    """As many bytes and Python objects after 4 steps as after 12, though the garbage collector is
-    off: no step leaves a circle behind. What is remembered on purpose, up to a bound, is not
+    """As many bytes and Python objects after few steps as after many, though the garbage collector
+    is off: no step leaves a circle behind. What is remembered on purpose, up to a bound, is not
     counted: plans of calls, which differ in the key of a dropout, and tuples, for every array notes
     the last 64 writes into it."""
     net, trainer = made(name)
@@ -306,10 +306,10 @@ def test_steps_do_not_pile_up(name, no_collector):
         return nbytes, sum(type(each) is not tuple for each in gc.get_objects())
 
     steps(2)
-    first_bytes, first_objects = steps(2)
-    more_bytes, more_objects = steps(8)
-    assert more_bytes == first_bytes
-    assert more_objects <= first_objects + 5
+    counts = [steps(4) for _ in range(4)]
+    assert len({nbytes for nbytes, _ in counts}) == 1
+    # A worker that starts, or a cache that fills, shows once; a circle in every step.
+    assert min(np.diff([objects for _, objects in counts])) < 4
 
 
 @pytest.mark.parametrize("name", NETS)
