@@ -62,7 +62,7 @@ class Blocks:
         self.shape = (rows, columns // width, width)
         blocks = b.reshape(parts, inner // parts, columns // width, width).transpose(0, 2, 1, 3)
         self.blocks = blocks.copy() if copy else blocks
-        self.room = xp.empty((parts, rows, columns), b.dtype) if parts > 1 else None
+        self.room: Any = xp.empty((parts, rows, columns), b.dtype) if parts > 1 else None
 
     def product(self, a: Any, out: Any) -> Any:
         """a @ b into `out`; both may be views, whose rows are contiguous."""
