@@ -77,3 +77,54 @@ def test_products_of_many_workers_agree_with_numpy(monkeypatch):
         products = [nd.dot(nd.array(m), nd.array(m), transpose_b=True) for m in a]
         for m, product in zip(a, products, strict=True):
             np.testing.assert_allclose(product.asnumpy(), m @ m.T, rtol=1e-5)
+
+
+def blas_threads() -> int:
+    threadpoolctl = pytest.importorskip("threadpoolctl")
+    return max(
+        (p["num_threads"] for p in threadpoolctl.threadpool_info() if p["user_api"] == "blas"),
+        default=1,
+    )
+
+
+def test_alone_means_one_thread_for_each_and_the_turn_of_nobody_else():
+    """Several may be inside, on any threads; who wants BLAS's own threads waits for the last."""
+    before = blas_threads()
+    blas.forget()
+    if before == 1:
+        pytest.skip("BLAS has one thread anyway")
+    inside, leave, seen, turns = threading.Event(), threading.Event(), [], []
+
+    def other() -> None:
+        with blas.alone():
+            seen.append(blas_threads())
+            inside.set()
+            leave.wait(5)
+
+    def large() -> None:
+        with blas.turn(LARGE):
+            turns.append(blas_threads())
+
+    first = threading.Thread(target=other)
+    first.start()
+    assert inside.wait(5)
+    with blas.alone():
+        seen.append(blas_threads())
+    assert blas_threads() == 1  # the other is still inside
+    second = threading.Thread(target=large)
+    second.start()
+    second.join(0.05)
+    assert second.is_alive() and not turns
+    leave.set()
+    first.join()
+    second.join()
+    assert seen == [1, 1] and turns == [before] and blas_threads() == before
+
+
+def test_alone_is_left_when_something_fails_inside():
+    before = blas_threads()
+    with pytest.raises(ValueError, match="in the midst"), blas.alone():
+        raise ValueError("in the midst")
+    assert blas_threads() == before
+    with blas.turn(LARGE):
+        assert blas_threads() == before

@@ -16,13 +16,17 @@ from __future__ import annotations
 
 import os
 import threading
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
 from typing import Any
 
 #: OpenBLAS computes a product of up to so many multiplications on the thread that calls it.
 SERIAL_PRODUCT = 1 << 18
 
 _lock = threading.Lock()
+_door = threading.Lock()
+_alone = 0  # how many are inside `alone` now; the first holds the turn for all
 _free = nullcontext()
 _threads: int | None = None
 
@@ -51,10 +55,55 @@ def turn(multiplications: float) -> AbstractContextManager[Any]:
     return _lock
 
 
+@contextmanager
+def alone() -> Iterator[None]:
+    """A scope in which BLAS computes every product on the thread that asks; several may be inside.
+
+    For an operation that shares its products among the engine's workers itself, by a cut that
+    depends on sizes only. Whoever wants BLAS's own threads waits at `turn` meanwhile.
+    """
+    global _alone
+    if threads() == 1:
+        yield
+        return
+    with _door:
+        if _alone == 0:
+            _lock.acquire()
+            _tell(1)
+        _alone += 1
+    try:
+        yield
+    finally:
+        with _door:
+            _alone -= 1
+            if _alone == 0:
+                _tell(threads())
+                _lock.release()
+
+
+def _tell(n: int) -> None:
+    """Let BLAS use n threads."""
+    for library in _libraries():
+        library.set_num_threads(n)
+        # From 3.7 on threadpoolctl listens only to the thread that came first, until that lets go.
+        if hasattr(library, "clear_controlling_thread"):
+            library.clear_controlling_thread()
+
+
+@cache
+def _libraries() -> list[Any]:
+    import threadpoolctl
+
+    return threadpoolctl.ThreadpoolController().select(user_api="blas").lib_controllers
+
+
 def _after_fork_in_child() -> None:
     """Whoever held the turn did not come along."""
-    global _lock
-    _lock = threading.Lock()
+    global _lock, _door, _alone
+    _lock, _door = threading.Lock(), threading.Lock()
+    if _alone:
+        _alone = 0
+        _tell(threads())
 
 
 if hasattr(os, "register_at_fork"):

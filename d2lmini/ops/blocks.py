@@ -13,6 +13,9 @@ matrices OpenBLAS has kernels that need no copies. And the result never depends 
 >>> a, b, y = np.ones((32, 256)), np.ones((256, 768)), np.empty((32, 768))
 >>> product(np, a, b, y)[0, 0]
 np.float64(256.0)
+
+Larger products are cut into pieces for the engine's workers, each of which BLAS computes serially
+too.
 """
 
 from __future__ import annotations
@@ -20,11 +23,19 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
+from d2lmini.device import blas
 from d2lmini.device.blas import SERIAL_PRODUCT
+from d2lmini.device.parallel import parallel_for
+from d2lmini.ops import pieces
 from d2lmini.ops.linalg import matmul
 
 #: From so many multiplications on the threads of BLAS pay.
 LARGE = 1 << 24
+
+#: Pieces that a large product is cut into, by rows of the result.
+MOST_PIECES = 4
 
 #: Columns of a block that are tried, the best ones first.
 WIDTHS = (32, 48, 64, 40, 24, 56, 16, 36, 30, 28, 27, 26, 25, 22, 21, 20, 18, 15, 14, 13, 12)
@@ -93,4 +104,11 @@ def product(xp: Any, a: Any, b: Any, out: Any) -> Any:
             return out
     elif cuts(rows, inner, columns) is not None:
         return Blocks(xp, b, rows, copy=False).product(a, out)
-    return matmul(xp, a, b, out)
+    n = min(MOST_PIECES, rows * inner * columns // LARGE)
+    if n < 2 or xp is not np:
+        return matmul(xp, a, b, out)
+    # Also a large one is not left to the threads of BLAS, but shared among our own.
+    parts = pieces.cut(rows, n)
+    with blas.alone():
+        parallel_for(n, lambda i: xp.matmul(a[parts[i]], b, out=out[parts[i]]))
+    return out

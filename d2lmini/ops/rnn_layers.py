@@ -155,7 +155,8 @@ class Layer:
         steps, dc = BACKWARDS if backwards else FORWARDS, D[-1]
         if len(y) > 1:
             product(self.xp, rows(dc[steps.later]).T, rows(y[steps.before]), grads.h2h)
-            grads.h2h[...] += rows(dc[steps.first]).T @ h
+            room = self.xp.empty(grads.h2h.shape, dc.dtype)
+            grads.h2h[...] += product(self.xp, rows(dc[steps.first]).T, h, room)
         else:
             product(self.xp, rows(dc).T, h[: len(y) * len(h)], grads.h2h)
         self.xp.sum(rows(dc), axis=0, out=grads.h2h_bias)

@@ -111,18 +111,33 @@ class MXNet(Side):
         return self.steps(calls, reset, step, result)
 
     def gru_cell(self, calls: int, x: Any, i2h: Any, h2h: Any) -> Turn:
+        def unroll(cell: Any) -> Any:
+            y, _ = cell.unroll(len(x), x, layout="TNC", merge_outputs=True)
+            return y
+
+        return self.cell_steps(calls, i2h, h2h, unroll)
+
+    def gru_cell__loop(self, calls: int, x: Any, i2h: Any, h2h: Any) -> Turn:
+        """The same with a call of the cell for every step."""
+
+        def loop(cell: Any) -> Any:
+            states, outputs = cell.begin_state(batch_size=x.shape[1]), []
+            for each in x:
+                y, states = cell(each, states)
+                outputs.append(y)
+            return self.nd.stack(*outputs)
+
+        return self.cell_steps(calls, i2h, h2h, loop)
+
+    def cell_steps(self, calls: int, i2h: Any, h2h: Any, forward: Any) -> Turn:
         cell = self.lib.gluon.rnn.GRUCell(h2h.shape[1], input_size=i2h.shape[1])
         cell.initialize()
         cell.i2h_weight.set_data(i2h)
         cell.h2h_weight.set_data(h2h)
 
         def step() -> Any:
-            states, outputs = cell.begin_state(batch_size=x.shape[1]), []
             with self.lib.autograd.record():
-                for each in x:
-                    y, states = cell(each, states)
-                    outputs.append(y)
-                y = self.nd.stack(*outputs)
+                y = forward(cell)
             y.backward()
 
         def result(*_: Any) -> Any:
