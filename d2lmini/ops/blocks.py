@@ -64,7 +64,7 @@ class Blocks:
     def __init__(self, xp: Any, b: Any, rows: int, copy: bool):
         self.xp, self.b = xp, b
         inner, columns = b.shape
-        cut = None if b.dtype.itemsize < 4 else cuts(rows, inner, columns)
+        cut = cuts(rows, inner, columns) if xp is np and b.dtype.itemsize > 2 else None
         self.cut = cut
         if cut is None:
             self.b = b.copy() if copy and not b.flags.c_contiguous else b
@@ -95,9 +95,11 @@ def product(xp: Any, a: Any, b: Any, out: Any) -> Any:
     """a @ b into `out`, in blocks if that pays. Operands may be strided views."""
     rows, inner = a.shape
     columns = b.shape[1]
+    if xp is not np or a.dtype.itemsize == 2:
+        return matmul(xp, a, b, out)
     if rows > columns:
         cut = cuts(columns, inner, rows)
-        if cut is not None and cut[0] == 1 and a.dtype.itemsize >= 4:
+        if cut is not None and cut[0] == 1:
             width = cut[1]
             blocks = a.reshape(rows // width, width, inner)
             xp.matmul(blocks, b, out=out.reshape(rows // width, width, columns))
@@ -105,7 +107,7 @@ def product(xp: Any, a: Any, b: Any, out: Any) -> Any:
     elif cuts(rows, inner, columns) is not None:
         return Blocks(xp, b, rows, copy=False).product(a, out)
     n = min(MOST_PIECES, rows * inner * columns // LARGE)
-    if n < 2 or xp is not np:
+    if n < 2:
         return matmul(xp, a, b, out)
     # Also a large one is not left to the threads of BLAS, but shared among our own.
     parts = pieces.cut(rows, n)

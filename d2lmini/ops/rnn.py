@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_choice, check_float, check_optional, check_shape
-from d2lmini.ops.core import Shape, Spec, op
+from d2lmini.ops.core import ALL, Shape, Spec, op
 from d2lmini.ops.join import concat
 from d2lmini.ops.rnn_layers import KINDS, Clip, Layer, Weights, views_of
 
@@ -222,7 +222,7 @@ def _drop(xp: Any, x: Any, mask: Any) -> Any:
 @RNN.gradient(saves="y data parameters state state_cell")
 def _(
     g, y, data, parameters, state, state_cell, *, state_size, num_layers, bidirectional, mode, p,
-    lstm_state_clip_min, lstm_state_clip_max, rng, training, needs,
+    lstm_state_clip_min, lstm_state_clip_max, rng, training, needs=ALL,
 ):  # fmt: skip
     g_state, g_cell = g[1], g[2] if state_cell is not None else None
     grads = rnn_backward(

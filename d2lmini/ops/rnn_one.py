@@ -22,7 +22,7 @@ from typing import Any
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_choice, check_float, check_optional, check_shape
-from d2lmini.ops.core import Spec, modes, op
+from d2lmini.ops.core import ALL, Spec, modes, op
 from d2lmini.ops.join import concat, split
 from d2lmini.ops.linalg import dot
 from d2lmini.ops.rnn_layers import KINDS, Weights, views_of
@@ -97,7 +97,7 @@ def rnn_layer(
 
 @rnn_layer.gradient(saves="y data i2h_weight h2h_weight i2h_bias h2h_bias state state_cell")
 def _(
-    g, y, data, i2h_weight, h2h_weight, i2h_bias, h2h_bias, state, state_cell, *, mode, needs
+    g, y, data, i2h_weight, h2h_weight, i2h_bias, h2h_bias, state, state_cell, *, mode, needs=ALL
 ):  # fmt: skip
     states = [state] if state_cell is None else [state, state_cell]
     g_cell = g[1] if mode == "lstm" else None

@@ -28,6 +28,7 @@ from d2lmini.gluon.rnn.recurrent import HybridRecurrentCell
 from d2lmini.gluon.rnn.sequences import as_array, as_steps
 from d2lmini.ops.core import Value
 from d2lmini.ops.rnn_one import rnn_layer
+from d2lmini.ops.sequence import SequenceLast, SequenceMask
 
 
 def activate(F: Any, x: Any, activation: Any, **kwargs: Any) -> Any:
@@ -121,7 +122,9 @@ class GatedCell(HybridRecurrentCell):
         merge_outputs: bool | None = None,
         valid_length: Any = None,
     ) -> tuple[Any, list[Any]]:
-        if valid_length is not None or not self._can_be_one_op(inputs):
+        # Of cell states (LSTM) the op gives the last alone, not that of each sequence.
+        cut_short = valid_length is not None and self.n_states > 1
+        if cut_short or not self._can_be_one_op(inputs):
             return super().unroll(length, inputs, begin_state, layout, merge_outputs, valid_length)
         self.reset()
         self._steps = length - 1
@@ -132,11 +135,17 @@ class GatedCell(HybridRecurrentCell):
         mode = self._mode
         assert mode is not None
         y, (_, *others) = self._at_once(x, states, self._values(x, states), mode)
-        if merge_outputs:
+        if valid_length is not None:
+            used = {"use_sequence_length": True, "axis": 0}
+            last = SequenceLast(y, valid_length, **used)
+            y = SequenceMask(y, valid_length, **used)
+            merge_outputs = merge_outputs is not False
+        elif merge_outputs:
             last = y.slice_axis(axis=0, begin=length - 1, end=length).reshape(y.shape[1:])
+        if merge_outputs:
             return y if layout == "TNC" else y.swapaxes(0, 1), [last, *others]
         outputs = as_steps(y, length, "TNC")
-        return outputs, [outputs[-1], *others]
+        return outputs, [outputs[-1] if valid_length is None else last, *others]
 
     def _can_be_one_op(self, inputs: Any) -> bool:
         """Is there nobody who would notice that the single steps are not called?"""

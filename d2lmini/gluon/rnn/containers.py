@@ -18,7 +18,7 @@ from typing import Any
 
 from d2lmini import ndarray as nd
 from d2lmini.gluon.rnn.recurrent import HybridRecurrentCell, RecurrentCell
-from d2lmini.gluon.rnn.sequences import as_steps, backwards, formatted, masked
+from d2lmini.gluon.rnn.sequences import as_array, as_steps, backwards, reverse
 from d2lmini.ops.join import concat
 
 
@@ -80,6 +80,8 @@ class _Stack:
         states = self._states_for(inputs, layout, begin_state)  # type: ignore[attr-defined]
         next_states: list[Any] = []
         cells = self._cells()
+        # An array goes from cell to cell as it is, a list as a list.
+        between = True if isinstance(inputs, nd.NDArray) else None
         for cell in cells:
             begin = len(next_states)
             inputs, mine = cell.unroll(
@@ -87,7 +89,7 @@ class _Stack:
                 inputs,
                 states[begin : begin + len(cell.state_info())],
                 layout,
-                merge_outputs if cell is cells[-1] else None,
+                merge_outputs if cell is cells[-1] else between,
                 valid_length,
             )
             next_states += mine
@@ -166,25 +168,28 @@ class BidirectionalCell(HybridRecurrentCell):
         """As `RecurrentCell.unroll`; (N, C) -> (N, C of l_cell + C of r_cell) in each step."""
         self.reset()
         forth, back = self._cells()
-        steps = as_steps(inputs, length, layout)
         states = self._states_for(inputs, layout, begin_state)
         n = len(forth.state_info())
-        left, left_states = forth.unroll(length, steps, states[:n], layout, False, valid_length)
-        right, right_states = back.unroll(
-            length, backwards(steps, valid_length), states[n:], layout, False, valid_length
+        if merge_outputs is False or (merge_outputs is None and valid_length is None):
+            steps = as_steps(inputs, length, layout)
+            left, left_states = forth.unroll(length, steps, states[:n], layout, False, valid_length)
+            right, right_states = back.unroll(
+                length, backwards(steps, valid_length), states[n:], layout, False, valid_length
+            )
+            pairs = zip(left, backwards(right, valid_length), strict=True)
+            outputs = [
+                concat(*pair, dim=1, name=f"{self._output_prefix}t{t}")
+                for t, pair in enumerate(pairs)
+            ]
+            return outputs, left_states + right_states
+        x = as_array(inputs, length, layout)
+        x = x if layout == "TNC" else x.swapaxes(0, 1)
+        y, left_states = forth.unroll(length, x, states[:n], "TNC", True, valid_length)
+        turned, right_states = back.unroll(
+            length, reverse(x, valid_length), states[n:], "TNC", True, valid_length
         )
-        right = backwards(right, valid_length)
-        states = left_states + right_states
-        if merge_outputs and valid_length is None:
-            whole = [formatted(each, length, layout, True) for each in (left, right)]
-            return concat(*whole, dim=2, name=f"{self._output_prefix}out"), states
-        outputs = [
-            concat(*pair, dim=1, name=f"{self._output_prefix}t{t}")
-            for t, pair in enumerate(zip(left, right, strict=True))
-        ]
-        if valid_length is not None:
-            outputs = masked(outputs, length, layout, valid_length)
-        return formatted(outputs, length, layout, merge_outputs), states
+        y = concat(y, reverse(turned, valid_length), dim=2, name=f"{self._output_prefix}out")
+        return y if layout == "TNC" else y.swapaxes(0, 1), left_states + right_states
 
     def __repr__(self) -> str:
         forth, back = self._cells()

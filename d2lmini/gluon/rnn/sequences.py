@@ -72,10 +72,14 @@ def masked(sequence: Any, length: int, layout: str, valid_length: Any) -> Any:
     )
 
 
+def reverse(x: Any, valid_length: Any = None) -> Any:
+    """(T, N, C) from the last step to the first; with valid lengths each sequence by itself, what
+    lies beyond its length staying where it is."""
+    return SequenceReverse(x, valid_length, use_sequence_length=valid_length is not None)
+
+
 def backwards(steps: list[Any], valid_length: Any = None) -> list[Any]:
-    """The steps from the last to the first; with valid lengths each sequence by itself, what lies
-    beyond its length staying where it is."""
+    """`reverse` for a list of steps."""
     if valid_length is None:
         return steps[::-1]
-    whole = SequenceReverse(stack(*steps, axis=0), valid_length, use_sequence_length=True)
-    return as_steps(whole, len(steps), "TNC")
+    return as_steps(reverse(stack(*steps, axis=0), valid_length), len(steps), "TNC")
