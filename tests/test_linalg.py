@@ -234,21 +234,42 @@ def test_max_pooling_sends_gradients_to_the_first_largest_of_each_window():
         kernel = tuple(map(int, rng.integers(1, 4, ndim)))
         stride = tuple(map(int, rng.integers(1, 4, ndim)))
         pad = tuple(int(rng.integers(0, k)) for k in kernel)
-        how = {"kernel": kernel, "stride": stride, "pad": pad}
-        x = rng.integers(0, 3, (2, 2, *size)).astype("float64")
-        y = registry["Pooling"].compute(np, x, **how)
-        g, u = rng.uniform(size=y.shape), rng.uniform(size=x.shape)
-        dx, picked = np.zeros_like(x), np.zeros_like(y)
-        for place in np.ndindex(*y.shape):
-            image, window = place[:2], place[2:]
-            starts = [o * s - p for o, s, p in zip(window, stride, pad)]
-            taps = [tuple(a + t for a, t in zip(starts, tap)) for tap in np.ndindex(*kernel)]
-            inside = [q for q in taps if all(0 <= i < n for i, n in zip(q, size))]
-            first = image + max(inside, key=lambda q, image=image: x[image + q])
-            dx[first] += g[place]
-            picked[place] = u[first]
-        got = registry["_max_pooling_backward"].compute(np, g, x, y, **how)
-        np.testing.assert_allclose(got, dx, rtol=1e-12, err_msg=f"{size} {how}")
-        np.testing.assert_array_equal(
-            registry["_max_pooling_pick"].compute(np, u, x, y, **how), picked
-        )
+        _check_max_pooling(size, {"kernel": kernel, "stride": stride, "pad": pad}, "float64")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("size", [(2, 2), (4, 6), (8, 2), (5, 4)])
+def test_max_pooling_of_squares_does_so_too(dtype, size):
+    _check_max_pooling(size, {"kernel": (2, 2), "stride": (2, 2), "pad": (0, 0)}, dtype)
+
+
+def test_gradients_of_max_pooling_keep_their_bits():
+    g = np.array([np.inf, -np.inf, np.nan, -0.0], "float32").reshape(1, 1, 2, 2)
+    x = rng.permutation(16).astype("float32").reshape(1, 1, 4, 4)
+    how = {"kernel": (2, 2), "stride": (2, 2), "pad": (0, 0)}
+    y = registry["Pooling"].compute(np, x, **how)
+    dx = registry["_max_pooling_backward"].compute(np, g, x, y, **how)
+    windows = dx.reshape(2, 2, 2, 2).swapaxes(1, 2).reshape(4, 4)
+    largest = x.reshape(2, 2, 2, 2).swapaxes(1, 2).reshape(4, 4).argmax(axis=1)
+    assert windows[range(4), largest].tobytes() == g.tobytes()
+    windows[range(4), largest] = 0
+    assert not windows.any()
+
+
+def _check_max_pooling(size, how, dtype):
+    kernel, stride, pad = how.values()
+    x = rng.integers(0, 3, (2, 2, *size)).astype(dtype)
+    y = registry["Pooling"].compute(np, x, **how)
+    g, u = (rng.uniform(size=v.shape).astype(dtype) for v in (y, x))
+    dx, picked = np.zeros_like(x), np.zeros_like(y)
+    for place in np.ndindex(*y.shape):
+        image, window = place[:2], place[2:]
+        starts = [o * s - p for o, s, p in zip(window, stride, pad)]
+        taps = [tuple(a + t for a, t in zip(starts, tap)) for tap in np.ndindex(*kernel)]
+        inside = [q for q in taps if all(0 <= i < n for i, n in zip(q, size))]
+        first = image + max(inside, key=lambda q, image=image: x[image + q])
+        dx[first] += g[place]
+        picked[place] = u[first]
+    got = registry["_max_pooling_backward"].compute(np, g, x, y, **how)
+    np.testing.assert_allclose(got, dx, rtol=1e-12, err_msg=f"{size} {how}")
+    np.testing.assert_array_equal(registry["_max_pooling_pick"].compute(np, u, x, y, **how), picked)

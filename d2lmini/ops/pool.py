@@ -11,7 +11,7 @@
 A maximum or a sum over a rectangle can be taken along one axis, then along the next, so a k x k
 window costs 2 k operations and not k^2. Along an axis, tap j of all windows at once is one slice of
 the image with the stride as its step; slices that would reach into the padding are cut short, so
-nothing is ever padded.
+nothing is ever padded. (Small windows without padding go a quicker way: `pool_apart.py`.)
 
 Backward. The sum's gradient spreads each g over its window, again axis by axis
 (`_pooling_spread`); the maximum's gives each g to the first place that held the largest value
@@ -27,16 +27,20 @@ from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from d2lmini.base import MXNetError
 from d2lmini.device.parallel import parallel_for
 from d2lmini.ops.checks import check_choice, check_float
 from d2lmini.ops.conv import check_layout
 from d2lmini.ops.core import Shape, Spec, op
 from d2lmini.ops.pieces import cut
+from d2lmini.ops.pool_apart import are_squares, combine_neighbours, give_to_winners, is_near
 from d2lmini.ops.windows import full_lists
 
-#: Images (one channel each) are worked on in groups of about this many elements.
-GRAIN = 1 << 17
+#: Images (one channel each) are worked on in groups of about this many elements. (In smaller ones
+#: workers that share the work spend their time on taking the interpreter from each other.)
+GRAIN = 1 << 18
 
 
 class Pool(NamedTuple):
@@ -98,6 +102,9 @@ def _along(axis: int, part: slice) -> tuple:
 def _reduce(xp: Any, x: Any, pool: Pool, largest: bool, y: Any) -> None:
     """The largest or the sum of x in every window: (images, *size) -> (images, *out)."""
     combine, whole = (xp.maximum, xp.max) if largest else (xp.add, xp.sum)
+    if xp is np and is_near(*pool):
+        combine_neighbours(combine, x, pool.kernel, pool.stride, y)
+        return
     start = float(xp.finfo(x.dtype).min) if largest else 0.0
     last = len(pool.size) - 1
     for axis in range(last + 1):
@@ -275,6 +282,9 @@ def max_pooling_backward(
     dx = xp.empty(data.shape, g.dtype) if out is None else out
     apart = all(s >= k for s, k in zip(pool.stride, pool.kernel))  # no place is in two windows
     covered = all(s == k and o * k == n for n, k, s, _, o in zip(*pool))
+    if xp is np and are_squares(data.dtype, pool.size, pool.kernel, pool.stride, pool.out):
+        _by_images(xp, give_to_winners, g, data, y, dx)
+        return dx
 
     def body(g: Any, x: Any, y: Any, dx: Any) -> None:
         if not covered:
