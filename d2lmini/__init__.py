@@ -16,6 +16,7 @@ engine     runs every operation in an order the program allows
 storage    pooled memory, counted to the byte
 ops        every operation, declared once
 nd         NDArray and the functions on it
+sym        Symbol: computations that are written down and not yet done
 autograd   record operations, walk back for gradients
 init, optimizer, lr_scheduler, metric, io
            what training needs beside a net
@@ -50,22 +51,26 @@ if TYPE_CHECKING:
         optimizer,
         random,
         runtime,
+        symbol,
         test_utils,
         util,
     )
     from d2lmini import initializer as init
     from d2lmini import ndarray as nd
+    from d2lmini import symbol as sym
     from d2lmini.d2l import Benchmark, get_mem
     from d2lmini.device import storage
     from d2lmini.mxnet_alias import install_as_mxnet
+    from d2lmini.symbol import AttrScope
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "Benchmark", "Context", "MXNetError", "autograd", "base", "context", "cpu", "cpu_pinned",
+    "AttrScope", "Benchmark", "Context", "MXNetError", "autograd", "base", "context", "cpu", "cpu_pinned",
     "current_context", "d2l", "engine", "get_mem", "gluon", "gpu", "init", "initializer",
     "install_as_mxnet", "instrument", "io", "lr_scheduler", "metric", "nd", "ndarray", "num_gpus",
-    "optimizer", "random", "runtime", "storage", "test_utils", "util",
+    "optimizer", "random", "runtime", "storage", "sym", "symbol",
+    "test_utils", "util",
 ]  # fmt: skip
 
 _SWITCHES = ("is_np_array", "is_np_shape", "np_shape", "set_np_shape", "use_np_shape")
@@ -79,6 +84,9 @@ _MODULES = (
 _LAZY = {
     "nd": ("d2lmini.ndarray", None),
     "ndarray": ("d2lmini.ndarray", None),
+    "sym": ("d2lmini.symbol", None),
+    "symbol": ("d2lmini.symbol", None),
+    "AttrScope": ("d2lmini.symbol", "AttrScope"),
     "init": ("d2lmini.initializer", None),
     "install_as_mxnet": ("d2lmini.mxnet_alias", "install_as_mxnet"),
     **{name: (f"d2lmini.{name}", None) for name in _MODULES},

@@ -292,9 +292,15 @@ class Op:
                     raise TypeError(f"{self.name}: input {name!r} is missing; usage: {self.usage}")
             while inputs and inputs[-1] is None:
                 inputs.pop()
+        return tuple(inputs), self.bind_attributes(extra, kwargs, len(args))
+
+    def bind_attributes(
+        self, extra: Sequence[Any], kwargs: dict[str, Any], n_given: int
+    ) -> dict[str, Any]:
+        """The attributes of a call, checked: by position those in `extra`, the others by name."""
         if len(extra) > len(self.attr_names):
             raise TypeError(
-                f"{self.name}: too many arguments: takes {self.usage}, got {len(args)} positional"
+                f"{self.name}: too many arguments: takes {self.usage}, got {n_given} positional"
             )
         attrs = dict(self.defaults)
         for name, value in zip(self.attr_names, extra, strict=False):
@@ -310,7 +316,7 @@ class Op:
         for name in self.required:
             if name not in attrs:
                 raise TypeError(f"{self.name}: attribute {name!r} is required; usage: {self.usage}")
-        return tuple(inputs), attrs
+        return attrs
 
     def _convert(self, name: str, value: Any) -> Any:
         converter = self.converters.get(name)

@@ -1,0 +1,61 @@
+"""A graph in two: what runs forward, what runs backward, and what the one keeps for the other.
+
+>>> from d2lmini import sym
+>>> x = sym.var("x")
+>>> y = x.exp()
+>>> dx = y * 2                           # for instance
+>>> kept = residuals(y._entries, dx._entries)
+>>> kept == [y._entry]
+True
+>>> variables, (dx,) = cut(dx._entries, kept)
+>>> variables, dx[0].inputs
+([<variable kept_exp0>], ((<variable kept_exp0>, 0),))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from d2lmini.symbol.node import Entry, Node, topological
+
+
+def residuals(forward: Sequence[Entry], backward: Sequence[Entry]) -> list[Entry]:
+    """The values of the forward graph that the backward graph uses, variables apart, in the order
+    in which they are computed."""
+    before = set(topological(forward))
+    used = dict.fromkeys(e for e in backward if e[0] in before)
+    for node in topological(backward):
+        if node not in before:
+            used.update(dict.fromkeys(e for e in node.inputs if e is not None and e[0] in before))
+    return [entry for entry in used if entry[0].op is not None]
+
+
+def cut(entries: Sequence[Entry], at: Sequence[Entry]) -> tuple[list[Node], list[Entry]]:
+    """The graph behind `entries` with variables in the place of the values `at`; the variables."""
+    replaced: dict[Entry, Entry] = {}
+    variables = []
+    for node, i in at:
+        assert node.op is not None
+        name = f"kept_{node.name}" + (f"_{i}" if node.n_outputs > 1 else "")
+        specs = None if node.specs is None else (node.specs[i],)
+        variable = Node(None, name, specs=specs, site=node.site)
+        variables.append(variable)
+        replaced[node, i] = (variable, 0)
+    return variables, rebuilt(entries, replaced)
+
+
+def rebuilt(entries: Sequence[Entry], replaced: dict[Entry, Entry]) -> list[Entry]:
+    """The graph behind `entries` with some values replaced by others; nodes that this does not
+    reach stay the same objects."""
+    made: dict[Node, Node] = {}
+
+    def of(entry: Entry) -> Entry:
+        return replaced.get(entry) or (made.get(entry[0], entry[0]), entry[1])
+
+    for node in topological(entries):
+        inputs = tuple([e and of(e) for e in node.inputs])
+        if inputs != node.inputs:
+            made[node] = Node(
+                node.op, node.name, inputs, node.attrs, node.specs, node.labels, node.site
+            )
+    return [of(entry) for entry in entries]

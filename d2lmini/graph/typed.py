@@ -1,0 +1,65 @@
+"""Typed graphs: the same graph with shapes and dtypes known, for one mode of the net.
+
+>>> from d2lmini import sym
+>>> from d2lmini.ops.spec import Spec
+>>> x = sym.var("x")
+>>> y = sym.dot(x, x, transpose_b=True)
+>>> variables, (output,) = typed(y._entries, {x._entry[0]: Spec((2, 3), "float32")}, training=False)
+>>> output[0].specs
+(Spec((2, 2), float32),)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from d2lmini.base import MXNetError
+from d2lmini.ndarray.plan import plan_of
+from d2lmini.ops.spec import Spec
+from d2lmini.symbol.node import Draw, Entry, Node, topological
+
+Variables = dict[Node, Node]
+
+
+def typed(
+    entries: Sequence[Entry], specs: Mapping[Node, Spec], training: bool
+) -> tuple[Variables, list[Entry]]:
+    """The graph behind `entries`, made anew with the specs of its variables given: (new variable of
+    each old one, new entries). Ops that ask are told `training`, and which key they draw.
+
+    MXNetError for a variable without a spec, and where shapes or dtypes don't fit, with the name of
+    the node and the line that made it.
+    """
+    made: dict[Node, Node] = {}
+    variables: Variables = {}
+    draws = 0
+    for node in topological(entries):
+        if node.op is None:
+            if node not in specs:
+                raise MXNetError(f"nothing is known of variable {node.name!r}: give its shape")
+            made[node] = variables[node] = Node(
+                None, node.name, specs=(specs[node],), labels=node.labels, site=node.site
+            )
+            continue
+        inputs = tuple([e and (made[e[0]], e[1]) for e in node.inputs])
+        attrs = node.attrs
+        if node.op.injects:
+            attrs = dict(attrs)
+            if "training" in node.op.injects:
+                attrs["training"] = training
+            if node.op.random:
+                attrs["rng"] = Draw(draws)
+                draws += 1
+        outputs = outputs_of(node, inputs, attrs)
+        made[node] = Node(node.op, node.name, inputs, attrs, outputs, node.labels, node.site)
+    return variables, [(made[node], i) for node, i in entries]
+
+
+def outputs_of(node: Node, inputs: Sequence[Entry | None], attrs: dict) -> tuple[Spec, ...]:
+    """Specs of all outputs of a node, from those of its inputs."""
+    assert node.op is not None
+    known = [e[0].specs[e[1]] for e in inputs if e is not None]  # type: ignore[index]
+    try:
+        return plan_of(node.op, known, attrs).outputs
+    except (MXNetError, ValueError) as problem:
+        raise MXNetError(f"node {node.name!r}: {problem}") from None

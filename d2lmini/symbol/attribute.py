@@ -1,0 +1,59 @@
+"""AttrScope: labels for all variables and nodes made in it, e.g. which device group they belong to.
+
+>>> from d2lmini import sym
+>>> from d2lmini.symbol import AttrScope
+>>> with AttrScope(ctx_group="first", lr_mult="0.1"):
+...     w = sym.var("w")
+>>> w.attr("lr_mult"), w.attr("ctx_group")
+('0.1', 'first')
+
+After `mxnet.attribute`. `AttrScope.current` is the innermost of this thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+
+class _Here(threading.local):
+    def __init__(self) -> None:
+        self.scope = AttrScope()
+
+
+class _Current(type):
+    """Lets `AttrScope.current` be what this thread's is."""
+
+    @property
+    def current(cls) -> AttrScope:
+        return _here.scope
+
+
+class AttrScope(metaclass=_Current):
+    """Labels, as strings by name. Scopes add up; the inner one wins."""
+
+    def __init__(self, **labels: str):
+        for name, value in labels.items():
+            if not isinstance(value, str):
+                raise ValueError(f"attributes are strings, got {name}={value!r}")
+        self._attr = labels
+        self._outer: list[tuple[AttrScope, dict[str, str]]] = []
+
+    def get(self, labels: dict[str, str] | None) -> dict[str, str]:
+        """The labels of this scope with `labels` added to them."""
+        if not self._attr:
+            return labels or {}
+        return {**self._attr, **(labels or {})}
+
+    def __enter__(self) -> AttrScope:
+        outer = _here.scope
+        self._outer.append((outer, self._attr))
+        self._attr = {**outer._attr, **self._attr}
+        _here.scope = self
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        _here.scope, self._attr = self._outer.pop()
+
+
+_here = _Here()

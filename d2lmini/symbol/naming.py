@@ -1,0 +1,73 @@
+"""Names of nodes: 'dot0', 'dot1', ... and, in a Block's scope, with its prefix before them.
+
+>>> from d2lmini import sym
+>>> from d2lmini.symbol.naming import NameManager, Prefix
+>>> with NameManager():
+...     sym.dot(sym.var("a"), sym.var("b")).name
+'dot0'
+>>> with Prefix("net_"):
+...     sym.dot(sym.var("a"), sym.var("b"), name="product").name
+'net_product'
+
+After `mxnet.name`. `NameManager.current` is the innermost of this thread; outside all scopes a
+thread has one that lives as long as it does.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+
+class _Here(threading.local):
+    """Per thread: the manager that names what is made now."""
+
+    def __init__(self) -> None:
+        self.manager = NameManager()
+
+
+class _Current(type):
+    """Lets `NameManager.current` be what this thread's is."""
+
+    @property
+    def current(cls) -> NameManager:
+        return _here.manager
+
+
+class NameManager(metaclass=_Current):
+    """Names by kind and number. As a scope it counts anew."""
+
+    def __init__(self) -> None:
+        self._counter: dict[str, int] = {}
+        self._outer: list[NameManager] = []
+
+    def get(self, name: str | None, hint: str) -> str:
+        """`name` itself, or if it is None the next one of the kind `hint`."""
+        if name:
+            return name
+        number = self._counter.get(hint, 0)
+        self._counter[hint] = number + 1
+        return f"{hint}{number}"
+
+    def __enter__(self) -> NameManager:
+        self._outer.append(_here.manager)
+        _here.manager = self
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        _here.manager = self._outer.pop()
+
+
+class Prefix(NameManager):
+    """Puts `prefix` before every name, also before those that are given."""
+
+    def __init__(self, prefix: str):
+        super().__init__()
+        self._prefix = prefix
+
+    def get(self, name: str | None, hint: str) -> str:
+        """The name, or the next one of the kind `hint`, after the prefix."""
+        return self._prefix + super().get(name, hint)
+
+
+_here = _Here()
