@@ -1,109 +1,148 @@
-"""Large products of matrices take turns, since each of them uses all cores by itself.
+"""BLAS computes on the thread that asks: several cores are the engine's business.
 
-NumPy's BLAS cuts a large product over its own threads. Two workers that compute one each at the
-same time get twice as many threads as there are cores, waiting for each other in loops: on two
-cores, two products of 1024 x 2048 x 512 at once took three times as long as one after the other.
-So a worker asks for its turn first. Small products, which BLAS computes on the thread that asks,
-need none, nor does a BLAS that was told to use one thread.
+NumPy's BLAS would cut a large product over threads of its own. They wait for each other in loops,
+which costs more than it gains as soon as anything else wants the cores: on two cores, two products
+of 1024 x 2048 x 512 at once took three times as long as one after the other, and middling ones
+fifty times as long as on one thread. And the bits of a result depend on how many threads there
+were. So whoever computes a product on the CPU (`ops/products.py`) does so inside `alone`, and
+shares it out among the engine's workers by a cut that depends on sizes only.
 
 >>> import numpy as np
->>> from d2lmini.device import blas
->>> with blas.turn(2000 ** 3):
-...     y = np.ones((2, 2)) @ np.ones((2, 2))
+>>> with alone():
+...     y = np.ones((200, 200)) @ np.ones((200, 200))  # on this thread, whatever others do
+
+The number of BLAS threads is one figure for the whole process. It is 1 as long as anybody is
+inside, and the last one to leave puts back what the first one found, so that a user's own products
+have all cores while the engine is idle.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any
 
 #: OpenBLAS computes a product of up to so many multiplications on the thread that calls it.
 SERIAL_PRODUCT = 1 << 18
 
-_lock = threading.Lock()
+
+class _Dial:
+    """The number of threads of one BLAS library: how to read it, how to set it, and where it stood
+    when the first one came inside."""
+
+    __slots__ = ("found", "read", "turn_to")
+
+    def __init__(self, read: Callable[[], int], turn_to: Callable[[int], Any]):
+        self.read = read
+        self.turn_to = turn_to
+        self.found = 1
+
+
+_turn = threading.Lock()
 _door = threading.Lock()
-_alone = 0  # how many are inside `alone` now; the first holds the turn for all
+_inside = 0  # how many are inside `alone` now; the first holds the turn for all
 _free = nullcontext()
-_threads: int | None = None
 
 
 def threads() -> int:
-    """How many threads BLAS uses for one product; as it was when first asked for, or told since."""
-    global _threads
-    if _threads is None:
-        import threadpoolctl
-
-        pools = threadpoolctl.threadpool_info()
-        _threads = max((p["num_threads"] for p in pools if p["user_api"] == "blas"), default=1)
-    return _threads
+    """How many threads BLAS uses for one product while nobody is `alone`."""
+    with _door:
+        return max((d.found if _inside else d.read() for d in _dials()), default=1)
 
 
-def forget() -> None:
-    """The number of BLAS threads has been changed: ask anew."""
-    global _threads
-    _threads = None
+class _Alone:
+    """The scope that `alone` gives, one object for all. To enter and leave takes 2 us."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        global _inside
+        with _door:
+            if _inside == 0:
+                _turn.acquire()
+                for dial in _dials():
+                    dial.found = dial.read()
+                    if dial.found != 1:
+                        dial.turn_to(1)
+            _inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        global _inside
+        with _door:
+            _inside -= 1
+            if _inside == 0:
+                _put_back()
+                _turn.release()
+
+
+_alone = _Alone()
+
+
+def alone() -> AbstractContextManager[None]:
+    """A scope in which BLAS computes every product on the thread that asks.
+
+    Any number of threads may be inside, a thread also more than once. Whoever wants BLAS's own
+    threads waits at `turn` meanwhile; do not enter from within a turn.
+    """
+    return _alone
 
 
 def turn(multiplications: float) -> AbstractContextManager[Any]:
-    """A scope for products of so many multiplications each, which large ones enter one by one."""
+    """A scope for products of so many multiplications each that are left to BLAS's own threads;
+    large ones enter one by one."""
     if multiplications <= SERIAL_PRODUCT or threads() == 1:
         return _free
-    return _lock
+    return _turn
 
 
-@contextmanager
-def alone() -> Iterator[None]:
-    """A scope in which BLAS computes every product on the thread that asks; several may be inside.
-
-    For an operation that shares its products among the engine's workers itself, by a cut that
-    depends on sizes only. Whoever wants BLAS's own threads waits at `turn` meanwhile.
-    """
-    global _alone
-    if threads() == 1:
-        yield
-        return
-    with _door:
-        if _alone == 0:
-            _lock.acquire()
-            _tell(1)
-        _alone += 1
-    try:
-        yield
-    finally:
-        with _door:
-            _alone -= 1
-            if _alone == 0:
-                _tell(threads())
-                _lock.release()
-
-
-def _tell(n: int) -> None:
-    """Let BLAS use n threads."""
-    for library in _libraries():
-        library.set_num_threads(n)
-        # From 3.7 on threadpoolctl listens only to the thread that came first, until that lets go.
-        if hasattr(library, "clear_controlling_thread"):
-            library.clear_controlling_thread()
+def _put_back() -> None:
+    """Turn the dials to where they were, except those that somebody else has turned since."""
+    for dial in _dials():
+        if dial.found != 1 and dial.read() == 1:
+            dial.turn_to(dial.found)
 
 
 @cache
-def _libraries() -> list[Any]:
+def _dials() -> list[_Dial]:
     import threadpoolctl
 
-    return threadpoolctl.ThreadpoolController().select(user_api="blas").lib_controllers
+    controller = threadpoolctl.ThreadpoolController()
+    return [_dial(library) for library in controller.select(user_api="blas").lib_controllers]
+
+
+def _dial(library: Any) -> _Dial:
+    """OpenBLAS is asked directly: threadpoolctl would take 4 us, and listens only to the thread
+    that came first. The interpreter is not let go of meanwhile (PyDLL), since getting it back may
+    take 5 ms."""
+    if getattr(library, "threading_layer", "") == "pthreads":
+        handle = ctypes.PyDLL(library.filepath)
+        for prefix in ("", "scipy_"):
+            for suffix in ("", "64_", "_64"):
+                name = f"{prefix}openblas_{{}}_num_threads{suffix}"
+                if hasattr(handle, name.format("set")):
+                    return _Dial(
+                        getattr(handle, name.format("get")), getattr(handle, name.format("set"))
+                    )
+
+    def turn_to(n: int) -> None:
+        library.set_num_threads(n)
+        if hasattr(library, "clear_controlling_thread"):
+            library.clear_controlling_thread()
+
+    return _Dial(library.get_num_threads, turn_to)
 
 
 def _after_fork_in_child() -> None:
-    """Whoever held the turn did not come along."""
-    global _lock, _door, _alone
-    _lock, _door = threading.Lock(), threading.Lock()
-    if _alone:
-        _alone = 0
-        _tell(threads())
+    """Whoever was inside or had the turn did not come along."""
+    global _turn, _door, _inside
+    _turn, _door = threading.Lock(), threading.Lock()
+    if _inside:
+        _inside = 0
+        _put_back()
 
 
 if hasattr(os, "register_at_fork"):

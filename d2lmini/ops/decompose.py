@@ -31,6 +31,7 @@ from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_float
 from d2lmini.ops.core import Shape, Spec, op
 from d2lmini.ops.linalg import gemm2, swapped
+from d2lmini.ops.products import matmul
 from d2lmini.ops.triangle import (
     check_square,
     extractdiag,
@@ -80,7 +81,7 @@ def potri(xp, A, *, lower: bool = True):
     """
     T = xp.linalg.inv(operand(xp, A, lower, False))
     left, right = (T.swapaxes(-1, -2), T) if lower else (T, T.swapaxes(-1, -2))
-    return xp.matmul(left, right)
+    return matmul(xp, left, right)
 
 
 @potri.gradient(saves="y A")

@@ -10,8 +10,8 @@
 >>> nd.dot.cost([((2, 2), "float32")] * 2).flops          # 2 * M * N * K
 16.0
 
-Each is a call of `matmul` on views: a transposed operand is the same memory read the other way
-round, which BLAS does at no cost, and the result is written where the caller wants it. float16,
+Each is a call of `products.matmul` on views: a transposed operand is the same memory read the other
+way round, which BLAS does at no cost, and the result is written where the caller wants it. float16,
 for which no BLAS exists, is computed in float32. Triangles are in `triangle.py`, factors and
 inverses in `decompose.py`.
 
@@ -29,21 +29,9 @@ from math import prod
 from typing import Any
 
 from d2lmini.base import MXNetError
-from d2lmini.device import blas
 from d2lmini.ops.checks import check_float, check_one_dtype, check_shape
 from d2lmini.ops.core import ALL, NOWHERE, Shape, Spec, op
-
-
-def matmul(xp: Any, a: Any, b: Any, out: Any = None) -> Any:
-    """a @ b into `out`; float16 by way of float32. Operands may be strided views."""
-    if a.dtype.itemsize == 2 and a.dtype.kind == "f":
-        product = matmul(xp, a.astype("float32"), b.astype("float32"))
-        if out is None:
-            return product.astype("float16")
-        xp.copyto(out, product, casting="same_kind")
-        return out
-    with blas.turn(a.size * b.shape[-1]):
-        return xp.matmul(a, b, out=out)
+from d2lmini.ops.products import matmul
 
 
 def swapped(a: Any) -> Any:
@@ -274,7 +262,7 @@ def gemm2(
     left, right, place = (x.swapaxes(axis, -2) for x in (A, B, out))
     left = left.swapaxes(-1, -2) if transpose_a else left
     right = right.swapaxes(-1, -2) if transpose_b else right
-    xp.matmul(left, right, out=place)
+    matmul(xp, left, right, place)
     if alpha != 1.0:
         out *= alpha
     return out
@@ -336,7 +324,7 @@ def syrk(xp, A, *, transpose: bool = False, alpha: float = 1.0, out=None):
     (..., M, K) -> (..., M, M), or (..., K, K). float32 or float64. Cost: 2 M M K.
     """
     left, right = (swapped(A), A) if transpose else (A, swapped(A))
-    out = xp.matmul(left, right, out=out)
+    out = matmul(xp, left, right, out)
     if alpha != 1.0:
         out *= alpha
     return out

@@ -27,7 +27,8 @@ from d2lmini.ops.checks import (
 )
 from d2lmini.ops.core import ALL, NOWHERE, Shape, Spec, normalize_axes, op
 from d2lmini.ops.distributions import PIECE
-from d2lmini.ops.linalg import dot, matmul
+from d2lmini.ops.linalg import dot
+from d2lmini.ops.products import matmul
 
 # -- FullyConnected -------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from d2lmini.device.parallel import parallel_for
 from d2lmini.ops import pieces
-from d2lmini.ops.blocks import Blocks, product
+from d2lmini.ops.products import matmul
 from d2lmini.ops.rnn_gates import cut, gru_slopes, gru_step, lstm_slopes, lstm_step
 
 #: Slopes of several steps are computed in pieces of about this many numbers.
@@ -95,18 +95,18 @@ class Layer:
         xp = self.xp
         T, N, H = y.shape
         self.inputs(rows(x), w, y, kept)
-        across = Blocks(xp, w.h2h.T, N, copy=T > 2)
+        across = w.h2h.T
         c = xp.empty((N, self.n_gates * H), y.dtype)
         step = self.stepper(w, kept, xp.empty((N, H), y.dtype))
         for t in reversed(range(T)) if backwards else range(T):
-            across.product(states[0], c)
+            matmul(xp, states[0], across, c)
             states = step(t, c, states, y[t])
         return states
 
     def inputs(self, x: Any, w: Weights, y: Any, kept: list[Any]) -> None:
         """Compute the products of all inputs, with all of the biases that can be added here."""
         place = kept[0] if kept else y
-        product(self.xp, x, w.i2h.T, rows(place))
+        matmul(self.xp, x, w.i2h.T, rows(place))
         place += w.i2h_bias + w.h2h_bias
 
     def stepper(self, w: Weights, kept: list[Any], work: Any) -> Callable[..., list[Any]]:
@@ -124,12 +124,11 @@ class Layer:
 
         g (T, N, H) is the gradient of y, `heads` (N, H) those of the last states; these arrays
         become the gradients of `states`."""
-        T, N, _ = y.shape
+        T = len(y)
         steps = BACKWARDS if backwards else FORWARDS
         extra = self.fill_slopes(D, states, y, kept, steps)
-        across = Blocks(self.xp, w.h2h, N, copy=T > 2)
         order = range(T) if backwards else reversed(range(T))
-        self.back(order, D, across, kept, g, heads, extra)
+        self.back(order, D, w.h2h, kept, g, heads, extra)
 
     def fill_slopes(
         self, D: list[Any], states: list[Any], y: Any, kept: list[Any], steps: Steps
@@ -138,11 +137,11 @@ class Layer:
         raise NotImplementedError
 
     def back(
-        self, order: Iterable[int], D: list[Any], across: Blocks, kept: list[Any], g: Any,
+        self, order: Iterable[int], D: list[Any], across: Any, kept: list[Any], g: Any,
         heads: list[Any], extra: Any,
     ) -> None:  # fmt: skip
         """Multiply the gradients into D, step by step; `heads` go along, from last to first.
-        across: U, for products with it."""
+        across: U."""
         raise NotImplementedError
 
     def into_weights(
@@ -150,15 +149,15 @@ class Layer:
     ) -> None:
         """The gradients of all parameters. h: the state before the first step."""
         for gates, d in self.gates_of_a(D):
-            product(self.xp, d.T, rows(x), grads.i2h[gates])
+            matmul(self.xp, d.T, rows(x), grads.i2h[gates])
             self.xp.sum(d, axis=0, out=grads.i2h_bias[gates])
         steps, dc = BACKWARDS if backwards else FORWARDS, D[-1]
         if len(y) > 1:
-            product(self.xp, rows(dc[steps.later]).T, rows(y[steps.before]), grads.h2h)
+            matmul(self.xp, rows(dc[steps.later]).T, rows(y[steps.before]), grads.h2h)
             room = self.xp.empty(grads.h2h.shape, dc.dtype)
-            grads.h2h[...] += product(self.xp, rows(dc[steps.first]).T, h, room)
+            grads.h2h[...] += matmul(self.xp, rows(dc[steps.first]).T, h, room)
         else:
-            product(self.xp, rows(dc).T, h[: len(y) * len(h)], grads.h2h)
+            matmul(self.xp, rows(dc).T, h[: len(y) * len(h)], grads.h2h)
         self.xp.sum(rows(dc), axis=0, out=grads.h2h_bias)
 
     def into_inputs(self, D: list[Any], w: Weights, dx: Any, add: bool) -> None:
@@ -166,9 +165,9 @@ class Layer:
         for gates, d in self.gates_of_a(D):
             if add:
                 room = self.xp.empty(rows(dx).shape, dx.dtype)
-                rows(dx)[...] += product(self.xp, d, w.i2h[gates], room)
+                rows(dx)[...] += matmul(self.xp, d, w.i2h[gates], room)
             else:
-                product(self.xp, d, w.i2h[gates], rows(dx))
+                matmul(self.xp, d, w.i2h[gates], rows(dx))
             add = True
 
     def gates_of_a(self, D: list[Any]) -> list[tuple[slice, Any]]:
@@ -221,7 +220,7 @@ class Tanh(Layer):
             dh += g[t]
             d = D[0][t]
             d *= dh
-            across.product(d, dh)
+            matmul(self.xp, d, across, dh)
 
 
 class Relu(Tanh):
@@ -277,7 +276,7 @@ class LSTM(Layer):
             d[:, :3] *= dc[:, None]
             d[:, 3] *= dh
             dc *= gates[t, :, H : 2 * H]
-            across.product(D[0][t], dh)
+            matmul(self.xp, D[0][t], across, dh)
 
 
 class GRU(Layer):
@@ -291,7 +290,7 @@ class GRU(Layer):
         rz, n, _ = kept
         cut = rz.shape[2]
         for place, gates in ((rz, slice(0, cut)), (n, slice(cut, None))):
-            product(self.xp, x, w.i2h[gates].T, rows(place))
+            matmul(self.xp, x, w.i2h[gates].T, rows(place))
         rz += w.i2h_bias[:cut] + w.h2h_bias[:cut]
         n += w.i2h_bias[cut:]
 
@@ -327,7 +326,7 @@ class GRU(Layer):
             dh += g[t]
             dn[t] *= dh
             dc3[t] *= dh[:, None]
-            across.product(dc[t], work)
+            matmul(self.xp, dc[t], across, work)
             dh *= z[t]
             dh += work
 

@@ -26,6 +26,7 @@ from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_float, check_shape
 from d2lmini.ops.core import ALL, Spec, op
 from d2lmini.ops.linalg import gemm2
+from d2lmini.ops.products import matmul
 
 
 def check_square(A: Spec) -> None:
@@ -207,7 +208,7 @@ def trmm(
     (..., m, n) -> the shape of B. op transposes if `transpose`.
     """
     A = operand(xp, A, lower, transpose)
-    out = xp.matmul(B, A, out=out) if rightside else xp.matmul(A, B, out=out)
+    out = matmul(xp, B, A, out) if rightside else matmul(xp, A, B, out)
     if alpha != 1.0:
         out *= alpha
     return out

@@ -1,0 +1,139 @@
+"""Every product of matrices on the CPU: cut by size, shared among idle workers, serial in BLAS.
+
+>>> import numpy as np
+>>> matmul(np, np.ones((2, 3)), np.ones((3, 2)))
+array([[3., 3.],
+       [3., 3.]])
+>>> pieces_of(1024, 512, 2048), pieces_of(256, 784, 256), pieces_of(128, 256, 128)
+(4, 2, 1)
+
+A large product is cut by rows or columns of its result, whichever are more: each piece of rows
+reads all of b once more, each piece of columns all of a (BLAS copies what it reads into an order
+of its own). A batch is cut between its matrices. The workers of the engine that have nothing to do
+share the pieces (`parallel_for`), and BLAS computes each on the thread that asks (`blas.alone`).
+So bits depend on sizes only, neither on the number of workers nor on that of BLAS's threads; two
+independent products run side by side; and no core waits in a loop. Left to BLAS's own threads,
+a product of middling size took up to fifty times as long beside another program.
+
+A product of up to `SERIAL_PRODUCT` multiplications BLAS computes serially anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from d2lmini.device import blas
+from d2lmini.device.blas import SERIAL_PRODUCT
+from d2lmini.device.parallel import parallel_for
+from d2lmini.ops import pieces
+
+#: From so many multiplications on a product is cut into so many pieces. Half of the smallest takes
+#: 0.2 ms, five times a hand-over to a worker; with four pieces instead of two a worker that comes
+#: late costs less; more of them pay where reading an operand again is little beside the product.
+PIECES = ((1 << 37, 16), (1 << 34, 8), (1 << 27, 4), (1 << 24, 2))
+
+#: Reading or writing a number takes as long as so many multiplications: what counts for products
+#: of a matrix with a vector.
+MOVE = 8
+
+#: A piece has at least so many rows or columns.
+NARROWEST = 32
+
+
+def matmul(xp: Any, a: Any, b: Any, out: Any = None) -> Any:
+    """a @ b into `out`: (..., M, K) x (..., K, N) -> (..., M, N), batches broadcast.
+
+    Operands may be strided views. float16, for which no BLAS exists, by way of float32.
+    """
+    if a.dtype.itemsize == 2 and a.dtype.kind == "f":
+        product = matmul(xp, a.astype("float32"), b.astype("float32"))
+        if out is None:
+            return product.astype("float16")
+        xp.copyto(out, product, casting="same_kind")
+        return out
+    # A column times a row, which NumPy's matmul is slow at, needs no sums.
+    function = xp.multiply if a.shape[-1] == 1 else xp.matmul
+    rows, columns = a.shape[-2], b.shape[-1]
+    if xp is not np or (a.size * columns <= SERIAL_PRODUCT and b.size * rows <= SERIAL_PRODUCT):
+        return function(a, b, out=out)
+    if out is None:
+        batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        out = np.empty((*batch, rows, columns), a.dtype)
+    elif np.may_share_memory(out, a) or np.may_share_memory(out, b):
+        np.copyto(out, matmul(xp, a, b))
+        return out
+    if rows * a.shape[-1] * columns <= SERIAL_PRODUCT:
+        _share(function, a, b, out)
+    else:
+        with blas.alone():
+            _share(function, a, b, out)
+    return out
+
+
+def pieces_of(rows: int, inner: int, columns: int, batch: int = 1) -> int:
+    """Into how many pieces to cut a product, or a batch of products, of this size."""
+    moved = rows * inner + inner * columns + rows * columns
+    work = batch * max(rows * inner * columns, MOVE * moved)
+    return next((n for least, n in PIECES if work >= least), 1)
+
+
+def _share(function: Callable[..., Any], a: Any, b: Any, out: Any) -> None:
+    """function(a, b) into `out`, in pieces."""
+    if out.ndim > 2:
+        _share_batch(function, a, b, out)
+        return
+    rows, columns = out.shape
+    n = min(pieces_of(rows, a.shape[1], columns), max(rows, columns) // NARROWEST)
+    if n < 2:
+        function(a, b, out=out)
+    elif _is_transposed(a, b):
+        _share_triangle(a, out, pieces.cut(rows, n))
+    elif rows >= columns:
+        parts = pieces.cut(rows, n)
+        parallel_for(n, lambda i: function(a[parts[i]], b, out=out[parts[i]]))
+    else:
+        parts = pieces.cut(columns, n)
+        parallel_for(n, lambda i: function(a, b[:, parts[i]], out=out[:, parts[i]]))
+
+
+def _share_batch(function: Callable[..., Any], a: Any, b: Any, out: Any) -> None:
+    """Cut between matrices, along the longest axis of the batch; one after the other if it is too
+    short for that."""
+    *batch, rows, columns = out.shape
+    n = pieces_of(rows, a.shape[-1], columns, out.size // (rows * columns))
+    if n < 2:
+        function(a, b, out=out)
+        return
+    axis = batch.index(max(batch))
+    # Views, with the axis in front, of both operands: one may have come without it.
+    a, b = (np.broadcast_to(x, (*batch, *x.shape[-2:])).swapaxes(0, axis) for x in (a, b))
+    out = out.swapaxes(0, axis)
+    if len(out) < n:
+        for i in range(len(out)):
+            _share(function, a[i], b[i], out[i])
+        return
+    parts = pieces.cut(len(out), n)
+    parallel_for(n, lambda i: function(a[parts[i]], b[parts[i]], out=out[parts[i]]))
+
+
+def _is_transposed(a: Any, b: Any) -> bool:
+    """Is b the same memory as a, read the other way round?"""
+    return a.ctypes.data == b.ctypes.data and a.T.shape == b.shape and a.T.strides == b.strides
+
+
+def _share_triangle(a: Any, out: Any, parts: list[slice]) -> None:
+    """a @ a.T: tiles of the lower triangle, each copied to its mirror image. Those on the diagonal
+    NumPy recognizes, and has them computed by halves."""
+    tiles = [(r, c) for i, r in enumerate(parts) for c in parts[:i]]
+    tiles += [(r, r) for r in parts]
+
+    def tile(i: int) -> None:
+        r, c = tiles[i]
+        np.matmul(a[r], a[c].T, out=out[r, c])
+        if r is not c:
+            np.copyto(out[c, r], out[r, c].T)
+
+    parallel_for(len(tiles), tile)

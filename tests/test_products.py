@@ -1,0 +1,224 @@
+"""Products in pieces: equal to plain ones for all sizes and layouts, to the bit whoever helps."""
+
+from __future__ import annotations
+
+import threading
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from d2lmini import autograd, engine, nd
+from d2lmini.device import blas
+from d2lmini.device.blas import SERIAL_PRODUCT
+from d2lmini.ops.products import PIECES, matmul, pieces_of
+
+SIZES = [
+    (32, 256, 768), (300, 2, 1000), (5, 3, 2), (0, 4, 3), (4, 0, 3), (1, 7, 1), (600, 700, 60),
+    (60, 700, 600), (513, 512, 515), (700, 1, 500), (2, 1, 3), (2100, 1100, 1), (1, 1100, 2100),
+    (20, 50000, 30),
+]  # fmt: skip
+
+
+def view(rows: int, columns: int, layout: str, seed: int, dtype: str = "float32") -> np.ndarray:
+    """A matrix of small whole numbers, so that sums are exact in any order."""
+    x = np.random.default_rng(seed).integers(-4, 5, (rows, columns)).astype(dtype)
+    if layout == "transposed":
+        return np.ascontiguousarray(x.T).T
+    if layout == "columns":
+        wide = np.zeros((rows, 2 * columns + 3), dtype)
+        wide[:, 2 : 2 + columns] = x
+        return wide[:, 2 : 2 + columns]
+    return x
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """The shapes of the results of all calls of NumPy's matmul."""
+    shapes = []
+
+    def counted(a, b, out=None, *, plain=np.matmul):
+        shapes.append((*a.shape[:-1], b.shape[-1]))
+        return plain(a, b, out=out)
+
+    monkeypatch.setattr(np, "matmul", counted)
+    return shapes
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize("layout_a", ["plain", "transposed", "columns"])
+@pytest.mark.parametrize("layout_b", ["plain", "transposed", "columns"])
+def test_pieces_make_up_the_product(sizes, layout_a, layout_b):
+    rows, inner, columns = sizes
+    a, b = view(rows, inner, layout_a, 0), view(inner, columns, layout_b, 1)
+    want = a @ b
+    np.testing.assert_array_equal(matmul(np, a, b), want)
+    for layout in ("plain", "transposed", "columns"):
+        out = view(rows, columns, layout, 2)
+        assert matmul(np, a, b, out) is out
+        np.testing.assert_array_equal(out, want)
+
+
+@pytest.mark.parametrize(
+    "a, b",
+    [
+        ((64, 130, 70), (64, 70, 90)),
+        ((130, 70), (64, 70, 90)),
+        ((64, 130, 70), (70, 90)),
+        ((3, 64, 20, 70), (64, 70, 300)),
+        ((1, 64, 20, 70), (3, 1, 70, 300)),
+        ((1, 600, 300), (1, 300, 500)),
+        ((2, 600, 300), (2, 300, 500)),
+        ((5000, 5, 6), (5000, 6, 7)),
+        ((0, 500, 500), (0, 500, 500)),
+        ((64, 700, 1), (64, 1, 90)),
+    ],
+)
+def test_batches_are_cut_between_their_matrices(a, b):
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-4, 5, shape).astype("float32") for shape in (a, b))
+    want = a @ b
+    np.testing.assert_array_equal(matmul(np, a, b), want)
+    turned = np.empty(want.swapaxes(-1, -2).shape, "float32").swapaxes(-1, -2)
+    a, b = (np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2) for x in (a, b))
+    np.testing.assert_array_equal(matmul(np, a, b, turned), want)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32"])
+def test_dtypes_are_kept(dtype):
+    a, b = view(300, 250, "plain", 0, dtype), view(250, 300, "transposed", 1, dtype)
+    out = np.empty((300, 300), dtype)
+    want = a.astype("float64") @ b.astype("float64")
+    assert np.abs(want).max() < 2048  # exact in float16, too
+    for result in (matmul(np, a, b), matmul(np, a, b, out)):
+        assert result.dtype == dtype
+        np.testing.assert_array_equal(result, want)
+
+
+@pytest.mark.parametrize("size", [20, 600])
+def test_a_result_may_lie_where_an_operand_is(size):
+    a, b = view(size, size, "plain", 0), view(size, size, "plain", 1)
+    for place in (0, 1):
+        operands = [a.copy(), b.copy()]
+        matmul(np, *operands, operands[place])
+        np.testing.assert_array_equal(operands[place], a @ b)
+
+
+@pytest.mark.parametrize("layout", ["plain", "transposed", "columns"])
+@pytest.mark.parametrize("shape", [(40, 30), (700, 300), (601, 1200)])
+def test_a_matrix_times_itself_transposed_is_symmetric_to_the_bit(shape, layout):
+    a = view(*shape, layout, 0)
+    np.testing.assert_array_equal(matmul(np, a, a.T), a @ a.T.copy())
+    a = np.random.default_rng(0).standard_normal(shape).astype("float32")
+    y = matmul(np, a, a.T)
+    np.testing.assert_array_equal(y, y.T)
+    np.testing.assert_allclose(y, a @ a.T.copy(), rtol=1e-4, atol=1e-3)
+
+
+def test_only_half_of_a_symmetric_product_is_computed(calls):
+    a = view(1024, 512, "plain", 0)
+    matmul(np, a, a.T)
+    off_diagonal = sum(rows * columns for rows, columns in calls) - 1024**2 / 4
+    assert len(calls) == 10 and off_diagonal == 1024**2 * 3 / 8
+
+
+def test_how_many_pieces():
+    assert [pieces_of(n, n, n) for n in (64, 255, 256, 512, 2000, 3000, 6000)] == [
+        1, 1, 2, 4, 4, 8, 16,
+    ]  # fmt: skip
+    assert pieces_of(2048, 4096, 1) == 2  # what it reads counts
+    assert pieces_of(30, 30, 30, batch=1000) == 2
+    assert all(more > fewer for (_, more), (_, fewer) in pairwise(PIECES))
+
+
+def test_the_longer_side_of_the_result_is_cut(calls):
+    matmul(np, np.ones((512, 1024), "f"), np.ones((1024, 256), "f"))
+    assert calls == [(128, 256)] * 4
+    calls.clear()
+    matmul(np, np.ones((40, 4096), "f"), np.ones((4096, 128), "f"))
+    assert calls == [(40, 64)] * 2
+    calls.clear()
+    matmul(np, np.ones((10, 100000), "f"), np.ones((100000, 60), "f"))
+    assert calls == [(10, 60)]  # narrower pieces would not pay
+
+
+def test_small_products_do_not_pay_for_large_ones(monkeypatch):
+    def refuse():
+        raise AssertionError("entered")
+
+    monkeypatch.setattr(blas, "alone", refuse)
+    for a, b in [((64, 64), (64, 64)), ((5000, 8, 8), (5000, 8, 8)), ((1, 512), (512, 512))]:
+        a, b = np.ones(a, "f"), np.ones(b, "f")
+        assert a.shape[-2] * a.shape[-1] * b.shape[-1] <= SERIAL_PRODUCT
+        assert (matmul(np, a, b) == a.shape[-1]).all()
+    with pytest.raises(AssertionError, match="entered"):
+        matmul(np, np.ones((65, 64), "f"), np.ones((64, 64), "f"))
+
+
+def test_large_products_are_left_to_no_thread_of_blas(monkeypatch):
+    seen = []
+
+    def watched(a, b, out=None, *, plain=np.matmul):
+        seen.extend(dial.read() for dial in blas._dials())
+        return plain(a, b, out=out)
+
+    before = blas.threads()
+    monkeypatch.setattr(np, "matmul", watched)
+    with engine.use("threaded", workers=2, inline_below=0):
+        x = nd.ones((600, 600))
+        nd.dot(x, x).wait_to_read()
+        nd.linalg.gemm2(x, x).wait_to_read()
+        nd.linalg.syrk(x).wait_to_read()
+        nd.batch_dot(nd.ones((4, 300, 300)), nd.ones((4, 300, 300))).wait_to_read()
+        nd.FullyConnected(x, x, no_bias=True, num_hidden=600).wait_to_read()
+    assert len(seen) > 10 and set(seen) == {1}
+    assert blas.threads() == before
+
+
+def test_independent_products_run_side_by_side(monkeypatch):
+    meeting = threading.Barrier(2)
+
+    def met(a, b, out=None, *, plain=np.matmul):
+        meeting.wait(20)
+        return plain(a, b, out=out)
+
+    with engine.use("threaded", workers=2, inline_below=0):
+        x = nd.ones((100, 100))
+        x.wait_to_read()
+        monkeypatch.setattr(np, "matmul", met)
+        both = [nd.dot(x, x), nd.dot(x, x)]
+        for y in both:
+            assert y.asnumpy()[0, 0] == 100
+
+
+def results() -> bytes:
+    """The bits of products of all kinds, forward and backward."""
+    rng = np.random.default_rng(3)
+
+    def array(*shape):
+        return nd.array(rng.standard_normal(shape), dtype="float32")
+
+    x, w, v, many = array(700, 300), array(520, 300), array(300, 1), array(40, 90, 90)
+    for each in (x, w, many):
+        each.attach_grad()
+    with autograd.record():
+        y = nd.FullyConnected(x, w, no_bias=True, num_hidden=520)
+        z = nd.batch_dot(many, many, transpose_b=True)
+        total = (y * y).sum() + z.sum() + nd.dot(x, v).sum()
+    total.backward()
+    gram = nd.linalg.syrk(x)
+    half = nd.dot(x.astype("float16"), w.astype("float16"), transpose_b=True)
+    all_of_them = [y, z, total, gram, half, x.grad, w.grad, many.grad]
+    return b"".join(each.asnumpy().tobytes() for each in all_of_them)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("workers", [0, 1, 2, 4])
+def test_bits_depend_neither_on_workers_nor_on_threads_of_blas(workers, threads):
+    threadpoolctl = pytest.importorskip("threadpoolctl")
+    with engine.use("naive"):
+        want = results()
+    with threadpoolctl.threadpool_limits(threads, user_api="blas"):
+        with engine.use("threaded", workers=workers) if workers else engine.use("naive"):
+            assert results() == want
+        assert blas.threads() == threads
