@@ -118,14 +118,15 @@ def words(found: Figure) -> str:
     return f"{digits(found.value)} ({digits(found.low)} - {digits(found.high)})"
 
 
-def aims(outcome: Outcome, ours: str) -> Iterator[tuple[str, Target, Figure | None]]:
-    """For each target the row it is measured on, and the figure, None if one is missing."""
+def aims(outcome: Outcome) -> Iterator[tuple[str, Target, Figure | None]]:
+    """For each target the peer's row that counts, and the figure, None if one is missing."""
     for target in outcome.workload.targets:
         row = fastest(target.peer, outcome.seconds)
-        if row is None or ours not in outcome.seconds:
+        ours = outcome.seconds.get(target.row)
+        if row is None or ours is None:
             yield target.peer, target, None
         else:
-            yield row, target, compare(outcome.seconds[ours], outcome.seconds[row], target)
+            yield row, target, compare(ours, outcome.seconds[row], target)
 
 
 def targets(outcomes: Sequence[Outcome], ours: str = "d2lmini") -> list[str]:
@@ -139,9 +140,10 @@ def targets(outcomes: Sequence[Outcome], ours: str = "d2lmini") -> list[str]:
     """
     lines = []
     for outcome in outcomes:
-        for row, target, found in aims(outcome, ours):
+        for row, target, found in aims(outcome):
             what = "ratio" if target.unit == "ratio" else f"extra {target.unit}"
-            line = f"{outcome.workload.name} beside {row}: {what} "
+            which = "" if target.row == ours else f" ({target.row})"
+            line = f"{outcome.workload.name}{which} beside {row}: {what} "
             goal = f"target <= {digits(target.at_most)}"
             if found is None:
                 lines.append(f"{line}not measured, {goal}")
@@ -158,14 +160,15 @@ def rows(outcome: Outcome, ours: str = "d2lmini") -> list[list[str]]:
     table, unit = [], outcome.workload.unit
     for row, seconds in outcome.seconds.items():
         low, middle, high = (digits(value * SCALE[unit]) for value in quartiles(seconds))
-        compared, target = "", ""
+        compared, verdicts = "", []
         if ours in outcome.seconds and row != ours:
             compared = words(ratio(outcome.seconds[ours], seconds))
-        for against, aimed, found in aims(outcome, ours):
+        for against, aimed, found in aims(outcome):
             if against == row and found:
                 sign = "" if aimed.unit == "ratio" else f"{words(found)} {aimed.unit} "
-                target = f"{sign}<= {digits(aimed.at_most)}: {judge(found, aimed)}"
-        table.append([row, f"{middle} {unit}", f"{low} - {high}", compared, target])
+                which = "" if aimed.row == ours else f"{aimed.row} {words(found)} "
+                verdicts.append(f"{which}{sign}<= {digits(aimed.at_most)}: {judge(found, aimed)}")
+        table.append([row, f"{middle} {unit}", f"{low} - {high}", compared, "; ".join(verdicts)])
     problems = [[row, f"no time: {why}", "", "", ""] for row, why in outcome.problems.items()]
     return table + problems
 

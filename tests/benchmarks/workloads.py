@@ -14,7 +14,7 @@ True
 'values differ from the expected ones by up to 2'
 
 This file runs in every library's own environment, hence with old NumPy versions too; it imports
-nothing else. Training steps are made in `training.py` and `gru.py`.
+nothing else. Training steps are made in `training.py` and `gru.py`, nets in `compiled.py`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import compiled
 import gru
 import numpy as np
 import training
@@ -33,12 +34,13 @@ Arrays = list[np.ndarray]
 class Target:
     """`ours / theirs <= at_most`, or, with `unit="us"`, `ours - theirs <= at_most` microseconds.
 
-    `peer` is a row's label; of "jax or jax jit" the faster one counts.
+    `peer` is a row's label; of "jax or jax jit" the faster one counts. `row` is the row of ours.
     """
 
     peer: str
     at_most: float
     unit: str = "ratio"
+    row: str = "d2lmini"
 
 
 @dataclass(frozen=True)
@@ -283,7 +285,11 @@ TABLE = (
         None,
         ops=None,
         check=training.learns(training.mlp, training.mlp_loss),
-        targets=(Target("mxnet", 0.6), Target("torch", 1.0)),
+        targets=(
+            Target("mxnet", 0.6),
+            Target("torch", 1.0),
+            Target("d2lmini", 1.0, row="d2lmini hybrid"),
+        ),
     ),
     Workload(
         "lenet_train",
@@ -305,6 +311,33 @@ TABLE = (
         gru.gradients,
         ops=None,
         targets=(Target("mxnet", 0.4), Target("torch", 1.0)),
+    ),
+    Workload(
+        "net_call",
+        "a net 512-256-128-2 on one example, hybridized, called in a loop",
+        "net_call",
+        {"full": (1, 1000), "quick": (1, 200), "tiny": (1, 3)},
+        compiled.net,
+        compiled.net_output,
+        unit="us",
+        ops=None,
+        targets=(
+            Target("d2lmini eager", 1 / 3),
+            Target("mxnet", 0.3),
+            Target("torch", 0.4),
+            Target("jax jit", 1.2),
+            Target("torch", 1.0, row="d2lmini eager"),
+        ),
+    ),
+    Workload(
+        "chain",
+        "ten elementwise operations (tanh, products, sums) on 2000x2000, hybridized",
+        "chain",
+        large(10, 4),
+        one,
+        compiled.chain_output,
+        ops=None,
+        targets=(Target("numpy", 0.4), Target("jax jit", 1.5)),
     ),
 )
 WORKLOADS = {workload.name: workload for workload in TABLE}

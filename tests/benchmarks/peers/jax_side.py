@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import compiled
 import numpy as np
 from peers.side import Side, Turn
 
@@ -75,6 +76,24 @@ class JAX(Side):
 
     def concat(self, calls: int, a: Any, b: Any) -> Turn:
         return self.repeat(calls, lambda: self.jnp.concatenate([a, b], axis=1))
+
+    def net_call__jit(self, calls: int, x: Any, *weights: Any) -> Turn:
+        def net(x: Any, weights: Any) -> Any:
+            for w in weights[:-1]:
+                x = self.jnp.maximum(x @ w.T, 0)
+            return x @ weights[-1].T
+
+        jitted = self.lib.jit(net)
+
+        def loop() -> Any:
+            for _ in range(calls):
+                y = jitted(x, weights)
+            return y
+
+        return self.timed(loop, calls)
+
+    def chain__jit(self, calls: int, x: Any) -> Turn:
+        return self.jitted(calls, lambda x: compiled.chain(x, self.jnp.tanh), x)
 
     def normal(self, calls: int, n: int) -> Turn:
         random = self.lib.random

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import compiled
 import numpy as np
 from peers.side import Side, Turn
 
@@ -66,10 +67,22 @@ class MXNet(Side):
         return self.repeat(calls, lambda: self.nd.random.normal(shape=(1000, n)))
 
     def mlp_train(self, calls: int, x: Any, y: Any, *weights: Any) -> Turn:
-        nn = self.lib.gluon.nn
-        net = nn.Sequential()
-        net.add(nn.Dense(2048, activation="relu"), nn.Dense(512, activation="relu"), nn.Dense(1))
+        net = self.dense(2048, 512, 1)
         return self.train(calls, net, self.lib.gluon.loss.L2Loss(), 1e-6, x, y, weights)
+
+    def mlp_train__hybrid(self, calls: int, x: Any, y: Any, *weights: Any) -> Turn:
+        net = self.dense(2048, 512, 1)
+        net.hybridize(static_alloc=True, static_shape=True)
+        return self.train(calls, net, self.lib.gluon.loss.L2Loss(), 1e-6, x, y, weights)
+
+    def dense(self, *units: int) -> Any:
+        """Dense layers with relu between them."""
+        nn = self.lib.gluon.nn
+        net = nn.HybridSequential()
+        for n in units[:-1]:
+            net.add(nn.Dense(n, activation="relu"))
+        net.add(nn.Dense(units[-1]))
+        return net
 
     def lenet_train(self, calls: int, x: Any, y: Any, *weights: Any) -> Turn:
         nn = self.lib.gluon.nn
@@ -81,6 +94,36 @@ class MXNet(Side):
         )  # fmt: skip
         loss = self.lib.gluon.loss.SoftmaxCrossEntropyLoss()
         return self.train(calls, net, loss, 0.05, x, y, weights)
+
+    def net_call(self, calls: int, x: Any, *weights: Any) -> Turn:
+        net = self.dense(*(len(w) for w in weights))
+        net.hybridize(static_alloc=True, static_shape=True)
+        return self.calls(calls, net, x, weights)
+
+    def net_call__eager(self, calls: int, x: Any, *weights: Any) -> Turn:
+        return self.calls(calls, self.dense(*(len(w) for w in weights)), x, weights)
+
+    def calls(self, calls: int, net: Any, x: Any, weights: Any) -> Turn:
+        net.initialize()
+        net(x)
+        parameters = [p for p in net.collect_params().values() if len(p.shape) > 1]
+        for p, w in zip(parameters, weights):
+            p.set_data(w)
+
+        def loop() -> Any:
+            for _ in range(calls):
+                y = net(x)
+            return y
+
+        return self.timed(loop, calls)
+
+    def chain(self, calls: int, x: Any) -> Turn:
+        net = self.lib.gluon.nn.HybridLambda(lambda F, x: compiled.chain(x, F.tanh))
+        net.hybridize(static_alloc=True, static_shape=True)
+        return self.repeat(calls, lambda: net(x))
+
+    def chain__eager(self, calls: int, x: Any) -> Turn:
+        return self.repeat(calls, lambda: compiled.chain(x, self.nd.tanh))
 
     def train(
         self, calls: int, net: Any, loss: Any, lr: float, x: Any, y: Any, weights: Any

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import compiled
 import numpy as np
 from peers.side import Side, Turn
 
@@ -24,6 +25,12 @@ class NumPy(Side):
             return y
 
         return self.timed(loop, calls)
+
+    def net_call(self, calls: int, x: Any, *weights: Any) -> Turn:
+        return self.repeat(calls, lambda: compiled.net_output(x, *weights))
+
+    def chain(self, calls: int, x: Any) -> Turn:
+        return self.repeat(calls, lambda: compiled.chain_output(x))
 
     def normal(self, calls: int, n: int) -> Turn:
         rng = np.random.default_rng(1)

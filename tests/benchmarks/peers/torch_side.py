@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import compiled
 import numpy as np
 from peers.side import Side, Turn
 
@@ -33,6 +34,27 @@ class Torch(Side):
 
     def normal(self, calls: int, n: int) -> Turn:
         return self.repeat(calls, lambda: self.lib.randn(1000, n))
+
+    def net_call(self, calls: int, x: Any, *weights: Any) -> Turn:
+        nn = self.lib.nn
+        net = nn.Sequential(
+            nn.Linear(512, 256), nn.ReLU(), nn.Linear(256, 128), nn.ReLU(), nn.Linear(128, 2)
+        )
+        with self.lib.no_grad():
+            for layer, w in zip(net[::2], weights):
+                layer.weight.copy_(w)
+                layer.bias.zero_()
+
+        def loop() -> Any:
+            with self.lib.no_grad():
+                for _ in range(calls):
+                    y = net(x)
+            return y
+
+        return self.timed(loop, calls)
+
+    def chain(self, calls: int, x: Any) -> Turn:
+        return self.repeat(calls, lambda: compiled.chain(x, self.lib.tanh))
 
     def mlp_train(self, calls: int, x: Any, y: Any, *weights: Any) -> Turn:
         nn = self.lib.nn
