@@ -24,7 +24,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from math import prod
-from typing import Any
 
 import numpy as np
 

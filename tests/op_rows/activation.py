@@ -210,6 +210,65 @@ for name, expect in (
         )
     ]
 
+# -- cross-entropy of labels, each way one op --
+
+
+def losses(x, label, axis=-1, sparse_label=True, batch_axis=0, scale=1.0):
+    """The loss of each place, the axis of the classes kept, times what it counts."""
+    x = x.astype("float64")
+    x = x - np.log(np.exp(x).sum(axis, keepdims=True))
+    if sparse_label:
+        where = np.clip(label, 0, x.shape[axis] - 1).astype(int).reshape(np.delete(x.shape, axis))
+        places = -np.take_along_axis(x, np.expand_dims(where, axis), axis)
+    else:
+        places = -(x * label.reshape(x.shape)).sum(axis, keepdims=True)
+    return places * scale * places.shape[batch_axis] / max(places.size, 1)
+
+
+def cross_entropy_mean(x, label, axis=-1, sparse_label=True, batch_axis=0, scale=1.0):
+    places = losses(x, label, axis, sparse_label, batch_axis, scale)
+    others = tuple(a for a in range(x.ndim) if a != batch_axis % x.ndim)
+    return places.sum(others).astype(x.dtype)
+
+
+def cross_entropy_slope(g, x, label, axis=-1, sparse_label=True, batch_axis=0, scale=1.0):
+    """By differences: the loss of one place depends on its own scores."""
+    dx = np.zeros(x.shape)
+    g = g.reshape([-1 if a == batch_axis % x.ndim else 1 for a in range(x.ndim)])
+    for i in range(x.shape[axis]):
+        step = np.zeros(x.shape)
+        part = (slice(None),) * (axis % x.ndim) + (slice(i, i + 1),)
+        step[part] = 1e-5
+        up, down = (
+            losses(x + s, label, axis, sparse_label, batch_axis, scale) for s in (step, -step)
+        )
+        dx[part] = g * (up - down) / 2e-5
+    return dx.astype(x.dtype)
+
+
+ROWS += [
+    Case(name, (*inputs, draw(shape, dtype=dtype), label), expect, attrs, mxnet=False,
+         rtol=1e-2 if dtype == "float16" else 1e-4, atol=1e-3 if dtype == "float16" else 1e-5,
+         why="MXNet has no such op: gluon_rows/loss.py compares the loss")
+    for shape, dtype, label, attrs in (
+        ((4, 3), "float32", draw((4,), -1, 5, "int32"), {}),
+        ((4, 3), "float64", draw((4,), 0, 3, "int32"), {"scale": 0.5}),
+        ((4, 3), "float16", draw((4,), 0, 3, "int32"), {}),
+        ((1, 1), "float32", draw((1,), 0, 1, "int32"), {}),
+        ((0, 3), "float32", draw((0,), 0, 1, "int32"), {}),
+        ((3,), "float32", draw((1,), 0, 3, "int32"), {}),
+        ((2, 3, 4), "float32", draw((2, 4), 0, 3, "int64"), {"axis": 1}),
+        ((2, 3, 4), "float32", draw((3, 4), 0, 2, "int32"), {"axis": 0, "batch_axis": -1}),
+        ((4, 3), "float32", draw((4, 3), 0, 1), {"sparse_label": False}),
+        ((2, 3, 4), "float32", draw((6, 4), 0, 1, seed=2), {"sparse_label": False, "axis": -2}),
+    )
+    for name, inputs, expect in (
+        ("_softmax_cross_entropy", (), cross_entropy_mean),
+        ("_softmax_cross_entropy_backward",
+         (draw((shape[attrs.get("batch_axis", 0)] if shape[1:] else 1,), dtype=dtype, seed=1),), cross_entropy_slope),
+    )
+]  # fmt: skip
+
 # -- gradients of activations, each one op --
 
 ROWS += [

@@ -59,13 +59,18 @@ def _apply_weighting(
     if sample_weight is not None:
         loss = F.broadcast_mul(loss, sample_weight)
     if weight is not None:
-        if not isinstance(weight, numeric_types):
-            raise TypeError(
-                f"weight must be a number, got {type(weight).__name__}; "
-                "weights of examples go into the call, as sample_weight"
-            )
-        loss = loss * weight
+        loss = loss * _number(weight)
     return loss
+
+
+def _number(weight: Any) -> Any:
+    """`weight`, if it is a number; else TypeError."""
+    if not isinstance(weight, numeric_types):
+        raise TypeError(
+            f"weight must be a number, got {type(weight).__name__}; "
+            "weights of examples go into the call, as sample_weight"
+        )
+    return weight
 
 
 def _reshape_like(F: Any, x: Any, y: Any) -> Any:

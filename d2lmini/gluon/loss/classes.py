@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from d2lmini.gluon.loss.base import Loss, _apply_weighting, _reshape_like, _softplus
+from d2lmini.gluon.loss.base import Loss, _apply_weighting, _number, _reshape_like, _softplus
 
 
 class SoftmaxCrossEntropyLoss(Loss):
@@ -24,6 +24,9 @@ class SoftmaxCrossEntropyLoss(Loss):
     pred (N, C, ...) with classes on `axis`, label (N, ...): class numbers of any dtype, clipped to
     [0, C). With sparse_label=False label holds probabilities of pred's shape and the loss is
     -sum(label log softmax(pred)). from_logits: pred is log softmax already. sample_weight (N, 1).
+
+    One operation does it all (`ops/cross_entropy.py`) unless the logarithms are given or examples
+    weighted.
     """
 
     def __init__(
@@ -36,6 +39,12 @@ class SoftmaxCrossEntropyLoss(Loss):
         self._from_logits = from_logits
 
     def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
+        if sample_weight is None and not self._from_logits:
+            return F._internal._softmax_cross_entropy(
+                pred, label, axis=self._axis, sparse_label=self._sparse_label,
+                batch_axis=self._batch_axis,
+                scale=1.0 if self._weight is None else _number(self._weight),
+            )  # fmt: skip
         if not self._from_logits:
             pred = F.log_softmax(pred, axis=self._axis)
         if self._sparse_label:
