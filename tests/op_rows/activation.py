@@ -265,7 +265,8 @@ ROWS += [
     for name, inputs, expect in (
         ("_softmax_cross_entropy", (), cross_entropy_mean),
         ("_softmax_cross_entropy_backward",
-         (draw((shape[attrs.get("batch_axis", 0)] if shape[1:] else 1,), dtype=dtype, seed=1),), cross_entropy_slope),
+         (draw((shape[attrs.get("batch_axis", 0)] if shape[1:] else 1,), dtype=dtype, seed=1),),
+         cross_entropy_slope),
     )
 ]  # fmt: skip
 
