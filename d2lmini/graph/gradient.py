@@ -76,12 +76,13 @@ def _ask(node: Node, gs: list[Any], needs: list[bool]) -> Sequence[Any]:
             if kept is not None and part is not None:
                 kept = getattr(kept, part)
         saved.append(kept)
-    if len(specs) == 1:
-        return op.gradients(gs[0], saved, node.attrs, needs)
-    for i in range(node.n_outputs):
-        if gs[i] is None:
-            gs[i] = filled("_zeros", specs[i])
-    return op.gradients(gs, saved, node.attrs, needs)
+    if len(specs) > 1:
+        for i in range(node.n_outputs):
+            if gs[i] is None:
+                gs[i] = filled("_zeros", specs[i])
+    grads = op.gradients(gs if len(specs) > 1 else gs[0], saved, node.attrs, needs)
+    # An op of several outputs gives arrays as a list, and here a group.
+    return list(grads[0]) if len(grads) == 1 and isinstance(grads[0], Traced) else grads
 
 
 def filled(name: str, spec: Spec) -> Traced:
