@@ -17,10 +17,14 @@ from typing import Any
 from d2lmini.ops.core import Op, registry
 from d2lmini.symbol.attribute import AttrScope
 from d2lmini.symbol.compose import composed, variable
+from d2lmini.symbol.json import load, load_json, save
 from d2lmini.symbol.naming import NameManager, Prefix
 from d2lmini.symbol.symbol import NotImplementedForSymbol, Symbol, Traced
 
-__all__ = ["AttrScope", "NameManager", "NotImplementedForSymbol", "Prefix", "Symbol", "Traced"]
+__all__ = [
+    "AttrScope", "NameManager", "NotImplementedForSymbol", "Prefix", "Symbol", "Traced", "load",
+    "load_json", "save",
+]  # fmt: skip
 
 var = Variable = variable
 

@@ -1,0 +1,51 @@
+"""Attributes as MXNet writes them in files: every value a string.
+
+>>> import numpy as np
+>>> [text_of(v) for v in (True, None, 3, 1e-05, (5, 5), (2,), (None, 1), np.dtype("float32"))]
+['True', 'None', '3', '1e-05', '(5, 5)', '(2,)', '(None, 1)', 'float32']
+
+The way back is each op's own: `Op.bind_attributes` converts strings as it does a user's words.
+
+Labels (what users hang on nodes) share one table with the attributes in a file. There those that
+MXNet has a meaning for are written between double underscores, and so are, on a node with an op,
+all others, since an op takes no attribute that it does not know:
+
+>>> stored_label("lr_mult", False), stored_label("note", False), stored_label("note", True)
+('__lr_mult__', 'note', '__note__')
+>>> read_label("__lr_mult__"), read_label("__shape__")
+('lr_mult', '__shape__')
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+#: Labels that MXNet stores as '__lr_mult__', ... and users write and read as 'lr_mult', ...
+HIDDEN = ("ctx_group", "lr_mult", "wd_mult", "force_mirroring", "mirror_stage")
+
+
+def text_of(value: Any) -> str:
+    """An attribute's value as a string."""
+    if isinstance(value, (tuple, list)):
+        parts = [text_of(v) for v in value]
+        return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, (np.dtype, type)):
+        return np.dtype(value).name
+    return str(value)
+
+
+def stored_label(name: str, on_op: bool) -> str:
+    """The key of a label in a file."""
+    if name.startswith("__") or not (on_op or name in HIDDEN):
+        return name
+    return f"__{name}__"
+
+
+def read_label(key: str) -> str:
+    """The label's name, from its key in a file."""
+    plain = key[2:-2] if key.startswith("__") and key.endswith("__") else ""
+    return plain if plain in HIDDEN else key

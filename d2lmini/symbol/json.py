@@ -1,0 +1,248 @@
+"""Symbols as text and files, in MXNet 1.x's own format: what MXNet writes we read, and back.
+
+>>> from d2lmini import sym
+>>> fc = sym.FullyConnected(sym.var("data"), num_hidden=2, no_bias=True, name="fc")
+>>> text = tojson(fc)
+>>> import json
+>>> json.loads(text)["nodes"][2] == {
+...     "op": "FullyConnected", "name": "fc", "attrs": {"num_hidden": "2", "no_bias": "True"},
+...     "inputs": [[0, 0, 0], [1, 0, 0]]}
+True
+>>> load_json(text)
+<Symbol fc>
+
+A file is a table of nodes, inputs before those who use them. 'op' is 'null' for a variable; 'attrs'
+holds attributes and labels, all as strings, without those that are as MXNet has them anyway; an
+input says which node, which of its outputs, and how often an op has changed it until then
+(BatchNorm changes its moving mean). 'arg_nodes' are the variables, 'heads' the outputs, and
+'node_row_ptr' counts outputs, the hidden ones too. Parameters are kept in a file of their own, see
+`nd.save` and `HybridBlock.export`.
+
+Reading also takes what older versions wrote: attributes under 'param' and labels under 'attr',
+inputs without a version, parameters that are not listed because every op of the kind has them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+from os import PathLike
+from typing import Any
+
+from d2lmini.base import MXNetError
+from d2lmini.ops.core import Op, registry
+from d2lmini.symbol.attribute_text import HIDDEN, read_label, stored_label, text_of
+from d2lmini.symbol.compose import WANTED
+from d2lmini.symbol.mxnet_ops import ALWAYS, COUNTED, in_mxnet_words, mxnet_name
+from d2lmini.symbol.node import Entry, Node, topological
+from d2lmini.symbol.symbol import Symbol
+
+#: The version of MXNet whose format this is: 1.9.1.
+VERSION = 10901
+
+
+def save(symbol: Symbol, fname: str | PathLike[str], remove_amp_cast: bool = True) -> None:
+    """Write `symbol` to a file, which MXNet and `load` read; see `tojson` for errors."""
+    text = tojson(symbol, remove_amp_cast)
+    with open(fname, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def load(fname: str | PathLike[str]) -> Symbol:
+    """The Symbol in a file; OSError if it cannot be read, otherwise as `load_json`."""
+    with open(fname, encoding="utf-8") as file:
+        return load_json(file.read())
+
+
+# -- writing ---------------------------------------------------------------------------------------
+
+
+def tojson(symbol: Symbol, remove_amp_cast: bool = True) -> str:
+    """`symbol` as text. remove_amp_cast: without the conversions that mixed precision put in.
+
+    MXNetError, with the node's name, for an op that MXNet does not have.
+    """
+    entries = in_mxnet_words(symbol._entries, remove_amp_cast)
+    nodes = topological(entries)
+    number = {node: i for i, node in enumerate(nodes)}
+    changes: dict[Entry, int] = {}
+    written = []
+    for node in nodes:
+        for entry in node.mutated:
+            changes[entry] = changes.get(entry, 0) + 1
+        given = [entry for entry in node.inputs if entry is not None]
+        record: dict[str, Any] = {
+            "op": "null" if node.op is None else mxnet_name(node.op),
+            "name": node.name,
+            "attrs": {**_attributes(node), **_labels(node)},
+            "inputs": [[number[n], i, changes.get((n, i), 0)] for n, i in given],
+        }
+        if not record["attrs"]:
+            del record["attrs"]
+        written.append(record)
+    table = {
+        "nodes": written,
+        "arg_nodes": [i for i, node in enumerate(nodes) if node.op is None],
+        "node_row_ptr": [0, *accumulate(_outputs_in_mxnet(node) for node in nodes)],
+        "heads": [[number[n], i, changes.get((n, i), 0)] for n, i in entries],
+        "attrs": {"mxnet_version": ["int", VERSION]},
+    }
+    return json.dumps(table, indent=2)
+
+
+def _attributes(node: Node) -> dict[str, str]:
+    """The attributes that are not what MXNet takes without them."""
+    op = node.op
+    if op is None:
+        return {}
+    if op.name == "split_v2":
+        return _places_of_split(node.attrs)
+    always = (*op.required, *ALWAYS.get(op.name, ()))
+    attrs = {
+        k: text_of(node.attrs[k])
+        for k in op.attr_names
+        if k in always or node.attrs[k] != op.defaults[k]
+    }
+    if op.name in COUNTED:
+        attrs["num_args"] = str(len(node.inputs))
+    return attrs
+
+
+def _places_of_split(attrs: Mapping[str, Any]) -> dict[str, str]:
+    """MXNet tells the number of equal parts from the places where parts begin, 0 among them."""
+    wanted = attrs["indices_or_sections"]
+    equal = isinstance(wanted, int)
+    return {
+        "indices": text_of(() if equal else (0, *wanted)),
+        "sections": text_of(wanted if equal else 0),
+        "axis": text_of(attrs["axis"]),
+        "squeeze_axis": text_of(attrs["squeeze_axis"]),
+    }
+
+
+def _labels(node: Node) -> dict[str, str]:
+    on_op = node.op is not None
+    return {stored_label(k, on_op): text_of(v) for k, v in sorted(node.labels.items())}
+
+
+#: Outputs in MXNet with the hidden ones, where that is not what an op shows.
+_ALL_OUTPUTS = {
+    "BatchNorm": 3, "LayerNorm": 3, "GroupNorm": 3, "InstanceNorm": 3, "Dropout": 2, "LRN": 2,
+    "L2Normalization": 2, "CTCLoss": 2, "linalg_slogdet": 4, "sort": 2, "_sample_multinomial": 2,
+}  # fmt: skip
+
+
+def _outputs_in_mxnet(node: Node) -> int:
+    if node.op is None:
+        return 1
+    name, attrs = node.op.name, node.attrs
+    if name == "Pooling" and attrs["pool_type"] == "max":
+        return 2
+    if name == "LeakyReLU" and attrs["act_type"] == "rrelu":
+        return 2
+    if name == "topk" and attrs["ret_typ"] == "value":
+        return 2
+    return _ALL_OUTPUTS.get(name, node.n_outputs)
+
+
+# -- reading ---------------------------------------------------------------------------------------
+
+
+def load_json(text: str) -> Symbol:
+    """The Symbol that `tojson` or MXNet wrote.
+
+    MXNetError for text that is no such table, for an op that d2lmini does not have and for
+    attributes that do not fit, each with the node's name.
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"load_json: expected the text of a Symbol, got {type(text).__name__}")
+    try:
+        table = json.loads(text)
+    except ValueError as problem:
+        raise MXNetError(f"load_json: this is not JSON: {problem}") from None
+    if not isinstance(table, dict) or "nodes" not in table or "heads" not in table:
+        raise MXNetError("load_json: this JSON is not a Symbol: it has no 'nodes' or no 'heads'")
+    nodes: list[Node] = []
+    try:
+        for record in table["nodes"]:
+            nodes.append(_node(record, nodes))
+        heads = _entries(table["heads"], nodes)
+    except (KeyError, TypeError, IndexError) as problem:
+        raise MXNetError(
+            f"load_json: node number {len(nodes)} is not as MXNet writes it: {problem!r}"
+        ) from None
+    return Symbol(tuple(heads))
+
+
+def _entries(inputs: Iterable[Sequence[int]], nodes: Sequence[Node]) -> list[Entry]:
+    """[node, output] or [node, output, version] as entries."""
+    return [(nodes[number], output) for number, output, *_ in inputs]
+
+
+def _node(record: dict[str, Any], nodes: Sequence[Node]) -> Node:
+    """One row of the table, `nodes` being those before it."""
+    name, inputs = record["name"], _entries(record["inputs"], nodes)
+    said: dict[str, str] = {}
+    for key in ("attr", "attrs", "param"):
+        said.update(record.get(key) or {})
+    if record["op"] == "null":
+        return Node(None, name, labels={read_label(k): v for k, v in said.items()})
+    op = registry.get(record["op"])
+    if op is None:
+        raise MXNetError(
+            f"load_json: node {name!r} is of the op {record['op']!r}, which d2lmini does not have"
+        )
+    labels = {read_label(k): v for k, v in said.items() if _is_label(k)}
+    words = {k: v for k, v in said.items() if not _is_label(k)}
+    try:
+        attrs = op.bind_attributes((), _in_our_words(op, words), 0)
+    except (TypeError, MXNetError) as problem:
+        raise MXNetError(f"load_json: node {name!r}: {problem}") from None
+    return Node(op, name, _in_places(op, name, inputs, attrs), attrs, labels=labels)
+
+
+def _is_label(key: str) -> bool:
+    return key.startswith("__") or key.endswith(HIDDEN)
+
+
+#: What MXNet says and we need not: counted inputs, the kind of a number, outdated attributes.
+_UNSAID = frozenset({"num_args", "is_int", "ctx", "keep_highest", "target_shape"})
+
+
+def _in_our_words(op: Op, words: dict[str, str]) -> dict[str, Any]:
+    if op.name == "split_v2":
+        sections = int(words.pop("sections", 0))
+        indices = registry["reshape"].bind_attributes((), {"shape": words.pop("indices")}, 0)
+        return {"axis": 1, **words, "indices_or_sections": sections or indices["shape"][1:]}
+    return {k: v for k, v in words.items() if k in op.attr_set or k not in _UNSAID}
+
+
+def _in_places(
+    op: Op, name: str, inputs: list[Entry], attrs: dict[str, Any]
+) -> tuple[Entry | None, ...]:
+    """The inputs where the op expects them. MXNet lists only those that are used; an old file also
+    leaves out parameters, which become variables."""
+    if op.variadic:
+        return tuple(inputs)
+    names = op.input_names
+    if len(inputs) > len(names):
+        raise MXNetError(
+            f"load_json: node {name!r}: {op.name} takes {len(names)} inputs, got {len(inputs)}"
+        )
+    optional = WANTED[op.name](attrs) if op.name in WANTED else ()
+    used = [n for i, n in enumerate(names) if i < op.n_required or n in optional]
+    if len(inputs) > len(used):
+        return tuple(inputs)
+    new = [(Node(None, f"{name}_{each}"), 0) for each in used[len(inputs) :]]
+    placed: list[Entry | None] = [None] * len(names)
+    for each, entry in zip(used, [*inputs, *new], strict=True):
+        placed[names.index(each)] = entry
+    while placed and placed[-1] is None:
+        placed.pop()
+    return tuple(placed)
+
+
+for _method in (tojson, save):
+    setattr(Symbol, _method.__name__, _method)
+del _method
