@@ -31,7 +31,7 @@ Array: Any = None
 new = object.__new__
 
 #: No pointwise op on arrays under 4 KiB is predicted to take longer than this.
-SMALL_US = 5.0
+SMALL_US = 12.0
 
 Operand = tuple[Chunk, "int | None", Spec]
 

@@ -18,10 +18,13 @@ from typing import Any, NamedTuple
 from d2lmini.base import MXNetError
 from d2lmini.ops.core import Op, Spec
 
-# What one core of a common machine does in a microsecond: the predicted time of a small operation
-# decides whether it is worth a hand-over. Being wrong by a factor of two costs little.
-BYTES_PER_US = 8e3
-FLOPS_PER_US = 2e4
+# What one core of a common machine does in a microsecond, as measured on arrays that lie in its
+# cache: the predicted time of a small operation decides whether it is worth a hand-over. Being wrong
+# by a factor of two costs little.
+CALL_US = 1.5
+BYTES_PER_US = 3e4
+FLOPS_PER_US = 5e3  # of elementwise functions, whose `flops` are those of a polynomial
+PRODUCT_FLOPS_PER_US = 4e4  # where an op counts its own: products of matrices
 
 #: Plans kept per op; one that is called in more ways than that forgets them all and begins anew.
 MOST = 256
@@ -57,13 +60,14 @@ def _make(op: Op, specs: list, attrs: dict[str, Any]) -> Plan:
     inferred = infer(op, specs, attrs)
     outputs = (inferred,) if type(inferred) is Spec else tuple(inferred)
     flops = op.flops
-    work = (
-        flops(*specs, out=outputs[0], **{k: attrs[k] for k in op.attr_names if k in attrs})
-        if callable(flops)
-        else flops * sum(spec.size for spec in outputs)
-    )
+    if callable(flops):
+        known = {k: attrs[k] for k in op.attr_names if k in attrs}
+        compute_us = flops(*specs, out=outputs[0], **known) / PRODUCT_FLOPS_PER_US
+    else:
+        compute_us = flops * sum(spec.size for spec in outputs) / FLOPS_PER_US
     nbytes = sum(spec.nbytes for spec in specs) + sum(spec.nbytes for spec in outputs)
-    return Plan(outputs, work / FLOPS_PER_US + nbytes / BYTES_PER_US, tuple(specs))
+    predicted_us = CALL_US + max(compute_us, nbytes / BYTES_PER_US)
+    return Plan(outputs, predicted_us, tuple(specs))
 
 
 def infer(op: Op, specs: list, attrs: dict[str, Any]) -> Any:
