@@ -32,8 +32,9 @@ def typed(
     """
     made: dict[Node, Node] = {}
     variables: Variables = {}
-    draws = 0
-    for node in topological(entries):
+    nodes = topological(entries)
+    draws = {node: number for number, node in enumerate(_drawing(nodes))}
+    for node in nodes:
         if node.op is None:
             if node not in specs:
                 raise MXNetError(f"nothing is known of variable {node.name!r}: give its shape")
@@ -48,11 +49,19 @@ def typed(
             if "training" in node.op.injects:
                 attrs["training"] = training
             if node.op.random:
-                attrs["rng"] = Draw(draws)
-                draws += 1
+                attrs["rng"] = Draw(draws[node])
         outputs = outputs_of(node, inputs, attrs)
         made[node] = Node(node.op, node.name, inputs, attrs, outputs, node.labels, node.site)
     return variables, [(made[node], i) for node, i in entries]
+
+
+def _drawing(nodes: Sequence[Node]) -> list[Node]:
+    """The random nodes in the order in which they draw: that of the program that wrote them, where
+    it is known, so that a compiled net drops what the eager one does."""
+    drawing = [node for node in nodes if node.op is not None and node.op.random]
+    if all("rng" in node.attrs for node in drawing):
+        drawing.sort(key=lambda node: node.attrs["rng"].number)
+    return drawing
 
 
 def outputs_of(node: Node, inputs: Sequence[Entry | None], attrs: dict) -> tuple[Spec, ...]:

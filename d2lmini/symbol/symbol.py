@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from itertools import count
 from typing import Any, NoReturn
 
 from d2lmini import callsite
@@ -200,25 +201,6 @@ def _explain(kind: str, name: str) -> str:
     return f"{kind!r} object has no attribute {name!r}{hint}"
 
 
-def output_name(entry: Entry) -> str:
-    """The name of an output: a variable's own, else 'NODE_output', or 'NODE_output1' of several."""
-    node, i = entry
-    if node.op is None:
-        return node.name
-    names = OUTPUT_NAMES.get(node.op.name)
-    if names is not None and i < len(names):
-        return f"{node.name}_{names[i]}"
-    return f"{node.name}_output" if node.n_outputs == 1 else f"{node.name}_output{i}"
-
-
-#: Outputs that have names of their own, by op.
-OUTPUT_NAMES = {
-    "BatchNorm": ("output", "mean", "var"),
-    "LayerNorm": ("output", "mean", "std"),
-    "RNN": ("output", "state", "statecell"),
-}
-
-
 def _method(name: str) -> Callable[..., Any]:
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         return registry[name](self, *args, **kwargs)
@@ -261,7 +243,7 @@ def written(
         if "training" in op.injects:
             attrs.setdefault("training", modes.training)
         if op.random:
-            attrs.setdefault("rng", Draw(-1))
+            attrs.setdefault("rng", Draw(next(_order)))
     node = Node(
         op,
         name if named and name else NameManager.current.get(name, op_hint(op)),
@@ -272,6 +254,10 @@ def written(
         callsite.find(),
     )
     return kind(tuple((node, i) for i in range(node.n_outputs)))
+
+
+#: Numbers for random keys in the order in which nodes are written: `typed` keeps it.
+_order = count()
 
 
 def op_hint(op: Op) -> str:
