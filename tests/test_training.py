@@ -162,6 +162,42 @@ def test_the_same_seed_gives_the_same_bits(pictures, serial, workers, inline_bel
         assert_equal(trained(pictures, loader_workers=workers - 1), serial)
 
 
+class Wide(gluon.HybridBlock):
+    """Its products are large enough to be cut, and to be shared by BLAS's own threads if let."""
+
+    def __init__(self):
+        super().__init__()
+        self.gru = rnn.GRU(128, layout="NTC")
+        self.hidden = nn.Dense(600, activation="relu")
+        self.out = nn.Dense(10)
+
+    def hybrid_forward(self, F, x):
+        return self.out(self.hidden(self.gru(x.reshape((0, -3, -2)))))
+
+
+def wide_steps():
+    """What three steps make of a wide net."""
+    random.seed(7)
+    net = Wide()
+    net.initialize(init.Xavier())
+    X, y = batch(64)
+    net(X[:1])
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.05, "momentum": 0.9})
+    for _ in range(3):
+        step(net, trainer, X, y)
+    return values(net)
+
+
+def test_bits_of_wide_layers_depend_neither_on_workers_nor_on_threads_of_blas():
+    threadpoolctl = pytest.importorskip("threadpoolctl")
+    with engine.use("naive"):
+        serial = wide_steps()
+    for workers, threads in ((1, 2), (2, 1), (2, 2), (4, 2)):
+        with threadpoolctl.threadpool_limits(threads, user_api="blas"):
+            with engine.use("threaded", workers=workers):
+                assert_equal(wide_steps(), serial)
+
+
 @pytest.mark.parametrize(
     "smaller",
     [
