@@ -242,6 +242,29 @@ def test_softmax_cross_entropy_equals_its_parts(sparse, axis, batch_axis):
         np.testing.assert_allclose(got.asnumpy(), want.asnumpy(), rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("batch_axis", [0, 1, -1])
+def test_l2_equals_its_parts(batch_axis):
+    """In one op, and, where examples have weights, in several; to the second order."""
+    rng = np.random.default_rng(6)
+    pred, label, direction = (
+        nd.array(rng.normal(size=shape), dtype="float64")
+        for shape in ((4, 3, 5), (12, 5), (4, 3, 5))
+    )
+    loss = gloss.L2Loss(weight=0.7, batch_axis=batch_axis)
+    found = []
+    for ones in ((), (nd.ones((1, 1, 1), dtype="float64"),)):
+        for x in (pred, label):
+            x.attach_grad()
+        with autograd.record():
+            l = loss(pred, label, *ones)
+            weights = nd.arange(l.size, dtype="float64") + 1
+            grads = autograd.grad(l, [pred, label], head_grads=weights, create_graph=True)
+            (grads[0] ** 2 * direction).sum().backward()
+        found.append([l, *grads, pred.grad, label.grad])
+    for got, want in zip(*found):
+        np.testing.assert_allclose(got.asnumpy(), want.asnumpy(), rtol=1e-9, atol=1e-12)
+
+
 @pytest.mark.parametrize("row", ROWS, ids=IDS)
 def test_no_loss_waits(row):
     from gluon_rows import peer

@@ -53,6 +53,7 @@ from d2lmini.ops import decompose  # potrf, inverse, det, gelqf, syevd
 from d2lmini.ops import activation  # Activation, LeakyReLU
 from d2lmini.ops import softmax  # softmax, SoftmaxOutput, the regression outputs
 from d2lmini.ops import cross_entropy  # softmax and the loss of labels, in one
+from d2lmini.ops import squared_error  # a difference, its square, the mean, in one
 from d2lmini.ops import ctc  # CTCLoss
 from d2lmini.ops import nn  # FullyConnected, Dropout, LRN, UpSampling
 from d2lmini.ops import normalize  # BatchNorm, LayerNorm, InstanceNorm, GroupNorm

@@ -270,6 +270,42 @@ ROWS += [
     )
 ]  # fmt: skip
 
+# -- squared errors, each way one op --
+
+
+def square_mean(x, label, scale=1.0, batch_axis=0):
+    squares = (x.astype("float64") - label.reshape(x.shape)) ** 2 * scale
+    return squares.mean(tuple(a for a in range(x.ndim) if a != batch_axis % x.ndim)).astype(x.dtype)
+
+
+def square_slope(g, x, label, scale=1.0, batch_axis=0):
+    g = g.reshape([-1 if a == batch_axis % x.ndim else 1 for a in range(x.ndim)])
+    difference = x.astype("float64") - label.reshape(x.shape)
+    return (2 * scale * g * difference * x.shape[batch_axis] / max(x.size, 1)).astype(x.dtype)
+
+
+ROWS += [
+    Case(name, (*inputs, draw(shape, dtype=dtype), draw(label, dtype=dtype, seed=2)), expect, attrs,
+         mxnet=False, rtol=1e-2 if dtype == "float16" else 1e-5,
+         why="MXNet has no such op: gluon_rows/loss.py compares the loss")
+    for shape, dtype, label, attrs in (
+        ((5,), "float32", (5, 1), {}),
+        ((4, 1), "float32", (4,), {"scale": 0.5}),
+        ((2, 3, 4), "float32", (6, 4), {"batch_axis": 1}),
+        ((2, 3, 4), "float64", (2, 3, 4), {"batch_axis": -1, "scale": 3.0}),
+        ((4, 3), "float16", (4, 3), {}),
+        ((0, 3), "float32", (0, 3), {}),
+    )
+    for name, inputs, expect in (
+        ("_squared_error", (), square_mean),
+        ("_squared_error_backward",
+         (draw((shape[attrs.get("batch_axis", 0)],), dtype=dtype, seed=1),), square_slope),
+    )
+] + [
+    Case("_squared_error", (draw((4, 3), dtype="int32"), draw((4, 3), dtype="int32", seed=1)),
+         square_mean, mxnet=False, grad=False, why="as above"),
+]  # fmt: skip
+
 # -- gradients of activations, each one op --
 
 ROWS += [

@@ -14,7 +14,7 @@ from __future__ import annotations
 from math import pi
 from typing import Any
 
-from d2lmini.gluon.loss.base import Loss, _apply_weighting, _reshape_like
+from d2lmini.gluon.loss.base import Loss, _apply_weighting, _number, _reshape_like
 
 
 class L2Loss(Loss):
@@ -24,9 +24,11 @@ class L2Loss(Loss):
         super().__init__(weight, batch_axis, **kwargs)
 
     def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
+        half = 0.5 if self._weight is None else _number(self._weight) / 2
+        if sample_weight is None:  # one operation does it all: ops/squared_error.py
+            return F._internal._squared_error(pred, label, scale=half, batch_axis=self._batch_axis)
         label = _reshape_like(F, label, pred)
         loss = F.square(label - pred)
-        half = 0.5 if self._weight is None else self._weight / 2
         loss = _apply_weighting(F, loss, half, sample_weight)
         return self._mean(F, loss)
 

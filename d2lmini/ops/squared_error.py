@@ -1,0 +1,125 @@
+"""The squared error of predictions and labels in one operation, and its gradient in another.
+
+>>> from d2lmini import nd
+>>> pred, label = nd.array([[1, 3], [0, 0]]), nd.zeros((2, 2))
+>>> nd._internal._squared_error(pred, label, scale=0.5)
+<BLANKLINE>
+[2.5 0. ]
+<NDArray 2 @cpu(0)>
+
+`gluon.loss.L2Loss`: a difference, a square, a number and a mean, with which a step of a small
+network would spend more time than with its matrices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+from d2lmini.base import MXNetError
+from d2lmini.device.parallel import parallel_for
+from d2lmini.ops.checks import check_one_dtype
+from d2lmini.ops.core import ALL, Shape, Spec, normalize_axis, op
+from d2lmini.ops.pairs import check_numbers
+from d2lmini.ops.pieces import cut
+
+#: Examples are worked on in groups of about this many elements.
+GRAIN = 1 << 17
+
+
+def _infer(pred: Spec, label: Spec, *, scale: float, batch_axis: int) -> Spec:
+    check_numbers(pred)
+    check_one_dtype(pred, label)
+    if label.size != pred.size:
+        raise MXNetError(
+            f"cannot reshape label {label.shape} into {pred.shape}, the shape of pred: they have "
+            f"{label.size} and {pred.size} elements"
+        )
+    return Spec(
+        (pred.shape[normalize_axis(batch_axis, len(pred.shape), "batch_axis")],), pred.dtype
+    )
+
+
+def _examples(shape: Shape, batch_axis: int) -> Shape:
+    """(what is before, examples, what is behind)."""
+    batch_axis %= len(shape)
+    return prod(shape[:batch_axis]), shape[batch_axis], prod(shape[batch_axis + 1 :])
+
+
+def _factor(shape: Shape, batch_axis: int, scale: float) -> float:
+    """What one element's square counts in the mean of its example."""
+    return scale * shape[batch_axis] / max(prod(shape), 1)
+
+
+def _wide(xp: Any, dtype: Any) -> Any:
+    return xp.promote_types(dtype, "float32" if dtype.kind == "f" else "float64")
+
+
+def _over_examples(
+    xp: Any, pred: Any, label: Any, batch_axis: int, body: Callable[[slice, Any], None]
+) -> None:
+    """Call body(part, pred - label) for groups of examples, as (before, part, behind)."""
+    view = _examples(pred.shape, batch_axis)
+    wide = _wide(xp, pred.dtype)
+    pred, label = pred.reshape(view), label.reshape(view)
+    parts = cut(view[1], max(1, min(view[1], pred.size // GRAIN)))
+
+    def group(i: int) -> None:
+        body(parts[i], xp.subtract(pred[:, parts[i]], label[:, parts[i]], dtype=wide))
+
+    parallel_for(len(parts), group)
+
+
+@op("_squared_error", infer=_infer, flops=lambda pred, label, *, out, **_: 3.0 * pred.size)
+def squared_error(xp, pred, label, *, scale: float = 1.0, batch_axis: int = 0, out=None):
+    """scale times the mean of (pred - label)^2 over each example: (N, ...) -> (N,).
+
+    label has as many elements as pred, in any shape, and its dtype, which is kept; float16 is
+    computed in float32, integers in float64. MXNetError at the call for sizes, dtypes, axis.
+    """
+    y = xp.empty(pred.shape[batch_axis], _wide(xp, pred.dtype))
+
+    def body(part: slice, difference: Any) -> None:
+        difference *= difference
+        y[part] = difference.sum(axis=(0, 2))
+
+    _over_examples(xp, pred, label, batch_axis, body)
+    y *= y.dtype.type(_factor(pred.shape, batch_axis, scale))
+    if out is None:
+        return y.astype(pred.dtype, copy=False)
+    xp.copyto(out, y, casting="unsafe")
+    return out
+
+
+@op("_squared_error_backward", infer=lambda g, pred, label, **_: pred, flops=2)
+def squared_error_backward(
+    xp, g, pred, label, *, scale: float = 1.0, batch_axis: int = 0, out=None
+):  # fmt: skip
+    """The gradient of pred: 2 (pred - label) times g of the example and what an element counts."""
+    dx = xp.empty(pred.shape, pred.dtype) if out is None else out
+    place = dx.reshape(_examples(pred.shape, batch_axis))
+    wide = _wide(xp, pred.dtype)
+    each = g.astype(wide) * wide.type(2 * _factor(pred.shape, batch_axis, scale))
+
+    def body(part: slice, difference: Any) -> None:
+        xp.multiply(difference, each[part, None], out=place[:, part], casting="unsafe")
+
+    _over_examples(xp, pred, label, batch_axis, body)
+    return dx
+
+
+@squared_error.gradient(saves="pred label label.shape")
+def _(g, pred, label, label_shape, *, scale, batch_axis, needs=ALL):
+    dpred = squared_error_backward(g, pred, label, scale=scale, batch_axis=batch_axis)
+    return dpred, -dpred.reshape(label_shape) if needs[1] else None
+
+
+@squared_error_backward.gradient(saves="g pred pred.shape label label.shape")
+def _(u, g, pred, shape, label, label_shape, *, scale, batch_axis):
+    factor = 2 * _factor(shape, batch_axis, scale)
+    view = [1] * len(shape)
+    view[batch_axis] = shape[batch_axis]
+    dg = (u * (pred - label.reshape(shape))).sum(axis=batch_axis, exclude=True) * factor
+    dpred = u * (g.reshape(tuple(view)) * factor)
+    return dg, dpred, -dpred.reshape(label_shape)
