@@ -19,8 +19,8 @@ from d2lmini.base import MXNetError
 from d2lmini.ops.core import Op, Spec
 
 # What one core of a common machine does in a microsecond, as measured on arrays that lie in its
-# cache: the predicted time of a small operation decides whether it is worth a hand-over. Being wrong
-# by a factor of two costs little.
+# cache: the predicted time of a small operation decides whether it is worth a hand-over. Being
+# wrong by a factor of two costs little.
 CALL_US = 1.5
 BYTES_PER_US = 3e4
 FLOPS_PER_US = 5e3  # of elementwise functions, whose `flops` are those of a polynomial
