@@ -82,7 +82,9 @@ def _ask(node: Node, gs: list[Any], needs: list[bool]) -> Sequence[Any]:
                 gs[i] = filled("_zeros", specs[i])
     grads = op.gradients(gs if len(specs) > 1 else gs[0], saved, node.attrs, needs)
     # An op of several outputs gives arrays as a list, and here a group.
-    return list(grads[0]) if len(grads) == 1 and isinstance(grads[0], Traced) else grads
+    if len(grads) == 1 and isinstance(grads[0], Traced):
+        return [Traced((entry,)) for entry in grads[0]._entries]
+    return grads
 
 
 def filled(name: str, spec: Spec) -> Traced:

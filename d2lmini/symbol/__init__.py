@@ -11,38 +11,38 @@ and `sym._internal` are its sub-namespaces.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from d2lmini.ops.core import Op, registry
+from d2lmini.ndarray.left_out import explain
+from d2lmini.ops.core import registry
 from d2lmini.symbol.attribute import AttrScope
-from d2lmini.symbol.compose import composed, variable
+from d2lmini.symbol.compose import variable
+from d2lmini.symbol.creation import Group, arange, concatenate, eye, full, linspace, ones, zeros
 from d2lmini.symbol.json import load, load_json, save
+from d2lmini.symbol.namespaces import Namespace, public_functions
 from d2lmini.symbol.naming import NameManager, Prefix
 from d2lmini.symbol.symbol import NotImplementedForSymbol, Symbol, Traced
 
+from d2lmini.symbol import evaluate, methods, random  # isort: skip
+
 __all__ = [
-    "AttrScope", "NameManager", "NotImplementedForSymbol", "Prefix", "Symbol", "Traced", "load",
-    "load_json", "save",
+    "AttrScope", "Group", "NameManager", "NotImplementedForSymbol", "Prefix", "Symbol", "Traced",
+    "arange", "concatenate", "evaluate", "eye", "full", "linspace", "load", "load_json", "methods",
+    "ones", "random", "save", "zeros",
 ]  # fmt: skip
 
 var = Variable = variable
 
-
-def function_of(op: Op) -> Callable[..., Any]:
-    """The op as a function on Symbols."""
-
-    def function(*args: Any, **kwargs: Any) -> Any:
-        return composed(op, args, kwargs)
-
-    function.__name__ = function.__qualname__ = op.name
-    function.__doc__ = op.__doc__
-    return function
+globals().update(
+    {name: function for name, function in public_functions().items() if name not in globals()},
+    op=Namespace("sym.op"),
+    _internal=Namespace("sym._internal", "_"),
+    linalg=Namespace("sym.linalg", "linalg_", "_linalg_"),
+    contrib=Namespace("sym.contrib", "_contrib_"),
+)
 
 
 def __getattr__(name: str) -> Any:
-    op = registry.get(name)
-    if op is None:
-        raise AttributeError(f"sym has no {name!r}")
-    function = globals()[name] = function_of(op)
-    return function
+    if name in registry:  # those with an underscore in front
+        return getattr(globals()["op"], name)
+    raise explain("sym", name)

@@ -13,7 +13,10 @@ After `mxnet.attribute`. `AttrScope.current` is the innermost of this thread.
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from typing import Any
+
+from d2lmini.symbol.attribute_text import read_label
 
 
 class _Here(threading.local):
@@ -57,3 +60,12 @@ class AttrScope(metaclass=_Current):
 
 
 _here = _Here()
+
+
+def labels_of(given: Mapping[str, Any]) -> dict[str, str]:
+    """What users write as labels in the form in which nodes keep them: those that MXNet has a
+    meaning for under their plain names. ValueError for values that are no strings."""
+    for name, value in given.items():
+        if not isinstance(value, str):
+            raise ValueError(f"attributes are strings, got {name}={value!r}")
+    return {read_label(name): value for name, value in given.items()}

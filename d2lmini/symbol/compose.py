@@ -16,11 +16,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from d2lmini.ops.core import Op, Value
-from d2lmini.symbol.attribute import AttrScope
+from d2lmini.base import MXNetError
+from d2lmini.ops.core import Op, Value, as_dtype
+from d2lmini.serialize import DTYPES
+from d2lmini.symbol.attribute import AttrScope, labels_of
+from d2lmini.symbol.attribute_text import text_of
 from d2lmini.symbol.naming import NameManager
 from d2lmini.symbol.node import Node
-from d2lmini.symbol.symbol import Symbol, captured, op_hint, tracer, written
+from d2lmini.symbol.symbol import Symbol, captured, tracer, written
 
 
 def _unless_no_bias(attrs: dict[str, Any]) -> tuple[str, ...]:
@@ -47,17 +50,75 @@ WANTED: dict[str, Callable[[dict[str, Any]], tuple[str, ...]]] = {
 }
 
 
-def variable(name: str, **labels: str) -> Symbol:
-    """A variable with these labels and those of the scope."""
-    return Symbol(((Node(None, name, labels=AttrScope.current.get(labels)), 0),))
+#: What variables that stand for a missing input are labelled with: how to initialize them.
+INITIAL = {"moving_mean": {"__init__": '["zero", {}]'}, "moving_var": {"__init__": '["one", {}]'}}
 
 
-def composed(op: Op, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """A new node of `op`: inputs by position or name, what is missing as variables."""
+def variable(
+    name: str,
+    attr: dict[str, str] | None = None,
+    shape: Any = None,
+    lr_mult: float | None = None,
+    wd_mult: float | None = None,
+    dtype: Any = None,
+    init: Any = None,
+    stype: str | None = None,
+    **kwargs: Any,
+) -> Symbol:
+    """A variable: `sym.var("x")`, with what is known of it.
+
+    attr        labels of your own, strings by name; so are keywords of the form __name__
+    shape       as far as it is known: 0 stands for a size that is not
+    dtype       what `infer_type` takes it for
+    lr_mult, wd_mult   factors of learning rate and weight decay, for optimizers
+    init        an Initializer, or its name, for what fills it
+    stype       only 'default': d2lmini's arrays are dense
+
+    All are kept as labels ('__shape__', 'lr_mult', ...), beside those of the `AttrScope`.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"var: a variable's name is a string, got {name!r}")
+    labels = dict(AttrScope.current.get(attr))
+    if shape is not None:
+        labels["__shape__"] = text_of((shape,) if isinstance(shape, int) else tuple(shape))
+    if dtype is not None:
+        labels["__dtype__"] = str(dtype_number(dtype))
+    for key, value in (("lr_mult", lr_mult), ("wd_mult", wd_mult)):
+        if value is not None:
+            labels[key] = str(value)
+    if init is not None:
+        labels["__init__"] = init if isinstance(init, str) else init.dumps()
+    if stype not in (None, "default"):
+        raise MXNetError(f"var: storage type {stype!r} is left out of d2lmini; use 'default'")
+    for key, value in kwargs.items():
+        if not (key.startswith("__") and key.endswith("__")):
+            raise ValueError(
+                f"var: {key}= is not an argument; labels of your own come in attr={{...}}, or "
+                f"begin and end with two underscores: __{key}__="
+            )
+        labels[key] = str(value)
+    return Symbol(((Node(None, name, labels=labels_of(labels)), 0),))
+
+
+def dtype_number(dtype: Any) -> int:
+    """The number that stands for a dtype in MXNet's files. MXNetError for one it does not have."""
+    try:
+        return DTYPES.index(as_dtype(dtype))
+    except TypeError as problem:
+        raise MXNetError(f"dtype: {problem}") from None
+
+
+def composed(op: Op, args: tuple, kwargs: dict[str, Any], hint: str | None = None) -> Any:
+    """A new node of `op`: inputs by position or name, what is missing as variables. hint: what the
+    node is called before its number, if it gets no name."""
     name, labels = kwargs.pop("name", None), kwargs.pop("attr", None)
-    name = NameManager.current.get(name, op_hint(op))
+    if kwargs.pop("out", None) is not None:
+        raise MXNetError(f"{op.name}: out= has no meaning for Symbols; use what is returned")
+    name = NameManager.current.get(name, hint or op.name.lower())
     if op.variadic:
         inputs, attrs = op.bind(args, kwargs)
+        if not inputs:
+            raise TypeError(f"{op.name}: expected at least one Symbol; usage: {op.usage}")
         return written(op, inputs, attrs, name, labels, named=True)
     names = op.input_names
     given = list(args[: len(names)])
@@ -66,8 +127,8 @@ def composed(op: Op, args: tuple, kwargs: dict[str, Any]) -> Any:
         given.pop()
     extra = args[len(given) :]
     for i, x in enumerate(given):
-        if x is not None and not isinstance(x, Symbol):
-            captured(op, x)
+        if x is not None and not isinstance(x, Symbol) and tracer.capture is None:
+            captured(op, x)  # the error that says how to go on
         if names[i] in kwargs:
             raise TypeError(f"{op.name}: input {names[i]!r} was given twice")
     given += [kwargs.pop(each, None) for each in names[len(given) :]]
@@ -77,7 +138,7 @@ def composed(op: Op, args: tuple, kwargs: dict[str, Any]) -> Any:
         if given[i] is None and each in wanted:
             if tracer.capture is not None:
                 raise TypeError(f"{op.name}: input {each!r} is missing; usage: {op.usage}")
-            given[i] = variable(f"{name}_{each}", **_passed_on(labels))
+            given[i] = variable(f"{name}_{each}", {**(labels or {}), **INITIAL.get(each, {})})
     while given and given[-1] is None:
         given.pop()
     return written(op, tuple(given), attrs, name, labels, named=True)
@@ -85,8 +146,3 @@ def composed(op: Op, args: tuple, kwargs: dict[str, Any]) -> Any:
 
 def _nothing(attrs: dict[str, Any]) -> tuple[str, ...]:
     return ()
-
-
-def _passed_on(labels: dict[str, str] | None) -> dict[str, str]:
-    """Labels of a node that its own variables get too."""
-    return {k: v for k, v in (labels or {}).items() if not k.startswith("__")}

@@ -71,3 +71,27 @@ class Prefix(NameManager):
 
 
 _here = _Here()
+
+
+# -- what nodes are called ---------------------------------------------------------------------
+
+_PAIRS = """
+    add sub mul div mod power maximum minimum hypot arctan2 equal not_equal greater greater_equal
+    lesser lesser_equal logical_and logical_or logical_xor""".split()
+
+#: What nodes made by operators are called, by op, where that is not the op's own name: `a + b` is
+#: '_plus0', `a + 1` is '_plusscalar0', but `a == 1` is '_equal_scalar0'.
+OPERATOR_HINTS = {
+    **{f"broadcast_{name}": f"_{name}" for name in _PAIRS},
+    **{
+        f"_{name}_scalar": f"_{name}scalar"
+        for name in "plus minus rminus mul div rdiv mod rmod power maximum minimum hypot".split()
+    },
+    "broadcast_add": "_plus",
+    "broadcast_sub": "_minus",
+}
+
+
+def operator_hint(name: str) -> str:
+    """What a node of the op `name` is called before its number when an operator made it."""
+    return OPERATOR_HINTS.get(name) or name.lower()

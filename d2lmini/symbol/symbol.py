@@ -27,12 +27,16 @@ from typing import Any, NoReturn
 
 from d2lmini import callsite
 from d2lmini.base import MXNetError
+from d2lmini.context import Context, current_context
 from d2lmini.ndarray.plan import plan_of
-from d2lmini.ops.core import Op, Spec, Value, modes, registry
+from d2lmini.ops.core import Op, Spec, Value, as_dtype, invoke, modes, registry
 from d2lmini.ops.fluent import Fluent
-from d2lmini.symbol.attribute import AttrScope
-from d2lmini.symbol.naming import NameManager
+from d2lmini.symbol import lists
+from d2lmini.symbol.attribute import AttrScope, labels_of
+from d2lmini.symbol.lists import output_name
+from d2lmini.symbol.naming import NameManager, operator_hint
 from d2lmini.symbol.node import Draw, Entry, Node
+from d2lmini.symbol.subscript import getitem
 
 
 class Symbol(Fluent):
@@ -53,7 +57,10 @@ class Symbol(Fluent):
         """Write down `op` on Symbols; the road of operators, methods and gradient rules."""
         if out is not None and out is not inputs[0]:  # x += 1 makes a new Symbol under the old name
             raise MXNetError(f"{op.name}: out= has no meaning for Symbols; use what is returned")
-        return written(op, inputs, attrs)
+        if op.variadic and not inputs:
+            raise TypeError(f"{op.name}: expected at least one Symbol; usage: {op.usage}")
+        name = NameManager.current.get(None, operator_hint(op.name))
+        return written(op, inputs, attrs, name, named=True)
 
     @property
     def _entry(self) -> Entry:
@@ -86,24 +93,81 @@ class Symbol(Fluent):
     def __deepcopy__(self, memo: dict) -> Symbol:
         return type(self)(self._entries)
 
-    # -- methods that arrays write by hand ----------------------------------------------------------
+    def __neg__(self) -> Any:
+        return invoke(registry["_mul_scalar"], (self,), {"scalar": -1.0}, None)
 
-    def reshape(self, *shape: Any, reverse: bool = False, **kwargs: Any) -> Any:
-        """Another shape: `reshape(2, 3)` or `reshape((2, 3))`, with MXNet's codes."""
-        target = shape or kwargs.pop("shape", None)
-        if target is None:
-            raise TypeError("reshape: takes a shape")
-        if len(target) == 1 and isinstance(target[0], (tuple, list)):
-            target = target[0]
-        return registry["reshape"](self, shape=tuple(target), reverse=reverse, **kwargs)
+    # -- variables and parts -----------------------------------------------------------------------
 
-    def astype(self, dtype: Any, copy: bool = True) -> Any:
-        """Converted to `dtype`."""
-        return registry["Cast"](self, dtype=dtype)
+    def list_arguments(self) -> list[str]:
+        """Names of its variables, auxiliary states not among them, in the order in which they are
+        met: left inputs first."""
+        return [node.name for node in lists.arguments(self._entries)]
 
-    def copy(self) -> Any:
-        """A copy."""
-        return registry["_copy"](self)
+    def list_auxiliary_states(self) -> list[str]:
+        """Names of the variables that ops change besides: BatchNorm's moving mean and variance."""
+        return [node.name for node in lists.auxiliary_states(self._entries)]
+
+    def list_inputs(self) -> list[str]:
+        """Names of all its variables."""
+        return [node.name for node in lists.variables(self._entries)]
+
+    def get_internals(self) -> Symbol:
+        """All outputs of all its nodes as a group: `s.get_internals()['fc1_output']`."""
+        return type(self)(lists.internals(self._entries))
+
+    def get_children(self) -> Symbol | None:
+        """The inputs of its nodes as a group; None if they have none."""
+        entries = lists.children(self._entries)
+        return type(self)(entries) if entries else None
+
+    def __call__(self, *args: Symbol, name: str | None = None, **kwargs: Symbol) -> Symbol:
+        """The same computation with other Symbols in place of some variables: by name, or by
+        position for the first ones. name: what its first node is called then.
+
+        TypeError for what is no Symbol of one output; MXNetError for a name that is no variable."""
+        if args and kwargs:
+            raise TypeError("give the Symbols by position or by name, not both")
+        variables = lists.variables(self._entries)
+        names = [node.name for node in variables]
+        if len(args) > len(names):
+            raise TypeError(f"{len(args)} Symbols for {len(names)} variables: {names}")
+        given: dict[str, Any] = {**dict(zip(names, args)), **kwargs}
+        for key, value in given.items():
+            if not isinstance(value, Symbol):
+                raise TypeError(f"{key}: expected a Symbol, got {type(value).__name__}")
+            if key not in names:
+                raise MXNetError(f"there is no variable {key!r} in {self!r}; it has {names}")
+        entries = {node: given[node.name]._entry for node in variables if node.name in given}
+        return type(self)(lists.substituted(self._entries, entries, name))
+
+    def _compose(self, *args: Symbol, name: str | None = None, **kwargs: Symbol) -> None:
+        """The same, changing what this Symbol is."""
+        self._entries = self(*args, name=name, **kwargs)._entries
+
+    # -- attributes --------------------------------------------------------------------------------
+
+    def attr(self, key: str) -> str | None:
+        """The attribute or label `key` of its first node as a string; None if it has none."""
+        return lists.attributes(self._entries[0][0]).get(key)
+
+    def list_attr(self) -> dict[str, str]:
+        """All attributes and labels of its first node."""
+        return lists.attributes(self._entries[0][0])
+
+    def attr_dict(self) -> dict[str, dict[str, str]]:
+        """Those of all its nodes that have some, by name."""
+        found = {n.name: lists.attributes(n) for n in lists.topological(self._entries)}
+        return {name: attributes for name, attributes in found.items() if attributes}
+
+    def _set_attr(self, **labels: str) -> None:
+        """Hang labels on its first node: the one thing about a node that can be changed. Symbols
+        that share the node see them. ValueError for values that are no strings."""
+        node = self._entries[0][0]
+        node.labels = {**node.labels, **labels_of(labels)}
+
+    def debug_str(self) -> str:
+        """Its nodes, one after the other, with inputs and attributes."""
+        return lists.described(self._entries)
 
     # -- outputs -----------------------------------------------------------------------------------
 
@@ -201,20 +265,6 @@ def _explain(kind: str, name: str) -> str:
     return f"{kind!r} object has no attribute {name!r}{hint}"
 
 
-def _method(name: str) -> Callable[..., Any]:
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return registry[name](self, *args, **kwargs)
-
-    method.__name__ = name
-    method.__doc__ = f"`{registry[name].usage}`."
-    return method
-
-
-for _name in ("reshape_like", "expand_dims", "squeeze", "flatten"):
-    setattr(Symbol, _name, _method(_name))
-del _name
-
-
 def written(
     op: Op,
     inputs: tuple,
@@ -246,11 +296,11 @@ def written(
             attrs.setdefault("rng", Draw(next(_order)))
     node = Node(
         op,
-        name if named and name else NameManager.current.get(name, op_hint(op)),
+        name if named and name else NameManager.current.get(name, op.name.lower()),
         tuple(entries),
         attrs,
         specs,
-        AttrScope.current.get(labels),
+        labels_of(AttrScope.current.get(labels)),
         callsite.find(),
     )
     return kind(tuple((node, i) for i in range(node.n_outputs)))
@@ -258,15 +308,6 @@ def written(
 
 #: Numbers for random keys in the order in which nodes are written: `typed` keeps it.
 _order = count()
-
-
-def op_hint(op: Op) -> str:
-    """What nodes of an op are called before their number: its name in small letters; '_plusscalar'
-    for `_plus_scalar` and its like, as in MXNet."""
-    name = op.name
-    if name.startswith("_") and name.endswith("_scalar"):
-        name = "_" + name.replace("_", "")
-    return name.lower()
 
 
 def captured(op: Op, x: Any) -> Entry:
@@ -280,9 +321,11 @@ def captured(op: Op, x: Any) -> Entry:
 
 
 class _Tracer(threading.local):
-    """Per thread: what stands for an array in the graph that is being traced; None outside."""
+    """Per thread: what stands for an array in the graph that is being traced, and where its arrays
+    live; None outside."""
 
     capture: Callable[[Any], Entry] | None = None
+    context: Context | None = None  # where the arrays are that it is traced for
 
 
 tracer = _Tracer()
@@ -297,7 +340,9 @@ def _specs(op: Op, entries: list[Entry | None], attrs: dict[str, Any]) -> Any:
             if known is None:
                 return None
             specs.append(known[entry[1]])
-    return plan_of(op, specs, attrs).outputs if specs else None
+    if not specs and 0 in attrs.get("shape", ()):
+        return None  # zeros of a size that is not known yet
+    return plan_of(op, specs, attrs).outputs
 
 
 class Traced(Symbol):
@@ -332,6 +377,57 @@ class Traced(Symbol):
         return len(self._spec.shape)
 
     @property
+    def context(self) -> Context:
+        """The device that the graph is traced for."""
+        return tracer.context or current_context()
+
+    ctx = context
+
+    @property
+    def stype(self) -> str:
+        """Storage type: always 'default' (dense)."""
+        return "default"
+
+    @property
     def T(self) -> Symbol:
         """The axes reversed."""
-        return self if self.ndim < 2 else written(registry["transpose"], (self,), {"axes": ()})
+        return self if self.ndim < 2 else registry["transpose"](self)
+
+    def __len__(self) -> int:
+        """Size of the first axis; of a group, how many outputs it has."""
+        if len(self._entries) != 1:
+            return len(self._entries)
+        if not self.shape:
+            raise TypeError("len() of an array without axes")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Symbol]:
+        if len(self._entries) != 1:
+            return super().__iter__()
+        return (self[i] for i in range(len(self)))
+
+    def __getitem__(self, key: Any) -> Symbol:
+        """Its elements, as of an array; of a group, outputs by number, slice or name."""
+        return getitem(self, key) if len(self._entries) == 1 else super().__getitem__(key)
+
+    def __setitem__(self, key: Any, value: Any) -> NoReturn:
+        raise NotImplementedForSymbol("x[...] = value")
+
+    def astype(self, dtype: Any, copy: bool = True) -> Any:
+        """Converted to `dtype`; itself if it is that already and `copy` is False."""
+        if not copy and as_dtype(dtype) == self._spec.dtype:
+            return self
+        return registry["Cast"](self, dtype=dtype)
+
+    def as_in_context(self, context: Context) -> Any:
+        """Itself: a compiled graph lives on one device. MXNetError for another one."""
+        if context != self.context:
+            raise MXNetError(
+                f"as_in_context: a compiled net runs on one device, here {self.context}, and "
+                f"cannot move a value to {context}; move the inputs, or run it with "
+                "net.hybridize(False)"
+            )
+        return self
+
+    as_in_ctx = as_in_context
+    to_device = as_in_context

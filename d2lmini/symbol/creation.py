@@ -1,0 +1,77 @@
+"""Functions of `sym` that make nodes without inputs, and groups.
+
+>>> from d2lmini import sym
+>>> x = sym.var("x")
+>>> sym.Group([x + sym.ones((2, 3)), x]).infer_shape(x=(2, 3))
+([(2, 3)], [(2, 3), (2, 3)], [])
+
+A size of 0 in the shape of zeros and ones is one that is not known yet; inference finds it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from d2lmini.ops.core import registry
+from d2lmini.symbol.compose import composed
+from d2lmini.symbol.symbol import Symbol
+
+
+def _made(op: str, dtype: Any, kwargs: dict[str, Any], **attrs: Any) -> Symbol:
+    return composed(registry[op], (), {**attrs, "dtype": dtype or "float32", **kwargs})
+
+
+def zeros(shape: Any, dtype: Any = None, **kwargs: Any) -> Symbol:
+    """Zeros, float32 unless told otherwise."""
+    return _made("_zeros", dtype, kwargs, shape=shape)
+
+
+def ones(shape: Any, dtype: Any = None, **kwargs: Any) -> Symbol:
+    """Ones, float32 unless told otherwise."""
+    return _made("_ones", dtype, kwargs, shape=shape)
+
+
+def full(shape: Any, val: float, dtype: Any = None, **kwargs: Any) -> Symbol:
+    """Every element is `val`."""
+    return _made("_full", dtype, kwargs, shape=shape, value=val)
+
+
+def arange(
+    start: float, stop: float | None = None, step: float = 1.0, repeat: int = 1,
+    infer_range: bool = False, name: str | None = None, dtype: Any = None, **kwargs: Any,
+) -> Symbol:  # fmt: skip
+    """start, start + step, ... below stop, each `repeat` times; arange(n): 0, 1, ..., n - 1."""
+    return _made(
+        "_arange", dtype, kwargs, start=start, stop=stop, step=step, repeat=repeat,
+        infer_range=infer_range, name=name,
+    )  # fmt: skip
+
+
+def linspace(
+    start: float, stop: float, num: int, endpoint: bool = True, name: str | None = None,
+    dtype: Any = None, **kwargs: Any,
+) -> Symbol:  # fmt: skip
+    """`num` evenly spaced numbers from start to stop."""
+    return _made(
+        "_linspace", dtype, kwargs, start=start, stop=stop, num=num, endpoint=endpoint, name=name
+    )
+
+
+def eye(N: int, M: int = 0, k: int = 0, dtype: Any = None, **kwargs: Any) -> Symbol:
+    """Ones on diagonal k of an (N, M or N) array."""
+    return _made("_eye", dtype, kwargs, N=N, M=M, k=k)
+
+
+def concatenate(arrays: Iterable[Symbol], axis: int = 0, always_copy: bool = True) -> Symbol:
+    """`concat` of a list along `axis`."""
+    return composed(registry["concat"], tuple(arrays), {"dim": axis})
+
+
+def Group(symbols: Iterable[Symbol]) -> Symbol:
+    """All outputs of these Symbols as one Symbol; TypeError for anything else."""
+    given = [] if isinstance(symbols, Symbol) else list(symbols)
+    if not given or not all(isinstance(s, Symbol) for s in given):
+        raise TypeError(f"Group: expected a list of Symbols, got {symbols!r}")
+    kind = type(given[0])
+    return kind(tuple([entry for s in given for entry in s._entries]))

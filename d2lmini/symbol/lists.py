@@ -1,0 +1,157 @@
+"""What a graph is made of, by name: its arguments, auxiliary states, outputs, labels.
+
+Variables are *arguments*, but for those that an op changes besides, as BatchNorm does its moving
+mean and variance: these are *auxiliary states*. All are listed in the order in which they are met,
+left inputs first, as MXNet does.
+
+>>> from d2lmini import sym
+>>> net = sym.BatchNorm(sym.FullyConnected(sym.var("x"), num_hidden=2, name="fc"), name="bn")
+>>> [node.name for node in arguments(net._entries)]
+['x', 'fc_weight', 'fc_bias', 'bn_gamma', 'bn_beta']
+>>> [node.name for node in auxiliary_states(net._entries)]
+['bn_moving_mean', 'bn_moving_var']
+>>> [output_name(entry) for entry in internals(net._entries)[-3:]]
+['bn_moving_mean', 'bn_moving_var', 'bn_output']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from d2lmini.symbol.attribute_text import HIDDEN, text_of
+from d2lmini.symbol.node import Entry, Node, topological
+
+#: Inputs that an op changes in some modes, by op; of the others the op itself says it.
+CHANGED = {"BatchNorm": ("moving_mean", "moving_var")}
+
+#: Outputs that have names of their own, by op.
+OUTPUT_NAMES = {
+    "BatchNorm": ("output", "mean", "var"),
+    "CTCLoss": ("output0",),
+    "GroupNorm": ("output", "mean", "std"),
+    "LayerNorm": ("output", "mean", "std"),
+    "RNN": ("output", "state_output", "statecell_output"),
+    "make_loss": ("loss",),
+    "sort": ("output0",),
+}
+
+
+def output_name(entry: Entry) -> str:
+    """The name of an output: a variable's own, else 'NODE_output', or 'NODE_output1' of several."""
+    node, i = entry
+    if node.op is None:
+        return node.name
+    names = OUTPUT_NAMES.get(node.op.name)
+    if names is not None and i < len(names):
+        return f"{node.name}_{names[i]}"
+    return f"{node.name}_output" if node.n_outputs == 1 else f"{node.name}_output{i}"
+
+
+# -- variables -------------------------------------------------------------------------------------
+
+
+def variables(entries: Sequence[Entry]) -> list[Node]:
+    """All variables, in the order in which they are met."""
+    return [node for node in topological(entries) if node.op is None]
+
+
+def auxiliary(nodes: Sequence[Node]) -> set[Node]:
+    """Those among `nodes` that an op changes besides."""
+    changed: set[Node] = set()
+    for node in nodes:
+        if node.op is None:
+            continue
+        names = CHANGED.get(node.op.name)
+        if names is None:
+            changed.update(entry[0] for entry in node.mutated)
+        else:
+            positions = [node.op.input_names.index(name) for name in names]
+            given = [node.inputs[i] for i in positions if i < len(node.inputs)]
+            changed.update(entry[0] for entry in given if entry is not None)
+    return {node for node in changed if node.op is None}
+
+
+def arguments(entries: Sequence[Entry]) -> list[Node]:
+    """The variables that are no auxiliary states."""
+    nodes = topological(entries)
+    besides = auxiliary(nodes)
+    return [node for node in nodes if node.op is None and node not in besides]
+
+
+def auxiliary_states(entries: Sequence[Entry]) -> list[Node]:
+    """The variables that ops change besides."""
+    nodes = topological(entries)
+    besides = auxiliary(nodes)
+    return [node for node in nodes if node in besides]
+
+
+# -- parts -----------------------------------------------------------------------------------------
+
+
+def internals(entries: Sequence[Entry]) -> tuple[Entry, ...]:
+    """All outputs of all nodes."""
+    return tuple([(node, i) for node in topological(entries) for i in range(node.n_outputs)])
+
+
+def children(entries: Sequence[Entry]) -> tuple[Entry, ...]:
+    """The inputs of the nodes that `entries` are outputs of."""
+    nodes = dict.fromkeys(node for node, _ in entries)
+    return tuple([entry for node in nodes for entry in node.inputs if entry is not None])
+
+
+def substituted(
+    entries: Sequence[Entry], given: dict[Node, Entry], name: str | None = None
+) -> tuple[Entry, ...]:
+    """The same graph with entries in place of some of its variables. Nodes that do not depend on
+    them are shared. name: what the node of the first output is called then."""
+    heads = {entries[0][0]} if name else set()
+    made: dict[Node, Node] = {}
+
+    def new(entry: Entry | None) -> Entry | None:
+        if entry is None:
+            return None
+        return given.get(entry[0]) or (made.get(entry[0], entry[0]), entry[1])
+
+    for node in topological(entries):
+        if node.op is None:
+            continue
+        inputs = tuple([new(entry) for entry in node.inputs])
+        if inputs != node.inputs or node in heads:
+            called = name if name and node in heads else node.name
+            made[node] = Node(node.op, called, inputs, node.attrs, None, node.labels, node.site)
+    return tuple([new(entry) for entry in entries])  # type: ignore[misc]
+
+
+# -- labels and attributes -------------------------------------------------------------------------
+
+
+def attributes(node: Node) -> dict[str, str]:
+    """Attributes and labels of a node as strings. What MXNet has a meaning for is there under both
+    its names: 'lr_mult' and '__lr_mult__'."""
+    found = {}
+    if node.op is not None:
+        for key in node.op.attr_names:
+            value = node.attrs.get(key)
+            if key in node.op.required or value != node.op.defaults[key]:
+                found[key] = text_of(value)
+    for key, value in node.labels.items():
+        found[key] = value
+        if key in HIDDEN:
+            found[f"__{key}__"] = value
+    return found
+
+
+def described(entries: Sequence[Entry]) -> str:
+    """All nodes in words, as MXNet's `debug_str` has them."""
+    lines = ["Symbol Outputs:"]
+    lines += [f"\toutput[{i}]={node.name}({j})" for i, (node, j) in enumerate(entries)]
+    for node in topological(entries):
+        if node.op is None:
+            lines.append(f"Variable:{node.name}")
+            continue
+        lines += ["-" * 20, f"Op:{node.op.name}, Name={node.name}", "Inputs:"]
+        given = [entry for entry in node.inputs if entry is not None]
+        lines += [f"\targ[{i}]={n.name}({j})" for i, (n, j) in enumerate(given)]
+        known = attributes(node)
+        lines += ["Attrs:", *(f"\t{key}={known[key]}" for key in sorted(known))] if known else []
+    return "\n".join(lines) + "\n"

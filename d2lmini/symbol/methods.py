@@ -1,0 +1,72 @@
+"""Methods of Symbols that are ops: `x.sum(axis=1)` is `sym.sum(x, axis=1)`, name and all.
+
+>>> from d2lmini import sym
+>>> with sym.NameManager():
+...     x = sym.var("x").reshape((0, -1)).softmax(name="p")
+>>> x.list_outputs(), x.get_internals().list_outputs()
+(['p_output'], ['x', 'reshape0_output', 'p_output'])
+
+They are those that arrays have, too, so that one `hybrid_forward` serves both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from d2lmini.ops.core import registry
+from d2lmini.ops.fluent import _METHODS
+from d2lmini.symbol.compose import composed
+from d2lmini.symbol.symbol import Symbol, Traced
+
+
+def _method(name: str, op: str, hint: str) -> Callable[..., Any]:
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return composed(registry[op], (self, *args), kwargs, hint)
+
+    method.__name__ = name
+    method.__doc__ = f"`{registry[op].usage}`\n\n{registry[op].__doc__ or ''}"
+    return method
+
+
+def reshape(self: Symbol, *shape: Any, **kwargs: Any) -> Any:
+    """Another shape: `reshape(2, 3)` or `reshape((2, 3))`, with MXNet's codes."""
+    target = shape or kwargs.pop("shape", None)
+    if target is None:
+        raise TypeError("reshape: takes a shape, as in x.reshape((2, 3))")
+    if len(target) == 1 and isinstance(target[0], (tuple, list)):
+        target = target[0]
+    kwargs["shape"] = tuple(target) if isinstance(target, (tuple, list)) else target
+    return composed(registry["reshape"], (self,), kwargs, "reshape")
+
+
+def astype(self: Symbol, dtype: Any, copy: bool = True, **kwargs: Any) -> Any:
+    """Converted to `dtype`."""
+    return composed(registry["Cast"], (self,), {"dtype": dtype, **kwargs}, "cast")
+
+
+for _name in (*_METHODS, "reshape_like", "expand_dims", "squeeze", "flatten"):
+    # `__abs__` and the method `abs` say the same.
+    setattr(Symbol, _name, _method(_name, _name, "_split_v2" if _name == "split_v2" else _name))
+Symbol.copy = _method("copy", "_copy", "_copy")  # type: ignore[attr-defined]
+Symbol.detach = _method("detach", "BlockGrad", "blockgrad")  # type: ignore[attr-defined]
+Symbol.reshape = reshape  # type: ignore[attr-defined]
+Symbol.astype = astype  # type: ignore[attr-defined]
+del _name
+
+
+def _in_place(name: str) -> Callable[..., Any]:
+    """expand_dims, squeeze and flatten of a traced value: `inplace` asks an array for a view, which
+    a value without contents need not care about."""
+    plain = getattr(Symbol, name)
+
+    def method(self: Traced, *args: Any, inplace: bool = False, **kwargs: Any) -> Any:
+        return plain(self, *args, **kwargs)
+
+    method.__name__, method.__doc__ = name, plain.__doc__
+    return method
+
+
+for _name in ("expand_dims", "squeeze", "flatten"):
+    setattr(Traced, _name, _in_place(_name))
+del _name

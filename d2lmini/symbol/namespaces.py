@@ -1,0 +1,62 @@
+"""The functions of `sym` and its sub-namespaces: every op, under the names that `nd` has for it.
+
+>>> from d2lmini import sym
+>>> with sym.NameManager():
+...     a, b = sym.var("a"), sym.var("b")
+...     print(sym.linalg.gemm2(a, b), sym.SwapAxis(a), sym.maximum(a, 0), sym.arange(3))
+<Symbol gemm20> <Symbol swapaxis0> <Symbol _maximumscalar0> <Symbol _arange0>
+
+A function names its node after itself: 'swapaxis0' or 'swapaxes0', as it was called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from d2lmini.ndarray.left_out import explain
+from d2lmini.ops import binary
+from d2lmini.ops.core import Op, registry
+from d2lmini.symbol.compose import composed
+
+Function = Callable[..., Any]
+
+
+def function_of(op: Op, name: str) -> Function:
+    """The op as a function on Symbols, that goes by `name`."""
+    hint = name.lower()
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        return composed(op, args, kwargs, hint)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"`{op.usage}`\n\n{op.__doc__}"
+    return function
+
+
+class Namespace:
+    """Ops under one of the prefixes, without it; several prefixes are tried in turn."""
+
+    def __init__(self, name: str, *prefixes: str):
+        self.__name__ = name
+        self._prefixes = prefixes or ("",)
+
+    def __getattr__(self, name: str) -> Any:
+        for prefix in self._prefixes:
+            op = registry.get(prefix + name) or registry.get(name if prefix == "_" else "")
+            if op is not None:
+                function = function_of(op, name)
+                setattr(self, name, function)
+                return function
+        raise explain(self.__name__, name)
+
+    def __dir__(self) -> list[str]:
+        ops = {n.removeprefix(p) for n in registry for p in self._prefixes if n.startswith(p)}
+        return sorted(ops | {n for n in self.__dict__ if not n.startswith("_")})
+
+
+def public_functions() -> dict[str, Function]:
+    """What `sym` shows: the ops whose names do not begin with an underscore, and the functions that
+    take a number in place of a Symbol."""
+    ops = {n: function_of(op, n) for n, op in registry.items() if not n.startswith("_")}
+    return {**ops, **{name: getattr(binary, name) for name in binary.FUNCTIONS}}
