@@ -1,0 +1,82 @@
+"""Passes: functions from a typed graph to one that does the same with less.
+
+A graph is given by its outputs, and a pass returns the outputs of the new one. `simplify` runs all
+of them until none finds anything more:
+
+>>> from d2lmini import sym
+>>> from d2lmini.graph.listing import graph_of, listing
+>>> x = sym.var("x")
+>>> with sym.NameManager():
+...     y = (x * 2 * sym.ones((2, 3))) / (x * 2 + sym.exp(sym.zeros((1, 3))))
+...     y = sym.relu(y.flatten() / 1, name="y")
+>>> before = graph_of(y, x=(2, 3))
+>>> print(listing(before))
+x                                           # (2, 3) float32
+_mulscalar0 = _mul_scalar(x, scalar=2)      # (2, 3) float32
+_ones0 = _ones(shape=(2, 3))                # (2, 3) float32
+_mul0 = broadcast_mul(_mulscalar0, _ones0)  # (2, 3) float32
+_mulscalar1 = _mul_scalar(x, scalar=2)      # (2, 3) float32
+_zeros0 = _zeros(shape=(1, 3))              # (1, 3) float32
+exp0 = exp(_zeros0)                         # (1, 3) float32
+_plus0 = broadcast_add(_mulscalar1, exp0)   # (2, 3) float32
+_div0 = broadcast_div(_mul0, _plus0)        # (2, 3) float32
+flatten0 = flatten(_div0)                   # (2, 3) float32
+_divscalar0 = _div_scalar(flatten0, scalar=1)  # (2, 3) float32
+y = relu(_divscalar0)                       # (2, 3) float32
+return y
+>>> print(listing(simplify(before)))
+x                                           # (2, 3) float32
+_mulscalar0 = _mul_scalar(x, scalar=2)      # (2, 3) float32
+_plus0 = _plus_scalar(_mulscalar0, scalar=1.0)  # (2, 3) float32
+_div0 = elemwise_div(_mulscalar0, _plus0)   # (2, 3) float32
+y = relu(_div0)                             # (2, 3) float32
+return y
+
+Each pass has a file of its own, in which its idea, an example and what it promises stand: results
+equal to the bit, or to a rounding. `verify` says what a typed graph is; with `D2LMINI_VERIFY=1` in
+the environment it looks at the result of each pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from d2lmini.graph import verify as checker
+from d2lmini.graph.passes.common import common
+from d2lmini.graph.passes.dead import dead
+from d2lmini.graph.passes.folding import bound as bound
+from d2lmini.graph.passes.folding import folded
+from d2lmini.graph.passes.identities import identities
+from d2lmini.graph.passes.scalars import scalars
+from d2lmini.graph.passes.simpler import simpler
+from d2lmini.graph.passes.views import views
+from d2lmini.symbol.node import Entry, topological
+
+Pass = Callable[[Sequence[Entry]], list[Entry]]
+
+#: In the order in which they run.
+PASSES: tuple[Pass, ...] = (identities, views, folded, scalars, simpler, common, dead)
+
+#: Every pass takes something away, so an end comes soon; no graph has needed as many rounds.
+MOST_ROUNDS = 50
+
+
+def simplify(outputs: Sequence[Entry], passes: Sequence[Pass] = PASSES) -> list[Entry]:
+    """The graph after all passes, again and again until nothing changes.
+
+    The outputs keep their shapes and dtypes, and their values to a few roundings; variables are
+    changed as they were. Nodes that stay are the same objects. Gradients are to be taken before:
+    afterwards `BlockGrad` is gone.
+    """
+    current = list(outputs)
+    for _ in range(MOST_ROUNDS):
+        before = current
+        for each in passes:
+            after = each(current)
+            if checker.checking:
+                variables = [node for node in topological(current) if node.op is None]
+                checker.verify(variables, after, like=current)
+            current = after
+        if current == before:
+            return current
+    raise AssertionError(f"{MOST_ROUNDS} rounds and no end: two passes undo each other's work")

@@ -1,0 +1,64 @@
+"""Common subexpressions: what is computed twice is computed once.
+
+>>> from d2lmini import sym
+>>> from d2lmini.graph.listing import graph_of, listing
+>>> x = sym.var("x")
+>>> with sym.NameManager():
+...     y = sym.exp(x) * sym.exp(x)
+>>> before = graph_of(y, x=(3,))
+>>> print(listing(common(before)))
+x                                           # (3,) float32
+exp0 = exp(x)                               # (3,) float32
+_mul0 = broadcast_mul(exp0, exp0)           # (3,) float32
+return _mul0
+
+Two calls are one if op, attributes and inputs are: two draws with different keys are not. On the
+joint graph of forward and backward this finds what the gradient rules compute anew. The results are
+equal to the bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from d2lmini.graph.constant import Constant
+from d2lmini.graph.passes.rewrite import Replacement, rewritten
+from d2lmini.symbol.node import Entry, Node
+
+#: a + b is b + a, to the bit.
+COMMUTATIVE = frozenset(
+    "broadcast_add elemwise_add broadcast_mul elemwise_mul broadcast_maximum _maximum "
+    "broadcast_minimum _minimum broadcast_equal _equal broadcast_not_equal _not_equal".split()
+)
+
+
+def common(outputs: Sequence[Entry]) -> list[Entry]:
+    """With each call made once."""
+    met: dict[tuple, Node] = {}
+
+    def rule(node: Node) -> Replacement:
+        first = met.setdefault(_key(node), node)
+        return None if first is node else [(first, i) for i in range(len(node.specs or ()))]
+
+    return rewritten(outputs, rule)
+
+
+def _key(node: Node) -> tuple:
+    """Equal for calls that give the same result."""
+    assert node.op is not None
+    inputs: Any = node.inputs
+    if node.op.name in COMMUTATIVE:
+        inputs = frozenset(inputs)
+    return (node.op, inputs, tuple([(k, _attribute(node.attrs[k])) for k in sorted(node.attrs)]))
+
+
+def _attribute(value: Any) -> Any:
+    """What tells apart attributes that differ: 1 and 1.0, 0.0 and -0.0, two keys."""
+    if isinstance(value, Constant):
+        return value.key
+    if value is None or isinstance(value, (bool, int, float, str, tuple, np.dtype)):
+        return type(value), repr(value)
+    return type(value), id(value)

@@ -1,0 +1,127 @@
+"""Constant folding: what does not depend on any variable is computed once, by the compiler.
+
+>>> from d2lmini import sym
+>>> from d2lmini.graph.listing import graph_of, listing
+>>> x = sym.var("x")
+>>> with sym.NameManager():
+...     y = x * sym.exp(sym.zeros((3,)) + 1)
+>>> before = graph_of(y, x=(3,))
+>>> print(listing(folded(before)))
+x                                           # (3,) float32
+exp0 = 2.7182819843292236 everywhere        # (3,) float32
+_mul0 = broadcast_mul(x, exp0)              # (3,) float32
+return _mul0
+
+With all its variables given a value (`bound`) a graph is nothing but its result:
+
+>>> a, b, c, d = (sym.var(name) for name in "abcd")
+>>> with sym.NameManager():
+...     before = graph_of((a + b) + (c + d), a=(1,), b=(1,), c=(1,), d=(1,))
+>>> values = dict(zip("abcd", [1, 2, 3, 4]))
+>>> print(listing(folded(bound(before, values))))
+_plus2 = 10.0                               # (1,) float32
+return _plus2
+
+The results are those that the ops compute, to the bit. Nodes that draw are no constants. What would
+take more than a megabyte is left to the run, but for elementwise ops on arrays that are the same
+number everywhere: such an array is that number, whatever its size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from d2lmini.base import MXNetError
+from d2lmini.device.quiet import run_quietly
+from d2lmini.graph.constant import CONSTANT, array_of, constant, filled, is_constant, uniform
+from d2lmini.graph.passes.rewrite import Replacement, rewritten, spec_of
+from d2lmini.graph.passes.views import is_reshape
+from d2lmini.graph.split import rebuilt
+from d2lmini.symbol.node import Draw, Entry, Node, topological
+
+#: The largest constant that a program holds, in bytes.
+LARGEST = 1 << 20
+
+#: Calls whose result is everywhere what their input is everywhere.
+SPREADING = ("_spread", "broadcast_to", "broadcast_axis", "broadcast_like", "transpose", "swapaxes",
+             "slice", "slice_axis", "slice_like", "tile", "repeat", "reverse", "_getitem", "max",
+             "min")  # fmt: skip
+
+
+def folded(outputs: Sequence[Entry]) -> list[Entry]:
+    """With constants in the place of all values that are known."""
+    return rewritten(outputs, _folded)
+
+
+def bound(outputs: Sequence[Entry], values: Mapping[str, Any]) -> list[Entry]:
+    """The graph with some variables given, by name: arrays, or numbers that fill their shape.
+    MXNetError for the name of no variable, and for a variable that some node changes."""
+    order = topological(outputs)
+    variables = {node.name: node for node in order if node.op is None}
+    changed = {entry[0] for node in order for entry in node.mutated}
+    replaced: dict[Entry, Entry] = {}
+    for name, value in values.items():
+        node = variables.get(name)
+        if node is None or node in changed:
+            what = "no variable of this graph" if node is None else "changed when the graph runs"
+            raise MXNetError(f"bound: {name!r} is {what}; variables are {list(variables)}")
+        shape, dtype = spec_of((node, 0))
+        value = np.broadcast_to(np.asarray(value, dtype), shape)
+        replaced[node, 0] = constant(value, name)
+    return rebuilt(outputs, replaced)
+
+
+def _folded(node: Node) -> Replacement:
+    op, specs = node.op, node.specs
+    assert op is not None and specs is not None
+    if op is CONSTANT or op.random or op.mutates:
+        return None
+    if any(type(value) is Draw for value in node.attrs.values()):
+        return None
+    if op.name in ("zeros_like", "ones_like"):
+        return _everywhere(node, 0.0 if op.name == "zeros_like" else 1.0)
+    numbers = [uniform(e) for e in node.inputs]
+    if numbers and all(number is not None for number in numbers):
+        if op.name in SPREADING or is_reshape(node):
+            return _everywhere(node, numbers[0])
+        if op.elementwise and len(specs) == 1:
+            one = [
+                np.full((1,) * len(spec_of(e).shape), number, spec_of(e).dtype)
+                for e, number in zip(node.inputs, numbers)
+                if e is not None
+            ]
+            results = _computed(node, one)
+            if results is not None and results[0].size == 1:
+                return _everywhere(node, results[0].reshape(-1)[0].item())
+    known = [e for e in node.inputs if e is not None]
+    if sum(spec.nbytes for spec in specs) > LARGEST:
+        return None
+    if not all(is_constant(e) for e in known):
+        return None
+    results = _computed(node, [array_of(e) for e in known])
+    if results is None:
+        return None
+    return [constant(y, node.name) for y in results]
+
+
+def _everywhere(node: Node, number: Any) -> Entry | None:
+    spec = spec_of((node, 0))
+    if spec.nbytes <= LARGEST:
+        return constant(np.full(spec.shape, number, spec.dtype), node.name)
+    assert node.op is not None
+    return None if node.op.name == "_full" else filled(spec, number, node.name)
+
+
+def _computed(node: Node, arrays: list[np.ndarray]) -> list[np.ndarray] | None:
+    """What the op makes of these arrays; None if it fails, which is then the run's to tell."""
+    given = iter(arrays)
+    inputs = [None if e is None else next(given) for e in node.inputs]
+    assert node.op is not None
+    try:
+        results = run_quietly(lambda: node.op.compute(np, *inputs, **node.attrs))  # type: ignore[union-attr]
+    except Exception:
+        return None
+    return list(results) if type(results) in (tuple, list) else [results]

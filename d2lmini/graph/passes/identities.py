@@ -1,0 +1,138 @@
+"""Calls that give back what they got: copies, casts to the same dtype, `x * 1`, dropout in predict
+mode, a sign turned twice.
+
+In a net they come from code that is written for all cases; a compiled graph knows its case.
+
+>>> from d2lmini import sym
+>>> from d2lmini.graph.listing import graph_of, listing
+>>> x = sym.var("x")
+>>> with sym.NameManager():
+...     y = sym.exp(sym.Dropout(sym.negative(sym.negative(x)) * 1, p=0.5), name="y")
+>>> before = graph_of(y, x=(3,))
+>>> print(listing(identities(before)))
+x                                           # (3,) float32
+y = exp(x)                                  # (3,) float32
+return y
+
+The results are equal to the bit. So `x + 0` stays, unless x is of integers: for x = -0.0 it is 0.0,
+which 1 / x tells apart.
+
+An output may become an input by this: what a Program returns is a copy then.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from d2lmini.graph.constant import uniform
+from d2lmini.graph.passes.rewrite import Replacement, Rules, call, calls, rewritten, same, spec_of
+from d2lmini.ops.scalars import fit
+from d2lmini.symbol.node import Entry, Node
+
+rules = Rules()
+
+
+def identities(outputs: Sequence[Entry]) -> list[Entry]:
+    """Without calls that give back an input as it is. Asked only after gradients were taken:
+    `BlockGrad` and `make_loss` are copies in forward."""
+    return rewritten(outputs, rules.of)
+
+
+@rules(
+    "_copy BlockGrad make_loss MakeLoss _identity_with_attr_like_rhs cast amp_cast _copyto "
+    "broadcast_to broadcast_axis broadcast_like"
+)
+def _(node: Node) -> Replacement:
+    return same(node, node.inputs[0])
+
+
+@rules("add_n concat")
+def _(node: Node) -> Replacement:
+    return same(node, node.inputs[0]) if len(node.inputs) == 1 else None
+
+
+@rules("Dropout")
+def _(node: Node) -> Replacement:
+    drops = node.attrs["training"] or node.attrs["mode"] == "always"
+    return None if drops and node.attrs["p"] else node.inputs[0]
+
+
+@rules("_mul_scalar _div_scalar _power_scalar")
+def _(node: Node) -> Replacement:
+    return same(node, node.inputs[0]) if number_of(node) == 1 else None
+
+
+@rules("_plus_scalar _minus_scalar")
+def _(node: Node) -> Replacement:
+    number = number_of(node)
+    if number != 0:
+        return None
+    negative = type(number) is float and math.copysign(1, number) < 0
+    # -0.0 + 0.0 is 0.0; all else stays as it is.
+    exact = type(number) is int or negative == (node.op.name == "_plus_scalar")  # type: ignore[union-attr]
+    return same(node, node.inputs[0]) if exact else None
+
+
+def number_of(node: Node) -> float | int:
+    """The number beside the array, in the array's dtype: 1.5 is 1 beside integers."""
+    assert node.inputs[0] is not None
+    value = fit[np][spec_of(node.inputs[0]).dtype][node.attrs["scalar"]]
+    return value.item()  # type: ignore[no-any-return]
+
+
+@rules("negative")
+def _(node: Node) -> Replacement:
+    inner = calls(node.inputs[0], ("negative",))
+    return inner.inputs[0] if inner else None
+
+
+@rules("relu abs floor ceil trunc fix round rint sign")
+def _(node: Node) -> Replacement:
+    """Done twice is done once."""
+    assert node.op is not None
+    return node.inputs[0] if calls(node.inputs[0], (node.op.name,)) else None
+
+
+@rules("cast")
+def _(node: Node) -> Replacement:
+    """Into a wider dtype and back."""
+    inner = calls(node.inputs[0], ("cast",))
+    if inner is None or inner.inputs[0] is None:
+        return None
+    first, wide = spec_of(inner.inputs[0]).dtype, spec_of((inner, 0)).dtype
+    return same(node, inner.inputs[0]) if np.can_cast(first, wide, "safe") else None
+
+
+@rules("reverse")
+def _(node: Node) -> Replacement:
+    inner = calls(node.inputs[0], ("reverse",))
+    return inner.inputs[0] if inner and inner.attrs["axis"] == node.attrs["axis"] else None
+
+
+@rules("slice slice_axis slice_like tile repeat")
+def _(node: Node) -> Replacement:
+    """The whole of it: the same shape, not backwards."""
+    backwards = any(s is not None and s < 0 for s in node.attrs.get("step", ()))
+    return None if backwards else same(node, node.inputs[0])
+
+
+@rules("_getitem")
+def _(node: Node) -> Replacement:
+    whole = all(type(k) is tuple and k[0] == 0 and k[2] > 0 for k in node.attrs["key"])
+    return same(node, node.inputs[0]) if whole and len(node.inputs) == 1 else None
+
+
+@rules("where")
+def _(node: Node) -> Replacement:
+    """A choice that is known."""
+    condition = uniform(node.inputs[0])
+    return None if condition is None else same(node, node.inputs[1 if condition else 2])
+
+
+@rules("add_n")
+def _(node: Node) -> Replacement:
+    """Of two: what `elemwise_add` is."""
+    return call("elemwise_add", node.inputs, node) if len(node.inputs) == 2 else None

@@ -1,0 +1,171 @@
+"""The walk that all passes share: node by node, each kept or replaced by other values.
+
+A pass says what becomes of one node whose inputs have been dealt with; `rewritten` does the rest.
+
+>>> from d2lmini import sym
+>>> from d2lmini.graph.listing import graph_of, listing
+>>> before = graph_of(sym.exp(sym.identity(sym.var("x")), name="y"), x=(3,))
+>>> no_copies = lambda node: node.inputs[0] if node.op.name == "_copy" else None
+>>> print(listing(rewritten(before, no_copies)))
+x                                           # (3,) float32
+y = exp(x)                                  # (3,) float32
+return y
+
+What no output needs any more is gone by itself: a graph is what its outputs reach. Only a node that
+changes a variable is wanted for more than its outputs. Therefore
+
+- a node that reads or changes such a variable is never replaced: it runs, and at its own place;
+- a rewriting that would lose such a node, or run two of them in another order, is not done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from d2lmini.ndarray.plan import plan_of
+from d2lmini.ops.core import Op, registry
+from d2lmini.ops.spec import Spec
+from d2lmini.symbol.node import Entry, Node, topological
+
+#: What stands in the place of a node: a value, or one for each output (None: nobody uses it).
+Replacement = Entry | list[Entry | None] | None
+Rule = Callable[[Node], Replacement]
+
+
+def rewritten(outputs: Sequence[Entry], rule: Rule) -> list[Entry]:
+    """The graph with every node replaced by what `rule` says, None for those that stay."""
+    order = topological(outputs)
+    changed = {entry[0] for node in order for entry in node.mutated}
+    # Nodes that stay the same objects are not in here.
+    made: dict[Node, Node | list[Entry | None]] = {}
+    known = set(order) if changed else set()
+
+    def now(entry: Entry) -> Entry:
+        found = made.get(entry[0])
+        if found is None:
+            return entry
+        if type(found) is list:
+            value = found[entry[1]]
+            assert value is not None, f"{entry[0]}: output {entry[1]} was used after all"
+            return value
+        return found, entry[1]  # type: ignore[return-value]
+
+    for node in order:
+        if node.op is None:
+            continue
+        inputs = tuple([e and now(e) for e in node.inputs])
+        new = node
+        if inputs != node.inputs:
+            new = made[node] = Node(
+                node.op, node.name, inputs, node.attrs, node.specs, node.labels, node.site
+            )
+            known.add(new)
+        if changed and any(e is not None and e[0] in changed for e in node.inputs):
+            continue
+        found = rule(new)
+        if found is None:
+            continue
+        found = found if type(found) is list else [found]  # type: ignore[list-item]
+        if changed and any(e is not None and _reads(e, changed, known) for e in found):
+            continue
+        for value, spec in zip(found, node.specs or (), strict=True):
+            assert value is None or spec_of(value) == spec, (node, value, spec)
+        made[node] = found
+    results = [now(entry) for entry in outputs]
+    return results if _in_order(order, changed, made, results) else list(outputs)
+
+
+def _reads(entry: Entry, changed: set[Node], known: set[Node]) -> bool:
+    """Would this value, made by a rule, be read from a variable that some node changes? Where the
+    node that it replaces stands, that may hold something else already."""
+    node = entry[0]
+    if node in changed:
+        return True
+    if node in known:
+        return False
+    known.add(node)
+    return any(e is not None and _reads(e, changed, known) for e in node.inputs)
+
+
+def _in_order(
+    order: Sequence[Node], changed: set[Node], made: dict, results: Sequence[Entry]
+) -> bool:
+    """Do the nodes that change variables, and those that read these, run as they did?"""
+    if not changed:
+        return True
+    place = {node: i for i, node in enumerate(topological(results))}
+    for variable in changed:
+        last = -1
+        for node in order:
+            if all(e is None or e[0] is not variable for e in node.inputs):
+                continue
+            at = place.get(made.get(node, node))
+            writes = any(e[0] is variable for e in node.mutated)
+            if at is None and not writes:
+                continue
+            if at is None or at < last:
+                return False
+            last = at
+    return True
+
+
+# -- what rules are written with -------------------------------------------------------------------
+
+
+def spec_of(entry: Entry) -> Spec:
+    """Shape and dtype of a value."""
+    specs = entry[0].specs
+    assert specs is not None
+    return specs[entry[1]]
+
+
+def calls(entry: Entry | None, names: Iterable[str]) -> Node | None:
+    """The node of a value, if it is a call of one of these ops."""
+    if entry is None or entry[0].op is None or entry[0].op.name not in names:
+        return None
+    return entry[0]
+
+
+def call(op: str | Op, inputs: Sequence[Entry | None], like: Node, **attrs: Any) -> Entry:
+    """A call of an op in the place of `like`, whose name and line it keeps."""
+    op = registry[op] if isinstance(op, str) else op
+    attrs = {**op.defaults, **attrs} if attrs else op.defaults
+    specs = plan_of(op, [spec_of(e) for e in inputs if e is not None], attrs).outputs
+    return Node(op, like.name, tuple(inputs), attrs, specs, like.labels, like.site), 0
+
+
+def same(node: Node, entry: Entry | None) -> Entry | None:
+    """The value `entry` for the node, if it has its shape and dtype."""
+    return entry if entry is not None and [spec_of(entry)] == list(node.specs or ()) else None
+
+
+class Rules(dict[str, Rule]):
+    """Rules by the name of the op that they are for; as a whole a rule for any node.
+
+    `@rules("negative abs")` declares the rule for these ops. Ops may have several rules: the first
+    that finds a replacement has it.
+    """
+
+    def __call__(self, names: str) -> Callable[[Rule], Rule]:
+        def declare(rule: Rule) -> Rule:
+            for name in names.split():
+                op = registry[name].name
+                self[op] = _either(self[op], rule) if op in self else rule
+            return rule
+
+        return declare
+
+    def of(self, node: Node) -> Replacement:
+        """What the rules say of a node."""
+        assert node.op is not None
+        rule = self.get(node.op.name)
+        return None if rule is None else rule(node)
+
+
+def _either(first: Rule, second: Rule) -> Rule:
+    def rule(node: Node) -> Replacement:
+        found = first(node)
+        return second(node) if found is None else found
+
+    return rule

@@ -1,0 +1,170 @@
+"""The same by simpler means: `x + ones` is `x + 1`, `x * x` a square, `a + (-b)` is `a - b`.
+
+>>> from d2lmini import sym
+>>> from d2lmini.graph.listing import graph_of, listing
+>>> x = sym.var("x")
+>>> with sym.NameManager():
+...     y = sym.Activation(x, act_type="relu") + sym.ones((3,))
+...     y = sym.elemwise_mul(y, y, name="y")
+>>> before = graph_of(y, x=(3,))
+>>> print(listing(simpler(before)))
+x                                           # (3,) float32
+activation0 = relu(x)                       # (3,) float32
+_plus0 = _plus_scalar(activation0, scalar=1.0)  # (3,) float32
+y = square(_plus0)                          # (3,) float32
+return y
+
+Where a form is replaced by another, it is by one that passes after this one know more of: equal
+shapes say `elemwise_add`, a number says `_plus_scalar`. All results are equal to the bit, but for
+sums over copies of one number (`sum(broadcast_to(x))`), which become products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from d2lmini.graph.constant import uniform
+from d2lmini.graph.passes.rewrite import Replacement, Rules, call, calls, rewritten, same, spec_of
+from d2lmini.graph.passes.views import reshaped
+from d2lmini.ops.core import Shape
+from d2lmini.ops.reduce import kept_shape, reduced_axes
+from d2lmini.symbol.node import Entry, Node
+
+rules = Rules()
+
+#: Broadcasting form: (form for equal shapes, beside a number, number on the left).
+FORMS = {
+    "broadcast_add": ("elemwise_add", "_plus_scalar", "_plus_scalar"),
+    "broadcast_sub": ("elemwise_sub", "_minus_scalar", "_rminus_scalar"),
+    "broadcast_mul": ("elemwise_mul", "_mul_scalar", "_mul_scalar"),
+    "broadcast_div": ("elemwise_div", "_div_scalar", "_rdiv_scalar"),
+    "broadcast_maximum": ("_maximum", "_maximum_scalar", "_maximum_scalar"),
+    "broadcast_minimum": ("_minimum", "_minimum_scalar", "_minimum_scalar"),
+    "broadcast_greater": ("_greater", "_greater_scalar", "_lesser_scalar"),
+    "broadcast_greater_equal": ("_greater_equal", "_greater_equal_scalar", "_lesser_equal_scalar"),
+    "broadcast_lesser": ("_lesser", "_lesser_scalar", "_greater_scalar"),
+    "broadcast_lesser_equal": ("_lesser_equal", "_lesser_equal_scalar", "_greater_equal_scalar"),
+}
+_BY_NAME = {form: forms for name, forms in FORMS.items() for form in (name, forms[0])}
+
+
+def simpler(outputs: Sequence[Entry]) -> list[Entry]:
+    """With simpler ops in the place of general ones."""
+    return rewritten(outputs, rules.of)
+
+
+@rules(" ".join(_BY_NAME))
+def _(node: Node) -> Replacement:
+    assert node.op is not None
+    equal, right, left = _BY_NAME[node.op.name]
+    a, b = node.inputs
+    assert a is not None and b is not None
+    for x, number, form in ((a, uniform(b), right), (b, uniform(a), left)):
+        if number is not None and spec_of(x) == spec_of((node, 0)):
+            return same(node, call(form, (x,), node, scalar=number))
+    if spec_of(a).shape == spec_of(b).shape and node.op.name != equal:
+        return same(node, call(equal, (a, b), node))
+    return None
+
+
+@rules("elemwise_add broadcast_add")
+def _(node: Node) -> Replacement:
+    a, b = node.inputs
+    for x, y in ((a, b), (b, a)):
+        minus = calls(y, ("negative",))
+        if minus is not None:
+            return call(_sub(node), (x, minus.inputs[0]), node)
+    return None
+
+
+def _sub(node: Node) -> str:
+    assert node.op is not None
+    return "elemwise_sub" if node.op.name == "elemwise_add" else "broadcast_sub"
+
+
+@rules("elemwise_sub broadcast_sub")
+def _(node: Node) -> Replacement:
+    assert node.op is not None
+    a, b = node.inputs
+    minus = calls(b, ("negative",))
+    if minus is None:
+        return None
+    plus = "elemwise_add" if node.op.name == "elemwise_sub" else "broadcast_add"
+    return call(plus, (a, minus.inputs[0]), node)
+
+
+@rules("elemwise_mul broadcast_mul")
+def _(node: Node) -> Replacement:
+    return call("square", node.inputs[:1], node) if node.inputs[0] == node.inputs[1] else None
+
+
+@rules("_mul_scalar")
+def _(node: Node) -> Replacement:
+    assert node.inputs[0] is not None
+    floating = spec_of(node.inputs[0]).dtype.kind == "f"
+    return call("negative", node.inputs, node) if floating and node.attrs["scalar"] == -1 else None
+
+
+@rules("_power_scalar")
+def _(node: Node) -> Replacement:
+    assert node.inputs[0] is not None
+    if spec_of(node.inputs[0]).dtype.kind != "f" or node.attrs["scalar"] not in (2, 0.5):
+        return None
+    return call("square" if node.attrs["scalar"] == 2 else "sqrt", node.inputs, node)
+
+
+@rules("Activation")
+def _(node: Node) -> Replacement:
+    kind = node.attrs["act_type"]
+    return call(kind, node.inputs, node) if kind in ("relu", "sigmoid", "tanh") else None
+
+
+@rules("broadcast_mul elemwise_mul")
+def _(node: Node) -> Replacement:
+    """Two signs turned are none."""
+    a, b = (calls(e, ("negative",)) for e in node.inputs)
+    if a is None or b is None or node.op is None:
+        return None
+    return call(node.op, (a.inputs[0], b.inputs[0]), node)
+
+
+@rules("sum _sum_to")
+def _(node: Node) -> Replacement:
+    """A sum over copies: the number times how many there are."""
+    inner = calls(node.inputs[0], ("_spread", "broadcast_to", "broadcast_axis", "broadcast_like"))
+    if inner is None or inner.inputs[0] is None:
+        return None
+    source, wide = inner.inputs[0], spec_of((inner, 0)).shape
+    kept = _kept(inner, spec_of(source).shape, len(wide))
+    axes = _axes(node, wide)
+    count = prod(wide[a] for a in axes)
+    copies = all(kept[a] == 1 for a in axes)
+    dtype = spec_of((node, 0)).dtype
+    if not copies or not axes or count == 0 or dtype != spec_of(source).dtype or dtype.kind != "f":
+        return None
+    y = reshaped(source, kept, inner)
+    target = tuple(1 if a in axes else n for a, n in enumerate(wide))
+    y = call("_mul_scalar", (y,), node, scalar=float(count))
+    if target != kept:
+        y = call("broadcast_to", (y,), node, shape=target)
+    return same(node, reshaped(y, spec_of((node, 0)).shape, node))
+
+
+def _kept(node: Node, shape: Shape, ndim: int) -> Shape:
+    """The shape of what is spread, with as many axes as the result."""
+    assert node.op is not None
+    kept = node.attrs["kept"] if node.op.name == "_spread" else shape
+    return (1,) * (ndim - len(kept)) + tuple(kept)
+
+
+def _axes(node: Node, shape: Shape) -> tuple[int, ...]:
+    """The axes over which the node adds up, those of size 1 apart."""
+    assert node.op is not None
+    if node.op.name == "sum":
+        axes = reduced_axes(node.attrs["axis"], len(shape), node.attrs["exclude"])
+        kept = kept_shape(shape, axes)
+    else:
+        target = node.attrs["shape"]
+        kept = (1,) * (len(shape) - len(target)) + tuple(target)
+    return tuple(a for a, n in enumerate(shape) if n != 1 and kept[a] == 1)

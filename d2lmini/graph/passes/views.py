@@ -1,0 +1,121 @@
+"""Views of views: many steps that only name or order the axes anew become one, or none.
+
+>>> from d2lmini import sym
+>>> from d2lmini.graph.listing import graph_of, listing
+>>> x = sym.var("x")
+>>> with sym.NameManager():
+...     y = x.expand_dims(axis=0).reshape((0, 2, -1)).flatten()
+...     z = x.transpose(axes=(1, 0, 2)).swapaxes(dim1=0, dim2=1)
+...     y = sym.Group([y, z])
+>>> before = graph_of(y, x=(2, 3, 4))
+>>> print(listing(views(before)))
+x                                           # (2, 3, 4) float32
+flatten0 = reshape(x, shape=(1, 24))        # (1, 24) float32
+return flatten0, x
+
+Whatever keeps all elements in their order counts as a reshape: a squeeze, a transpose that moves
+axes of size 1 only, a sum over such an axis. The results are equal to the bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from d2lmini.graph.passes.rewrite import Replacement, Rules, call, calls, rewritten, same, spec_of
+from d2lmini.ops.core import Shape
+from d2lmini.symbol.node import Entry, Node
+
+rules = Rules()
+
+RESHAPES = ("reshape", "flatten", "expand_dims", "squeeze", "reshape_like")
+TRANSPOSES = ("transpose", "swapaxes")
+#: These keep the elements in their order where the number of elements stays the same.
+PERHAPS = ("sum", "mean", "max", "min", "_sum_to", "_spread", "broadcast_to", "broadcast_axis",
+           "broadcast_like", "slice", "slice_axis", "_getitem", "stack")  # fmt: skip
+
+
+def views(outputs: Sequence[Entry]) -> list[Entry]:
+    """Chains of reshapes, and of transposes, as one."""
+    return rewritten(outputs, rules.of)
+
+
+def is_reshape(node: Node) -> bool:
+    """Are the outputs all elements of the first input, in their order?"""
+    assert node.op is not None
+    name = node.op.name
+    if name in RESHAPES:
+        return True
+    if (name not in PERHAPS and name not in TRANSPOSES) or node.inputs[0] is None:
+        return False
+    before, after = spec_of(node.inputs[0]), spec_of((node, 0))
+    if before.size != after.size or before.dtype != after.dtype:
+        return False
+    if name in TRANSPOSES:
+        order = [a for a in order_of(node) if before.shape[a] != 1]
+        return order == sorted(order)
+    if name == "slice":
+        return all(s is None or s > 0 for s in node.attrs["step"])
+    if name == "_getitem":
+        key = node.attrs["key"]
+        return len(node.inputs) == 1 and all(type(k) is not tuple or k[2] > 0 for k in key)
+    return name != "stack" or len(node.inputs) == 1
+
+
+def order_of(node: Node) -> tuple[int, ...]:
+    """The order of the axes that a transpose or swapaxes makes: axis i is axis order[i] before."""
+    assert node.op is not None and node.inputs[0] is not None
+    ndim = len(spec_of(node.inputs[0]).shape)
+    if node.op.name == "transpose":
+        axes = node.attrs["axes"]
+        return tuple(a % ndim for a in axes) if axes else tuple(reversed(range(ndim)))
+    order = list(range(ndim))
+    a, b = node.attrs["dim1"], node.attrs["dim2"]
+    order[a], order[b] = order[b], order[a]
+    return tuple(order)
+
+
+@rules(" ".join((*RESHAPES, *PERHAPS, *TRANSPOSES)))
+def _(node: Node) -> Replacement:
+    if not is_reshape(node):
+        return None
+    source = node.inputs[0]
+    while source is not None and source[0].op is not None and is_reshape(source[0]):
+        source = source[0].inputs[0]
+    assert source is not None
+    whole = same(node, source)
+    if whole is not None:
+        return whole
+    shape = spec_of((node, 0)).shape
+    if source == node.inputs[0] and is_plain(node, shape):
+        return None
+    return reshaped(source, shape, node)
+
+
+def is_plain(node: Node, shape: Shape) -> bool:
+    """Is it a reshape as `reshaped` writes it?"""
+    assert node.op is not None
+    if node.op.name == "reshape":
+        return 0 not in shape and node.attrs["shape"] == shape
+    return node.op.name == "_spread" and 0 in shape and node.attrs["kept"] == shape
+
+
+def reshaped(source: Entry, shape: Shape, like: Node) -> Entry:
+    """`source` in this shape. To `reshape` 0 is a code, so empty arrays go another way."""
+    if 0 in shape:
+        return call("_spread", (source,), like, kept=shape, shape=shape)
+    return call("reshape", (source,), like, shape=shape)
+
+
+@rules("transpose swapaxes")
+def _(node: Node) -> Replacement:
+    order, source = order_of(node), node.inputs[0]
+    inner = calls(source, TRANSPOSES)
+    if inner is not None:
+        first = order_of(inner)
+        order, source = tuple(first[a] for a in order), inner.inputs[0]
+    if order == tuple(range(len(order))):
+        return source
+    assert node.op is not None and source is not None
+    if inner is None and node.op.name == "transpose" and node.attrs["axes"] == order:
+        return None
+    return call("transpose", (source,), node, axes=order)
