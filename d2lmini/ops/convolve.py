@@ -21,8 +21,10 @@ array([[[[ 8., 12.],
 
 There are two ways to lay the columns: image by image (`convolve_each.py`), whose buffers stay in
 the cache and whose results land where they belong; and of several images side by side
-(`convolve_wide.py`), for images so small that a product for each would starve BLAS. 1x1 kernels
-need no columns at all. The ops on top of these are in `conv.py`.
+(`convolve_wide.py`), for images so small that a product for each would starve BLAS. Where channels
+and filters are few, copying columns takes longer than multiplying them: then rows of the image are
+multiplied as they lie, with the kernel as a band matrix (`convolve_rows.py`). 1x1 kernels need no
+columns at all. The ops on top of these are in `conv.py`.
 """
 
 from __future__ import annotations
@@ -30,8 +32,11 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from d2lmini.device import blas
 from d2lmini.ops import convolve_each as each
+from d2lmini.ops import convolve_rows as rows
 from d2lmini.ops import convolve_wide as wide
 from d2lmini.ops.core import Shape
 from d2lmini.ops.windows import Geometry, geometry
@@ -44,7 +49,7 @@ def convolve(xp: Any, x: Any, w: Any, geo: Geometry, groups: int, y: Any) -> Non
     if geo.is_pointwise:
         _pointwise(xp, w.reshape(groups, w.shape[0] // groups, -1), x, y, groups)
     else:
-        _way(w.shape, geo, groups).convolve(xp, x, w, geo, groups, y)
+        _way(xp, len(x), w.shape, geo, groups).convolve(xp, x, w, geo, groups, y)
 
 
 def convolve_data(xp: Any, g: Any, w: Any, geo: Geometry, groups: int, dx: Any) -> None:
@@ -53,12 +58,12 @@ def convolve_data(xp: Any, g: Any, w: Any, geo: Geometry, groups: int, dx: Any) 
         w = w.reshape(groups, w.shape[0] // groups, -1).swapaxes(1, 2)
         _pointwise(xp, w, g, dx, groups)
     else:
-        _way(w.shape, geo, groups).convolve_data(xp, g, w, geo, groups, dx)
+        _way(xp, len(g), w.shape, geo, groups).convolve_data(xp, g, w, geo, groups, dx)
 
 
 def convolve_weight(xp: Any, x: Any, g: Any, geo: Geometry, groups: int, dw: Any) -> None:
     """(N, C, *size), (N, F, *out) -> dw (F, C/G, *kernel)."""
-    _way(dw.shape, geo, groups).convolve_weight(xp, x, g, geo, groups, dw)
+    _way(xp, len(x), dw.shape, geo, groups).convolve_weight(xp, x, g, geo, groups, dw)
 
 
 def _pointwise(xp: Any, w: Any, x: Any, y: Any, groups: int) -> None:
@@ -69,10 +74,12 @@ def _pointwise(xp: Any, w: Any, x: Any, y: Any, groups: int) -> None:
         xp.matmul(w, images, out=y.reshape(N, groups, w.shape[1], places))
 
 
-def _way(w: Shape, geo: Geometry, groups: int) -> Any:
-    """Image by image, unless that makes too many products, or products of too few columns for
-    their weights."""
+def _way(xp: Any, N: int, w: Shape, geo: Geometry, groups: int) -> Any:
+    """By rows if that pays; else image by image, unless that makes too many products, or products
+    of too few columns for their weights. Sizes alone decide."""
     places = prod(geo.out)
+    if xp is np and groups == 1 and rows.pays(N, w, geo):
+        return rows
     if groups > 1 or places < 64 or (places < 256 and prod(w) > 1 << 16):
         return wide
     return each

@@ -1,0 +1,316 @@
+"""Convolution of narrow images: a few rows of an image, times the kernel as a band matrix.
+
+    y[n, rows of outputs] = x[n, rows they look at] @ T
+
+With the rows of an image one after the other, all its channels in each, the rows that a row of
+outputs looks at are one run of numbers: no columns are copied, windows are views. Along a row the
+kernel is a band matrix (a Toeplitz matrix), here for one channel and three taps a b c:
+
+        a . .       Many of its multiplications are with zeros. So T is of a few outputs only, the
+        b a .       image is copied into blocks of as many columns as these see, and each block is
+        c b a       an image by itself. What is wasted, the matrix product gives back: it is one
+        . c b       of thousands of rows, where image by image there was a tiny one for each, on
+        . . c       a copy that was as many times as large as the kernel has taps.
+
+Only an inf or nan is seen by all outputs of its block, for 0 * inf is nan; algorithms by Fourier
+transforms or Winograd's are alike in this.
+
+The gradients are the same product read the other way: g @ T^T are the rows to be added up, and of
+x^T @ g the sums along the band are the weight's. `plan` predicts the cost from sizes alone, and
+`convolve.py`, which tells of the three functions, chooses by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import lru_cache
+from itertools import product
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from d2lmini.device import blas
+from d2lmini.device.parallel import parallel_for
+from d2lmini.device.scratch import scratch
+from d2lmini.ops.core import Shape
+from d2lmini.ops.windows import Geometry, inside
+
+#: A tile is of so many multiplications at most: half a millisecond, long beside the time to get
+#: the interpreter back from another worker, and few enough for the cache.
+TILE = 1 << 24
+
+#: So many numbers are a short axis (`_copy`).
+FEW = 16
+
+#: Nanoseconds that a call takes in any case, more than image by image.
+OVERHEAD = 100_000
+
+#: Sizes of blocks that are tried.
+HEIGHTS, WIDTHS = (1, 2), (1, 2, 4, 7, 8)
+
+
+class Plan(NamedTuple):
+    """Images of C channels cut into blocks: `shape` outputs each, `cuts` of them down and across,
+    which see `seen` places of the (padded) image."""
+
+    C: int
+    F: int
+    geo: Geometry  # of two axes
+    shape: Shape
+    cuts: Shape
+    seen: Shape
+
+    @property
+    def row(self) -> int:
+        """Numbers in a row of a block, all channels."""
+        return self.C * self.seen[1]
+
+    @property
+    def inner(self) -> int:
+        """Numbers that a block of outputs sees: rows of T."""
+        return self.seen[0] * self.row
+
+    @property
+    def outer(self) -> int:
+        """Numbers in a block of outputs, all filters: columns of T."""
+        return self.shape[0] * self.F * self.shape[1]
+
+    @property
+    def step(self) -> int:
+        """Numbers from a block to the one below."""
+        return self.shape[0] * self.geo.stride[0] * self.row
+
+    @property
+    def height(self) -> int:
+        """Rows of the image that are seen."""
+        return (self.cuts[0] - 1) * self.shape[0] * self.geo.stride[0] + self.seen[0]
+
+    @property
+    def multiplications(self) -> int:
+        """Of one image, those with the band's zeros included."""
+        return prod(self.cuts) * self.inner * self.outer
+
+    @property
+    def images(self) -> int:
+        """Of a tile: a power of two, so that tiles tend to be equal."""
+        return 1 << max(TILE // self.multiplications, 1).bit_length() - 1
+
+    @property
+    def cost(self) -> float:
+        """Nanoseconds for an image, about, on one core; the mean of the three functions.
+
+        Products of few columns are slower; outputs are copied in items (`_copy`); rows are added up
+        in the gradient for the data, and for the weight the products of all blocks of a tile.
+        """
+        blocks = prod(self.cuts)
+        item = next(n for n in (4, 2, 1) if self.shape[1] % n == 0)
+        return (
+            (1 / 36 + 0.45 / self.outer) * self.multiplications
+            + self.cuts[1] * self.height * self.row
+            + 1.5 / item * blocks * self.outer
+            + 0.9 * blocks * self.inner
+            + 0.5 * self.cuts[0] * self.inner * self.outer / self.images
+        )
+
+
+@lru_cache(maxsize=1024)
+def plan(w: Shape, geo: Geometry) -> Plan:
+    """The quickest blocks for a weight of shape w; an image of one axis is one row."""
+    F, C = w[:2]
+    if len(geo.out) == 1:
+        geo = Geometry(*((one, *axis) for one, axis in zip((1, 1, 1, 1, 0, 1), geo)))
+    plans = []
+    for shape in product(HEIGHTS, WIDTHS):
+        if all(o % n == 0 for o, n in zip(geo.out, shape)):
+            cuts = tuple(o // n for o, n in zip(geo.out, shape))
+            seen = tuple(
+                (n - 1) * s + (k - 1) * d + 1
+                for n, s, k, d in zip(shape, geo.stride, geo.kernel, geo.dilate)
+            )
+            plans.append(Plan(C, F, geo, shape, cuts, seen))
+    return min(plans, key=lambda plan: plan.cost)
+
+
+def pays(N: int, w: Shape, geo: Geometry) -> bool:
+    """Whether N images are quicker this way than image by image: for few channels and filters.
+
+    Image by image, each output costs a column copied, and products of few filters are slow.
+    """
+    if len(geo.out) > 2:
+        return False
+    copied = prod(geo.out) * prod(w[1:])
+    each = 1.2 * (copied * (w[0] / 36 + 0.65 + 3 / geo.out[-1]) + 2000)
+    return N * (0.9 * each - plan(w, geo).cost) > OVERHEAD
+
+
+def _band(plan: Plan, T: Any) -> Any:
+    """Where in T (inner, outer) the weight lies: (F, C, *kernel, *shape), once for each output."""
+    T = T.reshape(*plan.seen, plan.C, plan.shape[0], plan.F, plan.shape[1])
+    down, across, channel, out_down, filter, out_across = T.strides
+    (dh, dw), (sh, sw) = plan.geo.dilate, plan.geo.stride
+    return as_strided(
+        T,
+        (plan.F, plan.C, *plan.geo.kernel, *plan.shape),
+        (filter, channel, dh * down, dw * across, out_down + sh * down, out_across + sw * across),
+    )
+
+
+def _band_matrix(plan: Plan, w: Any) -> Any:
+    T = np.zeros((plan.inner, plan.outer), w.dtype)
+    _band(plan, T)[...] = w.reshape(plan.F, plan.C, *plan.geo.kernel, 1, 1)
+    return T
+
+
+def _room(name: str, shape: Shape, dtype: Any) -> Any:
+    """A thread's memory for an array of this shape."""
+    return scratch.array(name, prod(shape), dtype).reshape(shape)
+
+
+def _copy(to: Any, source: Any) -> None:
+    """to[...] = source, for a last axis that is short.
+
+    NumPy's inner loop would be over so few numbers that to start it takes most of the time. So runs
+    are copied as items of two or four numbers, and a call for each makes another axis the inner.
+    """
+    if to.strides[-1] == source.strides[-1] == to.itemsize:
+        if to.shape[-1] > FEW:
+            np.copyto(to, source)
+            return
+        for item in ("S16", "S8"):
+            size = np.dtype(item).itemsize
+            if size > to.itemsize and to.shape[-1] * to.itemsize % size == 0:
+                to, source = to.view(item), source.view(item)
+                break
+    for i in range(to.shape[-1]):
+        np.copyto(to[..., i], source[..., i])
+
+
+def _seen(plan: Plan, x: Any) -> Any:
+    """What blocks of outputs look at: (cuts[0], images * cuts[1], inner), a view of x's copy."""
+    images = _images(plan, x)
+    if any(plan.geo.pad):
+        images[...] = 0
+    _copy(images[_inside(plan)], x.transpose(0, 2, 3, 1))
+    shape = (len(x), plan.cuts[1], plan.height, plan.row)
+    blocks = _room("seen", shape, x.dtype)
+    n, line, place, number = images.strides
+    across = plan.shape[1] * plan.geo.stride[1] * place
+    _copy(blocks, as_strided(images, shape, (n, across, line, number)))
+    return as_strided(
+        blocks,
+        (plan.cuts[0], len(x) * plan.cuts[1], plan.inner),
+        (plan.step * x.itemsize, plan.height * plan.row * x.itemsize, x.itemsize),
+    )
+
+
+def _inside(plan: Plan) -> tuple:
+    """Where the image lies, channels last."""
+    return (slice(None), *inside(plan.geo)[1:])
+
+
+def _images(plan: Plan, x: Any) -> Any:
+    """Room for the images of x with their zeros, channels last."""
+    return _room("images", (len(x), *plan.geo.padded, plan.C), x.dtype)
+
+
+def _blocks(plan: Plan, y: Any) -> Any:
+    """Outputs (images, F, *out) as (cuts[0], images, cuts[1], shape[0], F, shape[1])."""
+    n, f, h, w = y.strides
+    rows, columns = plan.shape
+    return as_strided(
+        y,
+        (plan.cuts[0], len(y), plan.cuts[1], rows, plan.F, columns),
+        (rows * h, n, columns * w, h, f, w),
+    )
+
+
+def _copied_blocks(plan: Plan, g: Any) -> Any:
+    """(images, F, *out) -> (cuts[0], images * cuts[1], outer)."""
+    blocks = _blocks(plan, g)
+    copied = _room("blocks", blocks.shape, g.dtype)
+    _copy(copied, blocks)
+    return copied.reshape(plan.cuts[0], -1, plan.outer)
+
+
+def _for_each_tile(plan: Plan, N: int, body: Callable[[int, slice], None]) -> None:
+    """Call body(number, images) for all tiles of N images, in any order."""
+    images = plan.images
+    largest = min(images, N) * plan.cuts[1] * plan.inner * plan.outer
+    with blas.alone() if largest > blas.SERIAL_PRODUCT else nullcontext():
+        parallel_for(-(-N // images), lambda i: body(i, slice(i * images, (i + 1) * images)))
+
+
+def convolve(xp: Any, x: Any, w: Any, geo: Geometry, _groups: int, y: Any) -> None:
+    """y = x * w: (N, C, *size), (F, C, *kernel) -> (N, F, *out)."""
+    p = plan(w.shape, geo)
+    x, y = x.reshape(-1, p.C, *p.geo.size), y.reshape(-1, p.F, *p.geo.out)
+    T = _band_matrix(p, w)
+
+    def tile(_i: int, n: slice) -> None:
+        seen = _seen(p, x[n])
+        product = _room("blocks", (*seen.shape[:2], p.outer), x.dtype)
+        np.matmul(seen, T, out=product)
+        blocks = _blocks(p, y[n])
+        _copy(blocks, product.reshape(blocks.shape))
+
+    _for_each_tile(p, len(x), tile)
+
+
+def convolve_weight(xp: Any, x: Any, g: Any, geo: Geometry, _groups: int, dw: Any) -> None:
+    """(N, C, *size), (N, F, *out) -> dw (F, C, *kernel)."""
+    p = plan(dw.shape, geo)
+    x, g = x.reshape(-1, p.C, *p.geo.size), g.reshape(-1, p.F, *p.geo.out)
+    # Each tile adds up for itself, so the sum does not depend on who comes first.
+    sums = np.empty((-(-len(x) // p.images), p.inner, p.outer), dw.dtype)
+
+    def tile(i: int, n: slice) -> None:
+        products = _room("products", (p.cuts[0], p.inner, p.outer), dw.dtype)
+        np.matmul(_seen(p, x[n]).swapaxes(1, 2), _copied_blocks(p, g[n]), out=products)
+        np.add.reduce(products, axis=0, out=sums[i])
+
+    _for_each_tile(p, len(x), tile)
+    band = _band(p, sums.sum(axis=0))
+    np.sum(band, axis=(4, 5), out=dw.reshape(band.shape[:4]))
+
+
+def convolve_data(xp: Any, g: Any, w: Any, geo: Geometry, _groups: int, dx: Any) -> None:
+    """(N, F, *out), (F, C, *kernel) -> dx (N, C, *size)."""
+    p = plan(w.shape, geo)
+    g, dx = g.reshape(-1, p.F, *p.geo.out), dx.reshape(-1, p.C, *p.geo.size)
+    T = np.ascontiguousarray(_band_matrix(p, w).T)
+
+    def tile(_i: int, n: slice) -> None:
+        blocks = _copied_blocks(p, g[n])
+        product = _room("products", (*blocks.shape[:2], p.inner), dx.dtype)
+        np.matmul(blocks, T, out=product)
+        images = _images(p, dx[n])
+        _add(p, product, images)
+        _copy(dx[n].transpose(0, 2, 3, 1), images[_inside(p)])
+
+    _for_each_tile(p, len(g), tile)
+
+
+def _add(plan: Plan, product: Any, images: Any) -> None:
+    """images = the rows that blocks of outputs look at, added up where they overlap.
+
+    Down an image blocks are a step apart and some steps long. The first steps of all blocks are
+    rows as they lie, their second steps come a step below, and so on.
+    """
+    steps = -(-plan.inner // plan.step)
+    shape = (product.shape[1], plan.cuts[0] + steps - 1, plan.step)
+    rows = _room("rows", shape, product.dtype)
+    rows[...] = 0
+    for i in range(steps):
+        part = product[:, :, i * plan.step : (i + 1) * plan.step].swapaxes(0, 1)
+        place = rows[:, i : i + plan.cuts[0], : part.shape[2]]
+        place += part
+    rows = rows.reshape(len(images), plan.cuts[1], -1, plan.row)
+    images[...] = 0
+    lines = images.reshape(*images.shape[:2], -1)[:, : plan.height]
+    for i in range(plan.cuts[1]):
+        first = i * plan.shape[1] * plan.geo.stride[1] * plan.C
+        place = lines[:, :, first : first + plan.row]
+        place += rows[:, i, : plan.height]

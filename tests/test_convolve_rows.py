@@ -1,0 +1,125 @@
+"""Convolution by rows: right for all windows, chosen by sizes, the same whoever computes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from op_rows import conv as plain
+
+from d2lmini import autograd, engine, nd
+from d2lmini.base import MXNetError
+from d2lmini.ops import convolve, convolve_each, convolve_rows, convolve_wide
+from d2lmini.ops.windows import geometry
+
+
+def draw_case(rng):
+    """A random convolution of one or two axes that fits its image."""
+    while True:
+        ndim = int(rng.integers(1, 3))
+        size, kernel, stride, dilate, pad = (
+            tuple(map(int, rng.integers(low, high, ndim)))
+            for low, high in ((1, 15), (1, 5), (1, 4), (1, 3), (0, 3))
+        )
+        try:
+            geo = geometry(size, kernel, stride, dilate, pad)
+        except MXNetError:
+            continue
+        N, C, F = rng.choice((1, 2, 5, 40)), *rng.integers(1, 5, 2)
+        x, w = rng.normal(size=(N, C, *size)), rng.normal(size=(F, C, *kernel))
+        return geo, x, w, rng.normal(size=(N, F, *geo.out))
+
+
+def all_three(way, geo, x, w, g):
+    """y, dx and dw, from memory that holds nan before."""
+    y, dx, dw = (np.full(a.shape, np.nan, a.dtype) for a in (g, x, w))
+    way.convolve(np, x, w, geo, 1, y)
+    way.convolve_data(np, g, w, geo, 1, dx)
+    way.convolve_weight(np, x, g, geo, 1, dw)
+    return y, dx, dw
+
+
+@pytest.mark.parametrize("blocks", [((1,), (1,)), ((1, 2), (1, 2, 4)), ((1, 3), (1, 3, 5))])
+@pytest.mark.parametrize("tile", [1, 5000, convolve_rows.TILE])
+def test_equal_to_one_multiplication_after_the_other(monkeypatch, blocks, tile):
+    """Odd sizes, strides, dilation, padding, one and two axes, one image and many, the largest
+    blocks that fit."""
+    rng = np.random.default_rng(tile)
+    monkeypatch.setattr(convolve_rows, "HEIGHTS", blocks[0])
+    monkeypatch.setattr(convolve_rows, "WIDTHS", blocks[1])
+    monkeypatch.setattr(convolve_rows, "TILE", tile)
+    monkeypatch.setattr(convolve_rows.Plan, "cost", property(lambda plan: -plan.multiplications))
+    convolve_rows.plan.cache_clear()
+    for _ in range(40):
+        geo, x, w, g = draw_case(rng)
+        how = dict(kernel=geo.kernel, stride=geo.stride, dilate=geo.dilate, pad=geo.pad)
+        y, dx, dw = all_three(convolve_rows, geo, x, w, g)
+        close = dict(rtol=1e-10, atol=1e-10, err_msg=str(geo))
+        want = plain.convolution(x, w, **how, num_filter=len(w), no_bias=True)
+        np.testing.assert_allclose(y, want, **close)
+        want = plain.backward_data(g, w, **how, num_group=1, shape=x.shape)
+        np.testing.assert_allclose(dx, want, **close)
+        want = plain.backward_weight(x, g, **how, num_group=1)
+        np.testing.assert_allclose(dw, want, **close)
+    convolve_rows.plan.cache_clear()
+
+
+def test_arrays_may_lie_in_memory_as_they_like():
+    geo = geometry((12, 8), (5, 3), (1, 1), (1, 1), (2, 1))
+    rng = np.random.default_rng(0)
+    x, w, g = (rng.normal(size=s) for s in ((6, 3, 12, 8), (4, 3, 5, 3), (6, 4, *geo.out)))
+    want = all_three(convolve_rows, geo, x, w, g)
+    crossed = [np.asfortranarray(a) for a in (x, w, g)]
+    for a, b in zip(all_three(convolve_rows, geo, *crossed), want):
+        np.testing.assert_array_equal(a, b)
+
+
+def way_of(N, w, size, pad=0, stride=1, groups=1, xp=np):
+    geo = geometry(size, w[2:], (stride,) * len(size), (), (pad,) * len(size))
+    return convolve._way(xp, N, w, geo, groups)
+
+
+def test_chosen_for_few_channels_and_many_images():
+    assert way_of(256, (6, 1, 5, 5), (28, 28), pad=2) is convolve_rows
+    assert way_of(256, (16, 6, 5, 5), (14, 14)) is convolve_rows
+    assert way_of(1, (6, 1, 5, 5), (28, 28), pad=2) is convolve_each
+    assert way_of(32, (64, 64, 3, 3), (32, 32), pad=1) is convolve_each
+    assert way_of(32, (512, 512, 3, 3), (4, 4), pad=1) is convolve_wide
+    assert way_of(64, (100, 100, 3), (500,)) is convolve_each
+    assert way_of(8, (4, 4, 3, 3, 3), (8, 8, 8)) is convolve_each
+    # Groups, and arrays that are not NumPy's, go elsewhere.
+    assert way_of(256, (16, 3, 5, 5), (14, 14), groups=2) is convolve_wide
+    assert way_of(256, (6, 1, 5, 5), (28, 28), pad=2, xp=object()) is convolve_each
+
+
+def test_a_band_matrix_holds_the_weight_once_for_each_output():
+    w = np.arange(1.0, 4).reshape(1, 1, 1, 3)
+    geo = geometry((1, 6), (1, 3), (1, 1), (1, 1), (0, 0))
+    plan = convolve_rows.plan(w.shape, geo)._replace(shape=(1, 4), cuts=(1, 1), seen=(1, 6))
+    want = [[1, 0, 0, 0], [2, 1, 0, 0], [3, 2, 1, 0], [0, 3, 2, 1], [0, 0, 3, 2], [0, 0, 0, 3]]
+    assert convolve_rows._band_matrix(plan, w).tolist() == want
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_workers_do_not_change_a_bit(dtype):
+    """Of several tiles, which any of them may compute."""
+    rng = np.random.default_rng(1)
+    data, weight = rng.normal(size=(150, 6, 14, 14)), rng.normal(size=(16, 6, 5, 5))
+    plan = convolve_rows.plan(weight.shape, geometry((14, 14), (5, 5), (), (), ()))
+    assert way_of(150, weight.shape, (14, 14)) is convolve_rows and plan.images < 75
+
+    def step():
+        x, w = nd.array(data, dtype=dtype), nd.array(weight, dtype=dtype)
+        x.attach_grad()
+        w.attach_grad()
+        with autograd.record():
+            y = nd.Convolution(x, w, kernel=(5, 5), num_filter=16, no_bias=True)
+        y.backward(y)
+        return [a.asnumpy() for a in (y, x.grad, w.grad)]
+
+    with engine.use("naive"):
+        want = step()
+    for workers in (1, 2, 3):
+        with engine.use("threaded", workers=workers, inline_below=0):
+            for _ in range(3):
+                for got, expected in zip(step(), want):
+                    np.testing.assert_array_equal(got, expected)
