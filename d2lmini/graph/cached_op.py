@@ -29,7 +29,9 @@ from d2lmini.device.quiet import run_quietly
 from d2lmini.device.storage import Chunk, pool_of
 from d2lmini.engine.core import Task
 from d2lmini.graph.gradient import gradients
+from d2lmini.graph.passes import simplify
 from d2lmini.graph.program import Program
+from d2lmini.graph.recompute import recomputed
 from d2lmini.graph.split import cut, residuals
 from d2lmini.graph.typed import typed
 from d2lmini.ndarray.apply import Operand, array_of, wrap
@@ -155,9 +157,14 @@ class Compiled:
             wrt: list[Entry] = [(variables[i], 0) for i in self.wanted]
             grads = gradients(outputs, [(g, 0) for g in self.heads], wrt)
             self.reached = [i for i, g in zip(self.wanted, grads) if g is not None]
-            found = [g for g in grads if g is not None]
+            # One graph for both, so that neither computes what the other has.
+            joint = simplify(outputs + [g for g in grads if g is not None])
+            self.outputs = outputs = joint[: len(outputs)]
+            found = recomputed(outputs, joint[len(outputs) :])
             kept = residuals(outputs, found)
             self.kept_variables, self.grads = cut(found, kept)
+        else:
+            self.outputs = outputs = simplify(outputs)
         self.forward = Program(name, variables, outputs + kept)
 
     def __call__(self, inputs: Sequence[NDArray], out: Any) -> list[NDArray]:

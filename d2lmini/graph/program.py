@@ -10,17 +10,74 @@
 >>> import numpy as np
 >>> program.run([np.array([-1, 0, 1], np.float32)], [None], [])
 [array([0., 0., 2.], dtype=float32)]
+>>> print(program)
+def net(xp, arena):
+    maximum, multiply = xp.maximum, xp.multiply
+    _2, _0 = fit[xp][float32][2], limit[xp][float32][0]
+<BLANKLINE>
+    def run(arrays, places, keys):
+        (x,) = arrays
+        y = xp.empty((3,), float32) if places[0] is None else places[0]
+        multiply(x, _2, out=y)  # _mulscalar0
+        maximum(y, _0, out=y)
+        return [y]
+<BLANKLINE>
+    return run
+
+The graph is brought into pieces (`lower`), these into statements (`fusion`), every value gets a
+place (`layout`, `plan`), and the whole is written down (`codegen`) and compiled as any module is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import linecache
+import traceback
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from d2lmini.ndarray.plan import plan_of
+from d2lmini import callsite
+from d2lmini.base import MXNetError
+from d2lmini.context import Context, cpu
+from d2lmini.device.storage import SMALL, Chunk, pool_of
+from d2lmini.engine.failure import OutOfMemoryError, OutOfRangeError
+from d2lmini.graph.codegen import Writer
+from d2lmini.graph.fusion import Statement
+from d2lmini.graph.layout import Kind, Layout
+from d2lmini.graph.lower import spec_of
+from d2lmini.ndarray.plan import BYTES_PER_US, FLOPS_PER_US, plan_of
 from d2lmini.symbol.node import Draw, Entry, Node, topological
+
+#: An arena of up to so many bytes is kept from call to call.
+KEPT = 1 << 20
+#: Calls at once that find a frame waiting.
+MOST_FRAMES = 4
+
+Run = Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], list[Any]]
+
+_serial = count()
+
+
+class ProgramCost(NamedTuple):
+    """What a call takes: arithmetic, bytes read and written by its statements, memory for
+    intermediate results, and how many of the statements are fused groups."""
+
+    flops: float
+    nbytes: float
+    arena_nbytes: int
+    groups: int
+
+
+class Frame:
+    """An arena with the function that works in it; one call at a time has it."""
+
+    __slots__ = ("memory", "run")
+
+    def __init__(self, run: Run, memory: Chunk | None):
+        self.run = run
+        self.memory = memory
 
 
 class Program:
@@ -33,47 +90,116 @@ class Program:
     mutated       positions of the inputs that it changes besides
     draws         how many random keys a call needs
     source        the function as text
+    plan          where intermediate results lie in the arena
+    cost          of one call
     predicted_us  predicted run time
+
+    `ctx` is where it will run; with `static_alloc` its arena is kept whatever its size.
     """
 
-    def __init__(self, name: str, inputs: Sequence[Node], outputs: Sequence[Entry]):
+    def __init__(
+        self,
+        name: str,
+        inputs: Sequence[Node],
+        outputs: Sequence[Entry],
+        ctx: Context | None = None,
+        static_alloc: bool = False,
+    ):
         self.name = name
         self.inputs = list(inputs)
         self.outputs = list(outputs)
+        self.specs = [spec_of(entry) for entry in outputs]
         nodes = [node for node in topological(outputs) if node.op is not None]
-        self.specs = [node.specs[i] for node, i in outputs]  # type: ignore[index]
         changed = {entry[0] for node in nodes for entry in node.mutated}
         self.mutated = [i for i, node in enumerate(self.inputs) if node in changed]
         self.draws = sum(any(type(v) is Draw for v in node.attrs.values()) for node in nodes)
-        self.predicted_us = sum(_predicted_us(node) for node in nodes)
-        self.nodes = nodes
-        self.source = ""
+        writer = Writer(name, self.inputs, self.outputs)
+        self.source = writer.text
+        self.plan = writer.layout.plan
+        self.cost, self.predicted_us = _cost(writer.layout, writer.statements)
+        self._nodes = writer.nodes
+        self._pool = pool_of(cpu() if ctx is None else ctx)
+        self._keeps = static_alloc or self.plan.nbytes <= KEPT
+        self._frames: list[Frame] = []
+        self._file = f"<program {name} {next(_serial)}>"
+        lines = [line + "\n" for line in self.source.splitlines()]
+        linecache.cache[self._file] = len(self.source), None, lines, self._file
+        exec(compile(self.source, self._file, "exec"), writer.namespace)
+        self._make: Callable[[Any, Any], Run] = writer.namespace[writer.name]
 
     def run(
         self, arrays: Sequence[np.ndarray], places: Sequence[np.ndarray | None], keys: Sequence[Any]
     ) -> list[np.ndarray]:
         """Compute the outputs: where there is a place into it, else into new memory. No result
-        shares memory with an input or another result."""
-        values: dict[Entry, Any] = {(v, 0): a for v, a in zip(self.inputs, arrays, strict=True)}
-        for node in self.nodes:
-            attrs = {k: keys[v.number] if type(v) is Draw else v for k, v in node.attrs.items()}
-            given = [None if e is None else values[e] for e in node.inputs]
-            results = node.op.compute(np, *given, **attrs)  # type: ignore[union-attr]
-            for i, y in enumerate(results if type(results) in (tuple, list) else (results,)):
-                values[node, i] = y
-        finished = []
-        for entry, place in zip(self.outputs, places, strict=True):
-            if place is None:
-                place = np.empty_like(values[entry])
-            np.copyto(place, values[entry])
-            finished.append(place)
-        return finished
+        shares memory with an input or another result; no place may share memory with an input.
+
+        `arrays` are C-contiguous. Several calls may run at once. An error names the node in which
+        it happened, and the line that made that.
+        """
+        try:
+            frame = self._frames.pop()
+        except IndexError:
+            frame = self._frame()
+        try:
+            return frame.run(arrays, places, keys)
+        except Exception as problem:
+            raise self._explained(problem) from problem
+        finally:
+            if self._keeps and len(self._frames) < MOST_FRAMES:
+                self._frames.append(frame)
+
+    def _frame(self) -> Frame:
+        """An arena, and the names for what will lie there."""
+        nbytes = self.plan.nbytes
+        if not nbytes:
+            return Frame(self._make(np, None), None)
+        memory = Chunk(self._pool, max(nbytes, SMALL))
+        block = memory.allocate((memory.nbytes,), np.dtype(np.uint8))
+
+        def arena(offset: int, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+            return np.ndarray(shape, dtype, block, offset)
+
+        return Frame(self._make(np, arena), memory)
+
+    def _explained(self, problem: Exception) -> Exception:
+        """The error with the name of the node in whose line it came up."""
+        for frame, line in traceback.walk_tb(problem.__traceback__):
+            node = self._nodes.get(line) if frame.f_code.co_filename == self._file else None
+            if node is not None:
+                kind = MXNetError
+                if isinstance(problem, MemoryError):
+                    kind = OutOfMemoryError
+                elif isinstance(problem, IndexError):
+                    kind = OutOfRangeError
+                text = str(problem)
+                if not isinstance(problem, (MXNetError, MemoryError, IndexError)):
+                    text = f"{type(problem).__name__}: {text}"
+                return kind(f"node {node.name!r}: {text}\n  made at     {callsite.describe(node.site)}")
+        return problem
 
     def __str__(self) -> str:
         return self.source
 
 
-def _predicted_us(node: Node) -> float:
-    specs = [e[0].specs[e[1]] for e in node.inputs if e is not None]  # type: ignore[index]
-    assert node.op is not None
-    return plan_of(node.op, specs, node.attrs).predicted_us
+def _cost(layout: Layout, statements: Sequence[Statement]) -> tuple[ProgramCost, float]:
+    """Of a call, and the predicted time: what stays inside a group is not read or written."""
+    flops = nbytes = 0.0
+    groups = 0
+    for statement in statements:
+        groups += statement.shape is not None
+        read: dict[Entry, int] = {}
+        for node in statement.nodes:
+            if layout.kinds[node, 0] in (Kind.VIEW, Kind.CONSTANT):
+                continue
+            op = node.op
+            assert op is not None
+            entries = [e for e in node.inputs if e is not None]
+            plan = plan_of(op, [spec_of(e) for e in entries], node.attrs)
+            attrs = {k: v for k, v in node.attrs.items() if k in op.attr_names}
+            flops += op.cost(plan.inputs, plan.outputs, **attrs).flops
+            for entry in [*entries, *((node, i) for i in range(len(plan.outputs)))]:
+                if layout.kinds[entry] is not Kind.BLOCK:
+                    read[entry] = spec_of(entry).nbytes
+        nbytes += sum(read.values())
+    cost = ProgramCost(flops, nbytes, layout.plan.nbytes, groups)
+    return cost, flops / FLOPS_PER_US + nbytes / BYTES_PER_US
