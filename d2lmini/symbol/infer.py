@@ -1,0 +1,340 @@
+"""Shapes and dtypes of a graph of which some are known: forwards, backwards, until nothing is new.
+
+>>> from d2lmini import sym
+>>> net = sym.FullyConnected(sym.var("x"), num_hidden=4, name="fc")
+>>> net.infer_shape(x=(32, 10))              # arguments, outputs, auxiliary states
+([(32, 10), (4, 10), (4,)], [(32, 4)], [])
+>>> net.infer_shape_partial(x=(0, 10))       # 0: this size is not known
+([(0, 10), (4, 10), (4,)], [(0, 4)], [])
+>>> net.infer_type(x="float16")[0] == [np.float16] * 3
+True
+
+Forwards the ops say it themselves (`op.infer`). If a size is missing they are asked twice, with two
+different numbers in its place: what is the same in both answers does not depend on it. Backwards
+`rules.py` says what the inputs must be like. Where all this comes to a halt, `a + b` with nothing
+known of b takes b to be like a.
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from d2lmini import callsite
+from d2lmini.base import MXNetError
+from d2lmini.ndarray.plan import infer
+from d2lmini.ops.attributes import as_dtype
+from d2lmini.ops.spec import Spec
+from d2lmini.serialize import DTYPES
+from d2lmini.symbol import lists
+from d2lmini.symbol.node import Entry, Node, topological
+from d2lmini.symbol.rules import FREE, RULES, Partial, broadcasts, output_dtypes, same_shape
+from d2lmini.symbol.symbol import Symbol
+
+#: Two numbers to try for an unknown size, with many divisors for the sake of reshapes and splits.
+TRIES = (5040, 7560)
+
+
+class Conflict(Exception):
+    """Two things known of one shape that cannot both be true."""
+
+
+def merged(a: Partial, b: Partial) -> Partial:
+    """What two partial shapes say together; Conflict if they contradict each other."""
+    if a is None or b is None or a == b:
+        return b if a is None else a
+    if len(a) != len(b) or any(m != n and m and n for m, n in zip(a, b)):
+        raise Conflict(f"expected {b}, got {a}")
+    return tuple([m or n for m, n in zip(a, b)])
+
+
+def is_known(shape: Partial) -> bool:
+    """Are all its sizes known?"""
+    return shape is not None and 0 not in shape
+
+
+# -- shapes ----------------------------------------------------------------------------------------
+
+
+def shapes_of(entries: Sequence[Entry], known: Mapping[Node, Partial]) -> dict[Entry, Partial]:
+    """Shapes of all outputs in the graph as far as they follow from those of some variables; labels
+    count where nothing is given. MXNetError, with the node and the line that made it, where they
+    do not fit together."""
+    nodes = topological(entries)
+    found: dict[Entry, Partial] = {}
+    for node in nodes:
+        if node.op is None:
+            found[node, 0] = known.get(node) or _labelled(node)
+    calls = [node for node in nodes if node.op is not None]
+    while True:
+        before = dict(found)
+        for node in (*calls, *reversed(calls)):
+            _visit(node, found)
+        if found == before and not _guess(calls, found):
+            return found
+
+
+def _labelled(node: Node) -> Partial:
+    if node.specs is not None:
+        return node.specs[0].shape
+    text = node.labels.get("__shape__")
+    return (ast.literal_eval(text) or None) if text else None
+
+
+def _visit(node: Node, found: dict[Entry, Partial]) -> None:
+    """Learn what can be learnt from one node."""
+    op = node.op
+    assert op is not None
+    names = op.input_names if not op.variadic else [f"input {i}" for i in range(len(node.inputs))]
+    given = {n: found.get(e) for n, e in zip(names, node.inputs) if e is not None}
+    out = found.get((node, 0))
+    if same_shape(op):
+        together = out
+        for name, shape in given.items():
+            together = _merge(node, name, shape, together)
+        told = {**dict.fromkeys(given, together), "out": together}
+    elif op.name in ("concat", "stack"):
+        told = _alike(given, node.attrs["dim"] if op.name == "concat" else None)
+    elif op.name in RULES:
+        told = RULES[op.name](given, out, node.attrs)
+    else:
+        told = {}
+    for name, entry in zip(names, node.inputs):
+        if entry is not None and told.get(name) is not None:
+            found[entry] = _merge(node, name, given[name], told[name])
+    if told.get("out") is not None:
+        found[node, 0] = _merge(node, "output", out, told["out"])
+    shapes = [found.get(e) for e in node.inputs if e is not None]
+    if all(shape is not None for shape in shapes):
+        for i, shape in enumerate(_outputs(node, shapes)):
+            found[node, i] = _merge(node, f"output {i}", found.get((node, i)), shape)
+
+
+def _merge(node: Node, what: str, a: Partial, b: Partial) -> Partial:
+    try:
+        return merged(a, b)
+    except Conflict as problem:
+        raise MXNetError(f"{_where(node)}: shapes do not fit: {what}: {problem}") from None
+
+
+def _where(node: Node) -> str:
+    assert node.op is not None
+    return f"{node.op.name} in node {node.name!r}, made at {callsite.describe(node.site)}"
+
+
+def _alike(given: dict[str, Partial], axis: int | None) -> dict[str, Partial]:
+    """Inputs that are alike in all axes but one."""
+    together: Partial = None
+    for shape in given.values():
+        if shape is not None:
+            open_at = None if axis is None else axis % len(shape)
+            together = merged(
+                together, tuple([0 if i == open_at else n for i, n in enumerate(shape)])
+            )
+    return dict.fromkeys(given, together)
+
+
+def _outputs(node: Node, shapes: Sequence[Any]) -> list[Partial]:
+    """What the op says of its outputs, for these shapes of its inputs."""
+    op = node.op
+    assert op is not None
+    if all(is_known(shape) for shape in shapes):
+        return _ask(node, shapes)
+    try:
+        low, high = (
+            _ask(node, [tuple([n or size for n in shape]) for shape in shapes]) for size in TRIES
+        )
+    except MXNetError:
+        return []  # it depends on what is missing whether they fit
+    return [
+        tuple([m if m == n else 0 for m, n in zip(a, b)]) if len(a) == len(b) else None
+        for a, b in zip(low, high)  # type: ignore[arg-type]
+    ]
+
+
+def _ask(node: Node, shapes: Sequence[Any]) -> list[Any]:
+    try:
+        outputs = infer(node.op, [Spec(shape, "float32") for shape in shapes], _attrs(node))  # type: ignore[arg-type]
+    except MXNetError as problem:
+        raise MXNetError(f"{_where(node)}: {problem}") from None
+    return [spec.shape for spec in ([outputs] if isinstance(outputs, Spec) else outputs)]
+
+
+def _attrs(node: Node) -> dict[str, Any]:
+    op = node.op
+    assert op is not None
+    return {k: v for k, v in node.attrs.items() if k in op.attr_set}
+
+
+def _guess(calls: Sequence[Node], found: dict[Entry, Partial]) -> bool:
+    """Take one side of the first `a + b` that is stuck to be like the other; False if none is."""
+    for node in calls:
+        if not broadcasts(node.op):  # type: ignore[arg-type]
+            continue
+        for one, other in (node.inputs, node.inputs[::-1]):
+            known, missing = found.get(other), found.get(one)  # type: ignore[arg-type]
+            if known is None or is_known(missing):
+                continue
+            if missing is None or len(missing) == len(known):
+                full = known if missing is None else tuple([m or n for m, n in zip(missing, known)])
+                if full != missing:
+                    found[one] = full  # type: ignore[index]
+                    return True
+    return False
+
+
+# -- dtypes ----------------------------------------------------------------------------------------
+
+
+def dtypes_of(entries: Sequence[Entry], known: Mapping[Node, Any]) -> dict[Entry, Any]:
+    """Dtypes of all outputs in the graph as far as they follow from those of some variables."""
+    nodes = topological(entries)
+    found: dict[Entry, Any] = {}
+    for node in nodes:
+        if node.op is None:
+            label = node.labels.get("__dtype__")
+            own = node.specs[0].dtype if node.specs else DTYPES[int(label)] if label else None
+            found[node, 0] = known.get(node) or own
+    calls = [node for node in nodes if node.op is not None]
+    while True:
+        before = dict(found)
+        for node in (*calls, *reversed(calls)):
+            _visit_dtypes(node, found)
+        if found == before:
+            return found
+
+
+def _visit_dtypes(node: Node, found: dict[Entry, Any]) -> None:
+    op = node.op
+    assert op is not None
+    free = FREE.get(op.name, ())
+    names = op.input_names if not op.variadic else [op.input_names[0]] * len(node.inputs)
+    bound = [e for n, e in zip(names, node.inputs) if e is not None and n not in free]
+    together = next((found[e] for e in bound if found.get(e) is not None), None)
+    if op.name == "Embedding":
+        together = as_dtype(node.attrs["dtype"])
+    elif together is None and _passes_on(node) and "data" not in free:
+        together = found.get((node, 0))
+    for entry in bound:
+        if found.get(entry) is None:
+            found[entry] = together
+        elif together is not None and found[entry] != together and not _mixed(op.name):
+            raise MXNetError(
+                f"{_where(node)}: dtypes differ: {found[entry].name} and {together.name}; "
+                "convert one with sym.cast"
+            )
+    if op.name == "BatchNorm" and together is not None:
+        for one in node.inputs[1:]:
+            if one is not None and found.get(one) is None:
+                found[one] = np.dtype("float32") if together == "float16" else together
+    outputs = output_dtypes(op.name, node.attrs, together, node.n_outputs)
+    if op.name in ("topk", "argsort") and node.inputs[0] is not None:
+        outputs = output_dtypes(op.name, node.attrs, found.get(node.inputs[0]), node.n_outputs)
+    for i, dtype in enumerate(outputs):
+        if dtype is not None:
+            found[node, i] = as_dtype(dtype)
+
+
+def _passes_on(node: Node) -> bool:
+    """Is the dtype of the output that of the inputs?"""
+    mark = object()
+    return output_dtypes(node.op.name, node.attrs, mark, 1)[0] is mark  # type: ignore[union-attr]
+
+
+def _mixed(name: str) -> bool:
+    """Ops that take float16 data beside float32 parameters, and labels of any dtype."""
+    return name == "LayerNorm" or name.endswith(("Output", "_cross_entropy"))
+
+
+# -- what a Symbol offers --------------------------------------------------------------------------
+
+
+def _given(symbol: Symbol, args: tuple, kwargs: dict[str, Any], what: str) -> dict[Node, Any]:
+    """What the caller says of each variable; a name stands for all variables of that name."""
+    if args and kwargs:
+        raise ValueError(f"{what}: give known arguments by position or by name, not both")
+    variables = lists.variables(symbol._entries)
+    if args:
+        nodes: Iterable[Node] = lists.arguments(symbol._entries)
+        return {node: value for node, value in zip(nodes, args) if value is not None}
+    names = {node.name for node in variables}
+    for name in kwargs:
+        if name not in names:
+            raise MXNetError(f"{what}: there is no argument {name!r}; there are {sorted(names)}")
+    return {n: kwargs[n.name] for n in variables if kwargs.get(n.name) is not None}
+
+
+def _sorted(symbol: Symbol, found: Mapping[Entry, Any]) -> tuple[list[Any], list[Any], list[Any]]:
+    """Those of arguments, outputs and auxiliary states."""
+    arguments = [found.get((node, 0)) for node in lists.arguments(symbol._entries)]
+    states = [found.get((node, 0)) for node in lists.auxiliary_states(symbol._entries)]
+    return arguments, [found.get(entry) for entry in symbol._entries], states
+
+
+def _shapes(symbol: Symbol, args: tuple, kwargs: dict[str, Any]) -> Any:
+    known = {}
+    for node, shape in _given(symbol, args, kwargs, "infer_shape").items():
+        if not isinstance(shape, (tuple, list)):
+            raise TypeError(
+                f"infer_shape: a shape is a tuple, but {node.name!r} is {type(shape).__name__}"
+            )
+        known[node] = tuple(shape) or None
+    return _sorted(symbol, shapes_of(symbol._entries, known))
+
+
+def _or_warn(symbol: Symbol, results: Any, complete: Any, what: str) -> Any:
+    """The results, or three times None and a warning if some are missing."""
+    if all(complete(x) for part in results for x in part):
+        return results
+    names = (symbol.list_arguments(), symbol.list_outputs(), symbol.list_auxiliary_states())
+    missing = [
+        f"{name}: {x}" for row, part in zip(names, results) for name, x in zip(row, part)
+        if not complete(x)
+    ]  # fmt: skip
+    warnings.warn(
+        f"Cannot decide {what} of the following; give more of the inputs' (0 stands for an "
+        f"unknown size): {', '.join(missing)}",
+        stacklevel=3,
+    )
+    return None, None, None
+
+
+def infer_shape(self: Symbol, *args: Any, **kwargs: Any) -> Any:
+    """Shapes of arguments, outputs and auxiliary states, as three lists; those of some arguments
+    are given by name, or by position. (None, None, None) and a warning if they do not suffice.
+
+    MXNetError for an unknown name and where shapes do not fit, with the node and its line.
+    """
+    return _or_warn(self, _shapes(self, args, kwargs), is_known, "shape")
+
+
+def infer_shape_partial(self: Symbol, *args: Any, **kwargs: Any) -> Any:
+    """The same as far as it is known: () for nothing, 0 for a size that is not."""
+    return tuple([[() if s is None else s for s in part] for part in _shapes(self, args, kwargs)])
+
+
+def _types(symbol: Symbol, args: tuple, kwargs: dict[str, Any]) -> Any:
+    known = _given(symbol, args, kwargs, "infer_type")
+    found = dtypes_of(symbol._entries, {node: as_dtype(dtype) for node, dtype in known.items()})
+    results = _sorted(symbol, found)
+    return tuple([[None if d is None else np.dtype(d).type for d in part] for part in results])
+
+
+def infer_type(self: Symbol, *args: Any, **kwargs: Any) -> Any:
+    """NumPy types of arguments, outputs and auxiliary states, given those of some arguments; see
+    `infer_shape`."""
+    return _or_warn(self, _types(self, args, kwargs), lambda d: d is not None, "type")
+
+
+def infer_type_partial(self: Symbol, *args: Any, **kwargs: Any) -> Any:
+    """The same as far as it is known: None for the others."""
+    return _types(self, args, kwargs)
+
+
+for _function in (infer_shape, infer_shape_partial, infer_type, infer_type_partial):
+    setattr(Symbol, _function.__name__, _function)
+del _function
