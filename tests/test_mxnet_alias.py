@@ -196,19 +196,24 @@ from mxnet.gluon.model_zoo import vision
     assert words in str(caught.value)
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("d2lmini.symbol") is not None, reason="the compiler is here"
-)
-@pytest.mark.parametrize(
-    "use",
-    ["sym.var('data')", "mx.symbol.Variable('x')", "mx.AttrScope(ctx_group='a')",
-     "mx.name.NameManager()", "mx.attribute.AttrScope()", "Symbol()"],
-)  # fmt: skip
-def test_what_comes_with_the_compiler(mxnet, use):
-    with pytest.raises(NotImplementedError, match="is not built yet: it comes with the compiler"):
-        names_of(
-            "import mxnet as mx\nfrom mxnet import sym\nfrom mxnet.symbol import Symbol\n" + use
-        )
+def test_symbols_by_all_their_names(mxnet):
+    names = names_of("""
+import mxnet as mx
+import mxnet.symbol as symbol
+from mxnet import sym
+from mxnet.attribute import AttrScope
+from mxnet.name import NameManager, Prefix
+from mxnet.symbol import Symbol, random
+from mxnet.symbol.symbol import Symbol as Symbol2
+with NameManager(), AttrScope(ctx_group="a"):
+    x = sym.Variable("x") + mx.sym.ones((2,))
+""")
+    ours = d2lmini
+    assert names["sym"] is names["symbol"] is mxnet.sym is ours.sym
+    assert names["Symbol"] is names["Symbol2"] is ours.sym.Symbol
+    assert mxnet.AttrScope is names["AttrScope"] is mxnet.attribute.AttrScope is ours.AttrScope
+    assert mxnet.name.NameManager is names["NameManager"] and names["random"] is ours.sym.random
+    assert names["x"].name == "_plus0" and names["x"].attr("ctx_group") == "a"
 
 
 def test_nothing_is_an_instance_of_what_is_not_there(mxnet):

@@ -7,7 +7,9 @@
 >>> [layer.name for layer in net]
 ['net_dense0', 'net_dense1']
 
-Each Block counts the layers of each kind made in its scope; outside any scope the thread counts.
+Each Block counts the layers of each kind made in its scope; outside any scope the `NameManager` of
+the thread counts, which names nodes of graphs as well. Nodes made in the scope of a Block get its
+prefix.
 """
 
 from __future__ import annotations
@@ -16,24 +18,16 @@ import threading
 from typing import Any
 
 from d2lmini.gluon.parameter_dict import ParameterDict
+from d2lmini.symbol.naming import NameManager, Prefix, numbered
 
 
 class _Here(threading.local):
-    """Per thread: the innermost scope, and how many of each kind were named outside of all."""
+    """Per thread: the innermost scope."""
 
     scope: _BlockScope | None = None
 
-    def __init__(self) -> None:
-        self.counter: dict[str, int] = {}
-
 
 _here = _Here()
-
-
-def _count(counter: dict[str, int], hint: str) -> str:
-    number = counter.get(hint, 0)
-    counter[hint] = number + 1
-    return f"{hint}{number}"
 
 
 class _BlockScope:
@@ -43,6 +37,7 @@ class _BlockScope:
         self._block = block
         self._counter = block.__dict__.setdefault("_counter", {})
         self._outer: list[_BlockScope | None] = []
+        self._prefixes: list[Prefix] = []
 
     @staticmethod
     def create(
@@ -50,9 +45,11 @@ class _BlockScope:
     ) -> tuple[str, ParameterDict]:
         """Prefix and parameters of a new Block of the kind `hint` in the current scope."""
         scope = _here.scope
-        counter = _here.counter if scope is None else scope._counter
         if prefix is None:
-            prefix = _count(counter, hint) + "_"
+            if scope is None:
+                prefix = NameManager.current.get(None, hint) + "_"
+            else:
+                prefix = numbered(scope._counter, hint) + "_"
         if params is not None:
             params = ParameterDict(params.prefix, params)
         elif scope is None:
@@ -67,7 +64,12 @@ class _BlockScope:
         self._outer.append(_here.scope)
         if not self._block._empty_prefix:
             _here.scope = self
+            prefix = Prefix(self._block.prefix)
+            prefix.__enter__()
+            self._prefixes.append(prefix)
         return self
 
     def __exit__(self, *exc: object) -> None:
+        if not self._block._empty_prefix:
+            self._prefixes.pop().__exit__()
         _here.scope = self._outer.pop()

@@ -49,6 +49,7 @@ _BOOK = "d2lmini.d2l"
 _OTHER_NAMES = {
     "img": "image", "init": "initializer", "kv": "kvstore", "mod": "module", "mon": "monitor",
     "nd": "ndarray", "rnd": "random", "sym": "symbol", "viz": "visualization",
+    "attribute": "symbol.attribute", "name": "symbol.naming",
 }  # fmt: skip
 
 # Modules that both have, and those that d2lmini will have.
@@ -58,7 +59,7 @@ _MODULES = """
 
 # What `mxnet` shows beside modules.
 _NAMES = """
-    Context MXNetError cpu cpu_pinned current_context gpu is_np_array is_np_shape np_shape
+    AttrScope Context MXNetError cpu cpu_pinned current_context gpu is_np_array is_np_shape np_shape
     set_np_shape use_np_shape""".split()
 
 # Files of MXNet's packages that programs import from, as `from mxnet.gluon.block import Block`. The

@@ -43,9 +43,7 @@ _MODULES = {
         rnn.rnn_cell""",
     "as are the tools around MXNet's own binary": "error libinfo log notebook registry",
     "which draws graphs with graphviz": "visualization",
-    _COMPILER: """
-        attribute contrib.onnx executor name onnx symbol symbol.contrib symbol.linalg symbol.op
-        symbol.random""",
+    _COMPILER: "contrib.onnx executor onnx",
     "the profiler": "profiler",
     "training on several devices": "kvstore kvstore.kvstore_server",
 }  # fmt: skip
@@ -54,7 +52,6 @@ MODULES = {module: reason for reason, names in _MODULES.items() for module in na
 
 #: Names in the module `mxnet` itself that are no modules.
 NAMES = {
-    "AttrScope": _COMPILER,
     "np_array": "as all of MXNet's NumPy interface",
     "use_np": "as all of MXNet's NumPy interface",
     "use_np_array": "as all of MXNet's NumPy interface",

@@ -45,9 +45,7 @@ class NameManager(metaclass=_Current):
         """`name` itself, or if it is None the next one of the kind `hint`."""
         if name:
             return name
-        number = self._counter.get(hint, 0)
-        self._counter[hint] = number + 1
-        return f"{hint}{number}"
+        return numbered(self._counter, hint)
 
     def __enter__(self) -> NameManager:
         self._outer.append(_here.manager)
@@ -56,6 +54,13 @@ class NameManager(metaclass=_Current):
 
     def __exit__(self, *exc: Any) -> None:
         _here.manager = self._outer.pop()
+
+
+def numbered(counter: dict[str, int], hint: str) -> str:
+    """The next name of the kind `hint`."""
+    number = counter.get(hint, 0)
+    counter[hint] = number + 1
+    return f"{hint}{number}"
 
 
 class Prefix(NameManager):
