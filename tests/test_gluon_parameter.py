@@ -305,7 +305,7 @@ def test_copies_and_pickles():
             assert parameter.grad(cpu(0)).asnumpy().sum() == 0
 
 
-def test_sparse_kinds_and_what_comes_later():
+def test_sparse_kinds():
     for what in ("stype", "grad_stype"):
         with pytest.raises(AssertionError, match=f"^{what} for Parameter 'w' must be one of"):
             Parameter("w", shape=(1,), **{what: "foo"})
@@ -315,8 +315,6 @@ def test_sparse_kinds_and_what_comes_later():
         parameter.row_sparse_data(nd.zeros(1))
     with pytest.raises(RuntimeError, match=r"list_row_sparse_data.* left out .* list_data"):
         parameter.list_row_sparse_data(nd.zeros(1))
-    with pytest.raises(NotImplementedError, match=r"'w_weight': var\(\) .* comes with the compile"):
-        parameter.var()
 
 
 class Store:

@@ -29,9 +29,10 @@ from typing import TYPE_CHECKING, Any
 from d2lmini.gluon import block, hybrid_block, parameter
 from d2lmini.gluon.block import Block
 from d2lmini.gluon.constant import Constant
-from d2lmini.gluon.hybrid_block import HybridBlock, SymbolBlock
+from d2lmini.gluon.hybrid_block import HybridBlock
 from d2lmini.gluon.parameter import DeferredInitializationError, Parameter
 from d2lmini.gluon.parameter_dict import ParameterDict
+from d2lmini.gluon.symbol_block import SymbolBlock
 
 if TYPE_CHECKING:
     from d2lmini.gluon import contrib, data, loss, nn, rnn, trainer, utils

@@ -95,6 +95,7 @@ class Block:
                 )
                 self._reg_params[name] = value
                 value._owner = (weakref.ref(self), name)
+                self._clear_cached_op()
         super().__setattr__(name, value)
 
     def register_child(self, block: Block, name: str | None = None) -> None:
@@ -105,6 +106,7 @@ class Block:
             name = str(len(self._children))
         self._children[name] = block
         block._parent = (weakref.ref(self), name)
+        self._clear_cached_op()
 
     def __getstate__(self) -> dict:
         return {k: v for k, v in self.__dict__.items() if k != "_parent"}
@@ -239,11 +241,10 @@ class Block:
         return HookHandle().attach(self._forward_hooks, hook)
 
     def register_op_hook(self, callback: Callable, monitor_all: bool = False) -> None:
-        """Call `callback` for each op of a compiled net; comes with the compiler."""
-        raise NotImplementedError(
-            "register_op_hook is not built yet: it comes with the compiler; "
-            "register_forward_hook sees the output of each Block"
-        )
+        """Call `callback(name, op, array)` for each output of each op, and with monitor_all for
+        each input too, of those Blocks in it that are hybridized; see HybridBlock."""
+        for child in self._children.values():
+            child.register_op_hook(callback, monitor_all)
 
     def apply(self, fn: Callable[[Block], Any]) -> Block:
         """Call `fn` on every Block in it, children first, then on itself; returns itself."""
@@ -269,6 +270,12 @@ class Block:
         """Hybridize what in it can be; see HybridBlock.hybridize."""
         for child in self._children.values():
             child.hybridize(active, **kwargs)
+
+    def _clear_cached_op(self) -> None:
+        """Tell the Blocks that it is in that what was compiled of it holds no more."""
+        outer = self._parent and self._parent[0]()
+        if outer is not None:
+            outer._clear_cached_op()
 
     def cast(self, dtype: Any) -> None:
         """Convert all parameters to `dtype`."""

@@ -16,22 +16,34 @@
 >>> net(nd.ones((2, 3))).shape, net.factor.shape
 ((2, 3), (1, 3))
 
-`hybrid_forward` uses only `F` and methods that arrays and symbols share. `F` is `nd` when arrays
-come in; the compiler will call it with symbols instead, to get the graph. After
-`mxnet.gluon.HybridBlock`.
+`hybrid_forward` uses only `F` and methods that arrays and Symbols share. `F` is `nd` when arrays
+come in, and `sym` when Symbols do: so the net becomes a graph, for a file, or the compiler.
+
+>>> from d2lmini import sym
+>>> net(sym.var("data")).list_arguments() == ["data", net.factor.name]
+True
+
+After `hybridize()` the first call with arrays traces the net so, and from then on its graph runs
+(`compiled.py`). After `mxnet.gluon.HybridBlock`.
 """
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from collections.abc import Callable
+from typing import Any
 
 from d2lmini import ndarray as nd
+from d2lmini import symbol
 from d2lmini.base import MXNetError
 from d2lmini.gluon.block import Block
-from d2lmini.gluon.nested import flatten
+from d2lmini.gluon.compiled import CompiledForward, Programs, programs_of
+from d2lmini.gluon.graphs import complete_shapes, complete_types, export
+from d2lmini.gluon.nested import flatten, regroup
 from d2lmini.gluon.parameter import DeferredInitializationError
 from d2lmini.gluon.utils import shape_is_known
+from d2lmini.graph.trace import here
 from d2lmini.ndarray import NDArray
+from d2lmini.symbol import Symbol
 
 _NO_SHAPE = "Deferred initialization failed because shape cannot be inferred."
 
@@ -52,6 +64,14 @@ class HybridBlock(Block):
         super().__init__(prefix, params)
         self._active = False
         self._flags: list[tuple[str, Any]] = []
+        self._op_hooks: list[tuple[Callable[..., Any], bool]] = []
+
+    def __getstate__(self) -> dict:
+        return {k: v for k, v in super().__getstate__().items() if k != "forward"}
+
+    def __setstate__(self, state: dict) -> None:
+        super().__setstate__(state)
+        self._clear_cached_op()
 
     def register_child(self, block: Block, name: str | None = None) -> None:
         """Make `block` a child; ValueError unless it is a HybridBlock."""
@@ -70,7 +90,12 @@ class HybridBlock(Block):
         At the first call parameters whose initialization was deferred get their shapes. ValueError
         when there is no array among the inputs.
         """
-        ctx = x._ctx if type(x) is NDArray else self._context_of(x, args)
+        if type(x) is NDArray:
+            ctx = x._ctx
+        else:
+            ctx = self._context_of(x, args)
+            if ctx is None:
+                return self._forward_symbols(x, args)
         params: dict[str, Any] = {}
         try:
             for name, parameter in self._reg_params.items():
@@ -82,6 +107,16 @@ class HybridBlock(Block):
             params = {name: p.data(ctx) for name, p in self._reg_params.items()}
         return self.hybrid_forward(nd, x, *args, **params)
 
+    def _forward_symbols(self, x: Any, args: tuple) -> Any:
+        """`hybrid_forward` with F = sym and the parameters' variables; nodes are named after it."""
+        trace = here.trace
+        if trace is not None and any(not p._data for p in self._reg_params.values()):
+            flat, form = flatten([x, *args])
+            self._finish_deferred(*regroup([trace.seen(value) for value in flat], form)[0])
+        params = {name: p.var() for name, p in self._reg_params.items()}
+        with self.name_scope():
+            return self.hybrid_forward(symbol, x, *args, **params)
+
     def hybrid_forward(self, F: Any, x: Any, *args: Any, **params: Any) -> Any:
         """What it computes, by functions of F; a subclass writes it."""
         raise NotImplementedError(
@@ -90,8 +125,11 @@ class HybridBlock(Block):
         )
 
     def _context_of(self, x: Any, args: tuple) -> Any:
-        """Where the first array among the (nested) inputs is."""
-        for value in flatten([x, *args])[0]:
+        """Where the first array among the (nested) inputs is; None if there are Symbols."""
+        flat = flatten([x, *args])[0]
+        if any(isinstance(value, Symbol) for value in flat):
+            return None
+        for value in flat:
             if isinstance(value, NDArray):
                 return value._ctx
         got = ", ".join(type(value).__name__ for value in (x, *args))
@@ -112,26 +150,27 @@ class HybridBlock(Block):
             parameter._finish_deferred_init()
 
     def infer_shape(self, *inputs: Any) -> None:
-        """Complete the shapes of its own parameters from those of the inputs: the hook that a layer
-        with unknown sizes overrides. ValueError here, when there is one and nobody did.
+        """Complete the shapes of all parameters in it from those of the inputs, without a call.
 
-        Those of children get theirs at the first call; to ask for them without one comes with the
-        compiler.
+        A layer overrides it to say so for its own (see above). Here they are found in the graph,
+        as far as its ops tell; ValueError when one stays unknown, or they contradict each other.
         """
+        try:
+            complete_shapes(self, inputs)
+        except MXNetError as problem:
+            raise ValueError(f"{_NO_SHAPE} {problem}") from problem
         for parameter in self._reg_params.values():
             if not shape_is_known(parameter.shape):
                 raise ValueError(
                     f"{_NO_SHAPE} '{parameter.name}'{parameter._place()} has shape "
-                    f"{parameter.shape}. Give its whole shape, or write "
-                    f"{type(self).__name__}.infer_shape(self, *inputs), which sets "
+                    f"{parameter.shape}, and the ops that use it do not say more. Give its whole "
+                    f"shape, or write {type(self).__name__}.infer_shape(self, *inputs), which sets "
                     "self.<parameter>.shape from the shapes of the inputs"
                 )
-        if not all(shape_is_known(p.shape) for p in self._collect_params_with_prefix().values()):
-            self._later("infer_shape", "calling the net once completes all shapes")
 
     def infer_type(self, *inputs: Any) -> None:
-        """Complete the dtypes of parameters from those of the inputs; comes with the compiler."""
-        self._later("infer_type", "net.cast(dtype) sets the dtype of all parameters")
+        """Set the dtypes of all parameters to what fits the inputs; MXNetError if nothing does."""
+        complete_types(self, inputs)
 
     # -- compiling ---------------------------------------------------------------------------------
 
@@ -147,8 +186,12 @@ class HybridBlock(Block):
         backward_bulk_size: int | None = None,
         **kwargs: Any,
     ) -> None:
-        """Ask for this Block and those in it to be compiled; the flags are remembered, and until
-        the compiler is there calls run as they are written."""
+        """Compile this Block and those in it, from the next call on; with active=False run it as it
+        is written again.
+
+        What was compiled is forgotten. The flags are MXNet's and have no effect: memory is always
+        planned for each shape. TypeError for others.
+        """
         if kwargs:
             raise TypeError(
                 f"hybridize: unknown flags {sorted(kwargs)}; known are backend, clear, "
@@ -163,6 +206,7 @@ class HybridBlock(Block):
         for name, size in (("forward", forward_bulk_size), ("backward", backward_bulk_size)):
             if size is not None:
                 self._flags.append((f"{name}_bulk_size", size))
+        self._clear_cached_op()
         super().hybridize(
             active,
             static_alloc=static_alloc,
@@ -172,37 +216,68 @@ class HybridBlock(Block):
             backward_bulk_size=backward_bulk_size,
         )
 
-    def export(self, path: str, epoch: int = 0, remove_amp_cast: bool = True) -> NoReturn:
-        """Write the graph and the parameters for use without the class; comes with the compiler."""
-        self._later("export", "save_parameters writes the parameters")
+    def _clear_cached_op(self) -> None:
+        """Forget what was compiled of it and of the Blocks it is in."""
+        self.__dict__.pop("forward", None)
+        if self._active:
+            # In the place of the method: calls of an eager net have nothing to ask.
+            self.__dict__["forward"] = CompiledForward(self, self._flags)
+        super()._clear_cached_op()
 
-    def optimize_for(self, x: Any, *args: Any, **kwargs: Any) -> NoReturn:
-        """Compile for `x` with a backend of choice; comes with the compiler."""
-        self._later("optimize_for", "calling the net computes the same")
+    def cast(self, dtype: Any) -> None:
+        super().cast(dtype)
+        self._clear_cached_op()
 
-    def _later(self, what: str, instead: str) -> NoReturn:
-        raise NotImplementedError(
-            f"{type(self).__name__}.{what} is not built yet: it comes with the compiler; {instead}"
-        )
+    @property
+    def _sees_shapes(self) -> bool:
+        """Has it a plain `forward` instead of a `hybrid_forward`?"""
+        return type(self).hybrid_forward is HybridBlock.hybrid_forward
 
+    def _compiled(self) -> CompiledForward:
+        compiled = self.__dict__.get("forward")
+        if compiled is None:
+            raise RuntimeError(
+                f"{type(self).__name__} is not hybridized: call hybridize() and run it once"
+            )
+        return compiled
 
-class SymbolBlock(HybridBlock):
-    """A Block made of a graph instead of a class; comes with the compiler."""
+    def register_op_hook(self, callback: Callable[..., Any], monitor_all: bool = False) -> None:
+        """While it is hybridized, call `callback(name, op, array)` for each output of each op, and
+        with monitor_all for each input too: ('dense0_fwd_output', 'FullyConnected', array). The
+        graph then runs op by op, uncompiled. (MXNet's callbacks get a handle of the array.)"""
+        super().register_op_hook(callback, monitor_all)
+        self._op_hooks.append((callback, monitor_all))
+        self._clear_cached_op()
 
-    def __init__(self, outputs: Any, inputs: Any, params: Any = None):
-        self._later("__init__", "write a HybridBlock with the same computation")
+    def guard_misses(self) -> list[str]:
+        """Why it was compiled again, each time after the first, in readable words."""
+        return list(self._compiled().guards.misses)
 
-    @staticmethod
-    def imports(
-        symbol_file: str,
-        input_names: Any,
-        param_file: str | None = None,
-        ctx: Any = None,
-        allow_missing: bool = False,
-        ignore_extra: bool = False,
-    ) -> NoReturn:
-        """Read a net that `export` wrote; comes with the compiler."""
-        raise NotImplementedError(
-            "SymbolBlock.imports is not built yet: it comes with the compiler; build the net from "
-            "its class and use load_parameters, which reads exported .params files too"
-        )
+    def program(self, *inputs: Any) -> Programs:
+        """The programs compiled so far, forward and backward; they print as Python. With inputs:
+        those for them, after one call."""
+        compiled = self._compiled()
+        if inputs:
+            self(*inputs)
+        return programs_of(compiled)
+
+    def optimize_for(
+        self, x: Any, *args: Any, backend: str | None = None, clear: bool = True, **kwargs: Any
+    ) -> None:
+        """Trace it now, for such inputs, without a call. There is one compiler: `backend` and its
+        options have no effect."""
+        if clear or not self._active:
+            self.hybridize(True)
+        self._compiled().prepare(x, *args)
+
+    def export(self, path: str, epoch: int = 0, remove_amp_cast: bool = True) -> None:
+        """Write the graph to PATH-symbol.json and the parameters to PATH-EPOCH.params, in MXNet's
+        formats, for `SymbolBlock.imports`; waits. RuntimeError unless it is hybridized and has run.
+        """
+        compiled = self.__dict__.get("forward")
+        if compiled is None or not compiled.traces:
+            raise RuntimeError(
+                "Please first call block.hybridize() and then run forward with this block at least "
+                "once before calling export."
+            )
+        export(compiled, path, epoch)

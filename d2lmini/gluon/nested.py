@@ -7,13 +7,15 @@
 [10, [20, None]]
 
 A form tells how a flat list was nested: 0 is a value of its own, -1 is None, a number n > 0 a value
-that is n outputs (an RNN's state symbols, in MXNet), a list what was a list or tuple.
+that is n outputs (of a Symbol), a list what was a list or tuple.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+
+from d2lmini.symbol.symbol import Symbol
 
 
 def flatten(args: Any, what: str = "") -> tuple[list[Any], Any]:
@@ -22,7 +24,8 @@ def flatten(args: Any, what: str = "") -> tuple[list[Any], Any]:
     if args is None:
         return [None], -1
     if not isinstance(args, (list, tuple)):
-        return [args], 0
+        several = isinstance(args, Symbol) and len(args) > 1
+        return [args], len(args) if several else 0
     flat: list[Any] = []
     form = []
     for arg in args:

@@ -33,8 +33,11 @@ from d2lmini import autograd, initializer
 from d2lmini import ndarray as nd
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu, current_context
-from d2lmini.gluon.utils import shape_is_known
+from d2lmini.gluon.utils import merged, shape_is_known
+from d2lmini.gluon.variables import arrays, variable_of
+from d2lmini.graph.trace import here
 from d2lmini.ndarray import NDArray
+from d2lmini.symbol import Symbol
 
 Shape = tuple[int, ...]
 
@@ -44,15 +47,6 @@ _REQS = ("write", "add", "null")
 
 class DeferredInitializationError(MXNetError):
     """The parameter's shape is not known before its layer has seen data."""
-
-
-def merged(known: Shape, wanted: Shape) -> Shape | None:
-    """Both shapes as one, a known size for an unknown; None when they contradict each other."""
-    if len(known) != len(wanted):
-        return None
-    if any(a > 0 and b > 0 and a != b for a, b in zip(known, wanted)):
-        return None
-    return tuple(a if a > 0 else b for a, b in zip(known, wanted))
 
 
 class Parameter:
@@ -101,6 +95,7 @@ class Parameter:
         self._one: NDArray | None = None  # the only copy, if there is just one: the short road
         self._deferred_init: tuple = ()  # (init, contexts, default_init, data or None)
         self._trainer: Any = None
+        self._var: Symbol | None = None  # what stands for it in graphs
         self._owner: Any = None  # (weak reference to the Block, name of the attribute there)
         self.grad_req = grad_req
 
@@ -108,7 +103,8 @@ class Parameter:
         return f"Parameter {self.name} (shape={self.shape}, dtype={self.dtype})"
 
     def __getstate__(self) -> dict:
-        return {**self.__dict__, "_owner": None, "_trainer": None, "_grad": None, "_one": None}
+        left_out = ("_owner", "_trainer", "_grad", "_one", "_var")
+        return {**self.__dict__, **dict.fromkeys(left_out)}
 
     def __setstate__(self, state: dict) -> None:
         self.__dict__.update(state)
@@ -184,6 +180,7 @@ class Parameter:
             )
             return
         self._data = self._grad = self._one = None
+        arrays.now = object()
         if init is None:
             init = default_init if self.init is None else self.init
         deferred = (init, _contexts(ctx), default_init, None)
@@ -228,9 +225,10 @@ class Parameter:
             [data if ours and ctx == data.context else data.copyto(ctx) for ctx in contexts]
         )
 
-    def _adopt(self, arrays: list[NDArray]) -> None:
-        self._data = arrays
-        self._one = arrays[0] if len(arrays) == 1 else None
+    def _adopt(self, copies: list[NDArray]) -> None:
+        self._data = copies
+        self._one = copies[0] if len(copies) == 1 else None
+        arrays.now = object()
         self._init_grad()
 
     def _init_grad(self) -> None:
@@ -287,11 +285,14 @@ class Parameter:
     # -- its arrays --------------------------------------------------------------------------------
 
     def data(self, ctx: Context | None = None) -> NDArray:
-        """Its array in `ctx`; None: the only one there is, else that of the current context.
+        """Its array in `ctx`; None: the only one there is, else that of the current context. While
+        a net is traced: what stands for it in the graph.
 
         RuntimeError before `initialize`, and for a context without it; DeferredInitializationError
         while its shape is not known.
         """
+        if here.trace is not None:
+            return self.var()  # type: ignore[return-value]  # like an array, see graph.trace
         one = self._one
         if one is not None and (ctx is None or ctx is one._ctx):
             return one
@@ -407,6 +408,7 @@ class Parameter:
             grads = self._grad and [grad.astype(dtype) for grad in self._grad]
             self._data = [data.astype(dtype) for data in self._data]
         self._one = self._data[0] if len(self._data) == 1 else None
+        arrays.now = object()
         self._grad = grads
         if grads is not None:
             autograd.mark_variables(self._data, grads, self._grad_req)
@@ -420,13 +422,11 @@ class Parameter:
         """The Trainer that updates it (the last one that was made)."""
         self._trainer = trainer
 
-    # -- what is not here --------------------------------------------------------------------------
+    def var(self) -> Symbol:
+        """The variable that stands for it in graphs; see `variables.py`."""
+        return variable_of(self)
 
-    def var(self) -> Any:
-        """Its symbol; comes with the compiler."""
-        raise NotImplementedError(
-            f"Parameter '{self.name}': var() is not built yet: it comes with the compiler"
-        )
+    # -- what is not here --------------------------------------------------------------------------
 
     def row_sparse_data(self, row_id: Any) -> NDArray:
         """Some rows of a row-sparse parameter; there are none of that kind: RuntimeError."""

@@ -27,7 +27,8 @@ from d2lmini import initializer
 from d2lmini import ndarray as nd
 from d2lmini.context import Context
 from d2lmini.gluon.constant import Constant
-from d2lmini.gluon.parameter import Parameter, merged
+from d2lmini.gluon.parameter import Parameter
+from d2lmini.gluon.utils import merged
 from d2lmini.ndarray import NDArray
 
 FileName = str | os.PathLike[str]

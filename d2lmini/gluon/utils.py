@@ -98,6 +98,15 @@ def shape_is_known(shape: tuple[int, ...] | None) -> bool:
     return len(shape) >= least and all(size >= least for size in shape)
 
 
+def merged(known: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Both shapes as one, a known size for an unknown; None when they contradict each other."""
+    if len(known) != len(wanted):
+        return None
+    if any(a > 0 and b > 0 and a != b for a, b in zip(known, wanted)):
+        return None
+    return tuple(a if a > 0 else b for a, b in zip(known, wanted))
+
+
 class HookHandle:
     """What registering a hook gives: `detach` takes the hook out again, as does leaving a
     `with` block of it."""

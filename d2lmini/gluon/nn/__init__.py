@@ -19,8 +19,9 @@
 
 # isort: off
 from d2lmini.gluon.block import Block
-from d2lmini.gluon.hybrid_block import HybridBlock, SymbolBlock
+from d2lmini.gluon.hybrid_block import HybridBlock
 from d2lmini.gluon.nn.sequential import HybridSequential, Sequential
+from d2lmini.gluon.symbol_block import SymbolBlock
 from d2lmini.gluon.nn.basic import Dense, Dropout, Embedding, Flatten, HybridLambda, Lambda
 from d2lmini.gluon.nn.activations import (
     ELU, GELU, SELU, Activation, LeakyReLU, PReLU, Swish,

@@ -1,0 +1,274 @@
+"""The compiled road of a hybridized Block: from `net(x)` to a program, as short as it can be.
+
+`hybridize` puts a `CompiledForward` in the place of the Block's `forward`. Its first call traces
+the Block's Python (`graph.trace`); every call fetches the parameters' arrays, whose list is made
+once, and hands them with the inputs to a `CachedOp`.
+
+>>> from d2lmini import nd
+>>> from d2lmini.gluon import nn
+>>> class Twice(nn.HybridBlock):
+...     def hybrid_forward(self, F, x):
+...         print("my Python runs, F is", F.__name__)
+...         return x * 2
+>>> net = Twice()
+>>> net.hybridize()
+>>> net(nd.ones(2)), net(nd.ones(3))                       # doctest: +ELLIPSIS
+my Python runs, F is d2lmini.symbol
+(...)
+
+A `hybrid_forward` is traced once, for all shapes. A Block with a plain `forward` sees shapes, so it
+is traced anew for each new kind of input.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Any
+
+from d2lmini.context import Context
+from d2lmini.gluon.guards import Guards
+from d2lmini.gluon.nested import flatten, regroup
+from d2lmini.gluon.variables import arrays
+from d2lmini.graph.cached_op import CachedOp
+from d2lmini.graph.interpret import interpret
+from d2lmini.graph.trace import Trace, here, input_names
+from d2lmini.ndarray import NDArray
+from d2lmini.ops.core import modes
+from d2lmini.symbol import Symbol
+from d2lmini.symbol.node import Node
+from d2lmini.symbol.symbol import output_name
+
+
+class _Watched(CachedOp):
+    """A CachedOp that tells when it compiles."""
+
+    noted: Callable[..., None]
+
+    def _compile(self, inputs: Any, *how: Any) -> Any:
+        compiled = super()._compile(inputs, *how)
+        self.noted(inputs)
+        return compiled
+
+
+class Placed:
+    """A trace in one context: its CachedOp, and the arrays that fill its variables.
+
+    spec, training  the one kind of input it is for; spec is None if it is for all kinds
+    single          one array in, one out: the common case, which goes the shortest road
+    """
+
+    def __init__(
+        self, trace: Trace, form: Any, ctx: Context, name: str, flags: Any, guards: Guards
+    ):
+        self.trace = trace
+        self.form = form
+        self.ctx = ctx
+        self.op = _Watched(trace.symbol, flags, name)
+        positions = {node: i for i, node in enumerate(self.op.variables)}
+        self.places = [None if node is None else positions.get(node) for node in trace.inputs]
+        self.place: Any = self.places[0]
+        self.single = (
+            None not in self.places[:1]
+            and len(self.places) == 1
+            and form == 0
+            and (trace.outputs == [0])
+        )
+        self.spec: Any = None
+        self.training = modes.training
+        if self.single and not trace.general:
+            self.spec = trace.inputs[0].specs[0]  # type: ignore[union-attr, index]
+        self.made: Any = None  # what `arrays.now` was when the list was made
+        self.filled: list[Any] = []
+        known = [(self.op.variables[i].name, i) for i in self.places if i is not None]
+        self.op.noted = lambda inputs: guards.note(
+            [name for name, _ in known], [inputs[i] for _, i in known],
+            modes.recording and any(x._node is not None for x in inputs), ctx,
+        )  # fmt: skip
+
+    def _fill(self) -> list[Any]:
+        """Look up all arrays that the graph uses, but those of the call."""
+        made = arrays.now
+        uses, ctx = self.trace.uses, self.ctx
+        self.filled = [
+            x if x is None or isinstance(x, NDArray) else x.data(ctx)
+            for x in map(uses.get, self.op.variables)
+        ]
+        self.made = made
+        return self.filled
+
+    def one(self, x: NDArray) -> NDArray:
+        """The call with one array and one result."""
+        inputs = (self.filled if self.made is arrays.now else self._fill()).copy()
+        inputs[self.place] = x
+        return self.op(*inputs)
+
+    def __call__(self, flat: Sequence[NDArray | None]) -> Any:
+        inputs = self.arrays_for(flat)
+        results = self.op(*inputs) if self.trace.symbol._entries else []
+        return self.nested(results if isinstance(results, list) else [results])
+
+    def arrays_for(self, flat: Sequence[NDArray | None]) -> list[NDArray]:
+        """All arrays for one call."""
+        inputs = (self.filled if self.made is arrays.now else self._fill()).copy()
+        for place, x in zip(self.places, flat):
+            if place is not None:
+                inputs[place] = x
+        return inputs
+
+    def nested(self, results: list[NDArray]) -> Any:
+        """The outputs as the traced function returned them."""
+        found = [results[i] if isinstance(i, int) else i[0] for i in self.trace.outputs]
+        return regroup(found, self.form)[0]
+
+    def watched(self, flat: Sequence[NDArray | None], hooks: Sequence[tuple]) -> Any:
+        """A call op by op, with every hook told of every op."""
+
+        def watch(node: Node, inputs: list[Any], outputs: list[Any]) -> None:
+            assert node.op is not None
+            names = node.op.input_names if not node.op.variadic else count()
+            taken = [(f"{node.name}_{n}", x) for n, x in zip(names, inputs) if x is not None]
+            given = [(output_name((node, i)), y) for i, y in enumerate(outputs)]
+            for callback, monitor_all in hooks:
+                for name, array in taken + given if monitor_all else given:
+                    callback(name, node.op.name, array)
+
+        values = dict(zip(self.op.variables, self.arrays_for(flat)))
+        return self.nested(interpret(self.trace.symbol._entries, values, watch, self.ctx))
+
+
+class CompiledForward:
+    """What stands in the place of `forward` in a hybridized Block."""
+
+    def __init__(self, block: Any, flags: Any = ()):
+        self._block = weakref.ref(block)
+        self.flags = flags
+        self.guards = Guards()
+        self.traces: dict[Any, tuple[Trace, Any]] = {}
+        self.placed: dict[Any, Placed] = {}
+        self._form: Any = None  # how the inputs of the one general trace are nested
+        self._last: Placed | None = None
+
+    def __call__(self, *args: Any) -> Any:
+        last = self._last
+        if last is not None and len(args) == 1 and here.trace is None:
+            x = args[0]
+            if type(x) is NDArray and x._ctx is last.ctx:
+                spec = last.spec
+                if spec is None or (x._spec is spec and modes.training is last.training):
+                    return last.one(x)
+        return self._call(args)
+
+    def _call(self, args: tuple) -> Any:
+        """A call from the beginning: is it traced, and placed where its inputs are?"""
+        block = self._block()
+        assert block is not None
+        flat, form = flatten(list(args))
+        if any(isinstance(x, Symbol) for x in flat):
+            if any(isinstance(x, NDArray) for x in flat) and here.trace is None:
+                raise ValueError(
+                    "In HybridBlock, we do not support mixed NDArrays and Symbols types for the "
+                    "input. Please check the type of the args."
+                )
+            if here.trace is not None and block._sees_shapes:
+                here.trace.shaped = True
+                args = regroup([here.trace.seen(x) for x in flat], form)[0]
+            return type(block).forward(block, *args)
+        ctx = _context(block, flat)
+        if here.trace is not None:
+            # Arrays alone, in the trace of a Block around it: they become variables of that graph.
+            stood = [x if x is None else here.trace.stands_for(x) for x in flat]
+            return type(block).forward(block, *regroup(stood, form)[0])
+        placed = self.place(block, flat, form, ctx)
+        if block._op_hooks:
+            return placed.watched(flat, block._op_hooks)
+        if placed.single:
+            self._last = placed
+        return placed(flat)
+
+    def prepare(self, *args: Any) -> None:
+        """Trace it for such inputs, if it has not been, and make the list of its arrays."""
+        flat, form = flatten(list(args))
+        block = self._block()
+        self.place(block, flat, form, _context(block, flat))
+
+    def place(self, block: Any, flat: list[Any], form: Any, ctx: Context) -> Placed:
+        """The graph for such inputs, traced if it has to be, in the context where they are."""
+        if self._form is not None:
+            if form != self._form:
+                raise ValueError(
+                    "The argument structure of HybridBlock does not match the cached version. "
+                    f"Stored format = {self._form}, input format = {form}. It was "
+                    "traced with other arguments: give the same ones as None or not, or call "
+                    "hybridize() again to forget that trace"
+                )
+            key: Any = None
+        else:
+            specs = tuple([None if x is None else x._spec for x in flat])
+            key = (str(form), specs, modes.training, ctx)
+        found = self.placed.get((key, ctx))
+        if found is None:
+            trace, outputs = self.traces.get(key) or self._trace(block, flat, form)
+            if trace.general:
+                key, self._form = None, form
+            self.traces[key] = trace, outputs
+            name = block.name or type(block).__name__.lower()
+            found = Placed(trace, outputs, ctx, name, self.flags, self.guards)
+            self.placed[key, ctx] = found
+        return found
+
+    def _trace(self, block: Any, flat: list[Any], form: Any) -> tuple[Trace, Any]:
+        """Run the Block's Python on Symbols; (what is left of it, how its outputs are nested)."""
+        specs = [None if x is None else x._spec for x in flat]
+        trace = Trace(input_names(len(flat)), specs, block._sees_shapes)
+        result = trace.run(
+            lambda *args: type(block).forward(block, *args),
+            lambda values: regroup(values, form)[0],
+            lambda: block.collect_params().values(),
+        )
+        return trace, flatten(result)[1]
+
+
+def _context(block: Any, flat: list[Any]) -> Context:
+    """Where the inputs are; ValueError for what cannot be compiled."""
+    ctx = None
+    for x in flat:
+        if isinstance(x, NDArray):
+            if ctx is not None and x._ctx != ctx:
+                raise ValueError(
+                    "Find multiple contexts in the input, After hybridized, the HybridBlock only "
+                    f"supports one input context. {type(block).__name__} got {ctx} and {x._ctx}"
+                )
+            ctx = x._ctx
+    if ctx is None:
+        got = ", ".join(type(x).__name__ for x in flat)
+        raise ValueError(
+            "In HybridBlock, there must be one NDArray or one Symbol in the input. Please check "
+            f"the type of the args. {type(block).__name__} got {got}"
+        )
+    for x in flat:
+        if x is not None and not isinstance(x, NDArray):
+            raise ValueError(
+                "When hybridized, the input of HybridBlock input must be (nested) list of Symbol "
+                f"or NDArray, but got {x} of type {type(x)}. What is no array is to be an "
+                "attribute of the Block, and fixed when it is traced"
+            )
+    return ctx
+
+
+class Programs(list):
+    """Compiled programs, in the order they were made; `print` shows their source."""
+
+    def __str__(self) -> str:
+        return "\n\n".join(str(program) for program in self)
+
+
+def programs_of(compiled: CompiledForward) -> Programs:
+    """All programs of a net: for each kind of input the forward one, then the backward ones."""
+    found = Programs()
+    for placed in compiled.placed.values():
+        for each in placed.op._compiled.values():
+            found.append(each.forward)
+            found += [backward.program for backward in each._backward.values()]
+    return found

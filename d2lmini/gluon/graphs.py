@@ -1,0 +1,78 @@
+"""The graph of a whole net: what its ops say of parameters' shapes and dtypes, and its files.
+
+>>> from d2lmini import nd
+>>> from d2lmini.gluon import nn
+>>> class Scale(nn.HybridBlock):
+...     def __init__(self):
+...         super().__init__()
+...         self.layer = nn.Dense(3)
+...         self.factor = self.params.get("factor", shape=(0, 3), allow_deferred_init=True)
+...     def hybrid_forward(self, F, x, factor):
+...         return F.elemwise_mul(self.layer(x), factor)
+>>> net = Scale()
+>>> net.infer_shape(nd.ones((2, 5)))
+>>> net.layer.weight.shape, net.factor.shape
+((3, 5), (2, 3))
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from d2lmini import ndarray as nd
+from d2lmini import symbol
+from d2lmini.gluon.nested import flatten, regroup
+from d2lmini.gluon.utils import shape_is_known
+from d2lmini.graph.trace import input_names, outside, plain
+from d2lmini.symbol import Symbol
+
+
+def graph_of(block: Any, inputs: tuple) -> tuple[Any, dict[str, Any]]:
+    """The net as a Symbol; the inputs by the names of their variables."""
+    flat, form = flatten(list(inputs))
+    names = input_names(len(flat))
+    given = {name: x for name, x in zip(names, flat) if x is not None}
+    variables = [symbol.var(name) if name in given else None for name in names]
+    with outside():
+        result = type(block).forward(block, *regroup(variables, form)[0])
+    parts = [part for part in flatten(result)[0] if isinstance(part, Symbol)]
+    return Symbol(tuple(entry for part in parts for entry in part._entries)), given
+
+
+def complete_shapes(block: Any, inputs: tuple) -> None:
+    """Set those shapes of its parameters that follow from the graph and the inputs' shapes."""
+    graph, given = graph_of(block, inputs)
+    complete(block.collect_params(), graph, {name: x.shape for name, x in given.items()})
+
+
+def complete(parameters: Any, graph: Any, shapes: dict[str, tuple[int, ...]]) -> None:
+    """The same for a graph; MXNetError where shapes contradict each other."""
+    arguments, _, auxiliary = graph.infer_shape_partial(**shapes)
+    names = [*graph.list_arguments(), *graph.list_auxiliary_states()]
+    for name, shape in zip(names, [*arguments, *auxiliary], strict=True):
+        if name in parameters and shape_is_known(shape):
+            parameters[name].shape = shape
+
+
+def complete_types(block: Any, inputs: tuple) -> None:
+    """Set the dtypes of its parameters to those that the graph asks for."""
+    graph, given = graph_of(block, inputs)
+    arguments, _, auxiliary = graph.infer_type(**{name: x.dtype for name, x in given.items()})
+    names = [*graph.list_arguments(), *graph.list_auxiliary_states()]
+    parameters = block.collect_params()
+    for name, dtype in zip(names, [*(arguments or ()), *(auxiliary or ())]):
+        if name in parameters and dtype is not None and parameters[name].dtype != dtype:
+            parameters[name].dtype = dtype
+
+
+def export(compiled: Any, path: str, epoch: int) -> None:
+    """Write the graph that was traced first, and the arrays that fill its variables."""
+    trace, _ = next(iter(compiled.traces.values()))
+    graph: Any = plain(trace.symbol)
+    graph.save(f"{path}-symbol.json")
+    auxiliary = set(graph.list_auxiliary_states())
+    values = {}
+    for node, used in trace.uses.items():
+        kind = "aux" if node.name in auxiliary else "arg"
+        values[f"{kind}:{node.name}"] = used if isinstance(used, nd.NDArray) else used._reduce()
+    nd.save(f"{path}-{epoch:04d}.params", values)

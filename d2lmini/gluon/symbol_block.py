@@ -1,0 +1,156 @@
+"""SymbolBlock: a Block made of a graph instead of a class.
+
+The features inside a net, as a net of their own that shares its parameters:
+
+>>> from d2lmini import nd, sym
+>>> from d2lmini.gluon import SymbolBlock, nn
+>>> net = nn.HybridSequential(prefix="net_")
+>>> with net.name_scope():
+...     net.add(nn.Dense(4, activation="relu"), nn.Dense(2))
+>>> net.initialize()
+>>> net(nd.ones((1, 3))).shape
+(1, 2)
+>>> data = sym.var("data")
+>>> inside = net(data).get_internals()["net_dense0_relu_fwd_output"]
+>>> features = SymbolBlock(inside, data, params=net.collect_params())
+>>> features(nd.ones((1, 3))).shape
+(1, 4)
+
+`SymbolBlock.imports` reads what `export` wrote, here or by MXNet; no class is needed any more.
+After `mxnet.gluon.SymbolBlock`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from d2lmini import symbol
+from d2lmini.context import Context
+from d2lmini.gluon.graphs import complete
+from d2lmini.gluon.hybrid_block import HybridBlock
+from d2lmini.gluon.nested import flatten, regroup
+from d2lmini.gluon.parameter import Parameter
+from d2lmini.gluon.parameter_dict import ParameterDict
+from d2lmini.graph.interpret import interpret
+from d2lmini.graph.trace import here, plain
+from d2lmini.symbol import Symbol
+from d2lmini.symbol.node import Node, topological
+
+
+class SymbolBlock(HybridBlock):
+    """The Block that computes `outputs` (a Symbol or nested list of them) from `inputs` (variables
+    in it, one or a list). All other variables are its parameters: those in `params`, of the same
+    names, and new ones for the rest. It is compiled from the start.
+    """
+
+    def __init__(self, outputs: Any, inputs: Any, params: ParameterDict | None = None):
+        super().__init__(prefix=None, params=None)
+        self._prefix, self._empty_prefix = "", True
+        self._params = ParameterDict("", params)
+        if isinstance(inputs, Symbol) and len(inputs) == 1:
+            inputs = [inputs]
+        flat, self._out_form = flatten(outputs)
+        self._graph = plain(Symbol(tuple(entry for each in flat for entry in each._entries)))
+        self._input_names = [_name_of(x) for each in flatten(list(inputs))[0] for x in each]
+        variables = [node for node in topological(self._graph._entries) if node.op is None]
+        auxiliary = {
+            entry[0] for node in topological(self._graph._entries) for entry in node.mutated
+        }
+        for node in variables:
+            if node.name not in self._input_names:
+                self._params_for(node, node in auxiliary)
+        prefix = _common_prefix(list(self._params))
+        self._reg_params = {name[len(prefix) :]: p for name, p in self._params.items()}
+        self._active = True
+        self._clear_cached_op()
+
+    def _params_for(self, node: Node, auxiliary: bool) -> None:
+        """The parameter that fills a variable."""
+        req = "null" if auxiliary else "write"
+        if self._params._get_impl(node.name) is None:
+            self._params._params[node.name] = Parameter(
+                node.name, grad_req=req, allow_deferred_init=True
+            )
+
+    @staticmethod
+    def imports(
+        symbol_file: str,
+        input_names: str | list[str],
+        param_file: str | None = None,
+        ctx: Context | list[Context] | None = None,
+        allow_missing: bool = False,
+        ignore_extra: bool = False,
+    ) -> SymbolBlock:
+        """The net in the files of `export`: the graph and, if given, the parameters, put into `ctx`
+        (cpu(0)). AssertionError for a variable that is neither among `input_names` nor in the file,
+        unless `allow_missing`, and for a parameter that the graph has not, unless `ignore_extra`.
+        """
+        graph = symbol.load(symbol_file)
+        names = [input_names] if isinstance(input_names, str) else list(input_names)
+        net = SymbolBlock(graph, [symbol.var(name) for name in names])
+        if param_file is not None:
+            net.collect_params().load(
+                param_file, ctx, allow_missing, ignore_extra, cast_dtype=True, dtype_source="saved"
+            )
+        return net
+
+    @property
+    def _sees_shapes(self) -> bool:
+        return False
+
+    def forward(self, *args: Any) -> Any:
+        flat = flatten(list(args))[0]
+        if len(flat) != len(self._input_names):
+            names = ", ".join(self._input_names)
+            raise ValueError(
+                f"SymbolBlock: {len(flat)} values for {len(self._input_names)} inputs: {names}"
+            )
+        ctx = self._context_of(args[0] if args else None, args[1:])
+        if ctx is not None or here.trace is not None:
+            self._complete(flat)
+        given = dict(zip(self._input_names, flat, strict=True))
+        values: dict[Node, Any] = {}
+        for node in topological(self._graph._entries):
+            if node.op is None:
+                value = given.get(node.name)
+                if value is None:
+                    parameter = self._params[node.name]
+                    value = parameter.var() if ctx is None else parameter.data(ctx)
+                values[node] = value
+        return regroup(interpret(self._graph._entries, values, ctx=ctx), self._out_form)[0]
+
+    def _complete(self, flat: list[Any]) -> None:
+        """Find unknown shapes from those of the inputs, and make arrays that were put off."""
+        if all(p._data is not None for p in self._params.values()):
+            return
+        trace = here.trace
+        values = flat if trace is None else [trace.seen(value) for value in flat]
+        shapes = {name: value.shape for name, value in zip(self._input_names, values)}
+        complete(self._params, self._graph, shapes)
+        for parameter in self._params.values():
+            parameter._finish_deferred_init()
+
+    def infer_shape(self, *inputs: Any) -> None:
+        """Complete the shapes of its parameters from those of the inputs."""
+        shapes = [value.shape for value in flatten(list(inputs))[0]]
+        complete(self._params, self._graph, dict(zip(self._input_names, shapes, strict=True)))
+
+    def __repr__(self) -> str:
+        outputs = len(self._graph)
+        return f"{type(self).__name__}(\n{self._graph!r} : {len(self._input_names)} -> {outputs}\n)"
+
+
+def _name_of(variable: Symbol) -> str:
+    """The name of an input; AssertionError if it is no variable."""
+    node = variable._entry[0]
+    assert node.op is None, (
+        f"SymbolBlock: an input must be a variable, got {variable!r}, which is computed"
+    )
+    return node.name
+
+
+def _common_prefix(names: list[str]) -> str:
+    """What all names begin with."""
+    low, high = min(names, default=""), max(names, default="")
+    n = next((i for i, letter in enumerate(low) if high[i] != letter), len(low))
+    return low[:n]

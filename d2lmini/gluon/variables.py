@@ -1,0 +1,64 @@
+"""How parameters appear in graphs: a variable each, with what a trainer must know as labels.
+
+>>> from d2lmini import gluon
+>>> weight = gluon.Parameter("dense0_weight", shape=(4, 0), wd_mult=0)
+>>> weight.var()
+<Symbol dense0_weight>
+>>> weight.var().attr("__shape__"), weight.var().attr("wd_mult")
+('(4, 0)', '0')
+
+The labels are MXNet's, which reads them from exported files.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from d2lmini.gluon.utils import shape_is_known
+from d2lmini.graph.trace import here
+from d2lmini.ops.core import Spec
+from d2lmini.serialize import DTYPES
+from d2lmini.symbol.attribute import AttrScope
+from d2lmini.symbol.node import Node
+from d2lmini.symbol.symbol import Symbol
+
+
+class _Arrays:
+    """`now` is another object whenever a parameter, any one, got other arrays: who made a list of
+    them (a compiled net) sees with one comparison whether it still holds."""
+
+    now: Any = None
+
+
+arrays = _Arrays()
+
+
+def variable_of(parameter: Any) -> Symbol:
+    """The variable of a parameter: one for good outside of traces, and one in each trace."""
+    if here.trace is not None:
+        if not shape_is_known(parameter.shape):
+            parameter._check_and_get(parameter._data, None)  # raises what fits
+        spec = Spec(parameter.shape, np.dtype(parameter.dtype))
+        return here.trace.parameter(parameter, spec, labels_of(parameter))
+    if parameter._var is None:
+        labels = AttrScope.current.get(labels_of(parameter))
+        parameter._var = Symbol(((Node(None, parameter.name, labels=labels), 0),))
+    return parameter._var
+
+
+def labels_of(parameter: Any) -> dict[str, str]:
+    """What MXNet writes beside a parameter in graphs."""
+    how = {"lr_mult": str(parameter.lr_mult), "wd_mult": str(parameter.wd_mult)}
+    labels = {
+        "__shape__": str(parameter.shape),
+        "__dtype__": str(DTYPES.index(np.dtype(parameter.dtype))),
+        "__storage_type__": "0",
+        **{f"__{name}__": value for name, value in how.items()},
+        **how,
+    }
+    if parameter.init is not None:
+        init = parameter.init
+        labels["__init__"] = init if isinstance(init, str) else init.dumps()
+    return labels

@@ -1,0 +1,189 @@
+"""Tracing: a function of arrays is called once, with Symbols, and leaves its graph behind.
+
+>>> from d2lmini import nd
+>>> from d2lmini.graph.trace import Trace
+>>> trace = Trace(["x"], [nd.ones((2, 3))._spec], shaped=True)
+>>> y = trace.run(lambda x: nd.dot(x, nd.ones((3, x.shape[1]))).relu())
+>>> trace.symbol.list_arguments()
+['x', 'array0']
+
+Its inputs are variables whose shapes are known, so a wrong shape is an error at the line that makes
+it. What else the function uses becomes a variable too: a parameter, which `parameter` knows by its
+identity and whose arrays are looked up at each call, or an array, which is used by reference. All
+Python in the function runs once, here; what is left are the operations.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from traceback import walk_tb
+from typing import Any
+
+from d2lmini import callsite
+from d2lmini.ndarray.ndarray import NDArray
+from d2lmini.ops.core import Spec
+from d2lmini.symbol.node import Entry, Node, topological
+from d2lmini.symbol.symbol import NotImplementedForSymbol, Symbol, Traced, tracer
+
+
+class _Here(threading.local):
+    """Per thread: the trace that is being made; None outside."""
+
+    trace: Trace | None = None
+
+
+here = _Here()
+
+
+class Trace:
+    """One run of a function on Symbols, and what it left.
+
+    inputs    a variable for each input, None for an input that is None
+    uses      what else fills a variable: a parameter (anything with `data(ctx)`) or an array
+    symbol    the outputs, each once, as one Symbol
+    outputs   number in `symbol` of each value the function returned, flat; (value,) for what is no
+              Symbol, which comes back as it was
+    general   does the graph hold for other shapes and devices too? Not if the function could see
+              shapes, or used an array
+    """
+
+    def __init__(self, names: Sequence[str], specs: Sequence[Spec | None], shaped: bool):
+        self.inputs = [
+            None if spec is None else Node(None, name, specs=(spec,))
+            for name, spec in zip(names, specs, strict=True)
+        ]
+        self.shaped = shaped
+        self.uses: dict[Node, Any] = {}
+        self.symbol = Symbol(())
+        self.outputs: list[int | tuple[Any]] = []
+        self._variables: dict[int, Node] = {}
+        self._owners: dict[int, Any] | None = None
+        self._owned: Callable[[], Any] = tuple
+
+    @property
+    def general(self) -> bool:
+        return not self.shaped and not any(isinstance(x, NDArray) for x in self.uses.values())
+
+    def run(
+        self, function: Callable[..., Any], regroup: Any = None, owned: Callable[[], Any] = tuple
+    ) -> Any:
+        """Call the function on its inputs. regroup: makes its arguments of the flat inputs, if they
+        are nested; owned: all parameters, to know an array that is one's.
+
+        An error that comes from a missing value says at which line it was asked for.
+        """
+        kind = Traced if self.shaped else Symbol
+        flat = [None if node is None else kind(((node, 0),)) for node in self.inputs]
+        args = flat if regroup is None else regroup(flat)
+        before, capture = here.trace, tracer.capture
+        here.trace, tracer.capture = self, self._capture
+        self._owned = owned
+        try:
+            return self._keep(function(*args))
+        except NotImplementedForSymbol as problem:
+            raise _located(problem) from None
+        finally:
+            here.trace, tracer.capture = before, capture
+
+    def _keep(self, result: Any) -> Any:
+        """Note the outputs among what was returned."""
+        found: dict[Entry, int] = {}
+
+        def note(value: Any) -> None:
+            if isinstance(value, (list, tuple)):
+                for each in value:
+                    note(each)
+            elif isinstance(value, Symbol):
+                for entry in value._entries:
+                    self.outputs.append(found.setdefault(entry, len(found)))
+            elif isinstance(value, NDArray):
+                entry = self._capture(value)
+                self.outputs.append(found.setdefault(entry, len(found)))
+            else:
+                self.outputs.append((value,))
+
+        note(result)
+        self.symbol = Symbol(tuple(found))
+        return result
+
+    def parameter(self, parameter: Any, spec: Spec, labels: Mapping[str, str]) -> Symbol:
+        """The variable that stands for a parameter here."""
+        node = self._variables.get(id(parameter))
+        if node is None:
+            node = Node(None, parameter.name, specs=(spec,), labels=labels)
+            self._variables[id(parameter)] = node
+            self.uses[node] = parameter
+        return (Traced if self.shaped else Symbol)(((node, 0),))
+
+    def stands_for(self, array: Any) -> Symbol:
+        """The Symbol of an array that the function got from elsewhere."""
+        return (Traced if self.shaped else Symbol)((self._capture(array),))
+
+    def seen(self, value: Any) -> Any:
+        """A Symbol or array of this trace as a value with a shape."""
+        if isinstance(value, NDArray):
+            return Traced((self._capture(value),))
+        return Traced(value._entries) if isinstance(value, Symbol) else value
+
+    def _capture(self, array: Any) -> Entry:
+        """What stands for an array that the function got from elsewhere."""
+        if self._owners is None:
+            self._owners = {id(a): p for p in self._owned() for a in p._data or ()}
+        owner = self._owners.get(id(array))
+        if owner is not None:
+            return owner.var()._entry
+        node = self._variables.get(id(array))
+        if node is None:
+            number = sum(isinstance(each, NDArray) for each in self.uses.values())
+            node = Node(None, f"array{number}", specs=(array._spec,), site=callsite.find())
+            self._variables[id(array)] = node
+            self.uses[node] = array
+        return node, 0
+
+
+def input_names(n: int) -> list[str]:
+    """What the inputs of a net are called in its graph, after MXNet's."""
+    return ["data"] if n == 1 else [f"data{i}" for i in range(n)]
+
+
+@contextmanager
+def outside() -> Iterator[None]:
+    """A scope in which nothing is traced."""
+    before, capture = here.trace, tracer.capture
+    here.trace = tracer.capture = None
+    try:
+        yield
+    finally:
+        here.trace, tracer.capture = before, capture
+
+
+def plain(symbol: Symbol) -> Symbol:
+    """The same graph without what belongs to one call: shapes, mode, random keys."""
+    made: dict[Node, Node] = {}
+    for node in topological(symbol._entries):
+        attrs = node.attrs
+        if node.op is not None and node.op.injects:
+            attrs = {k: v for k, v in attrs.items() if k not in node.op.injects}
+        inputs = tuple([e and (made[e[0]], e[1]) for e in node.inputs])
+        made[node] = Node(
+            node.op, node.name, inputs, attrs, None, node.labels, node.site
+        )  # fmt: skip
+    return Symbol(tuple((made[node], i) for node, i in symbol._entries))
+
+
+_HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+
+def _located(problem: NotImplementedForSymbol) -> NotImplementedForSymbol:
+    """The error, with the innermost line of the user's in its message."""
+    site = None
+    for frame, _ in walk_tb(problem.__traceback__):
+        if not frame.f_code.co_filename.startswith(_HERE):
+            site = (frame.f_code, frame.f_lasti)
+    text = str(problem)
+    if site is not None and "\n  at " not in text:
+        problem.args = (f"{text}\n  at {callsite.describe(site)}",)
+    return problem
