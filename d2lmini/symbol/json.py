@@ -99,11 +99,9 @@ def _attributes(node: Node) -> dict[str, str]:
     if op.name == "split_v2":
         return _places_of_split(node.attrs)
     always = (*op.required, *ALWAYS.get(op.name, ()))
-    attrs = {
-        k: text_of(node.attrs[k])
-        for k in op.attr_names
-        if k in always or node.attrs[k] != op.defaults[k]
-    }
+    # Compared as texts: NumPy finds its float64 equal to None.
+    texts = {k: text_of(node.attrs[k]) for k in op.attr_names}
+    attrs = {k: v for k, v in texts.items() if k in always or v != text_of(op.defaults[k])}
     if op.name in COUNTED:
         attrs["num_args"] = str(len(node.inputs))
     return attrs
@@ -215,7 +213,12 @@ def _in_our_words(op: Op, words: dict[str, str]) -> dict[str, Any]:
         sections = int(words.pop("sections", 0))
         indices = registry["reshape"].bind_attributes((), {"shape": words.pop("indices")}, 0)
         return {"axis": 1, **words, "indices_or_sections": sections or indices["shape"][1:]}
-    return {k: v for k, v in words.items() if k in op.attr_set or k not in _UNSAID}
+    return {
+        k: v
+        for k, v in words.items()
+        if (k in op.attr_set or k not in _UNSAID)
+        and not (v == "None" and op.defaults.get(k, v) is None)
+    }
 
 
 def _in_places(

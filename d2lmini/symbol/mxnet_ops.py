@@ -51,7 +51,6 @@ ALWAYS = {
     "_full": ("value",),
     "slice_axis": ("end",),
     "smooth_l1": ("scalar",),
-    "UpSampling": ("num_args",),
     "lamb_update_phase1": ("wd",),
     "mp_lamb_update_phase1": ("wd",),
     "multi_sum_sq": ("num_arrays",),
@@ -59,7 +58,7 @@ ALWAYS = {
 }
 
 #: Ops that are told how many inputs they get.
-COUNTED = frozenset({"concat", "stack", "add_n", "_rnn_param_concat"})
+COUNTED = frozenset({"concat", "stack", "add_n", "_rnn_param_concat", "UpSampling", "khatri_rao"})
 
 
 def mxnet_name(op: Op) -> str | None:
@@ -132,6 +131,13 @@ def _cross_entropy(node: Node, data: Entry, label: Entry) -> Entry:
     return write("mean", scaled, axis=attrs["batch_axis"], exclude=True, last=True)
 
 
+def _squared_error(node: Node, pred: Entry, label: Entry) -> Entry:
+    write = _Writer(node)
+    squares = write("square", write("elemwise_sub", pred, write("reshape_like", label, pred)))
+    scaled = write("_mul_scalar", squares, scalar=node.attrs["scale"])
+    return write("mean", scaled, axis=node.attrs["batch_axis"], exclude=True, last=True)
+
+
 def _getitem(node: Node, data: Entry, indices: Entry | None = None) -> Entry:
     """A slice for numbers and slices, then axes gone and axes new."""
     key, write = node.attrs["key"], _Writer(node)
@@ -173,7 +179,8 @@ def _isinf(node: Node, x: Entry) -> Entry:
 
 def _isfinite(node: Node, x: Entry) -> Entry:
     write = _Writer(node)
-    return write("_lesser_scalar", write("abs", x), scalar=float("inf"), last=True)
+    nothing = write("elemwise_sub", x, x)  # 0, or nan
+    return write("_equal", nothing, nothing, last=True)
 
 
 def _to_dtype(node: Node, x: Entry) -> Entry:
@@ -183,6 +190,7 @@ def _to_dtype(node: Node, x: Entry) -> Entry:
 #: Our op -> what says the same in MXNet's ops: (node, *inputs) -> entry.
 WORDS: dict[str, Callable[..., Entry]] = {
     "_softmax_cross_entropy": _cross_entropy,
+    "_squared_error": _squared_error,
     "_getitem": _getitem,
     "_contrib_isnan": _isnan,
     "_contrib_isinf": _isinf,
