@@ -7,6 +7,8 @@ take; turning it into "train.py:12" needs the line table and happens only in mes
 >>> from d2lmini import callsite
 >>> callsite.describe(None)
 'an unknown line'
+
+Backward issues dozens of operations from one line and finds it once (`remembered`).
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ from __future__ import annotations
 import linecache
 import os
 import sys
+import threading
 import warnings
+from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
 
@@ -24,8 +28,37 @@ _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _ours: dict[str, bool] = {}
 
 
+class _Here(threading.local):
+    """The site that holds for a while, if there is one."""
+
+    site: Site | None = None
+
+
+_here = _Here()
+
+
+def remembered(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """function(*args, **kwargs), which issues everything from the line that is here now."""
+    before, _here.site = _here.site, find()
+    try:
+        return function(*args, **kwargs)
+    finally:
+        _here.site = before
+
+
+def forgotten(function: Callable[..., Any], *args: Any) -> Any:
+    """function(*args), a user's, whose lines count again."""
+    before, _here.site = _here.site, None
+    try:
+        return function(*args)
+    finally:
+        _here.site = before
+
+
 def find() -> Site | None:
     """The innermost frame of the calling thread that lies outside this package, as a site."""
+    if _here.site is not None:
+        return _here.site
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from d2lmini import autograd, cpu, engine, nd, storage
+from d2lmini import autograd, callsite, cpu, engine, instrument, nd, storage
 from d2lmini.base import MXNetError
 
 
@@ -1235,3 +1235,33 @@ def test_ctrl_c_within_backward_leaves_a_usable_session():
         y = x * 2
     y.backward()
     assert values(x.grad) == [[2, 2]]
+
+
+class Sites(instrument.Instrument):
+    """The lines that issued the tasks, as text, by the name of the operation."""
+
+    def __init__(self):
+        self.lines = {}
+
+    def push(self, task):
+        self.lines[task.name] = callsite.describe(task.site)
+
+
+def test_backward_issues_from_its_line_and_a_users_function_from_its_own():
+    class Doubled(autograd.Function):
+        def forward(self, x):
+            return x * 2
+
+        def backward(self, g):
+            return g + g  # the user's line
+
+    x = nd.ones(3)
+    x.attach_grad()
+    with autograd.record():
+        y = Doubled()(x.tanh()).sum()
+    with engine.use("threaded", inline_below=0.0), instrument.listening(Sites()) as sites:
+        y.backward()  # the line of backward
+    assert "# the user's line" in sites.lines.pop("broadcast_add")
+    assert len(sites.lines) >= 3
+    assert all("# the line of backward" in line for line in sites.lines.values())
+    assert "# and this is over" in callsite.describe(callsite.find())  # and this is over

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from d2lmini import callsite
 from d2lmini.autograd import tape
 from d2lmini.autograd.scopes import pause
 from d2lmini.autograd.tape import Node, check_version
@@ -51,7 +52,7 @@ class FunctionNode(Node):
             if version is not None:
                 check_version(self, x, version)
         self.function._saved = self._with_history() if graph else self.saved
-        grads = self.function.backward(*gs)
+        grads = callsite.forgotten(self.function.backward, *gs)
         self.function._saved = ()
         grads = grads if isinstance(grads, (tuple, list)) else (grads,)
         self._check(grads)

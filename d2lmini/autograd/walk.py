@@ -42,7 +42,7 @@ def backward(
     """
     heads, head_grads = _lists(heads, head_grads)
     with scope(False, train_mode):
-        leaves = _walk(heads, head_grads, retain_graph, graph=False)
+        leaves = callsite.remembered(_walk, heads, head_grads, retain_graph, graph=False)
     if leaves == 0:
         raise MXNetError(
             "backward: no array behind the heads has a gradient attached; call x.attach_grad() "
@@ -79,7 +79,7 @@ def grad(
         targets[x._node] = None
     retain = create_graph if retain_graph is None else retain_graph
     with scope(create_graph, train_mode):
-        _walk(heads, head_grads, retain, create_graph, targets)
+        callsite.remembered(_walk, heads, head_grads, retain, create_graph, targets)
         results = []
         seen = {g._chunk for g in head_grads if g is not None}
         for i, x in enumerate(variables):

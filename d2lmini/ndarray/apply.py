@@ -220,6 +220,7 @@ def apply(
         # The others are for backward alone: BatchNorm's mean and deviation.
         shown = op.outputs(**attrs)
     pool = reads[0].pool if reads else pool_of(ctx)
+    site = None
     if out is None:
         outs = [wrap(Chunk(pool, spec.nbytes), spec, ctx) for spec in inferred]
     else:
@@ -227,7 +228,7 @@ def apply(
         _check_out(op, outs, inferred[:shown])
         if modes.recording:
             autograd.check_in_place(op, inputs, outs, all(_is_whole(o) for o in outs))
-        _note_writes(outs)
+        site = _note_writes(outs)
         outs += [wrap(Chunk(pool, spec.nbytes), spec, ctx) for spec in inferred[shown:]]
     outputs = [(o._chunk, o._offset, o._spec) for o in outs]
 
@@ -240,11 +241,12 @@ def apply(
         mutated = [inputs[i] for i in positions]
         if modes.recording:
             autograd.check_in_place(op, (), mutated, False)
-        _note_writes(mutated)
+        site = _note_writes(mutated)
         writes += [x._chunk for x in mutated]
     if out is not None:
         # Only a whole chunk is overwritten; a part of one is changed in place.
         reads += [o._chunk for o in outs if not _is_whole(o)]
+    task.site = site
     task.reads = tuple(reads)
     task.writes = tuple(writes)
     engine.current.push(task)
@@ -272,12 +274,14 @@ def apply_small(op: Op, inputs: tuple, attrs: dict[str, Any]) -> Any:
     if type(x) is not Array:
         return None
     spec = x._spec
+    if spec.nbytes >= SMALL or x._offset is not None:
+        return None
     chunk = x._chunk
     with lock:
         a = chunk.data
         if chunk.writer is not None or chunk.queue or a is None or chunk.error is not None:
             return None
-        if x._offset is not None or a.shape != spec.shape or spec.nbytes >= SMALL:
+        if a.shape != spec.shape:
             return None
         try:
             ufunc = op.ufunc
@@ -328,12 +332,13 @@ def _is_whole(x: Any) -> bool:
     return x._offset is None and x._spec.nbytes == x._chunk.nbytes
 
 
-def _note_writes(arrays: list) -> None:
+def _note_writes(arrays: list) -> callsite.Site | None:
     """Existing arrays are about to be written: autograd may want to know where, and by whom."""
     site = callsite.find()
     for x in arrays:
         begin = x._offset or 0
         x._chunk.note_write(begin, begin + x._spec.size, site)
+    return site
 
 
 def _check_out(op: Op, outs: list, inferred: Any) -> None:
