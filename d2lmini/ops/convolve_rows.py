@@ -302,11 +302,12 @@ def _add(plan: Plan, product: Any, images: Any) -> None:
     steps = -(-plan.inner // plan.step)
     shape = (product.shape[1], plan.cuts[0] + steps - 1, plan.step)
     rows = _room("rows", shape, product.dtype)
-    rows[...] = 0
+    rows[:, plan.cuts[0] :] = 0
+    rows[:, :, plan.inner :] = 0
     for i in range(steps):
         part = product[:, :, i * plan.step : (i + 1) * plan.step].swapaxes(0, 1)
         place = rows[:, i : i + plan.cuts[0], : part.shape[2]]
-        place += part
+        np.add(place, part, out=place) if i else np.copyto(place, part)
     rows = rows.reshape(len(images), plan.cuts[1], -1, plan.row)
     images[...] = 0
     lines = images.reshape(*images.shape[:2], -1)[:, : plan.height]
