@@ -288,8 +288,13 @@ def _infer_batch_norm(
     return [data, gamma, gamma]
 
 
+def _changed(n: int, attrs: dict[str, Any]) -> tuple[int, ...]:
+    """The moving statistics, in training; elsewhere they are only read."""
+    return (3, 4) if attrs.get("training", True) and not attrs["use_global_stats"] else ()
+
+
 @op(
-    infer=_infer_batch_norm, flops=8, mutates=["moving_mean", "moving_var"],
+    infer=_infer_batch_norm, flops=8, mutates=_changed,
     outputs=lambda output_mean_var=False, **_: 3 if output_mean_var else 1,
 )  # fmt: skip
 def BatchNorm(

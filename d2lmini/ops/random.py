@@ -288,7 +288,7 @@ def _categories(data: Spec, *, shape: Shape, get_prob: bool, dtype: Any) -> list
 
 
 @op("_sample_multinomial", aliases=("sample_multinomial",), infer=_categories, grad=None,
-    flops=_FLOPS)  # fmt: skip
+    flops=_FLOPS, outputs=lambda get_prob=False, **_: 2 if get_prob else 1)  # fmt: skip
 def sample_multinomial(
     xp, data, *, shape: Shape = (), get_prob: bool = False, dtype: DType = "int32", rng
 ):

@@ -42,6 +42,14 @@ globals().update(
 )
 
 
+def _boolean_mask(data: Symbol, index: Symbol, axis: int = 0) -> None:
+    """Not for Symbols: how much is left depends on values, and a graph knows its shapes."""
+    raise NotImplementedForSymbol("contrib.boolean_mask")
+
+
+vars(globals()["contrib"])["boolean_mask"] = _boolean_mask
+
+
 def __getattr__(name: str) -> Any:
     if name in registry:  # those with an underscore in front
         return getattr(globals()["op"], name)

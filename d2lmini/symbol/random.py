@@ -94,16 +94,19 @@ def generalized_negative_binomial(
     return _draw("generalized_negative_binomial", parameters, shape, dtype, kwargs)
 
 
-def randint(low: int, high: int, shape: Any = None, dtype: Any = None, **kwargs: Any) -> Symbol:
+def randint(low: Any, high: Any, shape: Any = None, dtype: Any = None, **kwargs: Any) -> Symbol:
     """Integers from low (included) to high (excluded), int32 unless told otherwise."""
+    for bound in (low, high):
+        if isinstance(bound, Symbol):
+            raise TypeError(f"random.randint: low and high must be numbers, got {bound!r}")
     return _draw("randint", {"low": low, "high": high}, shape, dtype or "int32", kwargs)
 
 
 def multinomial(
-    data: Symbol, shape: Any = None, get_prob: bool = False, dtype: Any = "int32", **kwargs: Any
+    data: Symbol, shape: Any = None, get_prob: bool = True, dtype: Any = "int32", **kwargs: Any
 ) -> Symbol:
-    """Indices drawn with the probabilities in the last axis of data; with get_prob also the log
-    of each one's probability, as a second output."""
+    """Indices drawn with the probabilities in the last axis of data; with get_prob, here the
+    default as in MXNet, also the log of each one's probability, as a second output."""
     attrs = {"shape": () if shape is None else shape, "get_prob": get_prob, "dtype": dtype}
     return composed(registry["_sample_multinomial"], (data,), {**attrs, **kwargs})
 

@@ -32,6 +32,7 @@ from d2lmini.ndarray.plan import plan_of
 from d2lmini.ops.core import Op, Spec, Value, as_dtype, invoke, modes, registry
 from d2lmini.ops.fluent import Fluent
 from d2lmini.symbol import lists
+from d2lmini.symbol.absent import NotImplementedForSymbol, explain, refused
 from d2lmini.symbol.attribute import AttrScope, labels_of
 from d2lmini.symbol.lists import output_name
 from d2lmini.symbol.naming import NameManager, operator_hint
@@ -81,7 +82,8 @@ class Symbol(Fluent):
     def __repr__(self) -> str:
         name = self.name
         if name is None:
-            return f"<{type(self).__name__} group [{', '.join(self.list_outputs())}]>"
+            names = ", ".join(node.name for node, _ in self._entries)
+            return f"<{type(self).__name__} group [{names}]>"
         return f"<{type(self).__name__} {name}>"
 
     def __hash__(self) -> int:
@@ -208,7 +210,7 @@ class Symbol(Fluent):
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise AttributeError(_explain(type(self).__name__, name))
+        raise AttributeError(explain(type(self).__name__, name))
 
     def __bool__(self) -> NoReturn:
         raise NotImplementedForSymbol("bool")
@@ -222,47 +224,22 @@ class Symbol(Fluent):
     def __index__(self) -> NoReturn:
         raise NotImplementedForSymbol("index")
 
-    def asnumpy(self) -> NoReturn:
-        """Refused: a Symbol has no contents yet."""
-        raise NotImplementedForSymbol("asnumpy")
-
-    def asscalar(self) -> NoReturn:
-        """Refused: a Symbol has no contents yet."""
-        raise NotImplementedForSymbol("asscalar")
-
-    def item(self) -> NoReturn:
-        """Refused: a Symbol has no contents yet."""
-        raise NotImplementedForSymbol("item")
-
-    def wait_to_read(self) -> NoReturn:
-        """Refused: there is nothing to wait for yet."""
-        raise NotImplementedForSymbol("wait_to_read")
+    def gradient(self, wrt: Any) -> NoReturn:
+        """Refused, as in MXNet: gradients are computed where a Symbol is bound to arrays."""
+        raise MXNetError(
+            "gradient: not implemented for Symbols, in MXNet neither; bind it and call backward() "
+            "of the executor, or compute with arrays under autograd.record()"
+        )
 
     def __setitem__(self, key: Any, value: Any) -> NoReturn:
         raise NotImplementedForSymbol("x[...] = value")
 
 
-class NotImplementedForSymbol(MXNetError, NotImplementedError):
-    """Something that needs contents was asked of a Symbol."""
-
-    def __init__(self, what: str):
-        super().__init__(
-            f"{what} is not implemented for Symbol and only available in NDArray: when a net is "
-            "hybridized its code runs once, on Symbols that have no contents yet. Compute with "
-            "operators, or F.where for a choice by value; do what needs the contents outside of "
-            "the net, or run it imperatively with net.hybridize(False)"
-        )
-
-
-def _explain(kind: str, name: str) -> str:
-    hint = ""
-    if name in ("shape", "dtype", "size", "ndim", "context", "ctx"):
-        hint = (
-            ": what it is like is not known before it runs. In hybrid_forward use operations that "
-            "adapt (reshape codes 0 and -1, F.shape_array, F.zeros_like), or write a plain "
-            "`forward(self, x)`, which sees shapes also when it is compiled"
-        )
-    return f"{kind!r} object has no attribute {name!r}{hint}"
+for _name in """
+    asnumpy asscalar item tolist wait_to_read wait_to_write backward attach_grad as_in_context
+    copyto""".split():
+    setattr(Symbol, _name, refused(_name))
+del _name
 
 
 def written(
