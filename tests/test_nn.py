@@ -270,6 +270,23 @@ def test_regression_outputs_send_back_their_loss_whatever_arrives(name, shape, l
     assert dlabel is None
 
 
+@pytest.mark.parametrize("dtype, bound", [("float32", 4), ("float64", 4)])
+def test_softrelu_and_elu_are_right_to_the_last_digits(dtype, bound):
+    """Also where log1p and expm1 are needed, at the ends, and for what is no number."""
+    x = np.concatenate([np.linspace(-80, 80, 4001), np.geomspace(1e-30, 1, 500)]).astype(dtype)
+    x = np.concatenate([x, -x, np.array([np.inf, -np.inf, np.nan, 0, -1e4, 1e4], dtype)])
+    exact = x.astype("longdouble")
+    with np.errstate(all="ignore"):
+        soft = np.maximum(exact, 0) + np.log1p(np.exp(-abs(exact)))
+        elu = np.where(exact > 0, exact, np.expm1(exact))
+    for got, want in (
+        (nd.Activation(nd.array(x, dtype=dtype), act_type="softrelu"), soft),
+        (nd.LeakyReLU(nd.array(x, dtype=dtype), act_type="elu", slope=1.0), elu),
+    ):
+        rtol = bound * np.finfo(dtype).eps
+        np.testing.assert_allclose(got.asnumpy(), want.astype(dtype), rtol, np.finfo(dtype).tiny)
+
+
 # -- work in pieces, and errors -------------------------------------------------------------------
 
 
