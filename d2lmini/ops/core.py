@@ -112,8 +112,8 @@ class Op:
     pointwise              it is, and does nothing else; such an op on tiny arrays goes a short road
     ufunc                  the one NumPy ufunc it is on floating arrays, or None (ufuncs.py)
     random                 it draws numbers: `compute` gets `rng`, a key that fixes the stream
-    mutates                inputs that `compute` changes as well, declared by name; of a variadic op
-                           a function (number of inputs, attributes) -> their positions
+    mutates                inputs that `compute` changes as well, declared by name; or a function
+                           (number of inputs, attributes) -> their positions
     rule, saves            gradient rule and what it needs kept; rule None: no gradient
     keeps                  `saves` taken apart: (position of the input, or Y; attribute or None)
     rule_attrs             the attributes that the rule asks for
@@ -250,7 +250,8 @@ class Op:
         Attributes that came before in the same words are not checked again.
         """
         key: tuple | None = None
-        if kwargs and len(args) == len(self.input_names) and not self.variadic:
+        whole = len(args) == len(self.input_names) and not self.variadic
+        if kwargs and whole and "key" not in kwargs:  # no key of random numbers comes twice
             # With their types: 1, 1.0 and True are equal, and do not mean the same.
             key = (*kwargs.items(), *map(type, kwargs.values()))
             try:
