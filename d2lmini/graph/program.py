@@ -4,21 +4,21 @@
 >>> from d2lmini.graph.typed import typed
 >>> from d2lmini.ops.spec import Spec
 >>> x = sym.var("x")
->>> y = sym.relu(x * 2, name="y")
+>>> y = sym.relu(sym.negative(x, name="a"), name="y")
 >>> variables, outputs = typed(y._entries, {x._entry[0]: Spec((3,), "float32")}, False)
 >>> program = Program("net", list(variables.values()), outputs)
 >>> import numpy as np
 >>> program.run([np.array([-1, 0, 1], np.float32)], [None], [])
-[array([0., 0., 2.], dtype=float32)]
+[array([1., 0., 0.], dtype=float32)]
 >>> print(program)
 def net(xp, arena):
-    maximum, multiply = xp.maximum, xp.multiply
-    _2, _0 = fit[xp][float32][2], limit[xp][float32][0]
+    maximum, negative = xp.maximum, xp.negative
+    _0 = limit[xp][float32][0]
 <BLANKLINE>
     def run(arrays, places, keys):
         (x,) = arrays
         y = xp.empty((3,), float32) if places[0] is None else places[0]
-        multiply(x, _2, out=y)  # _mulscalar0
+        negative(x, out=y)  # a
         maximum(y, _0, out=y)
         return [y]
 <BLANKLINE>
@@ -47,7 +47,7 @@ from d2lmini.graph.codegen import Writer
 from d2lmini.graph.fusion import Statement
 from d2lmini.graph.layout import Kind, Layout
 from d2lmini.graph.lower import spec_of
-from d2lmini.ndarray.plan import BYTES_PER_US, FLOPS_PER_US, plan_of
+from d2lmini.ndarray.plan import BYTES_PER_US, FLOPS_PER_US
 from d2lmini.symbol.node import Draw, Entry, Node, topological
 
 #: An arena of up to so many bytes is kept from call to call.
@@ -89,6 +89,7 @@ class Program:
     specs         shape and dtype of each output
     mutated       positions of the inputs that it changes besides
     draws         how many random keys a call needs
+    anywhere      `places` of a call whose outputs all go to new memory
     source        the function as text
     plan          where intermediate results lie in the arena
     cost          of one call
@@ -109,10 +110,13 @@ class Program:
         self.inputs = list(inputs)
         self.outputs = list(outputs)
         self.specs = [spec_of(entry) for entry in outputs]
+        self.anywhere: list[np.ndarray | None] = [None] * len(outputs)
         nodes = [node for node in topological(outputs) if node.op is not None]
         changed = {entry[0] for node in nodes for entry in node.mutated}
         self.mutated = [i for i, node in enumerate(self.inputs) if node in changed]
-        self.draws = sum(any(type(v) is Draw for v in node.attrs.values()) for node in nodes)
+        # Passes may have left out some that draw; the others keep their numbers.
+        drawn = [v.number for node in nodes for v in node.attrs.values() if type(v) is Draw]
+        self.draws = max(drawn, default=-1) + 1
         writer = Writer(name, self.inputs, self.outputs)
         self.source = writer.text
         self.plan = writer.layout.plan
@@ -174,7 +178,9 @@ class Program:
                 text = str(problem)
                 if not isinstance(problem, (MXNetError, MemoryError, IndexError)):
                     text = f"{type(problem).__name__}: {text}"
-                return kind(f"node {node.name!r}: {text}\n  made at     {callsite.describe(node.site)}")
+                return kind(
+                    f"node {node.name!r}: {text}\n  made at     {callsite.describe(node.site)}"
+                )
         return problem
 
     def __str__(self) -> str:
@@ -194,10 +200,11 @@ def _cost(layout: Layout, statements: Sequence[Statement]) -> tuple[ProgramCost,
             op = node.op
             assert op is not None
             entries = [e for e in node.inputs if e is not None]
-            plan = plan_of(op, [spec_of(e) for e in entries], node.attrs)
+            outputs = [(node, i) for i in range(len(node.specs or ()))]
             attrs = {k: v for k, v in node.attrs.items() if k in op.attr_names}
-            flops += op.cost(plan.inputs, plan.outputs, **attrs).flops
-            for entry in [*entries, *((node, i) for i in range(len(plan.outputs)))]:
+            specs = [spec_of(e) for e in entries]
+            flops += op.cost(specs, [spec_of(e) for e in outputs], **attrs).flops
+            for entry in entries + outputs:
                 if layout.kinds[entry] is not Kind.BLOCK:
                     read[entry] = spec_of(entry).nbytes
         nbytes += sum(read.values())

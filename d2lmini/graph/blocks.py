@@ -1,0 +1,65 @@
+"""How a group of a generated program runs: piece by piece over the cores, block by block in each.
+
+>>> import numpy as np
+>>> def square_plus_x(x, y, t):
+...     np.multiply(x, x, out=t)
+...     np.add(t, x, out=y)
+>>> x, y = np.arange(5.0), np.empty(5)
+>>> in_blocks(square_plus_x, 5, 2, cut=[x, y], scratch=[((), "float64")])
+>>> y
+array([ 0.,  2.,  6., 12., 20.])
+
+Pieces are for the workers of the engine, of some hundred thousand elements, so that several threads
+gain; blocks are for the cache. Both cuts depend on sizes only: results are the same with any number
+of workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+from d2lmini.device.parallel import parallel_for
+from d2lmini.device.scratch import scratch as memory
+from d2lmini.ops.core import Shape
+from d2lmini.ops.pieces import cut as cut_evenly
+
+#: A piece is so many blocks or more, but there are so many pieces if there is enough to do.
+BLOCKS_IN_PIECE = 4
+PIECES = 16
+
+#: A block-sized array for intermediate results: shape of a row, dtype.
+Room = tuple[Shape, Any]
+
+
+def in_blocks(
+    body: Callable[..., Any],
+    rows: int,
+    rows_in_block: int,
+    cut: Sequence[Any],
+    whole: Sequence[Any] = (),
+    scratch: Sequence[Room] = (),
+) -> None:
+    """Call `body(*arrays)` for every block of rows of the arrays in `cut`.
+
+    Its arguments: the blocks of `cut`, the arrays that are `whole` in every block, scratch memory.
+    """
+    blocks = -(-rows // rows_in_block)
+    n = max(min(PIECES, blocks // BLOCKS_IN_PIECE), 1)
+    parts = cut_evenly(blocks, n)
+
+    def piece(i: int) -> None:
+        rooms = [
+            memory.array(f"block{k}", rows_in_block * prod(shape), dtype).reshape(-1, *shape)
+            for k, (shape, dtype) in enumerate(scratch)
+        ]
+        for block in range(parts[i].start, parts[i].stop):
+            begin = block * rows_in_block
+            end = min(begin + rows_in_block, rows)
+            body(*[x[begin:end] for x in cut], *whole, *[room[: end - begin] for room in rooms])
+
+    if n == 1:
+        piece(0)
+    else:
+        parallel_for(n, piece)

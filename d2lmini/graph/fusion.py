@@ -1,0 +1,169 @@
+"""Fusion groups: elementwise ops on large arrays that run together, one block after the other.
+
+Each op alone would read its inputs from memory and write its result there: on 4 million numbers,
+16 MB each way, memory is what takes the time. In a group every op works on a block that fits the
+cache, then the next op on the same block; what lies between them never leaves the cache.
+
+The graph becomes a list of statements, each one op or a group, in an order in which they can run.
+Ops are looked at one by one, as they were written, and each joins the groups of its inputs if that
+keeps the order possible: a group that nobody outside has read yet may run later, with this op; into
+any other one the op can move only if all else it needs is there before.
+
+>>> from d2lmini import sym
+>>> from d2lmini.graph.typed import typed
+>>> from d2lmini.ops.spec import Spec
+>>> x = sym.var("x")
+>>> y = sym.tanh(sym.exp(x, name="a") * sym.dot(x, x, name="p"), name="b")
+>>> _, outputs = typed(y._entries, {x._entry[0]: Spec((512, 512), "float32")}, False)
+>>> [[node.name for node in each.nodes] for each in statements(outputs)]
+[['p'], ['a', '_mul0', 'b']]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from d2lmini.graph.expressions import steps_of
+from d2lmini.graph.lower import spec_of
+from d2lmini.ops.core import Shape
+from d2lmini.symbol.node import Entry, Node, topological
+
+#: Bytes of one array in a block: with a few of them it stays in a cache of 512 KB.
+BLOCK_BYTES = 1 << 17
+#: From so many elements on ops are done in blocks; below, all there is fits the cache anyway.
+SMALLEST = 1 << 16
+#: More ops than this in one group would need more scratch memory than the cache has.
+MOST = 64
+
+#: Elementwise in name, but they ask for the shape.
+_NOT_BY_BLOCKS = frozenset({"_contrib_div_sqrt_dim", "_assign"})
+
+
+class Statement:
+    """One op, or a group of them with results of one shape.
+
+    nodes     in an order in which they can run
+    shape     of the results of a group; None for an op that runs alone
+    position  statements run in the order of these
+    users     the other statements that read what this one computes
+    """
+
+    __slots__ = ("nodes", "position", "shape", "users")
+
+    def __init__(self, nodes: list[Node], position: int, shape: Shape | None):
+        self.nodes = nodes
+        self.position = position
+        self.shape = shape
+        self.users: set[Statement] = set()
+
+
+def statements(outputs: Sequence[Entry]) -> list[Statement]:
+    """The ops behind `outputs`, in groups where that is worth it."""
+    order = topological(outputs)
+    changed = {entry[0] for node in order for entry in node.mutated}
+    number = {node: i for i, node in enumerate(order)}
+    home: dict[Node, Statement] = {}
+    for node in order:
+        if node.op is None:
+            continue
+        new = Statement([node], number[node], _shape_in_blocks(node, changed))
+        if new.shape is not None:
+            new = _joined(new, home)
+            new.nodes.sort(key=number.__getitem__)
+        for member in new.nodes:
+            home[member] = new
+        for source in _sources(new.nodes, home) - {new}:
+            source.users.add(new)
+    return sorted(set(home.values()), key=lambda statement: statement.position)
+
+
+def _sources(nodes: Sequence[Node], home: dict[Node, Statement]) -> set[Statement]:
+    """The statements that compute the inputs of these nodes."""
+    return {home[e[0]] for node in nodes for e in node.inputs if e is not None and e[0] in home}
+
+
+def _joined(new: Statement, home: dict[Node, Statement]) -> Statement:
+    """The statement that `new` becomes together with the groups of its inputs."""
+    alone = new
+    near = {s for s in _sources(new.nodes, home) if s.shape == new.shape}
+    movable = near
+    while any(not s.users <= movable for s in movable):
+        movable = {s for s in movable if s.users <= movable}
+    members = [node for s in movable for node in s.nodes] + new.nodes
+    needed = _sources(members, home) - movable
+    hosts = [
+        host
+        for host in near - movable
+        if all(s is host or s.position < host.position for s in needed)
+    ]
+    if hosts:
+        new = max(hosts, key=lambda host: host.position)
+        members = new.nodes + members
+    if len(members) > MOST:
+        return alone
+    for source in needed:
+        source.users -= movable
+    new.nodes = members
+    return new
+
+
+def _shape_in_blocks(node: Node, changed: set[Node]) -> Shape | None:
+    """The shape of the result if the node can be computed block by block, and that is worth it."""
+    op = node.op
+    assert op is not None and node.specs is not None
+    if len(node.specs) != 1 or node.specs[0].size < SMALLEST:
+        return None
+    shape = node.specs[0].shape
+    entries = [e for e in node.inputs if e is not None]
+    if not entries or any(e[0] in changed for e in entries):
+        return None
+    shapes = [spec_of(e).shape for e in entries]
+    if steps_of(node) is not None:
+        return shape
+    if op.name == "where":
+        return shape if all(s == shape for s in shapes) else None
+    by_itself = op.elementwise and not (op.mutates or op.injects or op.variadic)
+    if not by_itself or "shape" in op.attr_names or op.name in _NOT_BY_BLOCKS:
+        return None
+    return shape if all(s == shape or prod(s) == 1 for s in shapes) else None
+
+
+# -- how the arrays of a group are cut -------------------------------------------------------------
+
+
+def leading(shapes: Sequence[Shape], domain: Shape) -> int:
+    """How many axes of `domain` in front can be taken as one and cut: along them every array has
+    either the same sizes or only 1.
+
+    >>> leading([(8, 3, 5), (8, 3, 5)], (8, 3, 5)), leading([(8, 3, 5), (3, 1)], (8, 3, 5))
+    (3, 1)
+    """
+    axes = len(domain)
+    for shape in shapes:
+        if prod(shape) != 1:
+            sizes = (1,) * (len(domain) - len(shape)) + shape
+            same = _run([a == b for a, b in zip(sizes, domain)])
+            axes = min(axes, max(same, _run([a == 1 for a in sizes])))
+    return axes
+
+
+def _run(flags: list[bool]) -> int:
+    return flags.index(False) if False in flags else len(flags)
+
+
+def cut_shape(shape: Shape, domain: Shape, axes: int) -> tuple[Shape, bool]:
+    """The shape in which an array enters the blocks, and whether it is cut there: with the first
+    `axes` of the domain as one, or, if it has only 1 along them, without these."""
+    if prod(shape) == 1:
+        return (1,), False
+    sizes = (1,) * (len(domain) - len(shape)) + shape
+    if sizes[:axes] == domain[:axes]:
+        return (prod(sizes[:axes]), *sizes[axes:]), True
+    return sizes[axes:], False
+
+
+def rows_per_block(domain: Shape, axes: int, itemsize: int) -> int:
+    """How many rows (places along the axis that is cut) make a block."""
+    row = max(prod(domain[axes:]), 1) * itemsize
+    return max(BLOCK_BYTES // row, 1)

@@ -1,0 +1,257 @@
+"""Where every value of a program lies: in an input, an output, the arena, or fresh memory.
+
+Statements run in a fixed order, so it is known beforehand from when to when each value is needed.
+
+- A *view* lies where its base lies and makes that live longer.
+- An elementwise result goes *in place* where an input of it dies with this very statement.
+- What the program returns is computed right into the place it is given.
+- Ops that make their own result (`takes_out` is False) give *fresh* memory, which may be a view of
+  any of their inputs: those live as long.
+- All else gets an offset in the arena (`plan`).
+
+Inside a group a value that nobody outside reads has no place at all: it lives in scratch memory
+block by block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+
+import numpy as np
+
+from d2lmini.graph.constant import CONSTANT
+from d2lmini.graph.expressions import may_overwrite, steps_of
+from d2lmini.graph.fusion import Statement
+from d2lmini.graph.lower import spec_of
+from d2lmini.graph.plan import Life, arrange
+from d2lmini.graph.views import seen, view_text
+from d2lmini.ops.spec import Spec
+from d2lmini.symbol.node import Entry, Node
+
+
+class Kind(Enum):
+    """How a value comes to its memory."""
+
+    INPUT = "input"
+    CONSTANT = "constant"
+    BUFFER = "buffer"
+    VIEW = "view"
+    FRESH = "fresh"
+    BLOCK = "block"
+
+
+class Buffer:
+    """Memory for one value, or for several that follow each other in place.
+
+    entries     those values, in time
+    begin, end  the first and last statement that need it
+    output      the number of the output whose place it is; None: it is in the arena
+    offset      in the arena
+    """
+
+    __slots__ = ("begin", "end", "entries", "offset", "output")
+
+    def __init__(self, entry: Entry, begin: int, end: int):
+        self.entries = [entry]
+        self.begin = begin
+        self.end = end
+        self.output: int | None = None
+        self.offset = 0
+
+    @property
+    def spec(self) -> Spec:
+        """Shape and dtype of the value it is named after: what is returned, else the first."""
+        return spec_of(self.entries[-1 if self.output is not None else 0])
+
+
+class Layout:
+    """The places of all values of a program.
+
+    kinds     how each value comes to its memory
+    buffers   of the values that are computed into a place
+    copied    (value, number of the output) for outputs that must be copied: inputs, constants,
+              values returned twice
+    plan      the arena
+    """
+
+    def __init__(
+        self, inputs: Sequence[Node], outputs: Sequence[Entry], statements: Sequence[Statement]
+    ):
+        self.inputs = inputs
+        self.outputs = outputs
+        self.statements = statements
+        self.mutated = {e[0] for s in statements for n in s.nodes for e in n.mutated}
+        self.kinds: dict[Entry, Kind] = {}
+        self.owners: dict[Entry, frozenset[Entry]] = {}
+        self.last: dict[Entry, int] = {}
+        self.buffers: dict[Entry, Buffer] = {}
+        self._shadows: dict[Entry, np.ndarray] = {}
+        self._find_kinds()
+        self._find_lives()
+        for when, statement in enumerate(statements):
+            for node in statement.nodes:
+                self._make_buffers(node, when, statement)
+        self.copied = self._place_outputs()
+        arena = [b for b in dict.fromkeys(self.buffers.values()) if b.output is None]
+        self.plan = arrange(
+            [Life(b.entries[0][0].name, b.spec.nbytes, b.begin, b.end) for b in arena]
+        )
+        for buffer, offset in zip(arena, self.plan.offsets):
+            buffer.offset = offset
+
+    # -- what each value is ------------------------------------------------------------------------
+
+    def _find_kinds(self) -> None:
+        for node in self.inputs:
+            self._enter((node, 0), Kind.INPUT)
+        outside = set(self.outputs)
+        for statement in self.statements:
+            inside = set(statement.nodes)
+            outside.update(
+                e for n in inside for e in n.inputs if e is not None and e[0] not in inside
+            )
+        for statement in self.statements:
+            for node in statement.nodes:
+                assert node.op is not None and node.specs is not None
+                for i in range(len(node.specs)):
+                    if statement.shape is not None and (node, i) not in outside:
+                        self._enter((node, i), Kind.BLOCK)
+                    else:
+                        self._enter((node, i), self._kind_of(node))
+
+    def _kind_of(self, node: Node) -> Kind:
+        assert node.op is not None
+        if node.op is CONSTANT:
+            return Kind.CONSTANT
+        if self._view(node) is not None:
+            return Kind.VIEW
+        return Kind.BUFFER if node.op.takes_out else Kind.FRESH
+
+    def _view(self, node: Node) -> np.ndarray | None:
+        """What this op sees, if it is a view of something that does not change under it."""
+        text = view_text(node)
+        if text is None:
+            return None
+        base = node.inputs[0]
+        assert base is not None
+        if self.kinds[base] is Kind.FRESH or self.owners[base] & {(v, 0) for v in self.mutated}:
+            return None
+        return seen(self._shadow(base), text)
+
+    def _shadow(self, entry: Entry) -> np.ndarray:
+        """An array with the shape and strides of this value; its contents mean nothing."""
+        shadow = self._shadows.get(entry)
+        if shadow is None:
+            shape, dtype = spec_of(entry)
+            view = self._view(entry[0]) if self.kinds[entry] is Kind.VIEW else None
+            shadow = self._shadows[entry] = np.empty(shape, dtype) if view is None else view
+        return shadow
+
+    def _enter(self, entry: Entry, kind: Kind) -> None:
+        self.kinds[entry] = kind
+        if kind is Kind.VIEW:
+            self.owners[entry] = self.owners[entry[0].inputs[0]]  # type: ignore[index]
+        elif kind is Kind.FRESH:
+            bases = [self.owners[e] for e in entry[0].inputs if e is not None]
+            self.owners[entry] = frozenset({entry}).union(*bases)
+        else:
+            self.owners[entry] = frozenset({entry})
+
+    def is_straight(self, entry: Entry) -> bool:
+        """Do its elements follow each other in memory?"""
+        if self.kinds[entry] is Kind.VIEW:
+            return self._shadow(entry).flags.c_contiguous
+        return self.kinds[entry] is not Kind.FRESH
+
+    def _find_lives(self) -> None:
+        """The last statement that needs the memory of each value."""
+        for when, statement in enumerate(self.statements):
+            for node in statement.nodes:
+                for i in range(len(node.specs or ())):
+                    self.last[node, i] = when
+                for entry in node.inputs:
+                    for owner in self.owners[entry] if entry is not None else ():
+                        self.last[owner] = when
+        for entry in self.outputs:
+            for owner in self.owners[entry]:
+                self.last[owner] = len(self.statements)
+
+    # -- buffers -----------------------------------------------------------------------------------
+
+    def _make_buffers(self, node: Node, when: int, statement: Statement) -> None:
+        for i in range(len(node.specs or ())):
+            entry = node, i
+            if self.kinds[entry] is not Kind.BUFFER:
+                continue
+            buffer = self._in_place(node, when, statement)
+            if buffer is None:
+                buffer = Buffer(entry, when, self.last[entry])
+            else:
+                buffer.entries.append(entry)
+                buffer.end = self.last[entry]
+            self.buffers[entry] = buffer
+
+    def _in_place(self, node: Node, when: int, statement: Statement) -> Buffer | None:
+        """The buffer of an input that dies here and that the result may overwrite."""
+        if not _is_pointwise(node):
+            return None
+        for base in node.inputs:
+            if base is None or len(self.owners[base]) != 1:
+                continue
+            (owner,) = self.owners[base]
+            buffer = self.buffers.get(owner)
+            if buffer is None or self.last[owner] != when or buffer.entries[-1] != owner:
+                continue
+            if all(self._overwrites(n, owner, node) for n in _up_to(node, statement)) and not any(
+                self._reads(n, owner) for n in statement.nodes if n not in _up_to(node, statement)
+            ):
+                return buffer
+        return None
+
+    def _reads(self, node: Node, owner: Entry) -> bool:
+        return any(e is not None and owner in self.owners[e] for e in node.inputs)
+
+    def _overwrites(self, reader: Node, owner: Entry, writer: Node) -> bool:
+        """Does `reader` look at the memory of `owner` only where, and before, `writer` writes?"""
+        spec = spec_of((writer, 0))
+        steps = steps_of(reader) if reader is writer else None
+        for i, entry in enumerate(reader.inputs):
+            if entry is not None and owner in self.owners[entry]:
+                if spec_of(entry) != spec or not self.is_straight(entry):
+                    return False
+                if steps is not None and not may_overwrite(steps, i):
+                    return False
+        return True
+
+    def _place_outputs(self) -> list[tuple[Entry, int]]:
+        """Let buffers be the places of outputs; what cannot be must be copied."""
+        copied = []
+        for number, entry in enumerate(self.outputs):
+            buffer = None
+            if len(self.owners[entry]) == 1:
+                (owner,) = self.owners[entry]
+                buffer = self.buffers.get(owner)
+            if (
+                buffer is not None
+                and buffer.output is None
+                and buffer.entries[-1] == owner
+                and spec_of(entry).nbytes == spec_of(owner).nbytes
+                and self.is_straight(entry)
+            ):
+                buffer.output = number
+            else:
+                copied.append((entry, number))
+        return copied
+
+
+def _is_pointwise(node: Node) -> bool:
+    op = node.op
+    assert op is not None
+    if steps_of(node) is not None:
+        return True
+    return op.elementwise and not op.mutates and len(node.specs or ()) == 1
+
+
+def _up_to(node: Node, statement: Statement) -> list[Node]:
+    return statement.nodes[: statement.nodes.index(node) + 1]
