@@ -136,8 +136,10 @@ def composed(op: Op, args: tuple, kwargs: dict[str, Any], hint: str | None = Non
     wanted = (*names[: op.n_required], *WANTED.get(op.name, _nothing)(attrs))
     for i, each in enumerate(names):
         if given[i] is None and each in wanted:
-            if tracer.capture is not None:
+            if tracer.capture is not None and i < op.n_required:
                 raise TypeError(f"{op.name}: input {each!r} is missing; usage: {op.usage}")
+            if tracer.capture is not None:
+                continue
             given[i] = variable(f"{name}_{each}", {**(labels or {}), **INITIAL.get(each, {})})
     while given and given[-1] is None:
         given.pop()
