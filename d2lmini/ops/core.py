@@ -250,8 +250,7 @@ class Op:
         Attributes that came before in the same words are not checked again.
         """
         key: tuple | None = None
-        whole = len(args) == len(self.input_names) and not self.variadic
-        if kwargs and whole and "key" not in kwargs:  # no key of random numbers comes twice
+        if kwargs and len(args) == len(self.input_names) and not self.variadic:
             # With their types: 1, 1.0 and True are equal, and do not mean the same.
             key = (*kwargs.items(), *map(type, kwargs.values()))
             try:
