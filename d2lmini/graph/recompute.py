@@ -3,17 +3,15 @@
 >>> from d2lmini import sym
 >>> from d2lmini.graph.listing import graph_of
 >>> from d2lmini.graph.split import residuals
->>> from d2lmini.symbol.node import Node
->>> x, w = sym.var("x"), sym.var("w")
->>> y = sym.dot(x.transpose() * 2, w, name="y")
->>> outputs = graph_of(y, x=(3, 2), w=(3, 4))
->>> a, (w, _) = outputs[0][0].inputs
->>> dw = Node(outputs[0][0].op, "dw", (a, outputs[0]), {**outputs[0][0].attrs, "transpose_a": True},
-...           w.specs)
->>> residuals(outputs, [(dw, 0)])
-[(<_mul_scalar _mulscalar0>, 0), (<dot y>, 0)]
->>> residuals(outputs, recomputed(outputs, [(dw, 0)]))
-[(<dot y>, 0)]
+>>> with sym.NameManager():
+...     a = sym.transpose(sym.var("x")) * 2
+...     grad = sym.dot(a, sym.var("g"), name="grad")     # for instance
+>>> [grad] = graph_of(grad, x=(3, 2), g=(3, 4))
+>>> outputs = [grad[0].inputs[0]]
+>>> residuals(outputs, [grad])
+[(<_mul_scalar _mulscalar0>, 0)]
+>>> residuals(outputs, recomputed(outputs, [grad]))
+[]
 
 Here backward reads x, which is an input and there anyway, and turns and doubles it itself. A kept
 value costs its memory from its making to the end of backward, and once to be written and once to be

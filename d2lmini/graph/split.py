@@ -2,8 +2,9 @@
 
 >>> from d2lmini import sym
 >>> x = sym.var("x")
->>> y = x.exp()
->>> dx = y * 2                           # for instance
+>>> with sym.NameManager():
+...     y = x.exp()
+...     dx = y * 2                       # for instance
 >>> kept = residuals(y._entries, dx._entries)
 >>> kept == [y._entry]
 True
@@ -34,9 +35,13 @@ def cut(entries: Sequence[Entry], at: Sequence[Entry]) -> tuple[list[Node], list
     """The graph behind `entries` with variables in the place of the values `at`; the variables."""
     replaced: dict[Entry, Entry] = {}
     variables = []
+    names: set[str] = set()
     for node, i in at:
         assert node.op is not None
-        name = f"kept_{node.name}" + (f"_{i}" if node.n_outputs > 1 else "")
+        name = f"kept_{node.name}" + (f"_{i}" if len(node.specs or ()) > 1 else "")
+        while name in names:  # a layer that is called twice gives two nodes of its name
+            name += "_"
+        names.add(name)
         specs = None if node.specs is None else (node.specs[i],)
         variable = Node(None, name, specs=specs, site=node.site)
         variables.append(variable)

@@ -27,6 +27,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from d2lmini.device.quiet import run_quietly
 from d2lmini.graph.constant import uniform
 from d2lmini.graph.passes.rewrite import Replacement, Rules, call, calls, rewritten, same, spec_of
 from d2lmini.ops.scalars import fit
@@ -79,8 +80,8 @@ def _(node: Node) -> Replacement:
 def number_of(node: Node) -> float | int:
     """The number beside the array, in the array's dtype: 1.5 is 1 beside integers."""
     assert node.inputs[0] is not None
-    value = fit[np][spec_of(node.inputs[0]).dtype][node.attrs["scalar"]]
-    return value.item()  # type: ignore[no-any-return]
+    numbers = fit[np][spec_of(node.inputs[0]).dtype]
+    return run_quietly(lambda: numbers[node.attrs["scalar"]]).item()  # type: ignore[no-any-return]
 
 
 @rules("negative")

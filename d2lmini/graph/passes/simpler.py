@@ -143,9 +143,9 @@ def _(node: Node) -> Replacement:
     dtype = spec_of((node, 0)).dtype
     if not copies or not axes or count == 0 or dtype != spec_of(source).dtype or dtype.kind != "f":
         return None
-    y = reshaped(source, kept, inner)
+    y = call("_mul_scalar", (source,), node, scalar=float(count))
+    y = reshaped(y, kept, node)
     target = tuple(1 if a in axes else n for a, n in enumerate(wide))
-    y = call("_mul_scalar", (y,), node, scalar=float(count))
     if target != kept:
         y = call("broadcast_to", (y,), node, shape=target)
     return same(node, reshaped(y, spec_of((node, 0)).shape, node))
