@@ -24,8 +24,8 @@ def flatten(args: Any, what: str = "") -> tuple[list[Any], Any]:
     if args is None:
         return [None], -1
     if not isinstance(args, (list, tuple)):
-        several = isinstance(args, Symbol) and len(args) > 1
-        return [args], len(args) if several else 0
+        outputs = len(args._entries) if isinstance(args, Symbol) else 1
+        return [args], outputs if outputs > 1 else 0
     flat: list[Any] = []
     form = []
     for arg in args:

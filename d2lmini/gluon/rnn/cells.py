@@ -12,8 +12,8 @@ GRUCell(None -> 12)
 
 A step is two products, of the input and of the state, and the arithmetic of the gates
 (`ops/rnn_gates.py`, where the formulas are). On arrays it is one op, and so are all the steps of an
-`unroll`. On symbols it is the ten ops that MXNet has there, under the same names, so that what is
-exported can be read there and the compiler sees what it may fuse.
+`unroll`, compiled or not. On Symbols outside of traces it is the ten ops that MXNet has, under the
+same names, so that what is exported can be read there.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 from d2lmini import ndarray as nd
 from d2lmini.gluon.nn import LeakyReLU
 from d2lmini.gluon.parameter import DeferredInitializationError, Parameter
-from d2lmini.gluon.rnn.recurrent import HybridRecurrentCell
+from d2lmini.gluon.rnn.recurrent import HybridRecurrentCell, seen
 from d2lmini.gluon.rnn.sequences import as_array, as_steps
 from d2lmini.ops.core import Value
 from d2lmini.ops.rnn_one import rnn_layer
@@ -91,7 +91,8 @@ class GatedCell(HybridRecurrentCell):
 
     def hybrid_forward(self, F: Any, x: Any, states: Any, **params: Any) -> Any:
         mode = self._mode
-        if F is nd and mode is not None and len(x.shape) == 2:
+        view = x if F is nd else seen(x)
+        if mode is not None and view is not None and len(view.shape) == 2:
             return self._at_once(x, states, params, mode)
         i2h, h2h = self._products(F, x, states[0], **params)
         states = self._gates(F, i2h, h2h, states)
@@ -110,7 +111,7 @@ class GatedCell(HybridRecurrentCell):
             x, params["i2h_weight"], params["h2h_weight"], params["i2h_bias"], params["h2h_bias"],
             *states, mode=mode,
         )  # fmt: skip
-        y, *others = result if type(result) is list else (result,)
+        y, *others = result if self.n_states > 1 else (result,)
         return y, [y, *others]
 
     def unroll(
@@ -141,7 +142,7 @@ class GatedCell(HybridRecurrentCell):
             y = SequenceMask(y, valid_length, **used)
             merge_outputs = merge_outputs is not False
         elif merge_outputs:
-            last = y.slice_axis(axis=0, begin=length - 1, end=length).reshape(y.shape[1:])
+            last = y.slice_axis(axis=0, begin=length - 1, end=length).reshape((-3, -2))
         if merge_outputs:
             return y if layout == "TNC" else y.swapaxes(0, 1), [last, *others]
         outputs = as_steps(y, length, "TNC")
@@ -150,11 +151,11 @@ class GatedCell(HybridRecurrentCell):
     def _can_be_one_op(self, inputs: Any) -> bool:
         """Is there nobody who would notice that the single steps are not called?"""
         whole = isinstance(inputs, Value)
-        first = inputs if whole else inputs[0]
+        first = seen(inputs if whole else inputs[0])
         return (
             type(self) in (RNNCell, LSTMCell, GRUCell)
             and self._mode is not None
-            and isinstance(first, nd.NDArray)
+            and first is not None
             and first.ndim == (3 if whole else 2)
             and not self._forward_hooks
             and not self._forward_pre_hooks
@@ -162,15 +163,16 @@ class GatedCell(HybridRecurrentCell):
 
     def _values(self, x: Any, states: list[Any]) -> dict[str, Any]:
         """The parameters where x is, completed at the first call."""
+        ctx = x.ctx if isinstance(x, nd.NDArray) else None
         try:
-            return {name: p.data(x.ctx) for name, p in self._reg_params.items()}
+            return {name: p.data(ctx) for name, p in self._reg_params.items()}
         except DeferredInitializationError:
-            self._finish_deferred(x[0], states)
-            return {name: p.data(x.ctx) for name, p in self._reg_params.items()}
+            self._finish_deferred(seen(x)[0], states)
+            return {name: p.data(ctx) for name, p in self._reg_params.items()}
 
     def _step(self) -> str:
         """What names of this step's values begin with."""
-        return f"{self._prefix}t{self._steps}_"
+        return f"t{self._steps}_"
 
     def _products(
         self, F: Any, inputs: Any, h: Any, i2h_weight: Any, h2h_weight: Any, i2h_bias: Any,

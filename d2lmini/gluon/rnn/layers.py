@@ -20,11 +20,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from d2lmini import ndarray as nd
+from d2lmini import symbol
 from d2lmini.gluon.hybrid_block import HybridBlock
 from d2lmini.gluon.rnn.cells import GRUCell, LSTMCell, RNNCell
 from d2lmini.gluon.rnn.containers import BidirectionalCell, HybridSequentialRNNCell
-from d2lmini.gluon.rnn.recurrent import namespace_of
+from d2lmini.gluon.rnn.recurrent import zeros_beside
 from d2lmini.gluon.rnn.wrappers import DropoutCell
+from d2lmini.graph.trace import here
 from d2lmini.ops.core import Value
 
 
@@ -154,9 +156,12 @@ class RecurrentLayer(HybridBlock):
         return (outputs, states) if given else outputs
 
     def _first_states(self, inputs: Any) -> list[Any]:
+        axis = self._layout.find("N")
         if not isinstance(inputs, nd.NDArray):
-            return self.begin_state(func=namespace_of(inputs).zeros)
-        batch_size = inputs.shape[self._layout.find("N")] if inputs.ndim > 1 else 0
+            if here.trace is not None:
+                return self.begin_state(-1, func=zeros_beside(inputs, axis))
+            return self.begin_state(func=symbol.zeros)
+        batch_size = inputs.shape[axis] if inputs.ndim > 1 else 0
         return self.begin_state(batch_size, ctx=inputs.ctx, dtype=inputs.dtype)
 
     def hybrid_forward(self, F: Any, x: Any, states: list[Any], **params: Any) -> Any:

@@ -21,9 +21,11 @@ from collections.abc import Callable
 from typing import Any
 
 from d2lmini import ndarray as nd
+from d2lmini import symbol
 from d2lmini.gluon.block import Block
 from d2lmini.gluon.hybrid_block import HybridBlock
 from d2lmini.gluon.rnn.sequences import as_steps, axis_of, formatted, masked
+from d2lmini.graph.trace import here
 from d2lmini.ops.core import Value
 from d2lmini.ops.join import stack
 from d2lmini.ops.sequence import SequenceLast
@@ -74,9 +76,12 @@ class RecurrentCell(Block):
             return states
         whole = isinstance(inputs, Value)
         first = inputs if whole else inputs[0]
+        axis = axis_of("N", layout) if whole else 0
         if not isinstance(first, nd.NDArray):
-            return self.begin_state(func=namespace_of(first).zeros)
-        batch_size = first.shape[axis_of("N", layout) if whole else 0]
+            if here.trace is not None:
+                return self.begin_state(batch_size=-1, func=zeros_beside(first, axis))
+            return self.begin_state(func=symbol.zeros)
+        batch_size = first.shape[axis]
         return self.begin_state(batch_size=batch_size, ctx=first.ctx, dtype=first.dtype)
 
     def unroll(
@@ -135,8 +140,29 @@ class HybridRecurrentCell(RecurrentCell, HybridBlock):
 
 def namespace_of(value: Any) -> Any:
     """The module whose functions make values of this kind: `nd` or `sym`."""
+    return nd if isinstance(value, nd.NDArray) else symbol
+
+
+def seen(value: Any) -> Any:
+    """Something with the value's shape: an array itself, a Symbol as its trace sees it; None for a
+    Symbol outside of traces, whose shape is not known."""
     if isinstance(value, nd.NDArray):
-        return nd
-    raise NotImplementedError(
-        f"{type(value).__name__}: only arrays go through a cell until the compiler is there"
-    )
+        return value
+    return None if here.trace is None else here.trace.seen(value)
+
+
+def zeros_beside(value: Any, axis: int) -> Callable[..., Any]:
+    """A function for `begin_state` of a traced cell: zeros as many (-1 in the shape) as `value` has
+    rows along `axis`, said so that the graph holds for any number of them."""
+
+    def func(shape: tuple[int, ...], **_: Any) -> Any:
+        one = value
+        for i in range(seen(value).ndim):
+            if i != axis:
+                one = symbol.slice_axis(one, axis=i, begin=0, end=1)
+        others = tuple(i for i, n in enumerate(shape) if n != -1)
+        column = symbol.reshape(one, shape=tuple(-1 if n == -1 else 1 for n in shape))
+        sizes = tuple(shape[i] for i in others)
+        return symbol.broadcast_axis(symbol.zeros_like(column), axis=others, size=sizes)
+
+    return func

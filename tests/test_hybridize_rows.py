@@ -1,0 +1,78 @@
+"""Every layer, cell and loss of the tables, compiled: the same numbers as eager, both ways.
+
+A row's net is run as it is written and hybridized, from the same parameters and seed, in each of
+the row's modes; so dropout drops the same elements. A cell's `unroll` is wrapped into a Block with
+a plain `forward`, for only calls of Blocks are compiled.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from gluon_rows import loss, nn, peer, rnn
+from gluon_rows.runner import Row
+
+import d2lmini as mx
+from d2lmini.gluon import HybridBlock
+
+ROWS = [
+    *nn.ROWS,
+    *loss.ROWS,
+    *rnn.ROWS,
+]
+
+
+class Call(HybridBlock):
+    """Any expression of `net` and `x` as a Block."""
+
+    def __init__(self, net: HybridBlock, call: str):
+        super().__init__()
+        self.net = net
+        self.call = call
+
+    def forward(self, *x):
+        return eval(self.call, {**peer.names(mx), "net": self.net, "x": list(x)})
+
+
+def answers(row: Row) -> list[dict[str, np.ndarray]]:
+    """What a row gives in each mode: eager, compiled, and compiled for the second time."""
+    scope = peer.names(mx)
+    mx.random.seed(0)
+    net = eval(row.build, scope)
+    net.initialize()
+    if row.dtype != "float32":
+        net.cast(row.dtype)
+    inputs = row.arrays()
+    peer.forward(scope, row.plain(), net, [mx.nd.array(a, dtype=a.dtype) for a in inputs])
+    parameters = list(net.collect_params().values())
+    plain = row.plain()
+    found = []
+
+    def run() -> None:
+        for mode in row.modes:
+            found.append(peer.run(mx, scope, plain, net, parameters, inputs, mode))
+
+    run()
+    if row.call != "net(*x)":
+        net = Call(net, row.call)
+        plain["call"] = "net(*x)"
+    net.hybridize()
+    run()
+    run()
+    return found
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
+def test_compiled_equals_eager(row):
+    if not isinstance(eval(row.build, peer.names(mx)), HybridBlock):
+        pytest.skip("cannot be hybridized")
+    found = answers(row)
+    n = len(row.modes)
+    for mode, eager, *compiled in zip(row.modes, found[:n], found[n : 2 * n], found[2 * n :]):
+        for each in compiled:
+            assert eager.keys() == each.keys()
+            for key, expected in eager.items():
+                assert each[key].shape == expected.shape and each[key].dtype == expected.dtype
+                np.testing.assert_allclose(
+                    each[key], expected, rtol=row.rtol, atol=row.atol, err_msg=f"{mode}/{key}"
+                )
