@@ -63,9 +63,11 @@ def has_symbol(case: Any) -> bool:
     op = find(case.op)
     if not isinstance(op, Op) or op.random or not case.inputs:
         return False
-    if op.name in WORDS:  # said in other ops there; but for arrays and numbers in one key
+    if op.name in WORDS:  # said in other ops there, but for what those do not take
         key = case.attrs.get("key", ())
-        return sum(type(i) is int or (type(i) is tuple and i[0] == "at") for i in key) < 2
+        several = sum(type(i) is int or (type(i) is tuple and i[0] == "at") for i in key) > 1
+        strange = any(np.asarray(i).dtype == bool or np.size(i) == 0 for i in case.inputs)
+        return not several and not strange and case.attrs.get("batch_axis") != -1
     if not case.mxnet:
         return False
     if op.name.endswith("_update") or "_update_phase" in op.name:  # no part of any graph
@@ -131,4 +133,7 @@ def test_both_read_what_the_other_wrote(row: int, answers: list[Any]):
     same(mine, answer["outputs"], case)
     for text in (symbol.tojson(False), answer["again"], answer["written"] or symbol.tojson()):
         for once, again in zip(mine, evaluate(sym.load_json(text), values), strict=True):
-            np.testing.assert_array_equal(once, again)
+            if find(case.op).name in WORDS:
+                np.testing.assert_allclose(once, again, rtol=2e-3 if once.itemsize == 2 else 1e-5)
+            else:
+                np.testing.assert_array_equal(once, again)

@@ -155,7 +155,7 @@ def _getitem(node: Node, data: Entry, indices: Entry | None = None) -> Entry:
     if arrays:
         axis = arrays[0]
         places = write("reshape", indices, shape=axes[axis][1])
-        y = write("take", y, places, axis=axis)
+        y = write("take", y, places, axis=axis, mode="wrap")  # -1 is the last
     if numbers:
         y = write("squeeze", y, axis=numbers)
     for axis, item in enumerate(i for i in key if type(i) is not int and i is not ...):
