@@ -147,7 +147,8 @@ class CompiledForward:
         self.guards = Guards()
         self.traces: dict[Any, tuple[Trace, Any]] = {}
         self.placed: dict[Any, Placed] = {}
-        self._form: Any = None  # how the inputs of the one general trace are nested
+        self.form: Any = None  # how the inputs of the first trace are nested
+        self._general = False  # does that hold for all inputs?
         self._last: Placed | None = None
 
     def __call__(self, *args: Any) -> Any:
@@ -195,11 +196,11 @@ class CompiledForward:
 
     def place(self, block: Any, flat: list[Any], form: Any, ctx: Context) -> Placed:
         """The graph for such inputs, traced if it has to be, in the context where they are."""
-        if self._form is not None:
-            if form != self._form:
+        if self._general:
+            if _bare(form) != _bare(self.form):
                 raise ValueError(
                     "The argument structure of HybridBlock does not match the cached version. "
-                    f"Stored format = {self._form}, input format = {form}. It was "
+                    f"Stored format = {self.form}, input format = {form}. It was "
                     "traced with other arguments: give the same ones as None or not, or call "
                     "hybridize() again to forget that trace"
                 )
@@ -210,8 +211,10 @@ class CompiledForward:
         found = self.placed.get((key, ctx))
         if found is None:
             trace, outputs = self.traces.get(key) or self._trace(block, flat, form)
+            if not self.traces:
+                self.form = form
             if trace.general:
-                key, self._form = None, form
+                key, self._general = None, True
             self.traces[key] = trace, outputs
             name = block.name or type(block).__name__.lower()
             found = Placed(trace, outputs, ctx, name, self.flags, self.guards)
@@ -228,6 +231,13 @@ class CompiledForward:
             lambda: block.collect_params().values(),
         )
         return trace, flatten(result)[1]
+
+
+def _bare(form: Any) -> Any:
+    """A form without Nones at its end: an argument that is None may as well be left out."""
+    while form and form[-1] == -1:
+        form = form[:-1]
+    return form
 
 
 def _context(block: Any, flat: list[Any]) -> Context:

@@ -24,11 +24,13 @@ from d2lmini import symbol
 from d2lmini.gluon.nested import flatten, regroup
 from d2lmini.gluon.utils import shape_is_known
 from d2lmini.graph.trace import input_names, outside, plain
+from d2lmini.ops.rnn_one import rnn_layer
 from d2lmini.symbol import Symbol
+from d2lmini.symbol.node import topological
 
 
 def graph_of(block: Any, inputs: tuple) -> tuple[Any, dict[str, Any]]:
-    """The net as a Symbol; the inputs by the names of their variables."""
+    """The net as a Symbol, as MXNet would have it; the inputs by the names of their variables."""
     flat, form = flatten(list(inputs))
     names = input_names(len(flat))
     given = {name: x for name, x in zip(names, flat) if x is not None}
@@ -65,12 +67,15 @@ def complete_types(block: Any, inputs: tuple) -> None:
             parameters[name].dtype = dtype
 
 
-def export(compiled: Any, path: str, epoch: int) -> None:
+def export(block: Any, compiled: Any, path: str, epoch: int) -> None:
     """Write the graph that was traced first, and the arrays that fill its variables."""
-    trace, _ = next(iter(compiled.traces.values()))
+    (trace, _), form = next(iter(compiled.traces.values())), compiled.form
     graph: Any = plain(trace.symbol)
-    graph.save(f"{path}-symbol.json")
+    if any(node.op is rnn_layer for node in topological(graph._entries)):
+        # All steps of a cell at once, which MXNet has no op for: without a trace it gives single ones.
+        graph, _ = graph_of(block, tuple(regroup(trace.inputs, form)[0]))
     auxiliary = set(graph.list_auxiliary_states())
+    graph.save(f"{path}-symbol.json")
     values = {}
     for node, used in trace.uses.items():
         kind = "aux" if node.name in auxiliary else "arg"

@@ -280,4 +280,4 @@ class HybridBlock(Block):
                 "Please first call block.hybridize() and then run forward with this block at least "
                 "once before calling export."
             )
-        export(compiled, path, epoch)
+        export(self, compiled, path, epoch)
