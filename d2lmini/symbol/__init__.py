@@ -23,12 +23,12 @@ from d2lmini.symbol.namespaces import Namespace, public_functions
 from d2lmini.symbol.naming import NameManager, Prefix
 from d2lmini.symbol.symbol import NotImplementedForSymbol, Symbol, Traced
 
-from d2lmini.symbol import evaluate, infer, methods, random  # isort: skip
+from d2lmini.symbol import evaluate, infer, methods, picture, random  # isort: skip
 
 __all__ = [
     "AttrScope", "Group", "NameManager", "NotImplementedForSymbol", "Prefix", "Symbol", "Traced",
     "arange", "concatenate", "evaluate", "eye", "full", "infer", "linspace", "load", "load_json",
-    "methods", "ones", "random", "save", "zeros",
+    "methods", "ones", "picture", "random", "save", "zeros",
 ]  # fmt: skip
 
 var = Variable = variable
