@@ -1,8 +1,8 @@
 """CachedOp: a Symbol as one operation on arrays, compiled for each kind of input it meets.
 
 A call is one task of the engine. What was compiled is kept by the shapes and dtypes of the inputs,
-the mode (training or not) and, while recording, by which inputs have a history: for these the
-forward program also returns what backward needs, and the tape gets one node.
+their context, the mode (training or not) and, while recording, by which inputs have a history: for
+these the forward program also returns what backward needs, and the tape gets one node.
 
 >>> from d2lmini import nd, sym
 >>> a, b = sym.var("a"), sym.var("b")
@@ -20,87 +20,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from d2lmini import callsite, engine, random_state
-from d2lmini.autograd import tape
-from d2lmini.autograd.tape import check_version
+from d2lmini import random_state
 from d2lmini.base import MXNetError
-from d2lmini.context import Context
-from d2lmini.device.quiet import run_quietly
-from d2lmini.device.storage import Chunk, pool_of
-from d2lmini.engine.core import Task
+from d2lmini.context import Context, current_context
+from d2lmini.graph.call import push
 from d2lmini.graph.gradient import gradients
+from d2lmini.graph.history import Backward, ProgramNode
 from d2lmini.graph.passes import simplify
 from d2lmini.graph.program import Program
 from d2lmini.graph.recompute import recomputed
+from d2lmini.graph.short import ShortRoad
 from d2lmini.graph.split import cut, residuals
 from d2lmini.graph.typed import typed
-from d2lmini.ndarray.apply import Operand, array_of, wrap
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.ops.core import modes
 from d2lmini.symbol import Symbol
 from d2lmini.symbol.node import Entry, Node, topological
 
+#: Kinds of inputs that are found by the identity of their specs; at more these are forgotten.
+MOST_KNOWN = 64
 
-class ProgramTask(Task):
-    """One call of a program: where its inputs lie, where its outputs go."""
-
-    __slots__ = ("inputs", "keys", "outputs", "program")
-
-    def __init__(
-        self, program: Program, inputs: list[Operand], outputs: list[Operand], ctx: Context,
-        keys: list[Any],
-    ):  # fmt: skip
-        self.program = program
-        self.inputs = inputs
-        self.outputs = outputs
-        self.keys = keys
-        reads = [operand[0] for operand in inputs]
-        # Only a whole chunk is overwritten; a part of one is changed in place.
-        reads += [chunk for chunk, offset, _ in outputs if offset is not None]
-        writes = [operand[0] for operand in outputs] + [inputs[i][0] for i in program.mutated]
-        super().__init__(
-            program.name, tuple(reads), tuple(writes), ctx, predicted_us=program.predicted_us
-        )
-
-    def run(self) -> None:
-        run_quietly(self._compute)
-
-    def _compute(self) -> None:
-        places: list[Any] = []
-        for operand in self.outputs:
-            chunk, _, spec = operand
-            if chunk.data is not None:
-                places.append(array_of(operand))
-            elif chunk.weight:
-                places.append(chunk.allocate(spec.shape, spec.dtype))
-            else:
-                places.append(None)
-        results = self.program.run([array_of(i) for i in self.inputs], places, self.keys)
-        for operand, result in zip(self.outputs, results):
-            if operand[0].data is None:
-                operand[0].adopt(result)
-
-
-def push(
-    program: Program, inputs: Sequence[NDArray], ctx: Context, keys: list[Any],
-    outs: Sequence[Any] = (),
-) -> list[NDArray]:  # fmt: skip
-    """Push a call of `program`; its outputs, new arrays unless `outs` has one for the place."""
-    pool = inputs[0]._chunk.pool if inputs else pool_of(ctx)
-    results = []
-    for i, spec in enumerate(program.specs):
-        given = outs[i] if i < len(outs) else None
-        results.append(wrap(Chunk(pool, spec.nbytes), spec, ctx) if given is None else given)
-    changed = [inputs[i] for i in program.mutated] + [x for x in outs if x is not None]
-    if changed:
-        site = callsite.find()
-        for x in changed:
-            begin = x._offset or 0
-            x._chunk.note_write(begin, begin + x._spec.size, site)
-    operands = [(x._chunk, x._offset, x._spec) for x in inputs]
-    places = [(y._chunk, y._offset, y._spec) for y in results]
-    engine.current.push(ProgramTask(program, operands, places, ctx, keys))
-    return results
+# Specs, which inputs have a history, training or not, context.
+Kind = tuple[list[Any], "list[bool] | None", bool, Context]
 
 
 class CachedOp:
@@ -113,19 +54,54 @@ class CachedOp:
         self.flags = dict(flags)
         self.variables = [node for node in topological(symbol._entries) if node.op is None]
         self._compiled: dict[tuple, Compiled] = {}
+        self._known: dict[tuple, tuple[Kind, Compiled]] = {}
+        self._last: tuple[Any, Any] = (None, None)
 
     def __call__(self, *inputs: NDArray, out: Any = None) -> Any:
         """The outputs for these arrays: one NDArray or a list. MXNetError at the call for a wrong
         number of inputs, and for shapes, dtypes or contexts that do not fit."""
-        needs = tuple([x._node is not None for x in inputs]) if modes.recording else ()
-        key = (modes.training, needs, *[x._spec for x in inputs])
-        compiled = self._compiled.get(key)
-        if compiled is None:
-            compiled = self._compiled[key] = self._compile(inputs, needs)
+        try:
+            needs = [x._node is not None for x in inputs] if modes.recording else None
+            kind = ([x._spec for x in inputs], needs, modes.training, inputs[0]._ctx)
+        except (AttributeError, IndexError):
+            kind = self._unusual(inputs)
+        last, compiled = self._last
+        # Nearly always the kind of the last call, with the very same objects in it.
+        if kind != last:
+            compiled = self._find(inputs, kind)
         results = compiled(inputs, out)
         return results[0] if len(results) == 1 else results
 
-    def _compile(self, inputs: Sequence[NDArray], needs: tuple[bool, ...]) -> Compiled:
+    def _unusual(self, inputs: Sequence[Any]) -> Kind:
+        """No inputs, which is allowed, or some that are no arrays."""
+        for node, x in zip(self.variables, inputs):
+            if not isinstance(x, NDArray):
+                raise TypeError(
+                    f"{self.name}: {node.name} is to be an NDArray, got {type(x).__name__}"
+                )
+        return [], None, modes.training, current_context()
+
+    def _find(self, inputs: Sequence[NDArray], kind: Kind) -> Compiled:
+        """What was compiled for this kind, or is now."""
+        specs, asked, training, ctx = kind
+        needs = tuple(asked) if asked and True in asked else ()
+        # By identity first: hashing dozens of specs takes longer than many a program.
+        key = (*map(id, specs), needs, training, ctx)
+        known = self._known.get(key)
+        if known is None:
+            by_value = (*specs, needs, training, ctx)
+            compiled = self._compiled.get(by_value)
+            if compiled is None:
+                compiled = self._compiled[by_value] = self._compile(inputs, needs, ctx)
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            known = self._known[key] = kind, compiled  # and so these specs stay alive
+        self._last = known
+        return known[1]
+
+    def _compile(
+        self, inputs: Sequence[NDArray], needs: tuple[bool, ...], ctx: Context
+    ) -> Compiled:
         if len(inputs) != len(self.variables):
             names = ", ".join(node.name for node in self.variables)
             raise MXNetError(
@@ -133,18 +109,28 @@ class CachedOp:
             )
         specs = {node: x._spec for node, x in zip(self.variables, inputs)}
         variables, outputs = typed(self.symbol._entries, specs, modes.training)
-        return Compiled(self.name, list(variables.values()), outputs, needs)
+        static_alloc = bool(self.flags.get("static_alloc", False))
+        return Compiled(self.name, list(variables.values()), outputs, needs, ctx, static_alloc)
 
 
 class Compiled:
-    """The programs for one kind of input: forward, and once it is asked for, backward."""
+    """The programs for one kind of input: forward, and once it is asked for, backward.
+
+    typed    the graph as it was given, before any pass: variables and outputs
+    outputs  what the forward program computes; besides, for backward, `kept_variables`
+    wanted   positions of the inputs with a history; `reached`: those that the outputs depend on
+    grads    the backward graph: gradients of `reached`, from variables, what was kept, and `heads`
+    """
 
     def __init__(
-        self, name: str, variables: list[Node], outputs: list[Entry], needs: tuple[bool, ...]
-    ):
+        self, name: str, variables: list[Node], outputs: list[Entry], needs: tuple[bool, ...],
+        ctx: Context, static_alloc: bool = False,
+    ):  # fmt: skip
         self.name = name
+        self.ctx = ctx
+        self.static_alloc = static_alloc
         self.variables = variables
-        self.outputs = outputs
+        self.typed = outputs
         self.wanted = [i for i, needed in enumerate(needs) if needed]
         self.heads: list[Node] = []
         kept: list[Entry] = []
@@ -165,22 +151,52 @@ class Compiled:
             self.kept_variables, self.grads = cut(found, kept)
         else:
             self.outputs = outputs = simplify(outputs)
-        self.forward = Program(name, variables, outputs + kept)
+        self.forward = Program(name, variables, outputs + kept, ctx, static_alloc)
+        self._short = ShortRoad(self.forward, ctx) if ShortRoad.leads(self.forward) else None
 
     def __call__(self, inputs: Sequence[NDArray], out: Any) -> list[NDArray]:
-        ctx = inputs[0]._ctx
-        for x in inputs:
-            if x._ctx != ctx:
-                raise MXNetError(f"{self.name}: inputs are on {ctx} and {x._ctx}")
-        outs = () if out is None else list(out) if isinstance(out, (list, tuple)) else [out]
-        keys = [random_state.next_key(ctx) for _ in range(self.forward.draws)]
-        results = push(self.forward, inputs, ctx, keys, outs)
-        shown = len(self.outputs)
-        if self.wanted:
-            node = ProgramNode(self, inputs, results, keys, ctx)
-            for i, y in enumerate(results[:shown]):
-                y._node = (node, i)
-        return results[:shown]
+        ctx = self.ctx
+        forward = self.forward
+        keys = [random_state.next_key(ctx) for _ in range(forward.draws)] if forward.draws else ()
+        results = None
+        if out is None and self._short is not None:
+            results = self._short.call(inputs, keys)
+        if results is None:
+            for x in inputs:
+                if x._ctx != ctx:
+                    raise MXNetError(f"{self.name}: inputs are on {ctx} and {x._ctx}")
+            results = push(forward, inputs, ctx, keys, self._checked(out))
+        if not self.wanted:
+            return results
+        node = ProgramNode(self, inputs, results, keys, ctx)
+        results = results[: len(self.outputs)]
+        for i, y in enumerate(results):
+            y._node = (node, i)
+        return results
+
+    def _checked(self, out: Any) -> Sequence[Any]:
+        """What was given as `out=`, as a list; an error at the call if it does not fit."""
+        if out is None:
+            return ()
+        outs = list(out) if isinstance(out, (list, tuple)) else [out]
+        if len(outs) != len(self.outputs):
+            raise MXNetError(
+                f"{self.name}: gives {len(self.outputs)} outputs, out= has {len(outs)}"
+            )
+        for x, spec in zip(outs, self.forward.specs):
+            if not isinstance(x, NDArray):
+                raise TypeError(f"{self.name}: out= takes NDArrays, got {type(x).__name__}")
+            if x._spec != spec or x._ctx != self.ctx:
+                raise MXNetError(
+                    f"{self.name}: out= has {x._spec} on {x._ctx}, the result is {spec} on "
+                    f"{self.ctx}"
+                )
+            if modes.recording and x._node is not None:
+                raise MXNetError(
+                    f"{self.name}: out= is on the tape; while recording give an array without "
+                    "history, or none"
+                )
+        return outs
 
     def backward(self, needs: tuple[bool, ...]) -> Backward:
         """The program for the gradients of some of the inputs."""
@@ -188,76 +204,3 @@ class Compiled:
         if program is None:
             program = self._backward[needs] = Backward(self, needs)
         return program
-
-
-class Backward:
-    """The program for some gradients, and which arrays it takes: inputs of the forward program,
-    what that kept, head gradients."""
-
-    def __init__(self, of: Compiled, needs: tuple[bool, ...]):
-        self.positions = [i for i in of.reached if needs[i]]
-        grads = [g for i, g in zip(of.reached, of.grads) if needs[i]]
-        used = {node for node in topological(grads) if node.op is None}
-        self.inputs = [i for i, v in enumerate(of.variables) if v in used]
-        self.kept = [i for i, v in enumerate(of.kept_variables) if v in used]
-        self.heads = [i for i, v in enumerate(of.heads) if v in used]
-        variables = [of.variables[i] for i in self.inputs]
-        variables += [of.kept_variables[i] for i in self.kept]
-        variables += [of.heads[i] for i in self.heads]
-        self.program = Program(f"{of.name}_backward", variables, grads)
-
-
-class ProgramNode(tape.Node):
-    """A call of a compiled graph on the tape.
-
-    inputs, kept  what backward may need; None after a backward that does not retain the graph
-    versions      of the memory of each input when it was recorded
-    keys          what the forward program drew with: backward drops the same elements
-    """
-
-    __slots__ = ("compiled", "inputs", "kept", "keys", "versions")
-
-    placing = True
-
-    def __init__(
-        self, compiled: Compiled, inputs: Sequence[NDArray], results: list[NDArray],
-        keys: list[Any], ctx: Context,
-    ):  # fmt: skip
-        shown = len(compiled.outputs)
-        super().__init__(tuple([x._node for x in inputs]), [y._spec for y in results[:shown]], ctx)
-        self.compiled = compiled
-        self.inputs: Any = list(inputs)
-        self.versions = [x._chunk.version for x in inputs]
-        self.kept: Any = results[shown:]
-        self.keys = keys
-
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        return self.compiled.name
-
-    @property
-    def released(self) -> bool:
-        return self.inputs is None
-
-    def gradients(
-        self, gs: list[Any], graph: bool, needs: Sequence[bool], places: Any
-    ) -> Sequence[Any]:
-        backward = self.compiled.backward(tuple(needs))
-        inputs = []
-        for i in backward.inputs:
-            check_version(self, self.inputs[i], self.versions[i])
-            inputs.append(self.inputs[i])
-        inputs += [self.kept[i] for i in backward.kept]
-        inputs += [tape.zeros(self.outputs[i], self.ctx) if gs[i] is None else gs[i]
-                   for i in backward.heads]  # fmt: skip
-        outs = [places[i] for i in backward.positions]
-        results = push(backward.program, inputs, self.ctx, self.keys, outs)
-        grads: list[Any] = [None] * len(self.parents)
-        for i, g in zip(backward.positions, results):
-            grads[i] = g
-        return grads
-
-    def release(self) -> None:
-        self.inputs = None
-        self.kept = ()
-        self.parents = ()

@@ -17,7 +17,7 @@ def net(xp, arena):
 <BLANKLINE>
     def run(arrays, places, keys):
         (x,) = arrays
-        y = xp.empty((3,), float32) if places[0] is None else places[0]
+        y = given_or_new(places[0], (3,), float32)
         negative(x, out=y)  # a
         maximum(y, _0, out=y)
         return [y]
@@ -47,9 +47,12 @@ from d2lmini.graph.codegen import Writer
 from d2lmini.graph.fusion import Statement
 from d2lmini.graph.layout import Kind, Layout
 from d2lmini.graph.lower import spec_of
-from d2lmini.ndarray.plan import BYTES_PER_US, FLOPS_PER_US
+from d2lmini.ndarray.plan import BYTES_PER_US, FLOPS_PER_US, PRODUCT_FLOPS_PER_US
 from d2lmini.symbol.node import Draw, Entry, Node, topological
 
+#: A statement without its work, in microseconds; what a product of a matrix with a vector reads.
+STATEMENT_US = 0.4
+READ_PER_US = 6e4
 #: An arena of up to so many bytes is kept from call to call.
 KEPT = 1 << 20
 #: Calls at once that find a frame waiting.
@@ -154,10 +157,9 @@ class Program:
 
     def _frame(self) -> Frame:
         """An arena, and the names for what will lie there."""
-        nbytes = self.plan.nbytes
-        if not nbytes:
+        if not self.plan.lives:
             return Frame(self._make(np, None), None)
-        memory = Chunk(self._pool, max(nbytes, SMALL))
+        memory = Chunk(self._pool, max(self.plan.nbytes, SMALL))
         block = memory.allocate((memory.nbytes,), np.dtype(np.uint8))
 
         def arena(offset: int, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
@@ -189,11 +191,12 @@ class Program:
 
 def _cost(layout: Layout, statements: Sequence[Statement]) -> tuple[ProgramCost, float]:
     """Of a call, and the predicted time: what stays inside a group is not read or written."""
-    flops = nbytes = 0.0
+    flops = nbytes = predicted_us = 0.0
     groups = 0
     for statement in statements:
         groups += statement.shape is not None
-        read: dict[Entry, int] = {}
+        moved: dict[Entry, int] = {}
+        compute_us, bytes_per_us = 0.0, BYTES_PER_US
         for node in statement.nodes:
             if layout.kinds[node, 0] in (Kind.VIEW, Kind.CONSTANT):
                 continue
@@ -203,10 +206,17 @@ def _cost(layout: Layout, statements: Sequence[Statement]) -> tuple[ProgramCost,
             outputs = [(node, i) for i in range(len(node.specs or ()))]
             attrs = {k: v for k, v in node.attrs.items() if k in op.attr_names}
             specs = [spec_of(e) for e in entries]
-            flops += op.cost(specs, [spec_of(e) for e in outputs], **attrs).flops
+            count = op.cost(specs, [spec_of(e) for e in outputs], **attrs).flops
+            flops += count
+            if callable(op.flops):
+                compute_us += count / PRODUCT_FLOPS_PER_US
+                bytes_per_us = READ_PER_US
+            else:
+                compute_us += count / FLOPS_PER_US
             for entry in entries + outputs:
                 if layout.kinds[entry] is not Kind.BLOCK:
-                    read[entry] = spec_of(entry).nbytes
-        nbytes += sum(read.values())
-    cost = ProgramCost(flops, nbytes, layout.plan.nbytes, groups)
-    return cost, flops / FLOPS_PER_US + nbytes / BYTES_PER_US
+                    moved[entry] = spec_of(entry).nbytes
+        if moved:
+            nbytes += sum(moved.values())
+            predicted_us += STATEMENT_US + max(compute_us, sum(moved.values()) / bytes_per_us)
+    return ProgramCost(flops, nbytes, layout.plan.nbytes, groups), predicted_us

@@ -1,0 +1,109 @@
+"""A call of a program on arrays: one task of the engine.
+
+What an op does in `ndarray/apply.py` a program does here: outputs are made, a task is pushed, the
+call returns. Memory for intermediate results is none of the queue's business: an arena exists while
+its program runs, so there are never more than workers. Outputs count as pending until they are
+there, as those of any operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from d2lmini import callsite, engine
+from d2lmini.context import Context
+from d2lmini.device.quiet import run_quietly
+from d2lmini.device.storage import Chunk, pool_of
+from d2lmini.engine.core import Task
+from d2lmini.graph.program import Program
+from d2lmini.ndarray.apply import Operand, array_of, wrap
+from d2lmini.ndarray.ndarray import NDArray
+
+
+class ProgramTask(Task):
+    """One call of a program: where its inputs lie, where its outputs go."""
+
+    __slots__ = ("inputs", "keys", "outputs", "program")
+
+    def __init__(
+        self, program: Program, inputs: list[Operand], outputs: list[Operand], ctx: Context,
+        keys: Sequence[Any],
+    ):  # fmt: skip
+        # The fields of Task, set here: a call saved on every small program.
+        self.name = program.name
+        self.ctx = ctx
+        self.priority = 0
+        self.predicted_us = program.predicted_us
+        self.site = None
+        self.cancelled = None
+        self.waits = 0
+        reads = [operand[0] for operand in inputs]
+        # Only a whole chunk is overwritten; a part of one is changed in place.
+        reads += [c for c, offset, spec in outputs if offset is not None or spec.nbytes < c.nbytes]
+        self.reads = tuple(reads)
+        self.writes = tuple(
+            [operand[0] for operand in outputs] + [inputs[i][0] for i in program.mutated]
+        )
+        self.program = program
+        self.inputs = inputs
+        self.outputs = outputs
+        self.keys = keys
+
+    @property
+    def cost(self) -> Any:
+        """Predicted FLOPs and bytes."""
+        return self.program.cost
+
+    def run(self) -> None:
+        run_quietly(self._compute)
+
+    def _compute(self) -> None:
+        places = self._places()
+        results = self.program.run([array_of(i) for i in self.inputs], places, self.keys)
+        for operand, place, result in zip(self.outputs, places, results):
+            if operand[0].data is None:
+                operand[0].adopt(result)
+            elif place is None:
+                np.copyto(array_of(operand), result)
+
+    def _places(self) -> list[np.ndarray | None]:
+        """Where outputs are computed right into. Not over an input, nor one over another: such an
+        output comes to its place when all is computed."""
+        seen = {operand[0] for operand in self.inputs}
+        places: list[np.ndarray | None] = []
+        for operand in self.outputs:
+            chunk, _, spec = operand
+            place = None
+            if chunk not in seen:
+                if chunk.data is not None:
+                    place = array_of(operand)
+                elif chunk.weight:
+                    place = chunk.allocate(spec.shape, spec.dtype)
+            seen.add(chunk)
+            places.append(place)
+        return places
+
+
+def push(
+    program: Program, inputs: Sequence[NDArray], ctx: Context, keys: Sequence[Any],
+    outs: Sequence[Any] = (),
+) -> list[NDArray]:  # fmt: skip
+    """Push a call of `program`; its outputs, new arrays unless `outs` has one for the place."""
+    pool = inputs[0]._chunk.pool if inputs else pool_of(ctx)
+    results = []
+    for i, spec in enumerate(program.specs):
+        given = outs[i] if i < len(outs) else None
+        results.append(wrap(Chunk(pool, spec.nbytes), spec, ctx) if given is None else given)
+    changed = [inputs[i] for i in program.mutated] + [x for x in outs if x is not None]
+    if changed:
+        site = callsite.find()
+        for x in changed:
+            begin = x._offset or 0
+            x._chunk.note_write(begin, begin + x._spec.size, site)
+    operands = [(x._chunk, x._offset, x._spec) for x in inputs]
+    places = [(y._chunk, y._offset, y._spec) for y in results]
+    engine.current.push(ProgramTask(program, operands, places, ctx, keys))
+    return results
