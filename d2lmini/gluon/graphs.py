@@ -72,7 +72,7 @@ def export(block: Any, compiled: Any, path: str, epoch: int) -> None:
     (trace, _), form = next(iter(compiled.traces.values())), compiled.form
     graph: Any = plain(trace.symbol)
     if any(node.op is rnn_layer for node in topological(graph._entries)):
-        # All steps of a cell at once, which MXNet has no op for: without a trace it gives single ones.
+        # All steps of a cell at once, which MXNet has no op for: untraced it gives single ones.
         graph, _ = graph_of(block, tuple(regroup(trace.inputs, form)[0]))
     auxiliary = set(graph.list_auxiliary_states())
     graph.save(f"{path}-symbol.json")

@@ -22,7 +22,7 @@ from d2lmini.engine.budget import Handle
 from d2lmini.engine.core import Task, lock
 from d2lmini.engine.road import here
 from d2lmini.ndarray.plan import plan_of
-from d2lmini.ops.core import Op, Spec, modes
+from d2lmini.ops.core import Op, Spec, Value, modes
 from d2lmini.ops.scalars import fit
 
 #: The class of the results; `NDArray` registers itself here, for it stands on this module.
@@ -197,6 +197,8 @@ def apply(
             operands.append(None)
             continue
         if not isinstance(x, Array):
+            if isinstance(x, Value):  # a traced value, which takes the arrays into its graph
+                return x._apply(op, inputs, attrs, out)
             raise _not_an_array(op, x)
         operands.append((x._chunk, x._offset, x._spec))
         reads.append(x._chunk)
