@@ -70,11 +70,13 @@ def mxnet_name(op: Op) -> str | None:
     return RENAMED.get(name, name)
 
 
-def in_mxnet_words(entries: Sequence[Entry], remove_amp_cast: bool = False) -> list[Entry]:
+def in_mxnet_words(
+    entries: Sequence[Entry], remove_amp_cast: bool = False, others: bool = False
+) -> list[Entry]:
     """The graph behind `entries` in ops that MXNet has.
 
-    remove_amp_cast: leave out conversions that mixed precision put in. MXNetError naming node and
-    op where MXNet has no words for one.
+    remove_amp_cast: leave out conversions that mixed precision put in. Where MXNet has no words for
+    an op, MXNetError naming it and the node; with `others` it stays.
     """
     made: dict[Entry, Entry] = {}
     for node in topological(entries):
@@ -86,7 +88,7 @@ def in_mxnet_words(entries: Sequence[Entry], remove_amp_cast: bool = False) -> l
             outputs = inputs[:1]  # type: ignore[assignment]
         elif node.op.name in WORDS:
             outputs = [WORDS[node.op.name](node, *inputs)]
-        elif mxnet_name(node.op) is None:
+        elif mxnet_name(node.op) is None and not others:
             raise MXNetError(
                 f"node {node.name!r}: MXNet has no op {node.op.name!r}, which is d2lmini's own, so "
                 "this graph cannot be written to its file format; use ops of MXNet's instead"

@@ -1,0 +1,120 @@
+"""Nets as ONNX files, which other runtimes run without Python.
+
+    net.export_onnx("net.onnx", nd.ones((1, 1, 28, 28)))                    # a Gluon net
+    onnx.export_model("net-symbol.json", "net-0000.params", [(1, 1, 28, 28)])    # its files
+
+It takes the package `onnx` (`pip install d2lmini[onnx]`); d2lmini imports it only here, when it is
+used. A net is written for the shapes of its inputs, with a batch of any size if that is asked for.
+
+`graph.py` goes from a Symbol to a model; `writer.py` says what a converter is; the other files are
+the converters. After `mxnet.onnx`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+from d2lmini import symbol as symbols
+from d2lmini.base import MXNetError
+from d2lmini.ndarray import NDArray, load
+from d2lmini.onnx.graph import exported, predicting
+from d2lmini.onnx.writer import CONVERTERS, Sizes, package
+from d2lmini.ops.core import as_dtype
+from d2lmini.symbol import Symbol
+from d2lmini.symbol.node import topological
+
+__all__ = ["export_model", "get_operator_support", "save_model"]
+
+
+def export_model(
+    sym: Symbol | str | PathLike[str],
+    params: Mapping[str, NDArray] | str | PathLike[str],
+    in_shapes: Sequence[Sequence[int]] | None = None,
+    in_types: Any = np.float32,
+    onnx_file_path: str | PathLike[str] = "model.onnx",
+    verbose: bool = False,
+    dynamic: bool = False,
+    dynamic_input_shapes: Sequence[Sequence[Any]] | None = None,
+    run_shape_inference: bool = False,
+    input_type: Any = None,
+    input_shape: Any = None,
+    opset_version: int | None = None,
+) -> str:
+    """Write a Symbol with its parameters to `onnx_file_path`, and return that path.
+
+    sym, params: a Symbol and arrays by name, with or without 'arg:' and 'aux:' before it; or the
+    two files that `HybridBlock.export` writes. in_shapes: a shape for each variable that is no
+    parameter and no label, in the order of `list_arguments`. in_types: their dtypes, or one for all
+    (older names: input_shape, input_type). dynamic: any size will do where `dynamic_input_shapes`
+    has None; without that, any size of batch. opset_version: of ONNX's operators, 13 to 18, or 17.
+
+    MXNetError, naming node and op, for what cannot be said in ONNX; ImportError without `onnx`.
+    """
+    symbol = sym if isinstance(sym, Symbol) else _load_symbol(sym)
+    arrays = _values(load(str(params)) if isinstance(params, (str, PathLike)) else params)
+    wanted = in_shapes if in_shapes is not None else input_shape
+    if wanted is None:
+        raise MXNetError("export_model: in_shapes is missing: a list with one shape for each input")
+    given = [tuple(shape) for shape in wanted]
+    if dynamic:
+        given = _any_size(given, dynamic_input_shapes)
+    names = _inputs_of(symbol, arrays)
+    if len(given) != len(names):
+        raise MXNetError(
+            f"export_model: {len(given)} shapes for {len(names)} inputs: {', '.join(names)}"
+        )
+    types = input_type if input_type is not None else in_types
+    types = list(types) if isinstance(types, (list, tuple)) else [types] * len(names)
+    inputs = {n: (s, as_dtype(t)) for n, s, t in zip(names, given, types, strict=True)}
+    model = exported(symbol, arrays, inputs, opset_version or 17)
+    if run_shape_inference:
+        model = package().shape_inference.infer_shapes(model)
+    return save_model(model, onnx_file_path, verbose)
+
+
+def save_model(model: Any, path: str | PathLike[str], verbose: bool = False) -> str:
+    """Write a model; with `verbose` also print its graph."""
+    onnx = package()
+    if verbose:
+        sys.stdout.write(onnx.helper.printable_graph(model.graph) + "\n")
+    onnx.save(model, str(path))
+    return str(path)
+
+
+def get_operator_support() -> list[str]:
+    """Names of the ops that can be written."""
+    return sorted(CONVERTERS)
+
+
+def _load_symbol(source: Any) -> Symbol:
+    if not isinstance(source, (str, PathLike)):
+        raise TypeError(f"export_model: expected a Symbol or a file, got {type(source).__name__}")
+    return symbols.load(source)
+
+
+def _values(params: Any) -> dict[str, np.ndarray]:
+    """Parameters as NumPy arrays under their plain names."""
+    if not isinstance(params, Mapping):
+        raise TypeError(f"export_model: params are arrays by name, got {type(params).__name__}")
+    return {
+        name.removeprefix("arg:").removeprefix("aux:"): value.asnumpy()
+        for name, value in params.items()
+    }
+
+
+def _any_size(shapes: list[tuple], dynamic: Sequence[Sequence[Any]] | None) -> list[Sizes]:
+    """The shapes with None where any size will do."""
+    if dynamic is None:
+        return [(None, *shape[1:]) for shape in shapes]
+    return [tuple(n if isinstance(n, int) else None for n in shape) for shape in dynamic]
+
+
+def _inputs_of(symbol: Symbol, arrays: Mapping[str, Any]) -> list[str]:
+    """Variables that are no parameters, without the labels that only training asks for."""
+    nodes = topological(predicting(symbol._entries))
+    return [node.name for node in nodes if node.op is None and node.name not in arrays]

@@ -1,0 +1,228 @@
+"""From a Symbol to an ONNX model: what is known is computed, the rest is said in ONNX's operators.
+
+The steps, each a function below:
+
+    predicting    losses at the end become what they show when a net predicts; labels are not asked
+    sized         the graph with the shapes for which it is written, and which of them may vary
+    folded        what depends on parameters alone is computed here, by our own ops
+    written       a converter for each other node
+    model_of      the protocol buffers
+
+That a batch may have any size is found out by looking: the graph is sized twice, for two batches,
+and what differs varies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from d2lmini.base import MXNetError
+from d2lmini.device.quiet import run_quietly
+from d2lmini.graph.typed import typed
+from d2lmini.onnx import elementwise, layers, recurrent, shapes
+from d2lmini.onnx.writer import CONVERTERS, Sizes, Writer, package, tensor_type
+from d2lmini.ops.core import registry
+from d2lmini.ops.spec import Spec
+from d2lmini.symbol.mxnet_ops import in_mxnet_words
+from d2lmini.symbol.node import Entry, Node, topological
+from d2lmini.symbol.symbol import Symbol
+
+#: The modules with the converters.
+FAMILIES = (elementwise, shapes, layers, recurrent)
+
+#: Version of the operators -> version of the file format that came with it.
+IR_VERSIONS = {13: 7, 14: 7, 15: 8, 16: 8, 17: 8, 18: 8}
+
+#: Training's last op -> what it shows.
+_SHOWN = {
+    "LinearRegressionOutput": ("_copy", {}),
+    "MAERegressionOutput": ("_copy", {}),
+    "LogisticRegressionOutput": ("sigmoid", {}),
+}
+
+
+def exported(
+    symbol: Symbol, params: Mapping[str, np.ndarray], inputs: Mapping[str, tuple[Sizes, Any]],
+    opset: int = 17, producer: str = "d2lmini",
+) -> Any:  # fmt: skip
+    """The ONNX model of a Symbol.
+
+    params: values of its parameters and auxiliary states by name. inputs: (shape, dtype) of its
+    other variables; a size of None may be any. MXNetError, naming node and op, for what cannot be
+    said in ONNX; ImportError without the package `onnx`.
+    """
+    package()
+    if opset not in IR_VERSIONS:
+        raise MXNetError(f"opset {opset} is not one of {', '.join(map(str, IR_VERSIONS))}")
+    entries = predicting(in_mxnet_words(symbol._entries, others=True))
+    w = Writer(opset)
+    outputs = sized(w, entries, params, inputs)
+    names = written(w, outputs, params)
+    shown = _named(w, [names[entry] for entry in outputs], symbol.list_outputs())
+    return model_of(w, outputs, shown, inputs, producer)
+
+
+def predicting(entries: Sequence[Entry]) -> list[Entry]:
+    """The graph without the losses that Symbols of training end in."""
+    made: dict[Entry, Entry] = {}
+    for node in topological(entries):
+        inputs = tuple([e and made[e] for e in node.inputs])
+        op, attrs = node.op, node.attrs
+        if op is not None and op.name == "SoftmaxOutput":
+            axis = -1 if attrs["preserve_shape"] else 1
+            op, inputs = registry["softmax"], inputs[:1]
+            attrs = op.bind_attributes((), {"axis": axis}, 0)
+        elif op is not None and op.name in _SHOWN:
+            name, words = _SHOWN[op.name]
+            op, inputs = registry[name], inputs[:1]
+            attrs = op.bind_attributes((), dict(words), 0)
+        if op is not node.op or inputs != node.inputs:
+            node_made = Node(op, node.name, inputs, attrs, labels=node.labels, site=node.site)
+        else:
+            node_made = node
+        for i in range(node.n_outputs):
+            made[node, i] = (node_made, i)
+    return [made[entry] for entry in entries]
+
+
+def sized(
+    w: Writer, entries: Sequence[Entry], params: Mapping[str, np.ndarray],
+    inputs: Mapping[str, tuple[Sizes, Any]],
+) -> list[Entry]:  # fmt: skip
+    """The typed graph; `w` learns which sizes vary."""
+
+    def at(batch: int) -> list[Entry]:
+        specs = {}
+        for node in topological(entries):
+            if node.op is not None:
+                continue
+            if node.name in params:
+                specs[node] = Spec(params[node.name].shape, params[node.name].dtype)
+            elif node.name in inputs:
+                shape, dtype = inputs[node.name]
+                specs[node] = Spec(tuple(batch if n is None else n for n in shape), dtype)
+            else:
+                raise MXNetError(
+                    f"export to ONNX: variable {node.name!r} is neither a parameter nor an input: "
+                    "give its value or its shape"
+                )
+        return typed(entries, specs, training=False)[1]
+
+    outputs = at(2)
+    if any(None in shape for shape, _ in inputs.values()):
+        try:
+            others = at(3)
+        except MXNetError as problem:
+            raise MXNetError(
+                f"export to ONNX: this net works for one size of batch only: {problem}"
+            ) from None
+        for one, other in zip(topological(outputs), topological(others), strict=True):
+            for i, (a, b) in enumerate(zip(one.specs or (), other.specs or ())):
+                if a.shape != b.shape:
+                    sizes = zip(a.shape, b.shape, strict=True)
+                    w.varying[one, i] = tuple(n if n == m else None for n, m in sizes)
+    return outputs
+
+
+def folded(node: Node, given: Sequence[np.ndarray | None]) -> list[np.ndarray]:
+    """What a node gives for arrays."""
+    assert node.op is not None
+    compute, results = node.op.compute, []
+
+    def run() -> None:
+        y = compute(np, *given, **node.attrs)
+        results.extend(y if type(y) in (tuple, list) else (y,))
+
+    run_quietly(run)
+    return [np.asarray(y) for y in results]
+
+
+def written(
+    w: Writer, outputs: Sequence[Entry], params: Mapping[str, np.ndarray]
+) -> dict[Entry, str]:
+    """Convert every node; the name of every value that somebody needs."""
+    names: dict[Entry, str] = {}
+
+    def name_of(entry: Entry) -> str:
+        if entry not in names:  # a constant that nobody needed until now
+            name = entry[0].name if entry[0].op is None else f"{entry[0].name}_known{entry[1]}"
+            names[entry] = w.array(w.values[entry], w.values[entry].dtype, name)
+        return names[entry]
+
+    for node in topological(outputs):
+        w.here = node
+        if node.op is None:
+            if node.name in params:
+                w.values[node, 0] = params[node.name]
+            else:
+                names[node, 0] = node.name
+            continue
+        given = [None if e is None else w.values.get(e) for e in node.inputs]
+        known = all(e is None or e in w.values for e in node.inputs)
+        if known and not node.op.random and not any((node, i) in w.varying for i in range(4)):
+            for i, y in enumerate(folded(node, given)):
+                w.values[node, i] = y
+            continue
+        converter = CONVERTERS.get(node.op.name)
+        if converter is None:
+            raise w.problem("this op has no converter to ONNX")
+        made = converter(w, node, *("" if e is None else name_of(e) for e in node.inputs))
+        for i, name in enumerate(made if isinstance(made, list) else [made]):
+            names[node, i] = name
+    for entry in outputs:
+        name_of(entry)
+    return names
+
+
+def _named(w: Writer, values: list[str], wanted: list[str]) -> list[str]:
+    """Outputs under the names that the Symbol has for them."""
+    made = {name for _, _, outputs, _, _ in w.nodes for name in outputs}
+    new: dict[str, str] = {}
+    for value, name in zip(values, wanted):
+        if value in made and value not in new and name not in new.values():
+            new[value] = name
+            continue
+        # An input or a constant, or an output that is shown twice.
+        taken = {*new.values(), value}
+        name = name if name not in taken else f"{name}_again{len(new)}"
+        new[w.add("Identity", value)] = name
+        values[values.index(value)] = w.nodes[-1][2][0]
+    for _, inputs, outputs, _, _ in w.nodes:
+        inputs[:] = [new.get(x, x) for x in inputs]
+        outputs[:] = [new.get(y, y) for y in outputs]
+    return [new[value] for value in values]
+
+
+def model_of(
+    w: Writer, outputs: Sequence[Entry], shown: Sequence[str],
+    inputs: Mapping[str, tuple[Sizes, Any]], producer: str,
+) -> Any:  # fmt: skip
+    """The model, checked by onnx's own checker."""
+    onnx = package()
+    helper = onnx.helper
+    nodes = [
+        helper.make_node(operator, given, results, name=f"{name}_{i}", **attrs)
+        for i, (operator, given, results, attrs, name) in enumerate(w.nodes)
+    ]
+    used = {name for node in nodes for name in node.input}
+    ins = [
+        helper.make_tensor_value_info(
+            name, tensor_type(dtype), ["batch" if n is None else n for n in shape]
+        )
+        for name, (shape, dtype) in inputs.items()
+    ]
+    outs = [
+        helper.make_tensor_value_info(name, tensor_type(w.spec(entry).dtype), w.sizes(entry))
+        for name, entry in zip(shown, outputs, strict=True)
+    ]
+    constants = [onnx.numpy_helper.from_array(a, n) for n, a in w.arrays.items() if n in used]
+    graph = helper.make_graph(nodes, "net", ins, outs, constants)
+    model = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", w.opset)], producer_name=producer,
+        ir_version=IR_VERSIONS[w.opset],
+    )  # fmt: skip
+    onnx.checker.check_model(model)
+    return model

@@ -1,0 +1,304 @@
+"""Converters of layers: products, convolutions, pooling, normalization, activations."""
+
+from __future__ import annotations
+
+from math import prod, sqrt
+from typing import Any
+
+import numpy as np
+
+from d2lmini.onnx.elementwise import binary
+from d2lmini.onnx.shapes import first
+from d2lmini.onnx.writer import Writer, converts
+from d2lmini.symbol.node import Node
+
+# -- products --------------------------------------------------------------------------------------
+
+
+@converts("FullyConnected")
+def _fully_connected(w: Writer, node: Node, x: str, weight: str, bias: str = "") -> str:
+    ndim = len(w.spec(first(node)).shape)
+    if node.attrs["flatten"] or ndim == 2:
+        x = x if ndim == 2 else w.add("Flatten", x, axis=1)
+        return w.add("Gemm", x, weight, *([bias] if bias else []), transB=1)
+    y = w.add("MatMul", x, w.transposed(weight, 1, 0))
+    return w.add("Add", y, bias) if bias else y
+
+
+def _matrices(w: Writer, node: Node, a: str, b: str) -> tuple[str, str]:
+    """The two operands of batch_dot and its like, transposed if that is asked for."""
+    results = []
+    for x, entry, flag in zip((a, b), node.inputs, ("transpose_a", "transpose_b")):
+        assert entry is not None
+        if node.attrs[flag]:
+            order = list(range(len(w.spec(entry).shape)))
+            order[-2:] = order[:-3:-1]
+            x = w.transposed(x, *order)
+        results.append(x)
+    return results[0], results[1]
+
+
+@converts("batch_dot", "linalg_gemm2")
+def _batch_dot(w: Writer, node: Node, a: str, b: str) -> str:
+    alpha = node.attrs.get("alpha", 1.0)
+    if node.attrs.get("axis", -2) != -2:
+        raise w.problem("axis other than -2 has no converter")
+    y = w.add("MatMul", *_matrices(w, node, a, b))
+    return y if alpha == 1 else w.add("Mul", y, w.number(alpha, w.spec(first(node)).dtype))
+
+
+@converts("dot")
+def _dot(w: Writer, node: Node, a: str, b: str) -> str:
+    """The last axis of a with the first of b; transposed, the first of a, the last of b."""
+    sizes = []
+    for entry in node.inputs:
+        assert entry is not None
+        sizes.append(w.sizes(entry))
+    if len(sizes[0]) == len(sizes[1]) == 1:
+        return w.shaped(w.add("MatMul", a, b), (1,))
+    # Both become matrices, whose product gets its axes back.
+    parts = []
+    for x, size, transpose, at in (
+        (a, sizes[0], node.attrs["transpose_a"], -1),
+        (b, sizes[1], node.attrs["transpose_b"], 0),
+    ):
+        if transpose and len(size) > 1:
+            order = list(range(len(size)))
+            # a's first axis goes last, b's last goes first.
+            order = [*order[1:], 0] if at == -1 else [order[-1], *order[:-1]]
+            x, size = w.transposed(x, *order), tuple(size[i] for i in order)
+        inner = size[at]
+        if len(size) != 2:
+            x = w.shaped(x, (None, inner) if at == -1 else (inner, None))
+        parts.append(x)
+    y = w.add("MatMul", *parts)
+    return y if len(sizes[0]) == len(sizes[1]) == 2 else w.shaped(y, w.sizes((node, 0)))
+
+
+# -- convolution and pooling -----------------------------------------------------------------------
+
+
+def _window(w: Writer, node: Node) -> dict[str, Any]:
+    """Kernel, strides and symmetric pads as ONNX has them."""
+    a = node.attrs
+    if a.get("layout") not in (None, "NCW", "NCHW", "NCDHW"):
+        raise w.problem(f"layout {a['layout']} has no converter; use N, C and then space")
+    n = len(a["kernel"])
+    return {
+        "kernel_shape": list(a["kernel"]),
+        "strides": list(a["stride"] or (1,) * n),
+        "pads": list(a["pad"] or (0,) * n) * 2,
+    }
+
+
+@converts("Convolution")
+def _convolution(w: Writer, node: Node, *xs: str) -> str:
+    window = _window(w, node)
+    dilations = list(node.attrs["dilate"] or (1,) * len(node.attrs["kernel"]))
+    return w.add("Conv", *xs, group=node.attrs["num_group"], dilations=dilations, **window)
+
+
+@converts("Deconvolution")
+def _deconvolution(w: Writer, node: Node, *xs: str) -> str:
+    a, n = node.attrs, len(node.attrs["kernel"])
+    if a["target_shape"]:
+        raise w.problem("target_shape has no converter; say it with pad and adj")
+    return w.add(
+        "ConvTranspose", *xs, group=a["num_group"], dilations=list(a["dilate"] or (1,) * n),
+        output_padding=list(a["adj"] or (0,) * n), **_window(w, node),
+    )  # fmt: skip
+
+
+@converts("Pooling")
+def _pooling(w: Writer, node: Node, x: str) -> str:
+    kind = node.attrs["pool_type"]
+    ndim = len(w.spec(first(node)).shape)
+    if node.attrs["global_pool"]:
+        if kind == "sum":
+            return w.reduce("ReduceSum", x, range(2, ndim), keepdims=True)
+        operator = {"max": "GlobalMaxPool", "avg": "GlobalAveragePool", "lp": "GlobalLpPool"}[kind]
+        return w.add(operator, x, p=node.attrs["p_value"] if kind == "lp" else None)
+    window = _window(w, node)
+    n = ndim - 2
+    inputs = w.spec(first(node)).shape[2:]
+    outputs = w.spec((node, 0)).shape[2:]
+    before = window["pads"][:n]
+    # What the last window reaches beyond the padding, where the convention is 'full'.
+    beyond = [
+        max((o - 1) * s + k - i - 2 * p, 0)
+        for o, s, k, i, p in zip(outputs, window["strides"], window["kernel_shape"], inputs, before)
+    ]
+    after = [p + b for p, b in zip(before, beyond)]
+    window["pads"] = [*before, *after]
+    if kind == "max":
+        return w.add("MaxPool", x, **window)
+    if kind == "lp":
+        return w.add("LpPool", x, p=node.attrs["p_value"], **window)
+    padded = node.attrs["count_include_pad"] in (None, True)
+    if kind == "avg" and (not any(after) or (padded and not any(beyond)) or not padded):
+        return w.add("AveragePool", x, count_include_pad=int(padded), **window)
+    y = w.add("AveragePool", x, count_include_pad=1, **window)
+    dtype, size = w.spec(first(node)).dtype, prod(window["kernel_shape"])
+    if kind == "sum":
+        return w.add("Mul", y, w.number(size, dtype))
+    # An average over what lies inside the padding: how many that are, known per window.
+    counts = np.ones(())
+    for o, s, k, i, p in zip(outputs, window["strides"], window["kernel_shape"], inputs, before):
+        begin = np.arange(o) * s - p
+        counts = np.multiply.outer(counts, np.minimum(begin + k, i + p) - begin)
+    return w.add("Mul", y, w.array(size / counts, dtype))
+
+
+@converts("UpSampling")
+def _upsampling(w: Writer, node: Node, *xs: str) -> str:
+    if node.attrs["sample_type"] != "nearest" or len(xs) != 1:
+        raise w.problem("only one input, to the nearest, has a converter")
+    scale = float(node.attrs["scale"])
+    return w.add(
+        "Resize", xs[0], "", w.array([1, 1, scale, scale], "float32"), mode="nearest",
+        nearest_mode="floor", coordinate_transformation_mode="asymmetric",
+    )  # fmt: skip
+
+
+# -- normalization ---------------------------------------------------------------------------------
+
+
+def _per_channel(w: Writer, x: str, axis: int, ndim: int) -> str:
+    """A vector as a shape that broadcasts along one axis."""
+    return w.shaped(x, (1,) * axis + (None,) + (1,) * (ndim - axis - 1)) if axis < ndim - 1 else x
+
+
+@converts("BatchNorm")
+def _batch_norm(w: Writer, node: Node, x: str, gamma: str, beta: str, mean: str, var: str) -> str:
+    a, (data, scale) = node.attrs, node.inputs[:2]
+    assert data is not None and scale is not None
+    if a["output_mean_var"]:
+        raise w.problem("output_mean_var has no converter")
+    spec = w.spec(scale)
+    if a["fix_gamma"]:
+        gamma = w.array(np.ones(spec.shape), spec.dtype)
+    ndim = len(w.spec(data).shape)
+    order = list(range(ndim))
+    order.insert(1, order.pop(a["axis"]))
+    moved = ndim > 1 and order != sorted(order)
+    x = w.transposed(x, *order) if moved else x
+    y = w.add("BatchNormalization", x, gamma, beta, mean, var, epsilon=a["eps"])
+    return w.transposed(y, *np.argsort(order).tolist()) if moved else y
+
+
+def _normalized(w: Writer, x: str, axes: list[int], eps: float, dtype: np.dtype) -> str:
+    """(x - mean) / sqrt(var + eps) over the axes."""
+    rest = w.add("Sub", x, w.reduce("ReduceMean", x, axes, keepdims=True))
+    var = w.reduce("ReduceMean", w.add("Mul", rest, rest), axes, keepdims=True)
+    return w.add("Div", rest, w.add("Sqrt", w.add("Add", var, w.number(eps, dtype))))
+
+
+@converts("LayerNorm")
+def _layer_norm(w: Writer, node: Node, x: str, gamma: str, beta: str) -> str:
+    spec, a = w.spec(first(node)), node.attrs
+    if a["output_mean_var"]:
+        raise w.problem("output_mean_var has no converter")
+    axis = a["axis"] % len(spec.shape)
+    if w.opset >= 17 and axis == len(spec.shape) - 1:
+        return w.add("LayerNormalization", x, gamma, beta, axis=-1, epsilon=a["eps"])
+    gamma, beta = (_per_channel(w, v, axis, len(spec.shape)) for v in (gamma, beta))
+    y = _normalized(w, x, [axis], a["eps"], spec.dtype)
+    return w.add("Add", w.add("Mul", y, gamma), beta)
+
+
+@converts("InstanceNorm")
+def _instance_norm(w: Writer, node: Node, x: str, gamma: str, beta: str) -> str:
+    return w.add("InstanceNormalization", x, gamma, beta, epsilon=node.attrs["eps"])
+
+
+@converts("GroupNorm")
+def _group_norm(w: Writer, node: Node, x: str, gamma: str, beta: str) -> str:
+    spec, groups, scale = w.spec(first(node)), node.attrs["num_groups"], node.inputs[1]
+    if node.attrs["output_mean_var"]:
+        raise w.problem("output_mean_var has no converter")
+    assert scale is not None
+    sizes = w.sizes(first(node))
+    C, rest = spec.shape[1], prod(spec.shape[2:])
+    y = _normalized(
+        w, w.shaped(x, (sizes[0], groups, C // groups * rest)), [2], node.attrs["eps"], spec.dtype
+    )
+    per_group = w.spec(scale).shape[0] == groups
+    view = (sizes[0], groups, C // groups * rest) if per_group else (sizes[0], C, rest)
+    gamma, beta = (_per_channel(w, v, 1, 3) for v in (gamma, beta))
+    y = w.add("Add", w.add("Mul", w.shaped(y, view), gamma), beta)
+    return w.shaped(y, sizes)
+
+
+@converts("L2Normalization")
+def _l2(w: Writer, node: Node, x: str) -> str:
+    spec, mode = w.spec(first(node)), node.attrs["mode"]
+    ndim = len(spec.shape)
+    first_axis, end = {
+        "instance": (min(1, ndim - 1), ndim),
+        "channel": (1, 2),
+        "spatial": (2, ndim),
+    }[mode]
+    squares = w.reduce("ReduceSum", w.add("Mul", x, x), range(first_axis, end), keepdims=True)
+    length = w.add("Sqrt", w.add("Add", squares, w.number(node.attrs["eps"], spec.dtype)))
+    return w.add("Div", x, length)
+
+
+@converts("LRN")
+def _lrn(w: Writer, node: Node, x: str) -> str:
+    a = node.attrs
+    return w.add("LRN", x, alpha=a["alpha"], beta=a["beta"], bias=a["knorm"], size=a["nsize"])
+
+
+# -- activations -----------------------------------------------------------------------------------
+
+
+@converts("Activation")
+def _activation(w: Writer, node: Node, x: str) -> str:
+    kinds = {
+        "relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "softrelu": "Softplus",
+        "softsign": "Softsign",
+    }  # fmt: skip
+    return w.add(kinds[node.attrs["act_type"]], x)
+
+
+@converts("LeakyReLU")
+def _leaky_relu(w: Writer, node: Node, x: str, gamma: str = "") -> str:
+    a, kind = node.attrs, node.attrs["act_type"]
+    spec = w.spec(first(node))
+    if kind == "prelu":
+        return w.add("PRelu", x, _per_channel(w, gamma, 1, len(spec.shape)))
+    if kind == "elu":
+        return w.add("Elu", x, alpha=a["slope"])
+    if kind == "selu":
+        return w.add("Selu", x)
+    if kind == "gelu":
+        part = w.add("Erf", w.add("Mul", x, w.number(sqrt(0.5), spec.dtype)))
+        half = w.add("Mul", x, w.number(0.5, spec.dtype))
+        return w.add("Mul", half, w.add("Add", part, w.number(1, spec.dtype)))
+    if kind == "rrelu":
+        return w.add("LeakyRelu", x, alpha=(a["lower_bound"] + a["upper_bound"]) / 2)
+    return w.add("LeakyRelu", x, alpha=a["slope"])
+
+
+@converts("softmax", "log_softmax", "softmin")
+def _softmax(w: Writer, node: Node, x: str, *length: str) -> str:
+    a, spec = node.attrs, w.spec(first(node))
+    assert node.op is not None
+    if length:
+        raise w.problem("lengths have no converter; mask with where before")
+    out = w.spec((node, 0)).dtype
+    x = x if out == spec.dtype else w.cast(x, out)
+    x = w.add("Neg", x) if node.op.name == "softmin" else x
+    if a["temperature"]:
+        x = binary(w, "div", x, w.number(a["temperature"], out), out)
+    operator = "LogSoftmax" if node.op.name == "log_softmax" else "Softmax"
+    return w.add(operator, x, axis=a["axis"])
+
+
+@converts("SoftmaxActivation")
+def _softmax_activation(w: Writer, node: Node, x: str) -> str:
+    if node.attrs["mode"] == "channel":
+        return w.add("Softmax", x, axis=1)
+    sizes = w.sizes(first(node))
+    y = w.add("Softmax", w.add("Flatten", x, axis=1), axis=1)
+    return y if len(sizes) == 2 else w.shaped(y, sizes)

@@ -1,0 +1,131 @@
+"""Converters of recurrent layers and of sequences of different lengths.
+
+The op RNN has all parameters in one vector: first the weights of every layer and direction, i2h and
+h2h, then their biases in the same order. ONNX wants them per layer, and the gates in another order:
+
+    LSTM   here i f g o    there i o f g
+    GRU    here r z n      there z r n
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from d2lmini.onnx.shapes import first, sliced
+from d2lmini.onnx.writer import Writer, converts
+from d2lmini.symbol.node import Node
+
+_OPERATOR = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "RNN", "rnn_relu": "RNN"}
+_GATES = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "rnn_tanh": (0,), "rnn_relu": (0,)}
+
+
+def layers_of(vector: np.ndarray, C: int, H: int, layers: int, dirs: int, mode: str) -> list[Any]:
+    """(W, R, B) of each layer as ONNX has them: (dirs, G H, C), (dirs, G H, H), (dirs, 2 G H)."""
+    order = _GATES[mode]
+    G, at = len(order), 0
+
+    def take(*shape: int) -> np.ndarray:
+        nonlocal at
+        at += int(np.prod(shape))
+        gates = vector[at - int(np.prod(shape)) : at].reshape(G, H, *shape[1:])
+        return gates[list(order)].reshape(shape)
+
+    weights = [
+        [take(G * H, n) for _ in range(dirs) for n in (C if k == 0 else H * dirs, H)]
+        for k in range(layers)
+    ]
+    biases = [[take(G * H) for _ in range(2 * dirs)] for _ in range(layers)]
+    return [
+        (np.stack(W[::2]), np.stack(W[1::2]), np.reshape(B, (dirs, -1)))
+        for W, B in zip(weights, biases)
+    ]
+
+
+@converts("RNN")
+def _rnn(
+    w: Writer, node: Node, x: str, parameters: str, state: str, cell: str = "", lengths: str = ""
+) -> Any:
+    a, mode, H, L = (
+        node.attrs,
+        node.attrs["mode"],
+        node.attrs["state_size"],
+        node.attrs["num_layers"],
+    )
+    if a["projection_size"] is not None or a["lstm_state_clip_min"] is not None:
+        raise w.problem("projections and clipped states have no converter")
+    vector = w.known(node.inputs[1], "the parameters")
+    dirs = 2 if a["bidirectional"] else 1
+    sizes, dtype = w.sizes(first(node)), w.spec(first(node)).dtype
+    C = sizes[2]
+    assert C is not None
+    lengths = w.cast(lengths, "int32") if lengths else ""
+    last_h, last_c = [], []
+    for k, (W, R, B) in enumerate(layers_of(vector, C, H, L, dirs, mode)):
+        states = [
+            _layer_of(w, node, i, name, k, L, dirs) for i, name in ((2, state), (3, cell)) if name
+        ]
+        constants = [w.array(v, dtype) for v in (W, R, B)]
+        activation = ["Relu"] * dirs if mode == "rnn_relu" else None
+        y, *ends = w.add(
+            _OPERATOR[mode], x, *constants, lengths, *states, hidden_size=H, activations=activation,
+            direction="bidirectional" if dirs == 2 else None,
+            linear_before_reset=1 if mode == "gru" else None,
+            outputs=3 if mode == "lstm" else 2,
+        )  # fmt: skip
+        # (T, dirs, N, H) -> (T, N, dirs H)
+        x = w.shaped(w.transposed(y, 0, 2, 1, 3), (*sizes[:2], dirs * H))
+        last_h.append(ends[0])
+        last_c += ends[1:]
+    if not a["state_outputs"]:
+        return x
+    lasts = [last_h, last_c] if mode == "lstm" else [last_h]
+    return [x, *(w.add("Concat", *each, axis=0) for each in lasts)]
+
+
+def _layer_of(w: Writer, node: Node, i: int, name: str, k: int, layers: int, dirs: int) -> str:
+    """The states of layer k; '' for zeros, which ONNX begins with anyway."""
+    entry = node.inputs[i]
+    values = w.values.get(entry) if entry is not None else None
+    if values is not None and not values.any():
+        return ""
+    if layers == 1:
+        return name
+    return sliced(w, name, (k * dirs,), ((k + 1) * dirs,), (1,), (0,))
+
+
+@converts("SequenceMask")
+def _sequence_mask(w: Writer, node: Node, x: str, *lengths: str) -> str:
+    if not lengths:
+        return w.add("Identity", x)
+    axis, sizes = node.attrs["axis"], w.sizes(first(node))
+    T = sizes[axis]
+    if T is None:
+        raise w.problem("masks along the batch; export it not dynamic")
+    steps = w.array(np.arange(T).reshape((T, 1) if axis == 0 else (1, T)))
+    ends = w.unsqueezed(w.cast(lengths[0], "int64"), axis)
+    inside = w.add("Less", steps, ends)
+    if len(sizes) > 2:
+        inside = w.unsqueezed(inside, *range(2, len(sizes)))
+    return w.add("Where", inside, x, w.number(node.attrs["value"], w.spec(first(node)).dtype))
+
+
+@converts("SequenceReverse")
+def _sequence_reverse(w: Writer, node: Node, x: str, *lengths: str) -> str:
+    if not lengths:
+        return sliced(w, x, (None,), (None,), (-1,), (0,))
+    return w.add("ReverseSequence", x, w.cast(lengths[0], "int64"), time_axis=0, batch_axis=1)
+
+
+@converts("SequenceLast")
+def _sequence_last(w: Writer, node: Node, x: str, *lengths: str) -> str:
+    axis = node.attrs["axis"]
+    if not lengths:
+        y = sliced(w, x, (-1,), (None,), (1,), (axis,))
+        return w.squeezed(y, axis)
+    if axis == 0:
+        ndim = len(w.spec(first(node)).shape)
+        x = w.transposed(x, 1, 0, *range(2, ndim))
+    places = w.add("Sub", w.cast(lengths[0], "int64"), w.array(1))
+    return w.add("GatherND", x, w.unsqueezed(places, 1), batch_dims=1)

@@ -1,0 +1,321 @@
+"""Converters of what moves, picks, joins and reduces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from d2lmini.onnx.writer import Sizes, Writer, converts
+from d2lmini.ops.core import normalize_axes
+from d2lmini.symbol.node import Entry, Node
+
+#: "To the end" in a Slice.
+_FAR = np.iinfo(np.int64).max
+
+
+def first(node: Node) -> Entry:
+    """Where the first input comes from."""
+    entry = node.inputs[0]
+    assert entry is not None
+    return entry
+
+
+def _axis(w: Writer, node: Node, name: str = "axis", extra: int = 0) -> int:
+    """The attribute, counted from the front."""
+    axis: int = node.attrs[name]
+    return axis % (len(w.spec(first(node)).shape) + extra)
+
+
+# -- other shapes ----------------------------------------------------------------------------------
+
+
+@converts("reshape", "reshape_like", "flatten", "expand_dims", "squeeze")
+def _reshape(w: Writer, node: Node, x: str, *_like: str) -> str:
+    return w.shaped(x, w.sizes((node, 0)))
+
+
+@converts("transpose")
+def _transpose(w: Writer, node: Node, x: str) -> str:
+    order = node.attrs["axes"] or range(len(w.spec(first(node)).shape))[::-1]
+    return w.transposed(x, *(a % len(order) for a in order))
+
+
+@converts("swapaxes")
+def _swapaxes(w: Writer, node: Node, x: str) -> str:
+    order = list(range(len(w.spec(first(node)).shape)))
+    a, b = node.attrs["dim1"], node.attrs["dim2"]
+    order[a], order[b] = order[b], order[a]
+    return w.transposed(x, *order)
+
+
+@converts("broadcast_to", "broadcast_axis", "broadcast_like")
+def _broadcast(w: Writer, node: Node, x: str, *_like: str) -> str:
+    before, after = w.sizes(first(node)), w.sizes((node, 0))
+    before = (1,) * (len(after) - len(before)) + before
+    if any(n is None and m is not None for n, m in zip(after, before)):
+        raise w.problem("broadcasts to the size of the batch; export it not dynamic")
+    return w.add("Expand", x, w.array([1 if n is None else n for n in after]))
+
+
+@converts("tile")
+def _tile(w: Writer, node: Node, x: str) -> str:
+    reps, sizes = node.attrs["reps"], w.sizes(first(node))
+    if len(reps) > len(sizes):
+        x = w.unsqueezed(x, *range(len(reps) - len(sizes)))
+    return w.add("Tile", x, w.array((1,) * (len(sizes) - len(reps)) + tuple(reps)))
+
+
+@converts("repeat")
+def _repeat(w: Writer, node: Node, x: str) -> str:
+    sizes = w.sizes(first(node))
+    if node.attrs["axis"] is None:
+        sizes, axis = (int(np.prod(w.fixed(first(node), "repeat"))),), 0
+        x = w.shaped(x, sizes)
+    else:
+        axis = _axis(w, node)
+    reps = [1] * (len(sizes) + 1)
+    reps[axis + 1] = node.attrs["repeats"]
+    y = w.add("Tile", w.unsqueezed(x, axis + 1), w.array(reps))
+    return w.shaped(y, w.sizes((node, 0)))
+
+
+@converts("pad")
+def _pad(w: Writer, node: Node, x: str) -> str:
+    width = node.attrs["pad_width"]
+    value = w.number(node.attrs["constant_value"], w.spec(first(node)).dtype)
+    return w.add("Pad", x, w.array(width[::2] + width[1::2]), value, mode=node.attrs["mode"])
+
+
+@converts("shape_array")
+def _shape(w: Writer, node: Node, x: str) -> str:
+    return w.add("Shape", x)
+
+
+@converts("size_array")
+def _size(w: Writer, node: Node, x: str) -> str:
+    return w.shaped(w.add("Size", x), (1,))
+
+
+@converts("depth_to_space", "space_to_depth")
+def _depth_and_space(w: Writer, node: Node, x: str) -> str:
+    assert node.op is not None
+    b = node.attrs["block_size"]
+    if node.op.name == "depth_to_space":
+        return w.add("DepthToSpace", x, blocksize=b)
+    return w.add("SpaceToDepth", x, blocksize=b)
+
+
+# -- parts -----------------------------------------------------------------------------------------
+
+
+def sliced(w: Writer, x: str, begin: Any, end: Any, step: Any, axes: Any) -> str:
+    """x[begin:end:step] along the axes; None as in Python."""
+    steps = [s or 1 for s in step]
+    begins = [(0 if s > 0 else _FAR) if b is None else b for b, s in zip(begin, steps)]
+    ends = [(_FAR if s > 0 else -_FAR) if e is None else e for e, s in zip(end, steps)]
+    return w.add("Slice", x, *(w.array(list(v)) for v in (begins, ends, axes, steps)))
+
+
+@converts("slice")
+def _slice(w: Writer, node: Node, x: str) -> str:
+    begin, end = node.attrs["begin"], node.attrs["end"]
+    step = node.attrs["step"] or (1,) * len(begin)
+    return sliced(w, x, begin, end, step, range(len(begin)))
+
+
+@converts("slice_axis")
+def _slice_axis(w: Writer, node: Node, x: str) -> str:
+    axis = _axis(w, node)
+    return sliced(w, x, (node.attrs["begin"],), (node.attrs["end"],), (1,), (axis,))
+
+
+@converts("slice_like")
+def _slice_like(w: Writer, node: Node, x: str, like: str) -> str:
+    shape = w.fixed((node, 0), "slice_like")
+    return sliced(w, x, (0,) * len(shape), shape, (1,) * len(shape), range(len(shape)))
+
+
+@converts("reverse")
+def _reverse(w: Writer, node: Node, x: str) -> str:
+    axes = node.attrs["axis"]
+    axes = (axes,) if isinstance(axes, int) else axes
+    n = len(axes)
+    return sliced(w, x, (None,) * n, (None,) * n, (-1,) * n, axes)
+
+
+@converts("split", "split_v2")
+def _split(w: Writer, node: Node, x: str) -> Any:
+    axis = _axis(w, node)
+    whole = w.sizes(first(node))[axis]
+    if whole is None:
+        raise w.problem("splits the batch; export it not dynamic")
+    wanted = node.attrs.get("num_outputs", node.attrs.get("indices_or_sections"))
+    if isinstance(wanted, int):
+        parts = [whole // wanted] * wanted
+    else:
+        places = [p for p in wanted if p] if wanted and wanted[0] == 0 else list(wanted)
+        parts = list(np.diff([0, *places, whole]))
+    if len(parts) == 1:
+        ys = [x]
+    else:
+        ys = w.add("Split", x, w.array(parts), axis=axis, outputs=len(parts))
+    if node.attrs["squeeze_axis"]:
+        ys = [w.squeezed(y, axis) for y in ys]
+    return ys
+
+
+@converts("concat", "_rnn_param_concat")
+def _concat(w: Writer, node: Node, *xs: str) -> str:
+    return w.add("Concat", *xs, axis=_axis(w, node, "dim"))
+
+
+@converts("stack")
+def _stack(w: Writer, node: Node, *xs: str) -> str:
+    axis = _axis(w, node, extra=1)
+    return w.add("Concat", *(w.unsqueezed(x, axis) for x in xs), axis=axis)
+
+
+# -- by index --------------------------------------------------------------------------------------
+
+
+def gathered(w: Writer, data: str, indices: str, axis: int, size: int, mode: str = "clip") -> str:
+    """data's places along an axis; numbers outside go to the border, or around."""
+    places = w.cast(indices, "int64")
+    if mode == "wrap":
+        places = w.add("Mod", places, w.array(size))
+    else:
+        places = w.clipped(places, 0, size - 1)
+    return w.add("Gather", data, places, axis=axis)
+
+
+@converts("take")
+def _take(w: Writer, node: Node, data: str, indices: str) -> str:
+    axis = _axis(w, node)
+    size = w.fixed(first(node), "take")[axis]
+    return gathered(w, data, indices, axis, size, node.attrs["mode"])
+
+
+@converts("Embedding")
+def _embedding(w: Writer, node: Node, data: str, weight: str) -> str:
+    return gathered(w, weight, data, 0, node.attrs["input_dim"])
+
+
+@converts("pick")
+def _pick(w: Writer, node: Node, data: str, index: str) -> str:
+    sizes = w.sizes(first(node))
+    axis = len(sizes) - 1 if node.attrs["axis"] is None else _axis(w, node)
+    size = sizes[axis]
+    assert size is not None
+    places = w.cast(index, "int64")
+    if node.attrs["mode"] == "wrap":
+        places = w.add("Mod", places, w.array(size))
+    else:
+        places = w.clipped(places, 0, size - 1)
+    kept = (*sizes[:axis], 1, *sizes[axis + 1 :])
+    y = w.add("GatherElements", data, w.shaped(places, kept), axis=axis)
+    return w.shaped(y, w.sizes((node, 0)))
+
+
+@converts("gather_nd")
+def _gather_nd(w: Writer, node: Node, data: str, indices: str) -> str:
+    places = node.inputs[1]
+    assert places is not None
+    n = len(w.spec(places).shape)
+    return w.add("GatherND", data, w.transposed(w.cast(indices, "int64"), *range(1, n), 0))
+
+
+@converts("one_hot")
+def _one_hot(w: Writer, node: Node, indices: str) -> str:
+    a = node.attrs
+    values = w.array([a["off_value"], a["on_value"]], a["dtype"])
+    depth = w.array(a["depth"])
+    return w.add("OneHot", w.cast(indices, "int64"), depth, values, axis=-1)
+
+
+# -- reductions ------------------------------------------------------------------------------------
+
+_REDUCTIONS = {
+    "sum": "ReduceSum", "mean": "ReduceMean", "prod": "ReduceProd", "max": "ReduceMax",
+    "min": "ReduceMin",
+}  # fmt: skip
+
+
+def _axes(w: Writer, node: Node) -> tuple[int, ...]:
+    ndim = len(w.spec(first(node)).shape)
+    axes = normalize_axes(node.attrs["axis"], ndim)
+    if node.attrs.get("exclude") and node.attrs["axis"] not in (None, ()):
+        axes = tuple(a for a in range(ndim) if a not in axes)
+    return axes
+
+
+def _reduced(w: Writer, node: Node, operator: str, x: str) -> str:
+    axes = _axes(w, node)
+    out: Sizes = w.sizes((node, 0))
+    ndim = len(w.spec(first(node)).shape)
+    y = w.reduce(operator, x, axes, node.attrs["keepdims"]) if axes else w.add("Identity", x)
+    left = ndim if node.attrs["keepdims"] else ndim - len(axes)
+    return y if len(out) == left else w.shaped(y, out)
+
+
+@converts(*_REDUCTIONS)
+def _reduction(w: Writer, node: Node, x: str) -> str:
+    assert node.op is not None
+    return _reduced(w, node, _REDUCTIONS[node.op.name], x)
+
+
+@converts("norm")
+def _norm(w: Writer, node: Node, x: str) -> str:
+    y = _reduced(w, node, {1: "ReduceL1", 2: "ReduceL2"}[node.attrs["ord"]], x)
+    out = w.spec((node, 0)).dtype
+    return y if out == w.spec(first(node)).dtype else w.cast(y, out)
+
+
+@converts("argmax", "argmin")
+def _arg(w: Writer, node: Node, x: str) -> str:
+    assert node.op is not None
+    axis, keep = node.attrs["axis"], int(node.attrs["keepdims"])
+    if axis is None:
+        x, axis = w.add("Flatten", x, axis=0), 1
+    operator = "ArgMax" if node.op.name == "argmax" else "ArgMin"
+    y = w.cast(w.add(operator, x, axis=axis, keepdims=keep), w.spec((node, 0)).dtype)
+    return y if node.attrs["axis"] is not None else w.shaped(y, w.sizes((node, 0)))
+
+
+# -- order -----------------------------------------------------------------------------------------
+
+
+def _ordered(w: Writer, node: Node, x: str, k: int, ascending: bool) -> tuple[str, str]:
+    if node.attrs["axis"] is None:
+        x, axis = w.shaped(x, (int(np.prod(w.fixed(first(node), "flat order"))),)), 0
+    else:
+        axis = _axis(w, node)
+    size = w.spec(first(node)).size if node.attrs["axis"] is None else w.sizes(first(node))[axis]
+    if size is None:
+        raise w.problem("orders along the batch; export it not dynamic")
+    k = min(k, size) if k > 0 else size
+    values, places = w.add(
+        "TopK", x, w.array([k]), axis=axis, largest=int(not ascending), outputs=2
+    )
+    return values, places
+
+
+@converts("sort")
+def _sort(w: Writer, node: Node, x: str) -> str:
+    return _ordered(w, node, x, 0, node.attrs["is_ascend"])[0]
+
+
+@converts("argsort")
+def _argsort(w: Writer, node: Node, x: str) -> str:
+    places = _ordered(w, node, x, 0, node.attrs["is_ascend"])[1]
+    return w.cast(places, node.attrs["dtype"])
+
+
+@converts("topk")
+def _topk(w: Writer, node: Node, x: str) -> Any:
+    kind = node.attrs["ret_typ"]
+    if kind == "mask":
+        raise w.problem("ret_typ='mask' has no counterpart in ONNX; take the indices")
+    values, places = _ordered(w, node, x, node.attrs["k"], node.attrs["is_ascend"])
+    numbers = w.cast(places, node.attrs["dtype"])
+    return {"value": values, "indices": numbers, "both": [values, numbers]}[kind]
