@@ -109,6 +109,7 @@ class MXNet(Side):
         parameters = [p for p in net.collect_params().values() if len(p.shape) > 1]
         for p, w in zip(parameters, weights):
             p.set_data(w)
+        self.wait(None)
 
         def loop() -> Any:
             for _ in range(calls):
