@@ -1,4 +1,4 @@
-"""How a group of a generated program runs: piece by piece over the cores, block by block in each.
+"""What generated programs call: groups run piece by piece over the cores, block by block in each.
 
 >>> import numpy as np
 >>> def square_plus_x(x, y, t):
@@ -63,3 +63,8 @@ def in_blocks(
         piece(0)
     else:
         parallel_for(n, piece)
+
+
+def given_or_new(xp: Any, place: Any, shape: Shape, dtype: Any) -> Any:
+    """Where an output goes: the place that was given for it, else new memory."""
+    return xp.empty(shape, dtype) if place is None else place

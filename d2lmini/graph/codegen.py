@@ -7,24 +7,24 @@ of what lies there. The inner one is called with the arrays:
 >>> from d2lmini.graph.typed import typed
 >>> from d2lmini.ops.spec import Spec
 >>> x, w, b = sym.var("x"), sym.var("w"), sym.var("b")
->>> y = sym.relu(sym.FullyConnected(x, w, b, num_hidden=4, name="dense0"), name="relu0") * 2
->>> specs = {x: (2, 3), w: (4, 3), b: (4,)}
->>> variables, outputs = typed(
-...     y._entries, {v._entry[0]: Spec(s, "float32") for v, s in specs.items()}, training=False
-... )
+>>> h = sym.relu(sym.FullyConnected(x, w, b, num_hidden=4, name="dense0"), name="relu0")
+>>> y = sym.square(h, name="y")
+>>> shapes = {x: (2, 3), w: (4, 3), b: (4,)}
+>>> specs = {v._entry[0]: Spec(shape, "float32") for v, shape in shapes.items()}
+>>> variables, outputs = typed(y._entries, specs, training=False)
 >>> print(Writer("net", list(variables.values()), outputs).text)
 def net(xp, arena):
-    add, matmul, maximum, multiply = xp.add, xp.matmul, xp.maximum, xp.multiply
-    _0, _2 = limit[xp][float32][0], fit[xp][float32][2]
+    add, matmul, maximum, square = xp.add, xp.matmul, xp.maximum, xp.square
+    _0 = limit[xp][float32][0]
 <BLANKLINE>
     def run(arrays, places, keys):
         x, w, b = arrays
-        _mulscalar0 = xp.empty((2, 4), float32) if places[0] is None else places[0]
-        matmul(x, w.T, out=_mulscalar0)  # dense0
-        add(_mulscalar0, b, out=_mulscalar0)  # dense0
-        maximum(_mulscalar0, _0, out=_mulscalar0)  # relu0
-        multiply(_mulscalar0, _2, out=_mulscalar0)
-        return [_mulscalar0]
+        y = given_or_new(xp, places[0], (2, 4), float32)
+        matmul(x, w.T, out=y)  # dense0
+        add(y, b, out=y)  # dense0
+        maximum(y, _0, out=y)  # relu0
+        square(y, out=y)
+        return [y]
 <BLANKLINE>
     return run
 """
@@ -40,7 +40,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.device.blas import SERIAL_PRODUCT
-from d2lmini.graph.blocks import in_blocks
+from d2lmini.graph.blocks import given_or_new, in_blocks
 from d2lmini.graph.expressions import Number, steps_of
 from d2lmini.graph.fusion import Statement, cut_shape, leading, rows_per_block, statements
 from d2lmini.graph.group import rooms
@@ -58,7 +58,8 @@ WIDTH = 100
 
 #: What every program may use besides `xp`.
 _COMMON = {
-    "exact": exact, "fit": fit, "limit": limit, "in_blocks": in_blocks, "shared_matmul": matmul,
+    "exact": exact, "fit": fit, "limit": limit,
+    "given_or_new": given_or_new, "in_blocks": in_blocks, "shared_matmul": matmul,
 }  # fmt: skip
 
 
@@ -196,8 +197,7 @@ class Writer:
             name = self._results[number] = self._identifier(text)
             shape, dtype = spec_of(entry)
             self._write(
-                f"{name} = xp.empty({shape}, {self._dtype(dtype)}) "
-                f"if places[{number}] is None else places[{number}]"
+                f"{name} = given_or_new(xp, places[{number}], {shape}, {self._dtype(dtype)})"
             )
         for buffer in dict.fromkeys(self.layout.buffers.values()):
             entry = buffer.entries[0]
@@ -351,9 +351,14 @@ class Writer:
         cut: dict[str, str] = {}  # the name in the blocks -> the array
         whole: dict[str, str] = {}
         names: dict[Entry, str] = {}
+        home = {self.layout.buffers[entry]: self._name_of(entry) for entry in results}
         for entry in entries:
             shape, is_cut = cut_shape(spec_of(entry).shape, domain, axes)
-            names[entry] = self._name_of(entry)
+            # What is overwritten here goes by the name of the result.
+            over = [
+                home.get(b) for o in self.layout.owners[entry] if (b := self.layout.buffers.get(o))
+            ]
+            names[entry] = (over and over[0]) or self._name_of(entry)
             (cut if is_cut else whole)[names[entry]] = self._shaped(entry, shape)
         scratch = rooms(statement.nodes, names, self._identifier)
         title = statement.nodes[-1].name
@@ -368,7 +373,8 @@ class Writer:
         self._groups.append(
             f'    """{_listed([n.name for n in statement.nodes])}: {prod(domain)} elements."""'
         )
-        self._groups += ["    " + line for line, _ in lines]
+        for line, _ in lines:
+            self._groups += ["    " + part for part in _fitted(line, WIDTH - 8)]
         rows = prod(domain[:axes])
         room = [f"({row}, {self._dtype(dtype)})" for dtype in scratch.values()]
         extra = [f"whole=[{', '.join(whole.values())}]"] * bool(whole)
@@ -473,17 +479,19 @@ def _broken(begin: str, items: Sequence[str], end: str) -> list[str]:
 
 
 def _fitted(line: str, width: int) -> list[str]:
-    """The line broken after commas, if it is too long."""
-    if len(line) <= width or ("(" not in line and " = arrays" not in line):
-        return [line]
-    if line.endswith(" = arrays") and not line.startswith("("):
+    """The line broken after commas, outside of inner brackets if possible."""
+    if line.endswith(" = arrays") and len(line) > width:
         line = f"({line[:-9]}) = arrays"
     parts: list[str] = []
-    rest = line
-    while len(rest) > width:
-        at = rest.rfind(", ", 0, width)
-        if at < 0:
+    while len(line) > width:
+        depth, at = 0, {1: -1, 2: -1, 3: -1}
+        for i, char in enumerate(line[:width]):
+            depth += (char in "([") - (char in ")]")
+            if char == "," and depth + bool(parts) in at:
+                at[depth + bool(parts)] = i
+        cut = next((i for i in at.values() if i > width // 2), max(at.values()))
+        if cut < 0:
             break
-        parts.append(rest[: at + 1])
-        rest = "    " + rest[at + 2 :]
-    return [*parts, rest]
+        parts.append(line[: cut + 1])
+        line = "    " + line[cut + 2 :]
+    return [*parts, line]

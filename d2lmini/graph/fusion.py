@@ -13,10 +13,11 @@ any other one the op can move only if all else it needs is there before.
 >>> from d2lmini.graph.typed import typed
 >>> from d2lmini.ops.spec import Spec
 >>> x = sym.var("x")
->>> y = sym.tanh(sym.exp(x, name="a") * sym.dot(x, x, name="p"), name="b")
+>>> c = sym.elemwise_mul(sym.exp(x, name="a"), sym.dot(x, x, name="p"), name="c")
+>>> y = sym.tanh(c, name="b")
 >>> _, outputs = typed(y._entries, {x._entry[0]: Spec((512, 512), "float32")}, False)
 >>> [[node.name for node in each.nodes] for each in statements(outputs)]
-[['p'], ['a', '_mul0', 'b']]
+[['p'], ['a', 'c', 'b']]
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ from d2lmini.symbol.node import Entry, Node, topological
 BLOCK_BYTES = 1 << 17
 #: From so many elements on ops are done in blocks; below, all there is fits the cache anyway.
 SMALLEST = 1 << 16
+#: A single pass over memory gains nothing from the cache, and from other cores only if it is long.
+SMALLEST_PASS = 1 << 19
 #: More ops than this in one group would need more scratch memory than the cache has.
 MOST = 64
 
@@ -75,7 +78,17 @@ def statements(outputs: Sequence[Entry]) -> list[Statement]:
             home[member] = new
         for source in _sources(new.nodes, home) - {new}:
             source.users.add(new)
-    return sorted(set(home.values()), key=lambda statement: statement.position)
+    found = sorted(set(home.values()), key=lambda statement: statement.position)
+    for statement in found:
+        if statement.shape is not None and not _gains(statement):
+            statement.shape = None
+    return found
+
+
+def _gains(statement: Statement) -> bool:
+    """Is it worth while to do this in blocks? A single pass gains from several cores alone."""
+    passes = sum(len(steps_of(node) or (1, 2)) for node in statement.nodes)
+    return passes > 1 or prod(statement.shape or ()) >= SMALLEST_PASS
 
 
 def _sources(nodes: Sequence[Node], home: dict[Node, Statement]) -> set[Statement]:

@@ -193,18 +193,20 @@ class Layout:
             self.buffers[entry] = buffer
 
     def _in_place(self, node: Node, when: int, statement: Statement) -> Buffer | None:
-        """The buffer of an input that dies here and that the result may overwrite."""
+        """The buffer of something that dies here and that the result may overwrite."""
         if not _is_pointwise(node):
             return None
-        for base in node.inputs:
-            if base is None or len(self.owners[base]) != 1:
+        at = statement.nodes.index(node) + 1
+        before, after = statement.nodes[:at], statement.nodes[at:]
+        for base in [e for reader in reversed(before) for e in reader.inputs if e is not None]:
+            if len(self.owners[base]) != 1:
                 continue
             (owner,) = self.owners[base]
             buffer = self.buffers.get(owner)
             if buffer is None or self.last[owner] != when or buffer.entries[-1] != owner:
                 continue
-            if all(self._overwrites(n, owner, node) for n in _up_to(node, statement)) and not any(
-                self._reads(n, owner) for n in statement.nodes if n not in _up_to(node, statement)
+            if all(self._overwrites(reader, owner, node) for reader in before) and not any(
+                self._reads(reader, owner) for reader in after
             ):
                 return buffer
         return None
@@ -251,7 +253,3 @@ def _is_pointwise(node: Node) -> bool:
     if steps_of(node) is not None:
         return True
     return op.elementwise and not op.mutates and len(node.specs or ()) == 1
-
-
-def _up_to(node: Node, statement: Statement) -> list[Node]:
-    return statement.nodes[: statement.nodes.index(node) + 1]
