@@ -20,6 +20,7 @@ from d2lmini.graph.constant import Constant, constant, uniform
 from d2lmini.graph.gradient import gradients
 from d2lmini.graph.listing import graph_of, listing
 from d2lmini.graph.passes import bound, common, folded, identities, scalars, simplify, views
+from d2lmini.graph.passes.sums import sum_of
 from d2lmini.graph.recompute import recomputed
 from d2lmini.graph.split import cut, residuals
 from d2lmini.graph.verify import GraphError, effects, verify
@@ -77,8 +78,10 @@ def test_simplified_graphs_mean_the_same(graph, joint):
     after = simplify(graph.outputs)
     verify(graph.variables, after, like=graph.outputs)
     check_same(graph, graph.outputs, after)
-    assert len(topological(after)) <= len(topological(graph.outputs))
     assert simplify(after) == after  # the same nodes: nothing was left to do
+    # But for `sums`, which makes small nodes to spare large ones, nodes only become fewer.
+    fewer = simplify(graph.outputs, [p for p in passes.PASSES if p is not passes.sums])
+    assert len(topological(fewer)) <= len(topological(graph.outputs))
 
 
 @given(graphs())
@@ -157,6 +160,11 @@ SMALLER = [
     ("a family's member", sym.Activation(x, act_type="tanh"), "tanh"),
     ("a sum of copies", sym.sum(sym.broadcast_to(x, shape=(4, 2, 6)), axis=0),
      "_mul_scalar"),
+    # sums
+    ("a common factor", sym.sum(x * sym.mean(x, axis=1, keepdims=True), axis=1),
+     "sum _div_scalar elemwise_mul reshape"),
+    ("a factor inside", sym.sum(x * y.reshape((1, 6)) * x.exp(), axis=0),
+     "exp elemwise_mul sum reshape elemwise_mul reshape"),
     # common and dead parts
     ("twice", x.exp() * x.exp(), "exp square"),
     ("twice, turned round", (x + x.sin()) * (x.sin() + x), "sin elemwise_add square"),
@@ -174,7 +182,7 @@ SMALLER = [
     ("symbol", "left"), [row[1:] for row in SMALLER], ids=[r[0] for r in SMALLER]
 )
 def test_what_is_left(symbol, left):
-    before = graph_of(symbol, x=(2, 6))
+    before = graph_of(symbol, x=(2, 6), y=(6,))
     after = simplify(before)
     verify(variables(before), after, like=before)
     assert ops(after) == left.split()
@@ -554,6 +562,51 @@ def test_forward_and_backward_share():
     [dx] = gradients(outputs, [(g, 0)], [(variables(outputs)[0], 0)])
     assert ops([*outputs, dx]).count("_mul_scalar") == 3
     assert ops(simplify([*outputs, dx])).count("_mul_scalar") == 2
+
+
+def reductions(outputs):
+    """How many numbers are added up."""
+    inputs = [node.inputs[0] for node in topological(outputs) if node.op and sum_of(node)]
+    return sum(node.specs[i].size for node, i in inputs)
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("fix_gamma", [False, True])
+def test_batch_norm_takes_its_statistics_from_forward(training, fix_gamma):
+    """Six sums over all numbers become two, and the values stay what they were."""
+    names = ("gamma", "beta", "mean", "var")
+    made = sym.BatchNorm(x, *map(sym.var, names), fix_gamma=fix_gamma)
+    outputs = graph_of(made, training, x=(4, 3, 5, 5), **dict.fromkeys(names, (3,)))
+    joint = Graph(variables(outputs), outputs, training).with_gradients()
+    after = simplify(joint.outputs)
+    check_same(joint, joint.outputs, after)
+    if training:
+        assert reductions(joint.outputs) == (5 if fix_gamma else 6) * 300
+        assert reductions(after) == 2 * 300
+    verify(joint.variables, after, like=joint.outputs)
+
+
+def test_statistics_of_other_axes_or_eps_are_no_batch_norms(states):
+    data = traced((4, 3))
+    changed = norm(data, states)
+    mean = data.mean(axis=0)
+    others = [data.mean(axis=1), (data * 2).mean(axis=0), ((data - mean) ** 2).mean(axis=0) + 0.1]
+    outputs = [e for v in (changed, *others, mean) for e in v._entries]
+    after = passes.norms(outputs)
+    assert after[:3] == outputs[:3]
+    assert after[-1][0].op.name == "reshape" and ops(after).count("mean") == 3
+    check_same(Graph(variables(outputs), outputs, True), outputs, after)
+
+
+def test_a_statistic_that_batch_norm_depends_on_is_not_taken_from_it():
+    """The scale is made of the data's own mean: taking that from BatchNorm would be a circle."""
+    data = traced((4, 3))
+    beta, mean, var = (traced((3,), name=name) for name in ("beta", "mean", "var"))
+    gamma = data.mean(axis=0)
+    outputs = list(norm(data, [gamma, beta, mean, var])._entries)
+    after = passes.norms(outputs)
+    verify(variables(outputs), after, like=outputs)
+    assert after == outputs
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])

@@ -47,15 +47,19 @@ from d2lmini.graph.passes.dead import dead
 from d2lmini.graph.passes.folding import bound as bound
 from d2lmini.graph.passes.folding import folded
 from d2lmini.graph.passes.identities import identities
+from d2lmini.graph.passes.norms import norms
 from d2lmini.graph.passes.scalars import scalars
 from d2lmini.graph.passes.simpler import simpler
+from d2lmini.graph.passes.sums import sums
 from d2lmini.graph.passes.views import views
 from d2lmini.symbol.node import Entry, topological
 
 Pass = Callable[[Sequence[Entry]], list[Entry]]
 
 #: In the order in which they run.
-PASSES: tuple[Pass, ...] = (identities, views, folded, scalars, simpler, common, dead)
+PASSES: tuple[Pass, ...] = (
+    identities, views, folded, scalars, simpler, norms, sums, common, dead,
+)  # fmt: skip
 
 #: Every pass takes something away, so an end comes soon; no graph has needed as many rounds.
 MOST_ROUNDS = 50

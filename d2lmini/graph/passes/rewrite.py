@@ -33,10 +33,13 @@ Replacement = Entry | list[Entry | None] | None
 Rule = Callable[[Node], Replacement]
 
 
-def rewritten(outputs: Sequence[Entry], rule: Rule) -> list[Entry]:
-    """The graph with every node replaced by what `rule` says, None for those that stay."""
+def rewritten(
+    outputs: Sequence[Entry], rule: Rule, meet: Callable[[Node], None] | None = None
+) -> list[Entry]:
+    """The graph with every node replaced by what `rule` says, None for those that stay. `meet` is
+    told of each one as it runs in the new graph, also of those that are never replaced."""
     order = topological(outputs)
-    changed = {entry[0] for node in order for entry in node.mutated}
+    changed = {entry[0] for node in order if node.op and node.op.mutates for entry in node.mutated}
     # Nodes that stay the same objects are not in here.
     made: dict[Node, Node | list[Entry | None]] = {}
     known = set(order) if changed else set()
@@ -61,6 +64,8 @@ def rewritten(outputs: Sequence[Entry], rule: Rule) -> list[Entry]:
                 node.op, node.name, inputs, node.attrs, node.specs, node.labels, node.site
             )
             known.add(new)
+        if meet is not None:
+            meet(new)
         if changed and any(e is not None and e[0] in changed for e in node.inputs):
             continue
         found = rule(new)
@@ -95,18 +100,20 @@ def _in_order(
     if not changed:
         return True
     place = {node: i for i, node in enumerate(topological(results))}
-    for variable in changed:
-        last = -1
-        for node in order:
-            if all(e is None or e[0] is not variable for e in node.inputs):
-                continue
-            at = place.get(made.get(node, node))
-            writes = any(e[0] is variable for e in node.mutated)
-            if at is None and not writes:
-                continue
-            if at is None or at < last:
+    last: dict[Node, int] = {}
+    for node in order:
+        touched = {e[0] for e in node.inputs if e is not None and e[0] in changed}
+        if not touched:
+            continue
+        at = place.get(made.get(node, node))
+        if at is None:
+            if node.mutated:
                 return False
-            last = at
+            continue
+        for variable in touched:
+            if at < last.get(variable, -1):
+                return False
+            last[variable] = at
     return True
 
 

@@ -26,9 +26,9 @@ from math import prod
 
 from d2lmini.graph.constant import uniform
 from d2lmini.graph.passes.rewrite import Replacement, Rules, call, calls, rewritten, same, spec_of
+from d2lmini.graph.passes.sums import axes_of
 from d2lmini.graph.passes.views import reshaped
 from d2lmini.ops.core import Shape
-from d2lmini.ops.reduce import kept_shape, reduced_axes
 from d2lmini.symbol.node import Entry, Node
 
 rules = Rules()
@@ -137,7 +137,7 @@ def _(node: Node) -> Replacement:
         return None
     source, wide = inner.inputs[0], spec_of((inner, 0)).shape
     kept = _kept(inner, spec_of(source).shape, len(wide))
-    axes = _axes(node, wide)
+    axes = tuple(a for a in axes_of(node, wide) if wide[a] != 1)
     count = prod(wide[a] for a in axes)
     copies = all(kept[a] == 1 for a in axes)
     dtype = spec_of((node, 0)).dtype
@@ -156,15 +156,3 @@ def _kept(node: Node, shape: Shape, ndim: int) -> Shape:
     assert node.op is not None
     kept = node.attrs["kept"] if node.op.name == "_spread" else shape
     return (1,) * (ndim - len(kept)) + tuple(kept)
-
-
-def _axes(node: Node, shape: Shape) -> tuple[int, ...]:
-    """The axes over which the node adds up, those of size 1 apart."""
-    assert node.op is not None
-    if node.op.name == "sum":
-        axes = reduced_axes(node.attrs["axis"], len(shape), node.attrs["exclude"])
-        kept = kept_shape(shape, axes)
-    else:
-        target = node.attrs["shape"]
-        kept = (1,) * (len(shape) - len(target)) + tuple(target)
-    return tuple(a for a, n in enumerate(shape) if n != 1 and kept[a] == 1)
