@@ -85,6 +85,18 @@ def next_key(ctx: Context | None = None) -> Key:
 
 
 @contextmanager
+def rewound() -> Iterator[None]:
+    """A scope after which the numbers that were drawn in it come once more."""
+    with _state.lock:
+        numbers = dict(_state.numbers)
+    try:
+        yield
+    finally:
+        with _state.lock:
+            _state.numbers = numbers
+
+
+@contextmanager
 def part_of(key: Key, number: int) -> Iterator[None]:
     """A scope whose operations, in this thread, draw from part `number` of `key`, whatever other
     threads draw meanwhile: how a DataLoader's batches stay the same with any number of workers."""

@@ -79,7 +79,7 @@ class Placed:
         self.training = modes.training
         if self.single and not trace.general:
             self.spec = trace.inputs[0].specs[0]  # type: ignore[union-attr, index]
-        self.made: Any = None  # what `arrays.now` was when the list was made
+        self.made: Any = self  # what `arrays.now` was when the list was made: never yet
         self.filled: list[Any] = []
         known = [(self.op.variables[i].name, i) for i in self.places if i is not None]
         self.op.noted = lambda inputs: guards.note(

@@ -36,6 +36,7 @@ from d2lmini import ndarray as nd
 from d2lmini import symbol
 from d2lmini.base import MXNetError
 from d2lmini.gluon.block import Block
+from d2lmini.gluon.compare_hybrid import Comparison, compare
 from d2lmini.gluon.compiled import CompiledForward, Programs, programs_of
 from d2lmini.gluon.graphs import complete_shapes, complete_types, export
 from d2lmini.gluon.nested import flatten, regroup
@@ -260,6 +261,11 @@ class HybridBlock(Block):
         if inputs:
             self(*inputs)
         return programs_of(compiled)
+
+    def compare_hybrid(self, *inputs: Any, train: bool = False, **tolerance: float) -> Comparison:
+        """Run it eager and compiled side by side and name the first node that differs; see
+        `compare_hybrid.py`. train: gradients too; tolerance: rtol=1e-4, atol=1e-5."""
+        return compare(self, inputs, train, **tolerance)
 
     def optimize_for(
         self, x: Any, *args: Any, backend: str | None = None, clear: bool = True, **kwargs: Any

@@ -25,6 +25,8 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any, NoReturn
 
+import numpy as np
+
 from d2lmini import callsite
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, current_context
@@ -32,7 +34,7 @@ from d2lmini.ndarray.plan import plan_of
 from d2lmini.ops.core import Op, Spec, Value, as_dtype, invoke, modes, registry
 from d2lmini.ops.fluent import Fluent
 from d2lmini.symbol import lists
-from d2lmini.symbol.absent import NotImplementedForSymbol, explain, refused
+from d2lmini.symbol.absent import NotImplementedForSymbol, explain, from_executor, refused
 from d2lmini.symbol.attribute import AttrScope, labels_of
 from d2lmini.symbol.lists import output_name
 from d2lmini.symbol.naming import NameManager, operator_hint
@@ -239,6 +241,8 @@ for _name in """
     asnumpy asscalar item tolist wait_to_read wait_to_write backward attach_grad as_in_context
     copyto""".split():
     setattr(Symbol, _name, refused(_name))
+for _name in ("bind", "simple_bind", "_bind", "_simple_bind"):
+    setattr(Symbol, _name, from_executor(_name))
 del _name
 
 
@@ -252,6 +256,8 @@ def written(
 ) -> Any:
     """A new node of `op` on these Symbols (None: left out), as a Symbol of the outputs it shows. In
     a typed graph shapes and dtypes are checked here. `named`: the name needs no prefix any more."""
+    if isinstance(attrs.get("scalar"), np.generic):  # x * np.float32(2): a plain number will do
+        attrs = {**attrs, "scalar": attrs["scalar"].item()}
     kind: type[Symbol] = Symbol
     entries: list[Entry | None] = []
     for x in inputs:

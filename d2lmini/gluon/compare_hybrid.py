@@ -1,0 +1,304 @@
+"""`net.compare_hybrid(x)`: is what was compiled still what is written? If not, where do they part?
+
+>>> from d2lmini import nd
+>>> from d2lmini.gluon import nn
+>>> class Net(nn.HybridBlock):
+...     bent = False
+...     def hybrid_forward(self, F, x):
+...         y = F.exp(x)
+...         return F.tanh(y) if self.bent else F.relu(y)
+>>> net = Net(prefix="net_")
+>>> net.hybridize()
+>>> y = net(nd.ones(2))
+>>> net.compare_hybrid(nd.ones(2))
+equal: 1 output, largest difference 0
+>>> net.bent = True                          # a branch in Python: it was decided in the trace
+>>> net.compare_hybrid(nd.ones(2))
+different: output 0 by 1.73
+first at net_relu0 (relu), which the Python does not compute now; there it writes net_tanh0 (tanh)
+
+Both are run on the same inputs, parameters, and random numbers. The graph of the compiled net is
+then computed op by op, and each value is looked for among those that the eager run computed with
+the same op: the first that is not there is where they part. If all are there, the compiler is at
+fault, and the first node it computes otherwise is named. After a test of the same kind that every
+change of a compiler lives by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from d2lmini import autograd, random_state
+from d2lmini.gluon.compiled import CompiledForward, Placed
+from d2lmini.gluon.nested import flatten, regroup
+from d2lmini.graph.cached_op import CachedOp
+from d2lmini.graph.interpret import interpret
+from d2lmini.graph.trace import Trace
+from d2lmini.ndarray import NDArray
+from d2lmini.symbol import Symbol
+from d2lmini.symbol.node import Node, topological
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What was found; true when they agree.
+
+    differences  what differs more than allowed, and by how much: {"output 0": 0.5}
+    largest      the largest difference of all
+    node, op     the first node that differs, and its op; None if there is none
+    why          what is known of the reason
+    outputs      how many outputs were compared
+    """
+
+    differences: dict[str, float]
+    largest: float
+    outputs: int
+    node: str | None = None
+    op: str | None = None
+    why: str = ""
+
+    def __bool__(self) -> bool:
+        return not self.differences
+
+    def __repr__(self) -> str:
+        if self:
+            s = "" if self.outputs == 1 else "s"
+            return f"equal: {self.outputs} output{s}, largest difference {self.largest:.3g}"
+        parts = ", ".join(f"{what} by {size:.3g}" for what, size in self.differences.items())
+        where = "" if self.node is None else f"\nfirst at {self.node} ({self.op}), {self.why}"
+        return f"different: {parts}" + (where or f"\n{self.why}")
+
+
+def compare(
+    block: Any, inputs: tuple, train: bool = False, rtol: float = 1e-4, atol: float = 1e-5
+) -> Comparison:
+    """Run `block` eager and compiled on the same inputs; see the first page. train: in training
+    mode, and compare gradients of inputs and parameters as well."""
+    compiled: CompiledForward = block._compiled()
+    flat, form = flatten(list(inputs))
+    log: list[tuple[str, NDArray]] = []
+    with _unchanged(block), imperative(block), _logged(log):
+        eager = _run(block, flat, form, train)
+    with _unchanged(block):
+        now = _run(block, flat, form, train)
+    differences, largest = {}, 0.0
+    for what in [*eager, *[each for each in now if each not in eager]]:
+        size = _difference(eager.get(what), now.get(what))
+        largest = max(largest, size)
+        if size and not _close(eager.get(what), now.get(what), rtol, atol):
+            differences[what] = size
+    n = sum(what.startswith("output") for what in now)
+    if not differences:
+        return Comparison({}, largest, n)
+    with _unchanged(block):
+        node, why = _first(block, compiled, flat, form, train, log, rtol, atol)
+    if node is None:
+        return Comparison(differences, largest, n, why=why)
+    assert node.op is not None
+    return Comparison(differences, largest, n, node.name, node.op.name, why)
+
+
+def _run(block: Any, flat: list[Any], form: Any, train: bool) -> dict[str, np.ndarray]:
+    """Outputs, and in training gradients along ones, by name."""
+    xs = [x if x is None else x.copy() for x in flat]
+    learnt = {p.name: p.data(_first_array(xs)._ctx) for p in block.collect_params().values()
+              if p.grad_req != "null"}  # fmt: skip
+    if not train:
+        heads = flatten(block(*regroup(xs, form)[0]))[0]
+        return {f"output {i}": y.asnumpy() for i, y in enumerate(heads) if y is not None}
+    wanted = {f"input {i}": x for i, x in enumerate(xs)
+              if x is not None and np.issubdtype(x.dtype, np.floating)}  # fmt: skip
+    for x in wanted.values():
+        x.attach_grad()
+    wanted.update(learnt)
+    with autograd.record():
+        heads = flatten(block(*regroup(xs, form)[0]))[0]
+    found = {f"output {i}": y.asnumpy() for i, y in enumerate(heads) if y is not None}
+    recorded = [y for y in heads if y is not None and y._node is not None]
+    if recorded and wanted:
+        grads = autograd.grad(recorded, list(wanted.values()))
+        found.update({f"gradient of {w}": g.asnumpy() for w, g in zip(wanted, grads)})
+    return found
+
+
+def _first_array(values: Sequence[Any]) -> Any:
+    return next(x for x in values if x is not None)
+
+
+def _difference(a: Any, b: Any) -> float:
+    """The largest difference of two arrays; inf if they are not alike."""
+    if a is None or b is None or a.shape != b.shape:
+        return float("inf")
+    if a.size == 0:
+        return 0.0
+    size = float(np.max(np.abs(a.astype("float64") - b.astype("float64"))))
+    return size if size == size else (0.0 if np.array_equal(a, b, equal_nan=True) else float("inf"))
+
+
+def _close(a: Any, b: Any, rtol: float, atol: float) -> bool:
+    return (
+        a is not None and b is not None and a.shape == b.shape
+        and np.allclose(a, b, rtol, atol, equal_nan=True)
+    )  # fmt: skip
+
+
+_ELSE = (
+    "whose value no op of the eager run has: on arrays the Python does something else than on "
+    "Symbols (x[0] is a row of an array and an output of a Symbol, for instance)"
+)
+
+
+# -- where they part -------------------------------------------------------------------------------
+
+
+def _first(
+    block: Any, compiled: CompiledForward, flat: list[Any], form: Any, train: bool,
+    log: list[tuple[str, NDArray]], rtol: float, atol: float,
+) -> tuple[Node | None, str]:  # fmt: skip
+    """The first node of the compiled graph that is not as the eager run has it, and why."""
+    ctx = _first_array(flat)._ctx
+    with autograd.train_mode() if train else autograd.predict_mode():
+        placed = compiled.place(block, flat, form, ctx)
+        found = _rewritten(block, placed.trace, flat, form)
+        if found is not None:
+            return found
+        values = _values(placed, flat)
+        eager: dict[str, list[np.ndarray]] = {}
+        for name, array in log:
+            eager.setdefault(name, []).append(array.asnumpy())
+        for node, arrays in values.items():
+            assert node.op is not None
+            # What arrays do without an op, views, is not in the log.
+            alike = eager.get(node.op.name)
+            for y in arrays if alike else ():
+                if not any(_close(y, each, rtol, atol) for each in alike or ()):
+                    return node, _ELSE
+        return _miscompiled(placed, flat, values, rtol, atol)
+
+
+def _values(placed: Placed, flat: list[Any]) -> dict[Node, list[np.ndarray]]:
+    """What each node of the graph gives, op by op."""
+    found: dict[Node, list[np.ndarray]] = {}
+
+    def watch(node: Node, _: Any, outputs: list[Any]) -> None:
+        found[node] = [y.asnumpy() for y in outputs]
+
+    variables = dict(zip(placed.op.variables, placed.arrays_for(flat)))
+    interpret(placed.trace.symbol._entries, variables, watch, placed.ctx)
+    return found
+
+
+def _rewritten(
+    block: Any, trace: Trace, flat: list[Any], form: Any
+) -> tuple[Node | None, str] | None:
+    """Where the graph that the Python of the block writes now is not the one it was compiled from;
+    None if it is."""
+    fresh, _ = CompiledForward(block)._trace(block, flat, form)
+    was, now = _numbered(trace), _numbered(fresh)
+    for (before, sources), (after, others) in zip(was, now):
+        assert before.op is not None and after.op is not None
+        if before.op is not after.op:
+            written = f"writes {after.name} ({after.op.name})"
+            return before, f"which the Python does not compute now; there it {written}"
+        if _attributes(before) != _attributes(after):
+            return before, f"traced with {_attributes(before)}, now it is {_attributes(after)}"
+        if sources != others:
+            return before, "which takes other inputs now"
+    if len(was) != len(now) or _outputs(trace, was) != _outputs(fresh, now):
+        return None, "the Python returns something else now"
+    return None
+
+
+def _numbered(trace: Trace) -> list[tuple[Node, list[Any]]]:
+    """The nodes of a graph, each with where its inputs come from."""
+    nodes = topological(trace.symbol._entries)
+    numbers = {node: i for i, node in enumerate(nodes)}
+    return [
+        (node, [e and (numbers[e[0]], e[1]) for e in node.inputs])
+        for node in nodes
+        if node.op is not None
+    ]
+
+
+def _outputs(trace: Trace, nodes: list[tuple[Node, list[Any]]]) -> list[Any]:
+    numbers = {node: i for i, (node, _) in enumerate(nodes)}
+    return [(numbers.get(node, node.name), i) for node, i in trace.symbol._entries]
+
+
+def _attributes(node: Node) -> dict[str, Any]:
+    assert node.op is not None
+    return {k: v for k, v in node.attrs.items() if k not in node.op.injects}
+
+
+def _miscompiled(
+    placed: Placed, flat: list[Any], values: dict[Node, list[np.ndarray]], rtol: float, atol: float
+) -> tuple[Node | None, str]:
+    """The first node that comes out otherwise when the graph up to it is compiled."""
+    arrays = dict(zip(placed.op.variables, placed.arrays_for(flat)))
+    for node, expected in values.items():
+        part = CachedOp(Symbol(tuple((node, i) for i in range(len(expected)))))
+        with random_state.rewound():
+            results = part(*[arrays[variable] for variable in part.variables])
+        for y, each in zip(expected, results if isinstance(results, list) else [results]):
+            if not _close(y, each.asnumpy(), rtol, atol):
+                return node, "which the compiled program computes otherwise than the op itself"
+    return None, "each value of the graph is right: it is the backward program that differs"
+
+
+# -- the same conditions for both ------------------------------------------------------------------
+
+
+@contextmanager
+def imperative(block: Any) -> Iterator[None]:
+    """A scope in which a net and all Blocks in it run as they are written."""
+    found: list[tuple[Any, Any]] = []
+
+    def leave_out(part: Any) -> None:
+        if "forward" in part.__dict__:
+            found.append((part, part.__dict__.pop("forward")))
+
+    block.apply(leave_out)
+    try:
+        yield
+    finally:
+        for part, forward in found:
+            part.__dict__["forward"] = forward
+
+
+@contextmanager
+def _unchanged(block: Any) -> Iterator[None]:
+    """A scope that leaves moving averages, gradients and random numbers as they were."""
+    moving = [p for p in block.collect_params().values() if p.grad_req == "null" and p._data]
+    before = [[x.copy() for x in p._data] for p in moving]
+    with random_state.rewound():
+        try:
+            yield
+        finally:
+            for parameter, copies in zip(moving, before):
+                for array, copy in zip(parameter._data, copies):
+                    array[:] = copy
+
+
+@contextmanager
+def _logged(log: list[tuple[str, NDArray]]) -> Iterator[None]:
+    """A scope that notes the results of all ops on arrays: (op, result)."""
+    arrays: Any = NDArray
+    apply, short = arrays._apply, arrays._short
+
+    def noting(op: Any, *how: Any, **more: Any) -> Any:
+        result = apply(op, *how, **more)
+        for each in result if isinstance(result, list) else [result]:
+            if isinstance(each, NDArray):
+                log.append((op.name, each))
+        return result
+
+    arrays._apply, arrays._short = staticmethod(noting), staticmethod(lambda *_: None)
+    try:
+        yield
+    finally:
+        arrays._apply, arrays._short = staticmethod(apply), staticmethod(short)
