@@ -5,6 +5,8 @@
     Verdict     who is faster, by how much, how surely; one sentence
     get_mem     resident memory of this process in MB
     timeline    a picture of who was busy with what, and when
+    family      a picture of which class is derived from which
+    folding     what a compiler makes of a program that is text, pass by pass
 
 The order to read: `benchmark.py` (one clock), `compare.py` (fair rounds), `verdict.py` (what may
 be concluded from them), `claims.py` (claims of the chapters, checked on your machine), `plot.py`.
@@ -12,7 +14,8 @@ be concluded from them), `claims.py` (claims of the chapters, checked on your ma
 The helpers of the book's own package, under its names, for its programs (`import d2lzh as d2l`
 after `d2lmini.install_as_mxnet()`): `context.py` (try_gpu), `data.py`, `digits.py`, `text.py`,
 `models.py`, `training.py` (train_ch3, ...), `chars.py` (recurrent nets), `figures.py`. They are
-imported when first used, and matplotlib when first drawn with.
+imported when first used, as are `programs.py` (folding) and `classes.py` (family), and matplotlib
+when first drawn with.
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
         train_and_predict_rnn,
         train_and_predict_rnn_gluon,
     )
+    from d2lmini.d2l.classes import family
     from d2lmini.d2l.context import try_all_gpus, try_gpu
     from d2lmini.d2l.data import (
         data_iter,
@@ -55,6 +59,7 @@ if TYPE_CHECKING:
         use_svg_display,
     )
     from d2lmini.d2l.models import Residual, RNNModel, corr2d, linreg, resnet18, squared_loss
+    from d2lmini.d2l.programs import folding
     from d2lmini.d2l.text import (
         data_iter_consecutive,
         data_iter_random,
@@ -76,12 +81,14 @@ if TYPE_CHECKING:
 _FILES = {
     "chars": """grad_clipping predict_rnn predict_rnn_gluon train_and_predict_rnn
         train_and_predict_rnn_gluon""",
+    "classes": "family",
     "context": "try_all_gpus try_gpu",
     "data": "data_iter get_data_ch7 get_fashion_mnist_labels load_data_fashion_mnist",
     "digits": "load_data_digits",
     "figures": """bbox_to_rect semilogy set_figsize show_bboxes show_fashion_mnist show_images
         show_trace_2d use_svg_display""",
     "models": "RNNModel Residual corr2d linreg resnet18 squared_loss",
+    "programs": "folding",
     "text": "data_iter_consecutive data_iter_random load_data_jay_lyrics to_onehot",
     "training": """evaluate_accuracy sgd train train_2d train_ch3 train_ch5 train_ch7
         train_gluon_ch7""",

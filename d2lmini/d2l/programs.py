@@ -1,0 +1,217 @@
+"""A compiler of three passes for programs that are text: it sees all of one before any of it runs.
+
+    >>> from d2lmini import d2l
+    >>> program = '''
+    ... def add(a, b):
+    ...     return a + b
+    ... print(add(1, 2) + add(3, 4))
+    ... '''
+    >>> for step in d2l.folding(program):
+    ...     print(step, end="\\n\\n")
+    # 1. as it was written
+    def add(a, b):
+        return a + b
+    print(add(1, 2) + add(3, 4))
+    <BLANKLINE>
+    # 2. calls replaced by what they return
+    def add(a, b):
+        return a + b
+    print(1 + 2 + (3 + 4))
+    <BLANKLINE>
+    # 3. functions left out that nobody calls
+    print(1 + 2 + (3 + 4))
+    <BLANKLINE>
+    # 4. arithmetic on constants done
+    print(10)
+    <BLANKLINE>
+
+Python's own `ast` reads a program into a tree and writes a tree as text again; each step is one
+walk over that tree. An interpreter that runs line by line cannot do this: when it meets `add(1, 2)`
+it does not know what comes after. `graph/passes` does the same to graphs of array operations.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections import Counter
+from collections.abc import Container, Iterator
+from typing import Any, NamedTuple
+
+_ARITHMETIC: dict[type, Any] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+}
+
+
+class Step(NamedTuple):
+    """A program after one pass, and what that did."""
+
+    title: str
+    source: str
+
+    def __str__(self) -> str:
+        return f"# {self.title}\n{self.source}"
+
+
+def folding(source: str) -> list[Step]:
+    """The program after each pass, from what was written to what is left.
+
+    A call is replaced if the function is defined once, assigns to names and ends with `return`, and
+    uses nothing but arithmetic, its own names, and such functions above it; all else stays as it
+    is. SyntaxError if it is no Python.
+    """
+    tree = ast.parse(source)
+    steps = [_step(1, "as it was written", tree)]
+    passes = [
+        ("calls replaced by what they return", _Calls(tree)),
+        ("functions left out that nobody calls", _Unused()),
+        ("arithmetic on constants done", _Constants()),
+    ]
+    for number, (title, each) in enumerate(passes, start=2):
+        tree = each.visit(ast.parse(steps[-1].source))
+        steps.append(_step(number, title, tree))
+    return steps
+
+
+def _step(number: int, title: str, tree: ast.AST) -> Step:
+    lines = [line for line in ast.unparse(tree).splitlines() if line]
+    return Step(f"{number}. {title}", "\n".join(lines))
+
+
+class _Calls(ast.NodeTransformer):
+    """Each call of a known function becomes the expression that it returns."""
+
+    def __init__(self, tree: ast.Module):
+        self.known: dict[str, ast.FunctionDef] = {}
+        bound = Counter(_bound_names(tree))
+        for node in tree.body:
+            # It may call those before it, so none calls itself.
+            once = isinstance(node, ast.FunctionDef) and bound[node.name] == 1
+            if isinstance(node, ast.FunctionDef) and once and _is_simple(node, self.known):
+                self.known[node.name] = node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        return node  # what is in it is replaced where it is called
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        function = self.known.get(node.func.id) if isinstance(node.func, ast.Name) else None
+        if function is None or not _fits(node, function):
+            return node
+        values = {a.arg: value for a, value in zip(function.args.args, node.args)}
+        for line in function.body:
+            assert isinstance(line, (ast.Assign, ast.Return)) and line.value is not None
+            # Parsed anew, so that no two places share a node of the tree.
+            copy = ast.parse(ast.unparse(line.value), mode="eval").body
+            value = self.visit(_Names(values).visit(copy))
+            if isinstance(line, ast.Return):
+                return value
+            assert isinstance(line.targets[0], ast.Name)
+            values[line.targets[0].id] = value
+        raise AssertionError("a known function ends with return")
+
+
+class _Names(ast.NodeTransformer):
+    """Each name becomes the expression that it stands for."""
+
+    def __init__(self, values: dict[str, ast.expr]):
+        self.values = values
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self.values.get(node.id, node)
+
+
+class _Constants(ast.NodeTransformer):
+    """`1 + 2` becomes `3`."""
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        self.generic_visit(node)
+        compute = _ARITHMETIC.get(type(node.op))
+        numbers = [_number(node.left), _number(node.right)]
+        if compute is None or None in numbers:
+            return node
+        return ast.Constant(compute(*numbers))
+
+
+class _Unused(ast.NodeTransformer):
+    """Definitions of functions whose names occur nowhere else are left out."""
+
+    def visit_Module(self, tree: ast.Module) -> ast.Module:
+        while True:
+            kept = [node for node in tree.body if not self._is_unused(node, tree)]
+            if len(kept) == len(tree.body):
+                return tree
+            tree.body = kept
+
+    def _is_unused(self, node: ast.stmt, tree: ast.Module) -> bool:
+        if not isinstance(node, ast.FunctionDef):
+            return False
+        others = (other for other in tree.body if other is not node)
+        return all(node.name not in _names_in(other) for other in others)
+
+
+def _is_simple(function: ast.FunctionDef, known: Container[str]) -> bool:
+    """May a call be replaced by what is returned? A value for each line, computed of its own names
+    by arithmetic and known functions; nothing else happens in it."""
+    a = function.args
+    special = (a.posonlyargs, a.kwonlyargs, a.vararg, a.kwarg, a.defaults, function.decorator_list)
+    names = {arg.arg for arg in a.args}
+    if any(special) or not isinstance(function.body[-1], ast.Return):
+        return False
+    for line in function.body:
+        if not isinstance(line, (ast.Assign, ast.Return)) or line.value is None:
+            return False
+        if not _is_plain(line.value, names, known):
+            return False
+        if isinstance(line, ast.Assign):
+            (target, *others) = line.targets
+            if others or not isinstance(target, ast.Name):
+                return False
+            names.add(target.id)
+    return sum(isinstance(line, ast.Return) for line in function.body) == 1
+
+
+def _is_plain(value: ast.expr, names: Container[str] | None, known: Container[str]) -> bool:
+    """Is it arithmetic on constants, names and calls of known functions? Such values may be moved
+    and doubled. names: which ones may occur; None for any."""
+    if isinstance(value, ast.Call):
+        f = value.func
+        called = isinstance(f, ast.Name) and f.id in known and not value.keywords
+        return called and all(_is_plain(each, names, known) for each in value.args)
+    if isinstance(value, ast.BinOp):
+        return all(_is_plain(each, names, known) for each in (value.left, value.right))
+    if isinstance(value, ast.UnaryOp):
+        return _is_plain(value.operand, names, known)
+    if isinstance(value, ast.Name):
+        return names is None or value.id in names
+    return isinstance(value, ast.Constant)
+
+
+def _fits(call: ast.Call, function: ast.FunctionDef) -> bool:
+    """One plain argument for each parameter."""
+    arguments = all(_is_plain(value, None, ()) for value in call.args)
+    return arguments and not call.keywords and len(call.args) == len(function.args.args)
+
+
+def _bound_names(tree: ast.Module) -> Iterator[str]:
+    """Every name that is defined or assigned to, as often as it is."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            yield node.name
+        elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            yield node.id
+
+
+def _number(node: ast.expr) -> Any:
+    """The number that it is; None for all else."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        value = _number(node.operand)
+        return None if value is None else -value
+    value = node.value if isinstance(node, ast.Constant) else None
+    return value if type(value) in (int, float) else None
+
+
+def _names_in(tree: ast.AST) -> Iterator[str]:
+    return (node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
