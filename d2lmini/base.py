@@ -5,6 +5,9 @@
 True
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 
@@ -23,6 +26,11 @@ mx_real_t = np.float32
 integer_types = (int, np.int32, np.int64)
 numeric_types = (float, int, np.generic)
 string_types = (str,)
+
+
+#: How to load what a lower floor offers and a higher one does, by name; the package's own
+#: `__init__`, which may import anything, fills it in.
+loaders: dict[str, Callable[[], Any]] = {}
 
 
 def py_str(text: bytes) -> str:

@@ -1,4 +1,4 @@
-"""What a Symbol cannot do, for it has no contents yet, and what to do instead.
+"""What a Symbol cannot do, for it has no contents yet, and what others do for it.
 
 >>> from d2lmini import sym
 >>> if sym.var("x") > 0: ...
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from d2lmini.base import MXNetError
+from d2lmini.base import MXNetError, loaders
 
 
 class NotImplementedForSymbol(MXNetError, NotImplementedError):
@@ -46,4 +46,16 @@ def refused(what: str) -> Callable[..., NoReturn]:
 
     method.__name__ = what
     method.__doc__ = "Refused: a Symbol has no contents yet."
+    return method
+
+
+def from_executor(name: str) -> Callable[..., Any]:
+    """A method that `graph.executor` has: when that is imported it puts its own into this place."""
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        loaders["executor"]()
+        return getattr(self, name)(*args, **kwargs)
+
+    method.__name__ = name
+    method.__doc__ = f"`{name}` of `graph.executor`, which it loads."
     return method

@@ -17,6 +17,7 @@ from typing import Any
 from d2lmini.ops.core import registry
 from d2lmini.ops.fluent import _METHODS
 from d2lmini.symbol.compose import composed
+from d2lmini.symbol.json import load_json, tojson
 from d2lmini.symbol.symbol import Symbol, Traced
 
 
@@ -45,6 +46,11 @@ def astype(self: Symbol, dtype: Any, copy: bool = True, **kwargs: Any) -> Any:
     return composed(registry["Cast"], (self,), {"dtype": dtype, **kwargs}, "cast")
 
 
+def _reduce(self: Symbol) -> tuple[Callable[[str], Symbol], tuple[str]]:
+    """For pickles: as text, like in files."""
+    return load_json, (tojson(self, remove_amp_cast=False),)
+
+
 for _name in (*_METHODS, "reshape_like", "expand_dims", "squeeze", "flatten"):
     # `__abs__` and the method `abs` say the same.
     setattr(Symbol, _name, _method(_name, _name, "_split_v2" if _name == "split_v2" else _name))
@@ -52,6 +58,8 @@ Symbol.copy = _method("copy", "_copy", "_copy")  # type: ignore[attr-defined]
 Symbol.detach = _method("detach", "BlockGrad", "blockgrad")  # type: ignore[attr-defined]
 Symbol.reshape = reshape  # type: ignore[attr-defined]
 Symbol.astype = astype  # type: ignore[attr-defined]
+Symbol.__reduce__ = _reduce  # type: ignore[method-assign,assignment]
+Symbol.as_nd_ndarray = lambda self: self  # type: ignore[attr-defined]
 del _name
 
 
