@@ -49,9 +49,11 @@ _state = _State()
 
 
 class _Here(threading.local):
-    """Per thread: (key, part, how many were drawn) inside `part_of`, else None."""
+    """Per thread: (key, part, how many were drawn) inside `part_of`, the key inside `given`; else
+    None."""
 
     part: list[Any] | None = None
+    key: Key | None = None
 
 
 _here = _Here()
@@ -71,6 +73,8 @@ def seed(seed_state: int, ctx: Context | str = "all") -> None:
 
 def next_key(ctx: Context | None = None) -> Key:
     """The key of the next drawing operation on `ctx`."""
+    if _here.key is not None:
+        return _here.key
     device = 0 if ctx is None else ctx.device_typeid * 1000 + ctx.device_id
     part = _here.part
     if part is not None:
@@ -94,6 +98,16 @@ def rewound() -> Iterator[None]:
     finally:
         with _state.lock:
             _state.numbers = numbers
+
+
+@contextmanager
+def given(key: Key) -> Iterator[None]:
+    """A scope whose operations, in this thread, draw with `key`: to do one again as it was."""
+    before, _here.key = _here.key, key
+    try:
+        yield
+    finally:
+        _here.key = before
 
 
 @contextmanager

@@ -117,7 +117,8 @@ class Compiled:
     """The programs for one kind of input: forward, and once it is asked for, backward.
 
     typed    the graph as it was given, before any pass: variables and outputs
-    outputs  what the forward program computes; besides, for backward, `kept_variables`
+    outputs  what the forward program computes; besides it keeps the values `kept_variables`, of
+             which `kept_at` says where among its results they are
     wanted   positions of the inputs with a history; `reached`: those that the outputs depend on
     grads    the backward graph: gradients of `reached`, from variables, what was kept, and `heads`
     """
@@ -130,6 +131,7 @@ class Compiled:
         self.ctx = ctx
         self.static_alloc = static_alloc
         self.variables = variables
+        self.training = modes.training
         self.typed = outputs
         self.wanted = [i for i, needed in enumerate(needs) if needed]
         self.heads: list[Node] = []
@@ -147,8 +149,11 @@ class Compiled:
             joint = simplify(outputs + [g for g in grads if g is not None])
             self.outputs = outputs = joint[: len(outputs)]
             found = recomputed(outputs, joint[len(outputs) :])
-            kept = residuals(outputs, found)
-            self.kept_variables, self.grads = cut(found, kept)
+            needed = residuals(outputs, found)
+            self.kept_variables, self.grads = cut(found, needed)
+            # What is an output anyway is not kept a second time.
+            kept = [entry for entry in needed if entry not in outputs]
+            self.kept_at = [(outputs + kept).index(entry) for entry in needed]
         else:
             self.outputs = outputs = simplify(outputs)
         self.forward = Program(name, variables, outputs + kept, ctx, static_alloc)
@@ -168,7 +173,7 @@ class Compiled:
             results = push(forward, inputs, ctx, keys, self._checked(out))
         if not self.wanted:
             return results
-        node = ProgramNode(self, inputs, results, keys, ctx)
+        node = ProgramNode(self, inputs, results, keys)
         results = results[: len(self.outputs)]
         for i, y in enumerate(results):
             y._node = (node, i)

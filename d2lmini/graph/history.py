@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
+from d2lmini import random_state
 from d2lmini.autograd import tape
+from d2lmini.autograd.scopes import scope
 from d2lmini.autograd.tape import check_version
+from d2lmini.autograd.walk import grad
 from d2lmini.context import Context
 from d2lmini.graph.call import push
 from d2lmini.graph.program import Program
+from d2lmini.ndarray.apply import apply
 from d2lmini.ndarray.ndarray import NDArray
-from d2lmini.symbol.node import topological
+from d2lmini.symbol.node import Entry, topological
 
 if TYPE_CHECKING:
     from d2lmini.graph.cached_op import Compiled
@@ -37,9 +42,10 @@ class Backward:
 class ProgramNode(tape.Node):
     """A call of a compiled graph on the tape.
 
-    inputs, kept  what backward may need; None after a backward that does not retain the graph
-    versions      of the memory of each input when it was recorded
-    keys          what the forward program drew with: backward drops the same elements
+    inputs    of the call; None after a backward that does not retain the graph
+    kept      what the forward program keeps for backward: results of its own, or outputs
+    versions  of the memory of inputs and kept when they were recorded
+    keys      what the forward program drew with: backward drops the same elements
     """
 
     __slots__ = ("compiled", "inputs", "kept", "keys", "versions")
@@ -48,14 +54,15 @@ class ProgramNode(tape.Node):
 
     def __init__(
         self, compiled: Compiled, inputs: Sequence[NDArray], results: list[NDArray],
-        keys: Sequence[Any], ctx: Context,
+        keys: Sequence[Any],
     ):  # fmt: skip
-        shown = len(compiled.outputs)
-        super().__init__(tuple([x._node for x in inputs]), compiled.forward.specs[:shown], ctx)
+        shown = compiled.forward.specs[: len(compiled.outputs)]
+        super().__init__(tuple([x._node for x in inputs]), shown, compiled.ctx)
         self.compiled = compiled
         self.inputs: Any = list(inputs)
-        self.versions = [x._chunk.version for x in inputs]
-        self.kept: Any = results[shown:]
+        # Without their place on the tape, for a node must not hold itself.
+        self.kept: Any = [results[i]._alias(None) for i in compiled.kept_at]
+        self.versions = [x._chunk.version for x in (*self.inputs, *self.kept)]
         self.keys = keys
 
     @property
@@ -70,17 +77,45 @@ class ProgramNode(tape.Node):
         self, gs: list[Any], graph: bool, needs: Sequence[bool], places: Any
     ) -> Sequence[Any]:
         backward = self.compiled.backward(tuple(needs))
+        if graph:
+            return self._recorded(gs, backward.positions)
+        n = len(self.inputs)
+        kept = [*self.inputs, *self.kept]
         inputs = []
-        for i in backward.inputs:
-            check_version(self, self.inputs[i], self.versions[i])
-            inputs.append(self.inputs[i])
-        inputs += [self.kept[i] for i in backward.kept]
+        for i in (*backward.inputs, *[n + i for i in backward.kept]):
+            check_version(self, kept[i], self.versions[i])
+            inputs.append(kept[i])
         inputs += [tape.zeros(self.outputs[i], self.ctx) if gs[i] is None else gs[i]
                    for i in backward.heads]  # fmt: skip
         outs = [places[i] for i in backward.positions]
         results = push(backward.program, inputs, self.ctx, self.keys, outs)
-        grads: list[Any] = [None] * len(self.parents)
+        grads: list[Any] = [None] * n
         for i, g in zip(backward.positions, results):
+            grads[i] = g
+        return grads
+
+    def _recorded(self, gs: list[Any], positions: Sequence[int]) -> Sequence[Any]:
+        """The gradients with a history of their own: the call is done again op by op, from the
+        inputs with their history, and the tape of that is walked back."""
+        of = self.compiled
+        values: dict[Entry, Any] = {}
+        copies = []
+        for i, (x, parent) in enumerate(zip(self.inputs, self.parents)):
+            check_version(self, x, self.versions[i])
+            x = x._alias(parent)
+            # Its own place on the tape, though two inputs may be one array; and what the call
+            # has changed already is not changed again.
+            if i in positions or i in of.forward.mutated:
+                x = x.copy()
+            copies.append(x)
+            values[of.variables[i], 0] = x
+        with scope(True, of.training):
+            outputs = _replayed(of.typed, values, self.keys, self.ctx)
+        heads = [(y, g) for y, g in zip(outputs, gs) if g is not None and y._node is not None]
+        wanted = [copies[i] for i in positions]
+        found = grad([y for y, _ in heads], wanted, [g for _, g in heads], create_graph=True)
+        grads: list[Any] = [None] * len(copies)
+        for i, g in zip(positions, found):
             grads[i] = g
         return grads
 
@@ -88,3 +123,22 @@ class ProgramNode(tape.Node):
         self.inputs = None
         self.kept = ()
         self.parents = ()
+
+
+def _replayed(
+    entries: Sequence[Entry], values: dict[Entry, Any], keys: Sequence[Any], ctx: Context
+) -> list[Any]:
+    """The values of a typed graph, those of its variables given, each node an op of its own that
+    draws as it did in the program."""
+    for node in topological(entries):
+        op = node.op
+        if op is None:
+            continue
+        inputs = tuple([None if e is None else values[e] for e in node.inputs])
+        attrs = {k: v for k, v in node.attrs.items() if k not in op.injects}
+        draw = node.attrs.get("rng") if op.random else None
+        with nullcontext() if draw is None else random_state.given(keys[draw.number]):
+            result = apply(op, inputs, attrs, None, ctx)
+        for i, y in enumerate(result if isinstance(result, list) else [result]):
+            values[node, i] = y
+    return [values[entry] for entry in entries]
