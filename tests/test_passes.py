@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
@@ -584,6 +585,28 @@ def test_batch_norm_takes_its_statistics_from_forward(training, fix_gamma):
         assert reductions(joint.outputs) == (5 if fix_gamma else 6) * 300
         assert reductions(after) == 2 * 300
     verify(joint.variables, after, like=joint.outputs)
+
+
+def test_deep_nets_take_no_more_rounds():
+    """Every pass deals with all layers in one walk."""
+    depths = []
+    for depth in (2, 12):
+        value, shapes = x, {"x": (4, 3)}
+        for i in range(depth):
+            states = [f"{name}{i}" for name in ("gamma", "beta", "mean", "var")]
+            shapes.update(dict.fromkeys(states, (3,)))
+            value = sym.relu(sym.BatchNorm(value * 2, *map(sym.var, states))) / 3
+        outputs = graph_of(value, True, **shapes)
+        joint = Graph(variables(outputs), outputs, True).with_gradients()
+        calls = []
+
+        def counted(outputs, each, calls=calls):
+            calls.append(each)
+            return each(outputs)
+
+        simplify(joint.outputs, [functools.partial(counted, each=p) for p in passes.PASSES])
+        depths.append(len(calls))
+    assert depths[0] == depths[1]
 
 
 def test_statistics_of_other_axes_or_eps_are_no_batch_norms(states):

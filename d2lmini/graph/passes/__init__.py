@@ -73,14 +73,15 @@ def simplify(outputs: Sequence[Entry], passes: Sequence[Pass] = PASSES) -> list[
     afterwards `BlockGrad` is gone.
     """
     current = list(outputs)
+    idle = 0  # passes in a row that changed nothing
     for _ in range(MOST_ROUNDS):
-        before = current
         for each in passes:
             after = each(current)
             if checker.checking:
                 variables = [node for node in topological(current) if node.op is None]
                 checker.verify(variables, after, like=current)
+            idle = idle + 1 if after == current else 0
+            if idle == len(passes):
+                return current
             current = after
-        if current == before:
-            return current
     raise AssertionError(f"{MOST_ROUNDS} rounds and no end: two passes undo each other's work")

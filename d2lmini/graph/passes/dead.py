@@ -39,7 +39,14 @@ def dead(outputs: Sequence[Entry]) -> list[Entry]:
         for node in topological(outputs)
         if node.op is not None and node.op.name in ("split", "split_v2")
     }
-    return rewritten(outputs, lambda node: _only(node, parts)) if parts else list(outputs)
+    if not parts:
+        return list(outputs)
+
+    def meet(before: Node, now: Node) -> None:
+        if before in parts:
+            parts[now] = parts[before]
+
+    return rewritten(outputs, lambda node: _only(node, parts), meet)
 
 
 def _only(node: Node, parts: dict[Node, list[int]]) -> Replacement:

@@ -38,7 +38,7 @@ def norms(outputs: Sequence[Entry]) -> list[Entry]:
     # By what they normalize. Those met so far run before the node asked about: no circles.
     met: dict[Entry, Node] = {}
 
-    def meet(node: Node) -> None:
+    def meet(_: Node, node: Node) -> None:
         if calls((node, 0), ("BatchNorm",)) and node.mutated:
             data, gamma = node.inputs[:2]
             assert data is not None and gamma is not None

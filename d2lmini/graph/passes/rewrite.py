@@ -34,10 +34,11 @@ Rule = Callable[[Node], Replacement]
 
 
 def rewritten(
-    outputs: Sequence[Entry], rule: Rule, meet: Callable[[Node], None] | None = None
+    outputs: Sequence[Entry], rule: Rule, meet: Callable[[Node, Node], None] | None = None
 ) -> list[Entry]:
-    """The graph with every node replaced by what `rule` says, None for those that stay. `meet` is
-    told of each one as it runs in the new graph, also of those that are never replaced."""
+    """The graph with every node replaced by what `rule` says, None for those that stay. Before,
+    `meet` is told of each node, also of those that are never replaced: as it was, and as it is with
+    its inputs replaced."""
     order = topological(outputs)
     changed = {entry[0] for node in order if node.op and node.op.mutates for entry in node.mutated}
     # Nodes that stay the same objects are not in here.
@@ -65,7 +66,7 @@ def rewritten(
             )
             known.add(new)
         if meet is not None:
-            meet(new)
+            meet(node, new)
         if changed and any(e is not None and e[0] in changed for e in node.inputs):
             continue
         found = rule(new)

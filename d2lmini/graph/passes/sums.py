@@ -46,20 +46,25 @@ Sum = tuple[Entry, Shape]
 
 def sums(outputs: Sequence[Entry]) -> list[Entry]:
     """With factors outside of sums, and sums of the same in one form."""
-    met: dict[Sum, int] = {}
+    met: dict[Sum, list[Node]] = {}
     for node in topological(outputs):
         taken = sum_of(node)
         if taken is not None:
-            met[taken] = met.get(taken, 0) + 1
+            met.setdefault(taken, []).append(node)
+    shared = {node for nodes in met.values() if len(nodes) > 1 for node in nodes}
+
+    def meet(before: Node, now: Node) -> None:
+        if before in shared:
+            shared.add(now)
 
     def rule(node: Node) -> Replacement:
         taken = sum_of(node)
         if taken is None:
             return None
         found = _factored(node, *taken)
-        return _plain(node, *taken) if found is None and met.get(taken, 0) > 1 else found
+        return _plain(node, *taken) if found is None and node in shared else found
 
-    return rewritten(outputs, rule)
+    return rewritten(outputs, rule, meet)
 
 
 def sum_of(node: Node) -> Sum | None:
@@ -118,7 +123,7 @@ def _times(node: Node, p: Entry, axes: Shape, c: Entry) -> Entry | None:
     assert node.op is not None
     name = "mean" if node.op.name == "mean" else "sum"
     y = call(name, (p,), node, axis=axes, keepdims=True)
-    y = call("broadcast_mul", (y, c), node)
+    y = call("broadcast_mul", (_factored(y[0], p, axes) or y, c), node)
     return same(node, reshaped(y, spec_of((node, 0)).shape, node))
 
 
