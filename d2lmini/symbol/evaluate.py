@@ -21,6 +21,8 @@ from d2lmini.base import MXNetError
 from d2lmini.context import Context, current_context
 from d2lmini.ndarray.apply import apply
 from d2lmini.ndarray.ndarray import NDArray
+from d2lmini.symbol.infer import completed
+from d2lmini.symbol.lists import variables
 from d2lmini.symbol.node import Entry, topological
 from d2lmini.symbol.symbol import Symbol
 
@@ -32,8 +34,14 @@ def evaluated(symbol: Symbol, ctx: Context, arrays: Mapping[str, NDArray]) -> li
     contexts that do not fit, with the name of its node.
     """
     values: dict[Entry, NDArray] = {}
+    given = {
+        node: arrays[node.name].shape
+        for node in variables(symbol._entries)
+        if isinstance(arrays.get(node.name), NDArray)
+    }
+    entries = completed(symbol._entries, given)
     with scope(False, False):
-        for node in topological(symbol._entries):
+        for node in topological(entries):
             if node.op is None:
                 if node.name not in arrays:
                     raise ValueError(
@@ -50,7 +58,7 @@ def evaluated(symbol: Symbol, ctx: Context, arrays: Mapping[str, NDArray]) -> li
                 raise type(problem)(f"eval: node {node.name!r}: {problem}") from None
             for i, y in enumerate([results] if isinstance(results, NDArray) else results):
                 values[node, i] = y
-    return [values[entry] for entry in symbol._entries]
+    return [values[entry] for entry in entries]
 
 
 def _checked(name: str, array: Any, ctx: Context) -> NDArray:

@@ -187,6 +187,27 @@ def _guess(calls: Sequence[Node], found: dict[Entry, Partial]) -> bool:
     return False
 
 
+def completed(entries: Sequence[Entry], known: Mapping[Node, Partial]) -> Sequence[Entry]:
+    """The same graph, with the sizes of zeros and the like that were left open (0) filled in as
+    those who use them need it. MXNetError where nobody says it."""
+    made: dict[Node, Node] = {}
+    found: dict[Entry, Partial] = {}
+    for node in topological(entries):
+        if node.op is not None and not node.inputs and 0 in node.attrs.get("shape", ()):
+            found = found or shapes_of(entries, known)
+            shape = found[node, 0]
+            if not is_known(shape):
+                raise MXNetError(
+                    f"node {node.name!r}: its size cannot be told: {shape} is all that is known; "
+                    "give its shape without 0"
+                )
+            attrs = {**node.attrs, "shape": shape}
+            made[node] = Node(node.op, node.name, (), attrs, None, node.labels, node.site)
+    if not made:
+        return entries
+    return lists.substituted(entries, {old: (new, 0) for old, new in made.items()})
+
+
 # -- dtypes ----------------------------------------------------------------------------------------
 
 

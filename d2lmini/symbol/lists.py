@@ -102,8 +102,9 @@ def children(entries: Sequence[Entry]) -> tuple[Entry, ...]:
 def substituted(
     entries: Sequence[Entry], given: dict[Node, Entry], name: str | None = None
 ) -> tuple[Entry, ...]:
-    """The same graph with entries in place of some of its variables. Nodes that do not depend on
-    them are shared. name: what the node of the first output is called then."""
+    """The same graph with entries in place of some of its variables, or other nodes of one output.
+    Nodes that do not depend on them are shared. name: what the node of the first output is called
+    then."""
     heads = {entries[0][0]} if name else set()
     made: dict[Node, Node] = {}
 
@@ -113,7 +114,7 @@ def substituted(
         return given.get(entry[0]) or (made.get(entry[0], entry[0]), entry[1])
 
     for node in topological(entries):
-        if node.op is None:
+        if node.op is None or node in given:
             continue
         inputs = tuple([new(entry) for entry in node.inputs])
         if inputs != node.inputs or node in heads:
