@@ -17,8 +17,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from d2lmini import ndarray as nd
-from d2lmini.gluon.rnn.recurrent import HybridRecurrentCell, RecurrentCell
+from d2lmini.gluon.rnn.recurrent import HybridRecurrentCell, RecurrentCell, seen
 from d2lmini.gluon.rnn.sequences import as_array, as_steps, backwards, reverse
+from d2lmini.ops.core import Value
 from d2lmini.ops.join import concat
 
 
@@ -81,7 +82,7 @@ class _Stack:
         next_states: list[Any] = []
         cells = self._cells()
         # An array goes from cell to cell as it is, a list as a list.
-        between = True if isinstance(inputs, nd.NDArray) else None
+        between = True if isinstance(inputs, Value) and seen(inputs) is not None else None
         for cell in cells:
             begin = len(next_states)
             inputs, mine = cell.unroll(

@@ -1,0 +1,96 @@
+"""The networks of the book, compiled: the numbers of the eager run in outputs, gradients and moving
+averages, in training and in prediction, for one shape after the other."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hybrid_nets import NETS, mlp, resnet18
+
+from d2lmini import autograd, nd, random
+from d2lmini.gluon.nested import flatten
+
+
+def numbers(shapes, words: bool) -> list:
+    """Inputs of these shapes; with `words` the first holds integers."""
+    rng = np.random.default_rng(len(shapes))
+    arrays = [rng.uniform(-1, 1, shape) for shape in shapes]
+    if words:
+        arrays[0] = np.floor(3.5 * (arrays[0] + 1))
+    return [nd.array(a) for a in arrays]
+
+
+def run(net, xs, train: bool, seed: int = 3) -> dict[str, np.ndarray]:
+    """Everything that a call gives and changes, by name."""
+    random.seed(seed)
+    parameters = net.collect_params()
+    learnt = {n: p for n, p in parameters.items() if p.grad_req != "null"}
+    for x in xs:
+        x.attach_grad()
+    with autograd.record(train_mode=train):
+        outputs = flatten(net(*xs))[0]
+        loss = sum((y * (i + 1)).sum() for i, y in enumerate(outputs))
+    loss.backward()
+    found = {f"output {i}": y for i, y in enumerate(outputs)}
+    found |= {f"input {i}": x.grad for i, x in enumerate(xs)}
+    found |= {n: p.grad() for n, p in learnt.items()}
+    found |= {n: p.data() for n, p in parameters.items() if p.grad_req == "null"}
+    found |= {f"predicted {i}": y for i, y in enumerate(flatten(net(*xs))[0])}
+    return {name: array.asnumpy() for name, array in found.items()}
+
+
+@pytest.mark.parametrize("train", [True, False], ids=["train", "predict"])
+@pytest.mark.parametrize("name", NETS)
+def test_compiled_equals_eager(name, train):
+    """Over its shapes in turn and again, so that what was compiled is used, too."""
+    build, shapes, words = NETS[name]
+    random.seed(1)
+    net = build()
+    net.initialize()
+    first = numbers(shapes[0], words)
+    net(*first)
+    before = {n: p.data().asnumpy() for n, p in net.collect_params().items()}
+
+    def runs() -> list[dict[str, np.ndarray]]:
+        for n, p in net.collect_params().items():
+            p.set_data(before[n])
+        alike = [each for each in shapes if len(each) == len(shapes[0])]
+        return [run(net, numbers(each, words), train) for each in (*alike, *alike)]
+
+    eager = runs()
+    net.hybridize()
+    for expected, got in zip(eager, runs(), strict=True):
+        assert expected.keys() == got.keys()
+        for key, value in expected.items():
+            np.testing.assert_allclose(got[key], value, rtol=2e-4, atol=2e-5, err_msg=key)
+
+
+def test_deferred_parameters_are_completed_in_the_trace():
+    """A net that never ran eagerly: the same weights, the same numbers."""
+    answers = []
+    for hybridize in (False, True):
+        random.seed(5)
+        net = resnet18()
+        net.initialize()
+        if hybridize:
+            net.hybridize()
+        answers.append(net(nd.ones((1, 3, 8, 8))).asnumpy())
+    np.testing.assert_allclose(*answers, rtol=1e-4, atol=1e-6)
+
+
+def test_same_seed_same_masks():
+    """Dropout drops the same elements, compiled or not, call after call."""
+    net = mlp()
+    net.initialize()
+    x = nd.ones((8, 5))
+    net(x)  # initializing draws as well
+
+    def masks() -> np.ndarray:
+        random.seed(11)
+        with autograd.train_mode():
+            return np.stack([net(x).asnumpy() for _ in range(3)])
+
+    eager = masks()
+    assert not np.allclose(eager[0], eager[1])
+    net.hybridize()
+    np.testing.assert_allclose(masks(), eager, rtol=1e-5, atol=1e-7)
