@@ -1,0 +1,423 @@
+"""Executor: a Symbol bound to arrays; `forward` computes from them, `backward` into others.
+
+The way nets were run before Gluon, and the way old programs and saved models still do it. A bound
+Symbol is a `CachedOp` whose inputs are always the same arrays, and whose outputs are too: who holds
+an output sees the result of the next `forward` in it.
+
+>>> from d2lmini import cpu, nd, sym
+>>> x, w = sym.var("x"), sym.var("w")
+>>> ex = (x * w).bind(cpu(), {"x": nd.array([1, 2]), "w": nd.array([3, 4])},
+...                   args_grad={"w": nd.zeros(2)})
+>>> ex.forward(is_train=True)[0].asnumpy()
+array([3., 8.], dtype=float32)
+>>> ex.backward(nd.ones(2))
+>>> ex.grad_dict["w"].asnumpy()
+array([1., 2.], dtype=float32)
+
+After `mxnet.executor.Executor`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from d2lmini import autograd
+from d2lmini.autograd.scopes import scope
+from d2lmini.base import MXNetError
+from d2lmini.context import Context
+from d2lmini.graph.cached_op import CachedOp
+from d2lmini.graph.interpret import interpret
+from d2lmini.ndarray import NDArray, zeros
+from d2lmini.symbol import Symbol, lists
+from d2lmini.symbol.infer import infer_shape, infer_shape_partial, infer_type, infer_type_partial
+from d2lmini.symbol.lists import output_name
+from d2lmini.symbol.node import Node, topological
+
+#: Ops whose gradient does not depend on what comes later: as last ops they need no head gradient.
+LOSSES = frozenset("""
+    SoftmaxOutput LinearRegressionOutput LogisticRegressionOutput MAERegressionOutput SVMOutput
+    make_loss MakeLoss BlockGrad stop_gradient""".split())  # fmt: skip
+
+Arrays = Sequence[Any]
+
+
+class Executor:
+    """A Symbol bound to arrays; made by `Symbol.bind` and `Symbol.simple_bind`.
+
+    arg_arrays, grad_arrays, aux_arrays  in the order of `list_arguments`, and of
+        `list_auxiliary_states`; a gradient that is not wanted is None
+    outputs                              in the order of `list_outputs`
+    arg_dict, grad_dict, aux_dict, output_dict  the same by name
+    """
+
+    def __init__(
+        self, symbol: Symbol, ctx: Context, args: Arrays, grads: Arrays, reqs: Sequence[str],
+        aux: Arrays, group2ctx: Mapping[str, Context] | None = None,
+    ):  # fmt: skip
+        self._symbol = symbol
+        self._ctx = ctx
+        self._reqs = list(reqs)
+        self._group2ctx = group2ctx
+        self.arg_arrays = list(args)
+        self.grad_arrays = list(grads)
+        self.aux_arrays = list(aux)
+        self.arg_dict = _by_name(symbol.list_arguments(), self.arg_arrays)
+        self.grad_dict = _by_name(symbol.list_arguments(), self.grad_arrays)
+        self.aux_dict = _by_name(symbol.list_auxiliary_states(), self.aux_arrays)
+        self._op = CachedOp(symbol, name=symbol.name or "executor")
+        self._watch: tuple[Callable[..., Any], bool] | None = None
+        self._told: set[Node] = set()  # variables that the monitor has seen in this forward
+        self._heads: list[NDArray] | None = None
+        self._inputs = self._bound()
+        self.outputs: list[NDArray] = self._outputs()
+
+    def _bound(self) -> list[NDArray]:
+        """The arrays in the order of the graph's variables, under handles of our own: on the tape
+        each stands for its gradient."""
+        found: dict[Node, NDArray] = {}
+        for node, x in zip(lists.auxiliary_states(self._symbol._entries), self.aux_arrays):
+            found[node] = self._own(x)
+        nodes = lists.arguments(self._symbol._entries)
+        for node, x, g, req in zip(nodes, self.arg_arrays, self.grad_arrays, self._reqs):
+            found[node] = self._own(x)
+            if g is not None and req != "null":
+                autograd.mark_variables([found[node]], [self._own(g)], req)
+        return [found[node] for node in self._op.variables]
+
+    def _own(self, x: NDArray) -> NDArray:
+        alias = x._alias(None)
+        alias._ctx = self._ctx  # another cpu(i), perhaps: the memory is the same
+        return alias
+
+    def _outputs(self) -> list[NDArray]:
+        """Arrays for the outputs. MXNetError where the inputs do not fit."""
+        known = {**self.arg_dict, **self.aux_dict}
+        shapes = infer_shape(self._symbol, **{n: x.shape for n, x in known.items()})[1]
+        types = infer_type(self._symbol, **{n: x.dtype for n, x in known.items()})[1]
+        return [zeros(s, self._ctx, dtype=t) for s, t in zip(shapes, types)]
+
+    @property
+    def output_dict(self) -> dict[str, NDArray]:
+        """The outputs by name."""
+        return _by_name(self._symbol.list_outputs(), self.outputs)
+
+    # -- running -----------------------------------------------------------------------------------
+
+    def forward(self, is_train: bool = False, **kwargs: Any) -> list[NDArray]:
+        """Compute the outputs, after writing `kwargs` (arrays by name) into the arguments.
+
+        is_train: in training mode, and keep what backward needs. TypeError for an unknown name,
+        ValueError for a wrong shape.
+        """
+        for name, value in kwargs.items():
+            if name not in self.arg_dict:
+                raise TypeError(f"Unknown argument {name}; there are {list(self.arg_dict)}")
+            x = self.arg_dict[name]
+            if x.shape != value.shape:
+                raise ValueError(
+                    f"Shape not match! Argument {name}, need: {x.shape}, received: {value.shape}"
+                )
+            x[:] = value
+        self._compute(is_train, is_train)
+        return self.outputs
+
+    def _compute(self, training: bool, recording: bool) -> None:
+        self._heads = None
+        with scope(recording, training):
+            if self._watch is None:
+                self._op(*self._inputs, out=self.outputs)
+                results = self.outputs
+            else:
+                self._told = set()
+                values = dict(zip(self._op.variables, self._inputs))
+                results = interpret(self._symbol._entries, values, self._tell, self._ctx)
+                with autograd.pause():
+                    for y, result in zip(self.outputs, results):
+                        result.copyto(y)
+        if recording:
+            self._heads = [y._alias(result._node) for y, result in zip(self.outputs, results)]
+            for y in self.outputs:
+                y._node = None
+
+    def backward(self, out_grads: Any = None, is_train: bool = True) -> None:
+        """Compute the gradients of the arguments that want one, each into its array.
+
+        out_grads: gradients of the outputs: an NDArray, a list, or a dict by output name. An
+        output that is a loss (SoftmaxOutput, make_loss, ...) needs none. MXNetError where one is
+        missing or of the wrong shape.
+        """
+        grads = self._head_grads(out_grads)
+        if self._heads is None:  # after a forward in prediction mode
+            self._compute(False, True)
+        assert self._heads is not None
+        pairs = [(y, g) for y, g in zip(self._heads, grads) if y._node is not None]
+        if pairs:
+            autograd.backward(
+                [y for y, _ in pairs], [g for _, g in pairs], retain_graph=True, train_mode=is_train
+            )
+
+    def _head_grads(self, out_grads: Any) -> list[NDArray | None]:
+        names = self._symbol.list_outputs()
+        if isinstance(out_grads, Mapping):
+            given = [out_grads[name] for name in names]
+        elif isinstance(out_grads, NDArray):
+            given = [out_grads]
+        else:
+            given = list(out_grads or ())
+        if len(given) > len(names):
+            raise MXNetError(f"backward: {len(given)} head gradients for {len(names)} outputs")
+        given += [None] * (len(names) - len(given))
+        for i, ((node, _), name, g) in enumerate(zip(self._symbol._entries, names, given)):
+            if g is None:
+                if node.op is None or node.op.name not in LOSSES:
+                    raise MXNetError(
+                        f"backward: output {name!r} has no head gradient. Because the last "
+                        "operator is not Loss function, head_gradient is required when calling "
+                        "backward: give backward(out_grads), or make it a loss with sym.make_loss"
+                    )
+            elif g.shape != self.outputs[i].shape:
+                raise MXNetError(
+                    f"backward: the head gradient of {name!r} has shape {g.shape}, the output is "
+                    f"{self.outputs[i].shape}"
+                )
+            else:
+                given[i] = self._own(g.astype(self.outputs[i].dtype, copy=False))
+        return given
+
+    def set_monitor_callback(self, callback: Callable | None, monitor_all: bool = False) -> None:
+        """Call `callback(name, array)` in each forward with each output of each op, and with
+        monitor_all with its inputs too. Then the graph runs node by node. None ends that."""
+        self._watch = None if callback is None else (callback, monitor_all)
+
+    def _tell(self, node: Node, inputs: list[Any], outputs: list[Any]) -> None:
+        assert self._watch is not None and node.op is not None
+        callback, monitor_all = self._watch
+        if monitor_all:
+            variadic = node.op.variadic
+            names = [f"arg{i}" for i in range(len(inputs))] if variadic else node.op.input_names
+            for name, entry, x in zip(names, node.inputs, inputs):
+                if entry is None:
+                    continue
+                if entry[0].op is None and entry[0] not in self._told:
+                    self._told.add(entry[0])
+                    callback(entry[0].name, x)
+                callback(f"{node.name}_{name}", x)
+        for i, y in enumerate(outputs[: node.n_outputs]):
+            callback(output_name((node, i)), y)
+
+    # -- the arrays --------------------------------------------------------------------------------
+
+    def copy_params_from(
+        self, arg_params: Mapping[str, Any], aux_params: Mapping[str, Any] | None = None,
+        allow_extra_params: bool = False,
+    ) -> None:  # fmt: skip
+        """Write arrays, by name, into the arguments and the auxiliary states. ValueError for a name
+        that is none of them, unless extra ones are allowed."""
+        for given, own, what in (
+            (arg_params, self.arg_dict, "arguments"),
+            (aux_params or {}, self.aux_dict, "auxiliary states"),
+        ):
+            for name, value in given.items():
+                if name in own:
+                    own[name][:] = value
+                elif not allow_extra_params:
+                    raise ValueError(f"Find name {name!r} that is not in the {what}: {list(own)}")
+
+    def reshape(
+        self, partial_shaping: bool = False, allow_up_sizing: bool = False, **kwargs: Any
+    ) -> Executor:
+        """An Executor for other shapes of inputs, given by name, on the same memory.
+
+        partial_shaping: other arguments may change their shape with them. allow_up_sizing: arrays
+        that become larger are made anew, filled with zeros. MXNetError where that is needed and not
+        allowed.
+        """
+        symbol = self._symbol
+        shapes, _, aux_shapes = infer_shape(symbol, **kwargs)
+        if shapes is None:
+            raise MXNetError(f"reshape: shapes of {symbol.list_arguments()} do not follow")
+
+        def fitted(name: str, x: NDArray | None, shape: tuple[int, ...]) -> NDArray | None:
+            if x is None or x.shape == shape:
+                return x
+            if name not in kwargs and not partial_shaping:
+                raise MXNetError(
+                    f"reshape: {name} was not named and changes its shape from {x.shape} to "
+                    f"{shape}; allow that with partial_shaping=True"
+                )
+            size = int(np.prod(shape))
+            if size <= x.size:
+                return x.reshape(-1)[:size].reshape(shape)
+            if not allow_up_sizing:
+                raise MXNetError(
+                    f"reshape: new shape of arg: {name} is larger than original, {shape} after "
+                    f"{x.shape}; bind the larger one first, or set allow_up_sizing=True to enable "
+                    "allocation of new arrays"
+                )
+            return zeros(shape, x.context, dtype=x.dtype)
+
+        names, states = symbol.list_arguments(), symbol.list_auxiliary_states()
+        args = [fitted(*each) for each in zip(names, self.arg_arrays, shapes)]
+        grads = [fitted(*each) for each in zip(names, self.grad_arrays, shapes)]
+        aux = [fitted(*each) for each in zip(states, self.aux_arrays, aux_shapes)]
+        return Executor(symbol, self._ctx, args, grads, self._reqs, aux, self._group2ctx)
+
+    def debug_str(self) -> str:
+        """The programs that have been compiled so far as text."""
+        programs = []
+        for each in self._op._compiled.values():
+            programs += [each.forward, *(backward.program for backward in each._backward.values())]
+        return "\n\n".join(map(str, programs)) or self._symbol.debug_str()
+
+
+def _by_name(names: Sequence[str], arrays: Sequence[Any]) -> dict[str, Any]:
+    if len(set(names)) != len(names):
+        raise ValueError(f"Duplicate names detected, {names}")
+    return dict(zip(names, arrays))
+
+
+# -- binding ---------------------------------------------------------------------------------------
+
+
+def bind(
+    self: Symbol, ctx: Context, args: Any, args_grad: Any = None, grad_req: Any = "write",
+    aux_states: Any = None, group2ctx: Mapping[str, Context] | None = None,
+    shared_exec: Executor | None = None,
+) -> Executor:  # fmt: skip
+    """The Symbol bound to arrays on `ctx`.
+
+    args, aux_states: lists in the order of `list_arguments` and `list_auxiliary_states`, or dicts.
+    args_grad: where gradients go; those without an array are not computed. grad_req: 'write',
+    'add' or 'null' for all, or a list or dict of these. group2ctx: a context for each `ctx_group`
+    label; they must be of one kind, and everything is computed on `ctx`. shared_exec is accepted:
+    memory comes from one pool anyway.
+
+    ValueError for missing arrays; MXNetError for shapes that do not fit.
+    """
+    _check_groups(self, ctx, group2ctx)
+    names, states = self.list_arguments(), self.list_auxiliary_states()
+    arrays = _listed("args", names, args)
+    grads = _listed("args_grad", names, {} if args_grad is None else args_grad, missing=True)
+    aux = _listed("aux_states", states, [] if aux_states is None else aux_states)
+    for name, x, g in zip(names, arrays, grads):
+        if g is not None and g._spec != x._spec:
+            raise MXNetError(f"bind: the gradient of {name} has {g._spec}, it has {x._spec}")
+    return Executor(self, ctx, arrays, grads, _requests(names, grad_req), aux, group2ctx)
+
+
+def simple_bind(
+    self: Symbol, ctx: Context, grad_req: Any = "write", type_dict: Mapping[str, Any] | None = None,
+    stype_dict: Mapping[str, str] | None = None,
+    group2ctx: Mapping[str, Context] | None = None,
+    shared_arg_names: Sequence[str] | None = None, shared_exec: Executor | None = None,
+    shared_buffer: dict[str, NDArray] | None = None, **kwargs: Any,
+) -> Executor:  # fmt: skip
+    """The Symbol bound to new arrays, filled with zeros, for given shapes of its inputs.
+
+    kwargs: shapes by name. type_dict: dtypes by name, float32 where nothing follows. grad_req: as
+    in `bind`; what a dict does not name gets no gradient. shared_arg_names: arguments whose arrays
+    are those of `shared_exec`. shared_buffer: arrays by name to be used where they fit, and to
+    which new ones are added.
+
+    RuntimeError if the shapes do not suffice or do not fit.
+    """
+    _check_groups(self, ctx, group2ctx)
+    for name, stype in (stype_dict or {}).items():
+        if stype != "default":
+            raise MXNetError(f"simple_bind: {name} of storage type {stype!r}: there is 'default'")
+    names, states = self.list_arguments(), self.list_auxiliary_states()
+    try:
+        found = infer_shape_partial(self, **kwargs)
+        types = infer_type_partial(self, **(type_dict or {}))
+    except MXNetError as problem:
+        raise RuntimeError(f"simple_bind error. Arguments:\n{kwargs}\n{problem}") from None
+    missing = [n for n, s in zip(names + states, found[0] + found[2]) if not s or 0 in s]
+    if missing:
+        raise RuntimeError(
+            f"simple_bind error. Arguments:\n{kwargs}\nshapes of these do not follow, give them "
+            f"or more of the others: {', '.join(missing)}"
+        )
+
+    def new(name: str, shape: tuple[int, ...], dtype: Any) -> NDArray:
+        if shared_exec is not None and name in (shared_arg_names or ()):
+            return shared_exec.arg_dict[name]
+        x = (shared_buffer or {}).get(name)
+        if x is not None and x.shape == shape and x.context == ctx:
+            return x
+        x = zeros(shape, ctx, dtype=dtype or np.float32)
+        if shared_buffer is not None:
+            shared_buffer[name] = x
+        return x
+
+    args = [new(*each) for each in zip(names, found[0], types[0])]
+    aux = [new(*each) for each in zip(states, found[2], types[2])]
+    reqs = _requests(names, grad_req)
+    grads = [
+        None if req == "null" else zeros(x.shape, ctx, dtype=x.dtype) for x, req in zip(args, reqs)
+    ]
+    return Executor(self, ctx, args, grads, reqs, aux, group2ctx)
+
+
+def _listed(what: str, names: Sequence[str], given: Any, missing: bool = False) -> list[Any]:
+    """Arrays in the order of `names`, out of a list or a dict."""
+    if isinstance(given, Mapping):
+        for name in names:
+            if name not in given and not missing:
+                raise ValueError(f"key `{name}` is missing in `{what}`")
+        arrays = [given.get(name) for name in names]
+    elif isinstance(given, (list, tuple)):
+        if len(given) != len(names):
+            raise ValueError(
+                f"Length of {what} does not match the number of arguments: {len(given)} for {names}"
+            )
+        arrays = list(given)
+    else:
+        raise TypeError(
+            f"{what}: Only accept list of NDArrays or dict of str to NDArray, got "
+            f"{type(given).__name__}"
+        )
+    for name, x in zip(names, arrays):
+        if not isinstance(x, NDArray) and not (x is None and missing):
+            raise TypeError(f"{what}: {name} is to be an NDArray, got {type(x).__name__}")
+    return arrays
+
+
+def _requests(names: Sequence[str], grad_req: Any) -> list[str]:
+    if isinstance(grad_req, str):
+        reqs = [grad_req] * len(names)
+    elif isinstance(grad_req, Mapping):
+        reqs = [grad_req.get(name, "null") for name in names]
+    elif isinstance(grad_req, (list, tuple)):
+        reqs = list(grad_req)
+        if len(reqs) != len(names):
+            raise ValueError(f"{len(reqs)} grad_req for {len(names)} arguments: {names}")
+    else:
+        raise TypeError(f"grad_req is a str, a list or a dict, got {type(grad_req).__name__}")
+    for req in reqs:
+        if req not in ("write", "add", "null"):
+            raise ValueError(f"grad_req must be in ('write', 'add', 'null'), got {req!r}")
+    return reqs
+
+
+def _check_groups(symbol: Symbol, ctx: Context, group2ctx: Mapping[str, Context] | None) -> None:
+    for group, other in (group2ctx or {}).items():
+        if other.device_type != ctx.device_type:
+            raise MXNetError(
+                f"group2ctx: {group!r} is to be on {other} and the rest on {ctx}: a program runs "
+                "on one kind of device"
+            )
+    if group2ctx:
+        for node in topological(symbol._entries):
+            label = node.labels.get("ctx_group") or node.labels.get("__ctx_group__")
+            if label is not None and label not in group2ctx:
+                raise MXNetError(
+                    f"The device assignment not found for group {label} of node {node.name!r}; "
+                    f"group2ctx has {sorted(group2ctx)}"
+                )
+
+
+Symbol.bind = Symbol._bind = bind  # type: ignore[attr-defined]
+Symbol.simple_bind = Symbol._simple_bind = simple_bind  # type: ignore[attr-defined]
