@@ -17,6 +17,7 @@ storage    pooled memory, counted to the byte
 ops        every operation, declared once
 nd         NDArray and the functions on it
 sym        Symbol: computations that are written down and not yet done
+lazy       a scope that computes only what is read
 autograd   record operations, walk back for gradients
 init, optimizer, lr_scheduler, metric, io
            what training needs beside a net
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from d2lmini import symbol as sym
     from d2lmini.d2l import Benchmark, get_mem
     from d2lmini.device import storage
+    from d2lmini.graph.lazy import lazy
     from d2lmini.mxnet_alias import install_as_mxnet
     from d2lmini.symbol import AttrScope
 
@@ -69,9 +71,10 @@ __version__ = "0.1.0"
 base.loaders["executor"] = lambda: importlib.import_module("d2lmini.graph.executor")
 
 __all__ = [
-    "AttrScope", "Benchmark", "Context", "MXNetError", "autograd", "base", "context", "cpu", "cpu_pinned",
+    "AttrScope", "Benchmark", "Context", "MXNetError", "autograd", "base", "context", "cpu",
+    "cpu_pinned",
     "current_context", "d2l", "engine", "get_mem", "gluon", "gpu", "init", "initializer",
-    "install_as_mxnet", "instrument", "io", "lr_scheduler", "metric", "nd", "ndarray", "num_gpus",
+    "install_as_mxnet", "instrument", "io", "lazy", "lr_scheduler", "metric", "nd", "ndarray", "num_gpus",
     "optimizer", "random", "runtime", "storage", "sym", "symbol",
     "test_utils", "util",
 ]  # fmt: skip
@@ -96,6 +99,7 @@ _LAZY = {
     "storage": ("d2lmini.device.storage", None),
     "Benchmark": ("d2lmini.d2l", "Benchmark"),
     "get_mem": ("d2lmini.d2l", "get_mem"),
+    "lazy": ("d2lmini.graph.lazy", "lazy"),
     **{name: ("d2lmini.util", name) for name in _SWITCHES},
 }
 

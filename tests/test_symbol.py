@@ -452,3 +452,16 @@ def test_kinds_of_work_differ_in_grey():
         red, green, blue = (int(kind.fill[i : i + 2], 16) for i in (1, 3, 5))
         looks.add((round((0.3 * red + 0.59 * green + 0.11 * blue) / 12), kind.dashes))
     assert len(looks) == len(KINDS)
+
+
+def test_a_compiled_forward_knows_its_device():
+    class Asks(gluon.HybridBlock):
+        def forward(self, x):
+            return x.as_in_context(x.context)[:, 1:].T + nd.ones((1, len(x)), ctx=x.context)
+
+    net = Asks()
+    net.hybridize()
+    x = nd.arange(6, ctx=d2lmini.cpu(1)).reshape((2, 3))
+    for _ in range(2):
+        assert net(x).context == d2lmini.cpu(1)
+        assert net(x).asnumpy().tolist() == [[2, 5], [3, 6]]

@@ -79,7 +79,7 @@ class Placed:
         self.training = modes.training
         if self.single and not trace.general:
             self.spec = trace.inputs[0].specs[0]  # type: ignore[union-attr, index]
-        self.made: Any = self  # what `arrays.now` was when the list was made: never yet
+        self.made: Any = object()  # what `arrays.now` was when the list was made
         self.filled: list[Any] = []
         known = [(self.op.variables[i].name, i) for i in self.places if i is not None]
         self.op.noted = lambda inputs: guards.note(
@@ -210,7 +210,7 @@ class CompiledForward:
             key = (str(form), specs, modes.training, ctx)
         found = self.placed.get((key, ctx))
         if found is None:
-            trace, outputs = self.traces.get(key) or self._trace(block, flat, form)
+            trace, outputs = self.traces.get(key) or self._trace(block, flat, form, ctx)
             if not self.traces:
                 self.form = form
             if trace.general:
@@ -221,7 +221,9 @@ class CompiledForward:
             self.placed[key, ctx] = found
         return found
 
-    def _trace(self, block: Any, flat: list[Any], form: Any) -> tuple[Trace, Any]:
+    def _trace(
+        self, block: Any, flat: list[Any], form: Any, ctx: Context | None = None
+    ) -> tuple[Trace, Any]:
         """Run the Block's Python on Symbols; (what is left of it, how its outputs are nested)."""
         specs = [None if x is None else x._spec for x in flat]
         trace = Trace(input_names(len(flat)), specs, block._sees_shapes)
@@ -229,6 +231,7 @@ class CompiledForward:
             lambda *args: type(block).forward(block, *args),
             lambda values: regroup(values, form)[0],
             lambda: block.collect_params().values(),
+            ctx,
         )
         return trace, flatten(result)[1]
 

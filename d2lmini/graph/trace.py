@@ -23,6 +23,7 @@ from traceback import walk_tb
 from typing import Any
 
 from d2lmini import callsite
+from d2lmini.context import Context
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.ops.core import Spec
 from d2lmini.symbol.node import Entry, Node, topological
@@ -68,25 +69,28 @@ class Trace:
         return not self.shaped and not any(isinstance(x, NDArray) for x in self.uses.values())
 
     def run(
-        self, function: Callable[..., Any], regroup: Any = None, owned: Callable[[], Any] = tuple
-    ) -> Any:
+        self, function: Callable[..., Any], regroup: Any = None,
+        owned: Callable[[], Any] = tuple, ctx: Context | None = None,
+    ) -> Any:  # fmt: skip
         """Call the function on its inputs. regroup: makes its arguments of the flat inputs, if they
-        are nested; owned: all parameters, to know an array that is one's.
+        are nested; owned: all parameters, to know an array that is one's; ctx: where its arrays
+        will be, for those who ask.
 
         An error that comes from a missing value says at which line it was asked for.
         """
         kind = Traced if self.shaped else Symbol
         flat = [None if node is None else kind(((node, 0),)) for node in self.inputs]
         args = flat if regroup is None else regroup(flat)
-        before, capture = here.trace, tracer.capture
-        here.trace, tracer.capture = self, self._capture
+        before, capture, context = here.trace, tracer.capture, tracer.context
+        here.trace, tracer.capture, tracer.context = self, self._capture, ctx
         self._owned = owned
         try:
             return self._keep(function(*args))
         except NotImplementedForSymbol as problem:
             raise _located(problem) from None
         finally:
-            here.trace, tracer.capture = before, capture
+            here.trace, tracer.capture, tracer.context = before, capture, context
+            self._owned, self._owners = tuple, None
 
     def _keep(self, result: Any) -> Any:
         """Note the outputs among what was returned."""
