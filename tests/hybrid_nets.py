@@ -152,7 +152,7 @@ class Layered(HybridBlock):
 
 
 class Shaped(HybridBlock):
-    """A plain `forward`: it sees shapes, and uses its parameter's array and one that is nobody's."""
+    """A plain `forward`: it sees shapes, and uses its parameter's array and another."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -106,8 +106,6 @@ def compare(
 def _run(block: Any, flat: list[Any], form: Any, train: bool) -> dict[str, np.ndarray]:
     """Outputs, and in training gradients along ones, by name."""
     xs = [x if x is None else x.copy() for x in flat]
-    learnt = {p.name: p.data(_first_array(xs)._ctx) for p in block.collect_params().values()
-              if p.grad_req != "null"}  # fmt: skip
     if not train:
         heads = flatten(block(*regroup(xs, form)[0]))[0]
         return {f"output {i}": y.asnumpy() for i, y in enumerate(heads) if y is not None}
@@ -115,9 +113,11 @@ def _run(block: Any, flat: list[Any], form: Any, train: bool) -> dict[str, np.nd
               if x is not None and np.issubdtype(x.dtype, np.floating)}  # fmt: skip
     for x in wanted.values():
         x.attach_grad()
-    wanted.update(learnt)
     with autograd.record():
         heads = flatten(block(*regroup(xs, form)[0]))[0]
+    ctx = _first_array(xs)._ctx
+    learnt = [p for p in block.collect_params().values() if p.grad_req != "null"]
+    wanted.update({p.name: p.data(ctx) for p in learnt})
     found = {f"output {i}": y.asnumpy() for i, y in enumerate(heads) if y is not None}
     recorded = [y for y in heads if y is not None and y._node is not None]
     if recorded and wanted:
@@ -198,7 +198,7 @@ def _rewritten(
 ) -> tuple[Node | None, str] | None:
     """Where the graph that the Python of the block writes now is not the one it was compiled from;
     None if it is."""
-    fresh, _ = CompiledForward(block)._trace(block, flat, form)
+    fresh, _ = CompiledForward(block)._trace(block, flat, form, _first_array(flat)._ctx)
     was, now = _numbered(trace), _numbered(fresh)
     for (before, sources), (after, others) in zip(was, now):
         assert before.op is not None and after.op is not None

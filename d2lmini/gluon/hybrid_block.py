@@ -158,7 +158,7 @@ class HybridBlock(Block):
         """
         try:
             complete_shapes(self, inputs)
-        except MXNetError as problem:
+        except (MXNetError, AssertionError) as problem:
             raise ValueError(f"{_NO_SHAPE} {problem}") from problem
         for parameter in self._reg_params.values():
             if not shape_is_known(parameter.shape):
@@ -287,3 +287,18 @@ class HybridBlock(Block):
                 "once before calling export."
             )
         export(self, compiled, path, epoch)
+
+    def export_onnx(
+        self, path: str, *inputs: Any, dynamic_batch: bool = False, batch_axis: int = 0,
+        opset: int = 17,
+    ) -> str:  # fmt: skip
+        """Write it as an ONNX model for inputs like these, for runtimes without Python; returns the
+        path. dynamic_batch: the size of `batch_axis` of the inputs may be any then. opset: version
+        of ONNX's operators, 13 to 18. It predicts there, whatever the mode is here. Waits.
+
+        MXNetError, naming node and op, for what ONNX has no operators for; ImportError without the
+        package `onnx` (`pip install d2lmini[onnx]`).
+        """
+        from d2lmini.gluon.onnx_file import export_onnx  # seldom needed: not at import
+
+        return export_onnx(self, path, inputs, dynamic_batch, batch_axis, opset)
