@@ -20,6 +20,8 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from d2lmini.device.parallel import parallel_for
 from d2lmini.device.scratch import scratch as memory
 from d2lmini.ops.core import Shape
@@ -38,31 +40,38 @@ def in_blocks(
     rows: int,
     rows_in_block: int,
     cut: Sequence[Any],
+    totals: Sequence[tuple[Any, Any]] = (),
     whole: Sequence[Any] = (),
     scratch: Sequence[Room] = (),
 ) -> None:
     """Call `body(*arrays)` for every block of rows of the arrays in `cut`.
 
-    Its arguments: the blocks of `cut`, the arrays that are `whole` in every block, scratch memory.
+    Its arguments: the blocks of `cut`, places for its part of each total, the arrays that are
+    `whole` in every block, scratch memory. A total (ufunc, out) is put together at the end.
     """
     blocks = -(-rows // rows_in_block)
     n = max(min(PIECES, blocks // BLOCKS_IN_PIECE), 1)
-    parts = cut_evenly(blocks, n)
+    pieces = cut_evenly(blocks, n)
+    parts = [np.empty((blocks, *out.shape), out.dtype) for _, out in totals]
 
     def piece(i: int) -> None:
         rooms = [
             memory.array(f"block{k}", rows_in_block * prod(shape), dtype).reshape(-1, *shape)
             for k, (shape, dtype) in enumerate(scratch)
         ]
-        for block in range(parts[i].start, parts[i].stop):
+        for block in range(pieces[i].start, pieces[i].stop):
             begin = block * rows_in_block
             end = min(begin + rows_in_block, rows)
-            body(*[x[begin:end] for x in cut], *whole, *[room[: end - begin] for room in rooms])
+            arrays = [x[begin:end] for x in cut]
+            arrays += [part[block, ...] for part in parts]
+            body(*arrays, *whole, *[room[: end - begin] for room in rooms])
 
     if n == 1:
         piece(0)
     else:
         parallel_for(n, piece)
+    for (ufunc, out), part in zip(totals, parts):
+        ufunc.reduce(part, axis=0, out=out)
 
 
 def given_or_new(xp: Any, place: Any, shape: Shape, dtype: Any) -> Any:

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -42,19 +42,17 @@ import numpy as np
 from d2lmini.device.blas import SERIAL_PRODUCT
 from d2lmini.graph.blocks import given_or_new, in_blocks
 from d2lmini.graph.expressions import Number, steps_of
-from d2lmini.graph.fusion import Statement, cut_shape, leading, rows_per_block, statements
-from d2lmini.graph.group import rooms
+from d2lmini.graph.fusion import statements
+from d2lmini.graph.group import write_group
 from d2lmini.graph.layout import Kind, Layout
 from d2lmini.graph.lower import lowered, spec_of
+from d2lmini.graph.text import WIDTH, assigned, fitted, indented, literal, unpacked
 from d2lmini.graph.views import reshaped, view_text
 from d2lmini.ops.compare import exact
 from d2lmini.ops.core import Shape
 from d2lmini.ops.products import matmul
 from d2lmini.ops.scalars import fit, limit
 from d2lmini.symbol.node import Draw, Entry, Node
-
-#: Lines are broken before this column.
-WIDTH = 100
 
 #: What every program may use besides `xp`.
 _COMMON = {
@@ -82,22 +80,22 @@ class Writer:
         self._ufuncs: dict[str, None] = {}
         self._numbers: dict[str, str] = {}
         self._frame: list[str] = []
-        self._groups: list[str] = []
+        self._groups: list[tuple[str, Node | None]] = []
         self._body: list[tuple[str, Node | None]] = []
-        self.name = self._identifier(name)
+        self.name = self.identifier(name)
         self._begin(inputs, outputs)
         for when, statement in enumerate(self.statements):
             if statement.shape is None:
                 self._alone(statement.nodes[0])
             else:
-                self._group(statement)
+                write_group(self, statement)
             self._let_go(when)
         self._end(outputs)
         self._put_together()
 
     # -- names -------------------------------------------------------------------------------------
 
-    def _identifier(self, text: str) -> str:
+    def identifier(self, text: str) -> str:
         """A name made of `text` that nothing else has."""
         name = re.sub(r"\W", "_", text)
         if not name or name[0].isdigit() or keyword.iskeyword(name):
@@ -109,7 +107,7 @@ class Writer:
         self._taken.add(unique)
         return unique
 
-    def _name_of(self, entry: Entry) -> str:
+    def name_of(self, entry: Entry) -> str:
         """The name of a value, as an array of its own shape."""
         name = self._names.get(entry)
         if name is None:
@@ -125,14 +123,15 @@ class Writer:
             return name
         key = name, wanted
         if key not in self._names:
-            text = f"{name}_row" if len(wanted) == 1 else f"{name}_{'x'.join(map(str, wanted))}"
+            how = {0: "number", 1: "row"}.get(len(wanted), "x".join(map(str, wanted)))
+            text = f"{name}_{how}"
             text = entry[0].name if wanted == spec_of(entry).shape else text
-            self._names[key] = self._identifier(text)
+            self._names[key] = self.identifier(text)
             self._name_view(self._names[key], name + reshaped(wanted), self._is_static(entry))
         return self._names[key]
 
-    def _shaped(self, entry: Entry, wanted: Shape) -> str:
-        return self._as(self._name_of(entry), spec_of(entry).shape, entry, wanted)
+    def shaped(self, entry: Entry, wanted: Shape) -> str:
+        return self._as(self.name_of(entry), spec_of(entry).shape, entry, wanted)
 
     def _name_view(self, name: str, text: str, static: bool) -> None:
         if static:
@@ -147,21 +146,21 @@ class Writer:
             entry
         )
 
-    def _ufunc(self, name: str) -> str:
+    def ufunc(self, name: str) -> str:
         self._ufuncs[name] = None
         return name
 
-    def _argument(self, value: Any) -> str:
+    def argument(self, value: Any) -> str:
         """A number among the arguments of a ufunc."""
         assert isinstance(value, Number)
-        dtype = self._dtype(value.dtype)
-        text = f"{value.table}[xp][{dtype}][{_literal(value.value)}]"
+        dtype = self.dtype(value.dtype)
+        text = f"{value.table}[xp][{dtype}][{literal(value.value)}]"
         if text not in self._numbers:
             digits = re.sub(r"[^\w]", "_", str(value.value).replace("-", "minus_"))
-            self._numbers[text] = self._identifier("_" + digits)
+            self._numbers[text] = self.identifier("_" + digits)
         return self._numbers[text]
 
-    def _dtype(self, dtype: np.dtype) -> str:
+    def dtype(self, dtype: np.dtype) -> str:
         """The name by which the program knows a dtype."""
         name = "bool_" if dtype.kind == "b" else dtype.name
         self.namespace[name] = dtype
@@ -172,12 +171,12 @@ class Writer:
         if type(value) is Draw:
             return f"keys[{value.number}]"
         if isinstance(value, np.dtype):
-            return self._dtype(value)
+            return self.dtype(value)
         if isinstance(value, type) and issubclass(value, np.generic):
-            return self._dtype(np.dtype(value))
-        text = _literal(value)
+            return self.dtype(np.dtype(value))
+        text = literal(value)
         if text is None:
-            text = self._names.get(id(value)) or self._identifier("constant")
+            text = self._names.get(id(value)) or self.identifier("constant")
             self._names[id(value)] = text
             self.namespace[text] = value
         return text
@@ -186,27 +185,23 @@ class Writer:
 
     def _begin(self, inputs: Sequence[Node], outputs: Sequence[Entry]) -> None:
         for node in inputs:
-            self._names[node, 0] = self._identifier(node.name)
+            self._names[node, 0] = self.identifier(node.name)
         names = [self._names[node, 0] for node in inputs]
         if names:
-            self._write(_tuple(names) + " = arrays")
+            self.write(unpacked(names) + " = arrays")
         self._results: dict[int, str] = {}
         copied = {number for _, number in self.layout.copied}
         for number, entry in enumerate(outputs):
             text = f"copy_of_{entry[0].name}" if number in copied else _value_name(entry)
-            name = self._results[number] = self._identifier(text)
+            name = self._results[number] = self.identifier(text)
             shape, dtype = spec_of(entry)
-            self._write(
-                f"{name} = given_or_new(xp, places[{number}], {shape}, {self._dtype(dtype)})"
-            )
+            self.write(f"{name} = given_or_new(xp, places[{number}], {shape}, {self.dtype(dtype)})")
         for buffer in dict.fromkeys(self.layout.buffers.values()):
             entry = buffer.entries[0]
             shape, dtype = buffer.spec
             if buffer.output is None:
-                name = self._identifier(_value_name(entry))
-                self._frame.append(
-                    f"{name} = arena({buffer.offset}, {shape}, {self._dtype(dtype)})"
-                )
+                name = self.identifier(_value_name(entry))
+                self._frame.append(f"{name} = arena({buffer.offset}, {shape}, {self.dtype(dtype)})")
             else:
                 name = self._results[buffer.output]
                 name = self._as(name, spec_of(outputs[buffer.output]).shape, buffer.entries[-1])
@@ -214,10 +209,10 @@ class Writer:
 
     def _end(self, outputs: Sequence[Entry]) -> None:
         for entry, number in self.layout.copied:
-            self._write(f"xp.copyto({self._results[number]}, {self._name_of(entry)})", entry[0])
-        self._write(f"return [{', '.join(self._results[i] for i in range(len(outputs)))}]")
+            self.write(f"xp.copyto({self._results[number]}, {self.name_of(entry)})", entry[0])
+        self.write(f"return [{', '.join(self._results[i] for i in range(len(outputs)))}]")
 
-    def _write(self, line: str, node: Node | None = None) -> None:
+    def write(self, line: str, node: Node | None = None) -> None:
         self._body.append((line, node))
 
     def _let_go(self, when: int) -> None:
@@ -231,7 +226,7 @@ class Writer:
             if layout.kinds[entry] is Kind.FRESH and layout.last[entry] == when
         ]
         if dead:
-            self._write("del " + ", ".join(dict.fromkeys(dead)))
+            self.write("del " + ", ".join(dict.fromkeys(dead)))
 
     # -- one op ------------------------------------------------------------------------------------
 
@@ -240,40 +235,40 @@ class Writer:
         assert op is not None
         kind = self.layout.kinds[entry]
         if kind is Kind.CONSTANT:
-            name = self._names[entry] = self._identifier(node.name)
+            name = self._names[entry] = self.identifier(node.name)
             self.namespace[name] = node.attrs["value"].array
         elif kind is Kind.VIEW:
             self._view(node)
         elif kind is Kind.FRESH:
             names = []
             for i in range(len(node.specs or ())):
-                names.append(self._identifier(_value_name((node, i))))
+                names.append(self.identifier(_value_name((node, i))))
                 self._names[node, i] = names[-1]
-            target = _tuple(names) if len(names) > 1 else names[0]
-            self._write(f"{target} = {self._call(node, self._inputs(node))}", node)
+            target = unpacked(names) if len(names) > 1 else names[0]
+            self.write(f"{target} = {self._call(node, self._inputs(node))}", node)
         elif op.name == "FullyConnected" or (op.name == "dot" and _is_matrices(node)):
             self._product(node)
         else:
-            outs = [self._name_of((node, i)) for i in range(len(node.specs or ()))]
+            outs = [self.name_of((node, i)) for i in range(len(node.specs or ()))]
             inputs = self._inputs(node)
             if steps_of(node) is not None and (row := _one_row(node)):
                 # NumPy is quicker where it need not find out that nothing is broadcast.
-                inputs = [self._shaped(e, row) for e in node.inputs if e is not None]
-                outs = [self._shaped(entry, row)]
-            for line in self._lines(node, inputs, outs):
-                self._write(line, node)
+                inputs = [self.shaped(e, row) for e in node.inputs if e is not None]
+                outs = [self.shaped(entry, row)]
+            for line in self.lines_of(node, inputs, outs):
+                self.write(line, node)
 
     def _view(self, node: Node) -> None:
         base = node.inputs[0]
         assert base is not None
-        name = self._names[node, 0] = self._identifier(node.name)
+        name = self._names[node, 0] = self.identifier(node.name)
         static = self._is_static(base)
-        self._name_view(name, f"{self._name_of(base)}{view_text(node)}", static)
+        self._name_view(name, f"{self.name_of(base)}{view_text(node)}", static)
 
     def _inputs(self, node: Node) -> list[str | None]:
-        return [None if e is None else self._name_of(e) for e in node.inputs]
+        return [None if e is None else self.name_of(e) for e in node.inputs]
 
-    def _lines(self, node: Node, inputs: Sequence[str | None], outs: Sequence[str]) -> list[str]:
+    def lines_of(self, node: Node, inputs: Sequence[str | None], outs: Sequence[str]) -> list[str]:
         """The lines that compute a node into its places."""
         steps = steps_of(node)
         if steps is None:
@@ -282,10 +277,10 @@ class Writer:
         lines = []
         for step in steps:
             args = [
-                inputs[a] if type(a) is int else outs[0] if a == "y" else self._argument(a)
+                inputs[a] if type(a) is int else outs[0] if a == "y" else self.argument(a)
                 for a in step.args
             ]
-            lines.append(f"{self._ufunc(step.ufunc)}({', '.join(args)}, out={outs[0]})")  # type: ignore[arg-type]
+            lines.append(f"{self.ufunc(step.ufunc)}({', '.join(args)}, out={outs[0]})")  # type: ignore[arg-type]
         lines[0] += _comment(node, outs)
         return lines
 
@@ -316,72 +311,29 @@ class Writer:
         columns = spec.shape[-1]
         rows = prod(spec.shape[:-1])
         inner = spec_of(right).shape[1 if b_is_transposed else 0]
-        b = self._name_of(right)
+        b = self.name_of(right)
         small = rows * inner * columns <= SERIAL_PRODUCT and spec.dtype.char in "fd" and inner > 1
         if small and rows == 1:
             b += "" if b_is_transposed else ".T"
-            a = self._shaped(left, (inner,))
-            text = f"{b}.dot({a}, out={self._shaped((node, 0), (columns,))})"
+            a = self.shaped(left, (inner,))
+            text = f"{b}.dot({a}, out={self.shaped((node, 0), (columns,))})"
         else:
             shape = spec_of(left).shape if a_is_transposed else (rows, inner)
-            a = self._shaped(left, shape) + (".T" if a_is_transposed else "")
+            a = self.shaped(left, shape) + (".T" if a_is_transposed else "")
             b += ".T" if b_is_transposed else ""
-            out = self._shaped((node, 0), (rows, columns))
+            out = self.shaped((node, 0), (rows, columns))
             if small:
-                text = f"{self._ufunc('matmul')}({a}, {b}, out={out})"
+                text = f"{self.ufunc('matmul')}({a}, {b}, out={out})"
             else:
                 text = f"shared_matmul(xp, {a}, {b}, {out})"
-        self._write(text + _comment(node, [self._name_of((node, 0))]), node)
+        self.write(text + _comment(node, [self.name_of((node, 0))]), node)
 
-    # -- a group -----------------------------------------------------------------------------------
-
-    def _group(self, statement: Statement) -> None:
-        """A nested function for one block of all arrays, and the line that has it called."""
-        domain = statement.shape
-        assert domain is not None
-        inside = set(statement.nodes)
-        outer = [
-            e for n in statement.nodes for e in n.inputs if e is not None and e[0] not in inside
-        ]
-        results = [(n, 0) for n in statement.nodes if self.layout.kinds[n, 0] is Kind.BUFFER]
-        entries = list(dict.fromkeys([*outer, *results]))
-        axes = leading([spec_of(e).shape for e in entries], domain)
-        row = domain[axes:]
-        itemsize = max(spec_of((n, 0)).dtype.itemsize for n in statement.nodes)
-        cut: dict[str, str] = {}  # the name in the blocks -> the array
-        whole: dict[str, str] = {}
-        names: dict[Entry, str] = {}
-        home = {self.layout.buffers[entry]: self._name_of(entry) for entry in results}
-        for entry in entries:
-            shape, is_cut = cut_shape(spec_of(entry).shape, domain, axes)
-            # What is overwritten here goes by the name of the result.
-            over = [
-                home.get(b) for o in self.layout.owners[entry] if (b := self.layout.buffers.get(o))
-            ]
-            names[entry] = (over and over[0]) or self._name_of(entry)
-            (cut if is_cut else whole)[names[entry]] = self._shaped(entry, shape)
-        scratch = rooms(statement.nodes, names, self._identifier)
-        title = statement.nodes[-1].name
-        function = self._identifier(title + "_block")
-        lines: list[tuple[str, Node | None]] = []
-        for node in statement.nodes:
-            given = [None if e is None else names[e] for e in node.inputs]
-            lines += [(line, node) for line in self._lines(node, given, [names[node, 0]])]
-        parameters = [*cut, *whole, *scratch]
-        self._groups.append("")
-        self._groups += _broken(f"def {function}(", parameters, "):")
-        self._groups.append(
-            f'    """{_listed([n.name for n in statement.nodes])}: {prod(domain)} elements."""'
-        )
-        for line, _ in lines:
-            self._groups += ["    " + part for part in _fitted(line, WIDTH - 8)]
-        rows = prod(domain[:axes])
-        room = [f"({row}, {self._dtype(dtype)})" for dtype in scratch.values()]
-        extra = [f"whole=[{', '.join(whole.values())}]"] * bool(whole)
-        extra += [f"scratch=[{', '.join(room)}]"] * bool(room)
-        sizes = [str(rows), str(min(rows_per_block(domain, axes, itemsize), rows))]
-        call = [function, *sizes, f"cut=[{', '.join(cut.values())}]", *extra]
-        self._write(f"in_blocks({', '.join(call)})", statement.nodes[-1])
+    def define(self, head: Sequence[str], body: Sequence[tuple[str, Node]]) -> None:
+        """Add a function beside `run`, after an empty line."""
+        self._groups.append(("", None))
+        self._groups += [("    " + line, None) for line in head]
+        for line, node in body:
+            self._groups += [("        " + part, node) for part in fitted(line, WIDTH - 8)]
 
     # -- the whole ---------------------------------------------------------------------------------
 
@@ -390,39 +342,20 @@ class Writer:
         head = [f"def {self.name}(xp, arena):"]
         if self._ufuncs:
             found = sorted(self._ufuncs)
-            head += _indented(_assigned(found, [f"xp.{name}" for name in found]))
+            head += indented(assigned(found, [f"xp.{name}" for name in found]))
         if self._numbers:
-            head += _indented(_assigned(list(self._numbers.values()), list(self._numbers)))
-        head += _indented(self._frame)
-        lines = [*head, *_indented(self._groups), "", "    def run(arrays, places, keys):"]
+            head += indented(assigned(list(self._numbers.values()), list(self._numbers)))
+        lines = head + indented(self._frame)
         self.nodes: dict[int, Node] = {}
+        inner: list[tuple[str, Node | None]] = [("    def run(arrays, places, keys):", None)]
         for line, node in self._body:
-            for part in _fitted(line, WIDTH - 8):
-                lines.append("        " + part)
-                if node is not None:
-                    self.nodes[len(lines)] = node
+            inner += [("        " + part, node) for part in fitted(line, WIDTH - 8)]
+        for line, node in [*self._groups, ("", None), *inner]:
+            lines.append(line)
+            if node is not None:
+                self.nodes[len(lines)] = node
         lines += ["", "    return run"]
         self.text = "\n".join(lines)
-
-
-# -- text ------------------------------------------------------------------------------------------
-
-
-def _literal(value: Any) -> str | None:
-    """The value as Python would write it; None if there is no such text."""
-    if value is None or type(value) in (bool, int, str):
-        return repr(value)
-    if type(value) is float:
-        return repr(value) if np.isfinite(value) else f"float('{value}')"
-    if type(value) in (tuple, list):
-        items = [_literal(item) for item in value]
-        if any(item is None for item in items):
-            return None
-        inner = ", ".join(map(str, items))
-        if type(value) is list:
-            return f"[{inner}]"
-        return f"({inner},)" if len(items) == 1 else f"({inner})"
-    return "..." if value is ... else None
 
 
 def _value_name(entry: Entry) -> str:
@@ -445,53 +378,3 @@ def _comment(node: Node, outs: Sequence[str]) -> str:
     """The name of the node, where the place has that of another."""
     ours = outs[0] in (node.name, f"{node.name}_row") or len(outs) > 1
     return "" if ours else f"  # {node.name}"
-
-
-def _tuple(names: Sequence[str]) -> str:
-    return f"({names[0]},)" if len(names) == 1 else ", ".join(names)
-
-
-def _assigned(names: Sequence[str], values: Sequence[str]) -> list[str]:
-    """Lines that give `names` their values, several in one."""
-    lines: list[str] = []
-    while names:
-        n = len(names)
-        while n > 1 and len(f"{', '.join(names[:n])} = {', '.join(values[:n])}") > WIDTH - 4:
-            n -= 1
-        lines.append(f"{', '.join(names[:n])} = {', '.join(values[:n])}")
-        names, values = names[n:], values[n:]
-    return lines
-
-
-def _listed(names: Sequence[str]) -> str:
-    return (
-        ", ".join(names) if len(names) < 5 else f"{names[0]}, ..., {names[-1]} ({len(names)} ops)"
-    )
-
-
-def _indented(lines: Iterable[str]) -> list[str]:
-    return ["    " + line if line else "" for line in lines]
-
-
-def _broken(begin: str, items: Sequence[str], end: str) -> list[str]:
-    """A line, or if it is too long, one for what is between the brackets."""
-    return _fitted(begin + ", ".join(items) + end, WIDTH - 4)
-
-
-def _fitted(line: str, width: int) -> list[str]:
-    """The line broken after commas, outside of inner brackets if possible."""
-    if line.endswith(" = arrays") and len(line) > width:
-        line = f"({line[:-9]}) = arrays"
-    parts: list[str] = []
-    while len(line) > width:
-        depth, at = 0, {1: -1, 2: -1, 3: -1}
-        for i, char in enumerate(line[:width]):
-            depth += (char in "([") - (char in ")]")
-            if char == "," and depth + bool(parts) in at:
-                at[depth + bool(parts)] = i
-        cut = next((i for i in at.values() if i > width // 2), max(at.values()))
-        if cut < 0:
-            break
-        parts.append(line[: cut + 1])
-        line = "    " + line[cut + 2 :]
-    return [*parts, line]

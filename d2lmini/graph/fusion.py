@@ -28,6 +28,7 @@ from math import prod
 from d2lmini.graph.expressions import steps_of
 from d2lmini.graph.lower import spec_of
 from d2lmini.ops.core import Shape
+from d2lmini.ops.reduce import reduced_axes
 from d2lmini.symbol.node import Entry, Node, topological
 
 #: Bytes of one array in a block: with a few of them it stays in a cache of 512 KB.
@@ -74,6 +75,8 @@ def statements(outputs: Sequence[Entry]) -> list[Statement]:
         if new.shape is not None:
             new = _joined(new, home)
             new.nodes.sort(key=number.__getitem__)
+        if new.nodes == [node] and is_reduction(node):
+            new.shape = None  # there is nothing to join
         for member in new.nodes:
             home[member] = new
         for source in _sources(new.nodes, home) - {new}:
@@ -96,18 +99,30 @@ def _sources(nodes: Sequence[Node], home: dict[Node, Statement]) -> set[Statemen
     return {home[e[0]] for node in nodes for e in node.inputs if e is not None and e[0] in home}
 
 
+def _finished(nodes: Sequence[Node], home: dict[Node, Statement]) -> set[Statement]:
+    """The statements that must be done before these nodes: they read what those reduce."""
+    entries = [e for node in nodes for e in node.inputs if e is not None]
+    return {home[node] for node, _ in entries if node in home and is_reduction(node)}
+
+
 def _joined(new: Statement, home: dict[Node, Statement]) -> Statement:
     """The statement that `new` becomes together with the groups of its inputs."""
     alone = new
     near = {s for s in _sources(new.nodes, home) if s.shape == new.shape}
+    near -= _finished(new.nodes, home)
     movable = near
-    while any(not s.users <= movable for s in movable):
-        movable = {s for s in movable if s.users <= movable}
+    while True:
+        inside = [node for s in movable for node in s.nodes]
+        finished = _finished(inside, home)
+        stay = {s for s in movable if s.users <= movable and s not in finished}
+        if stay == movable:
+            break
+        movable = stay
     members = [node for s in movable for node in s.nodes] + new.nodes
     needed = _sources(members, home) - movable
     hosts = [
         host
-        for host in near - movable
+        for host in near - movable - _finished(members, home)
         if all(s is host or s.position < host.position for s in needed)
     ]
     if hosts:
@@ -125,13 +140,15 @@ def _shape_in_blocks(node: Node, changed: set[Node]) -> Shape | None:
     """The shape of the result if the node can be computed block by block, and that is worth it."""
     op = node.op
     assert op is not None and node.specs is not None
-    if len(node.specs) != 1 or node.specs[0].size < SMALLEST:
-        return None
-    shape = node.specs[0].shape
     entries = [e for e in node.inputs if e is not None]
-    if not entries or any(e[0] in changed for e in entries):
+    if len(node.specs) != 1 or not entries or any(e[0] in changed for e in entries):
         return None
     shapes = [spec_of(e).shape for e in entries]
+    shape = shapes[0] if is_reduction(node) else node.specs[0].shape
+    if prod(shape) < SMALLEST:
+        return None
+    if is_reduction(node):
+        return shape if _is_reduced_in_blocks(node) else None
     if steps_of(node) is not None:
         return shape
     if op.name == "where":
@@ -140,6 +157,39 @@ def _shape_in_blocks(node: Node, changed: set[Node]) -> Shape | None:
     if not by_itself or "shape" in op.attr_names or op.name in _NOT_BY_BLOCKS:
         return None
     return shape if all(s == shape or prod(s) == 1 for s in shapes) else None
+
+
+# -- reductions at the end of a group --------------------------------------------------------------
+
+#: Reductions that can end a group -> the ufunc that adds up.
+REDUCTIONS = {"sum": "add", "mean": "add", "_sum_to": "add", "max": "maximum", "min": "minimum"}
+
+
+def is_reduction(node: Node) -> bool:
+    """Is it one of these, and so what it reads must be complete before its result is?"""
+    return node.op is not None and node.op.name in REDUCTIONS
+
+
+def reduced(node: Node) -> tuple[int, ...]:
+    """The axes that a reduction reduces."""
+    data = node.inputs[0]
+    assert data is not None and node.op is not None
+    shape = spec_of(data).shape
+    if node.op.name == "_sum_to":
+        kept = (1,) * (len(shape) - len(node.attrs["shape"])) + node.attrs["shape"]
+        return tuple(a for a, n in enumerate(kept) if n == 1)
+    return reduced_axes(node.attrs["axis"], len(shape), node.attrs["exclude"])
+
+
+def _is_reduced_in_blocks(node: Node) -> bool:
+    """On floats, and with results of blocks that are small beside the blocks."""
+    axes, data = reduced(node), node.inputs[0]
+    assert data is not None
+    shape, dtype = spec_of(data)
+    if not axes or dtype.char not in "fd":
+        return False
+    kept = prod(n for a, n in enumerate(shape) if a not in axes)
+    return 0 not in axes or 8 * kept * dtype.itemsize <= BLOCK_BYTES
 
 
 # -- how the arrays of a group are cut -------------------------------------------------------------

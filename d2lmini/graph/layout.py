@@ -217,6 +217,8 @@ class Layout:
     def _overwrites(self, reader: Node, owner: Entry, writer: Node) -> bool:
         """Does `reader` look at the memory of `owner` only where, and before, `writer` writes?"""
         spec = spec_of((writer, 0))
+        if spec.nbytes != spec_of(owner).nbytes:
+            return False
         steps = steps_of(reader) if reader is writer else None
         for i, entry in enumerate(reader.inputs):
             if entry is not None and owner in self.owners[entry]:

@@ -169,20 +169,22 @@ class Program:
 
     def _explained(self, problem: Exception) -> Exception:
         """The error with the name of the node in whose line it came up."""
-        for frame, line in traceback.walk_tb(problem.__traceback__):
-            node = self._nodes.get(line) if frame.f_code.co_filename == self._file else None
-            if node is not None:
-                kind = MXNetError
-                if isinstance(problem, MemoryError):
-                    kind = OutOfMemoryError
-                elif isinstance(problem, IndexError):
-                    kind = OutOfRangeError
-                text = str(problem)
-                if not isinstance(problem, (MXNetError, MemoryError, IndexError)):
-                    text = f"{type(problem).__name__}: {text}"
-                return kind(
-                    f"node {node.name!r}: {text}\n  made at     {callsite.describe(node.site)}"
-                )
+        lines = [
+            line
+            for frame, line in traceback.walk_tb(problem.__traceback__)
+            if frame.f_code.co_filename == self._file and line in self._nodes
+        ]
+        if lines:
+            node = self._nodes[lines[-1]]
+            kind = MXNetError
+            if isinstance(problem, MemoryError):
+                kind = OutOfMemoryError
+            elif isinstance(problem, IndexError):
+                kind = OutOfRangeError
+            text = str(problem)
+            if not isinstance(problem, (MXNetError, MemoryError, IndexError)):
+                text = f"{type(problem).__name__}: {text}"
+            return kind(f"node {node.name!r}: {text}\n  made at     {callsite.describe(node.site)}")
         return problem
 
     def __str__(self) -> str:
