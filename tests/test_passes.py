@@ -649,3 +649,39 @@ def test_gradients_that_come_as_a_group(n):
 def test_draws_keep_their_numbers(graph):
     """What still draws draws with the key it had."""
     assert draws(simplify(graph.outputs)) <= draws(graph.outputs)
+
+
+# -- listing ---------------------------------------------------------------------------------------
+
+
+def test_listing_tells_nodes_of_one_name_apart():
+    v = traced((2, 4))
+    a = v.exp()._entry[0]
+    twin = Node(a.op, a.name, ((a, 0),), a.attrs, a.specs)
+    parts = registry["split"](Traced(((twin, 0),)), num_outputs=2, axis=1)
+    text = listing([parts._entries[1], (twin, 0)])
+    lines = [line.split("  #")[0].rstrip() for line in text.splitlines()]
+    name, part = a.name, parts._entries[0][0].name
+    assert lines == [
+        "x",
+        f"{name} = exp(x)",
+        f"{name}_2 = exp({name})",
+        f"{part} = split({name}_2, num_outputs=2)",
+        f"return {part}[1], {name}_2",
+    ]
+    assert text.splitlines()[3].endswith("# (2, 2) float32, (2, 2) float32")
+
+
+def test_listing_shows_constants_shortly():
+    for values, shown in [
+        (np.full((3, 3), 2.5), "2.5 everywhere"),
+        (np.arange(3.0), "[0.0, 1.0, 2.0]"),
+        (np.arange(99), "<99 numbers>"),
+        (np.float64(7), "7.0"),
+    ]:
+        assert listing([constant(np.asarray(values), "c")]).startswith(f"c = {shown} ")
+
+
+def test_a_graph_for_looking_at_needs_all_shapes():
+    with pytest.raises(MXNetError, match="nothing is known of variable 'y'"):
+        graph_of(x + y, x=(3,))
