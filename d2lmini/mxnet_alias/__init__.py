@@ -57,6 +57,9 @@ _MODULES = """
     autograd base context engine gluon initializer io kvstore lr_scheduler metric ndarray onnx
     optimizer profiler random runtime symbol test_utils util""".split()
 
+# Modules that are elsewhere in MXNet.
+_ELSEWHERE = {"contrib.onnx": "onnx", "executor": "graph.executor"}
+
 # What `mxnet` shows beside modules.
 _NAMES = """
     AttrScope Context MXNetError cpu cpu_pinned current_context gpu is_np_array is_np_shape np_shape
@@ -115,8 +118,8 @@ def _ours(top: str, rest: str) -> str | None:
     """The module of d2lmini that serves `top.rest`, if there is one."""
     if top != "mxnet":
         path = f"{_BOOK}.{rest}" if rest and rest != "utils" else _BOOK
-    elif rest.partition(".")[0] in _MODULES:
-        path = f"d2lmini.{rest}"
+    elif rest in _ELSEWHERE or rest.partition(".")[0] in _MODULES:
+        path = f"d2lmini.{_ELSEWHERE.get(rest, rest)}"
     else:
         return None
     try:
@@ -188,7 +191,14 @@ def _find(name: str) -> Any:
     if last in vars(sys.modules.get(parent)):  # nd.linalg and its like: namespaces, not modules
         return vars(sys.modules[parent])[last]
     reason = left_out.MODULES.get(rest) if top == "mxnet" else None
-    return LeftOutModule(name, reason) if reason else None
+    if reason is None:
+        return None
+    module = LeftOutModule(name, reason)
+    for path, ours in _ELSEWHERE.items():  # a part of it that is here
+        above, _, child = path.rpartition(".")
+        if above == rest:
+            setattr(module, child, import_module(f"d2lmini.{ours}"))
+    return module
 
 
 # What was hung into modules of d2lmini, to be taken off again: (module, name).

@@ -43,7 +43,7 @@ _MODULES = {
         rnn.rnn_cell""",
     "as are the tools around MXNet's own binary": "error libinfo log notebook registry",
     "which draws graphs with graphviz": "visualization",
-    _COMPILER: "contrib.onnx executor onnx",
+    _COMPILER: "onnx",
     "the profiler": "profiler",
     "training on several devices": "kvstore kvstore.kvstore_server",
 }  # fmt: skip

@@ -20,7 +20,6 @@ _SAME = {
     "add_n": "Sum",
     # What does nothing when a net predicts.
     "_copy": "Identity", "BlockGrad": "Identity", "make_loss": "Identity", "MakeLoss": "Identity",
-    "Dropout": "Identity",
 }  # fmt: skip
 
 
@@ -32,6 +31,13 @@ def _same(w: Writer, node: Node, *xs: str) -> str:
 
 @converts("_identity_with_attr_like_rhs")
 def _left(w: Writer, node: Node, x: str, like: str) -> str:
+    return w.add("Identity", x)
+
+
+@converts("Dropout")
+def _dropout(w: Writer, node: Node, x: str) -> str:
+    if node.attrs["mode"] == "always":
+        raise w.problem("mode='always' draws numbers, and has no converter")
     return w.add("Identity", x)
 
 
@@ -47,7 +53,7 @@ _WITH_CONSTANT = {
 def _with_constant(w: Writer, node: Node, x: str) -> str:
     assert node.op is not None
     operator, value = _WITH_CONSTANT[node.op.name]
-    return w.add(operator, x, w.number(value, _dtype(w, node)))
+    return w.add(operator, x, w.number(value, _floating(w, node) if value % 1 else _dtype(w, node)))
 
 
 @converts("rsqrt")
@@ -103,22 +109,27 @@ def _hard_sigmoid(w: Writer, node: Node, x: str) -> str:
 
 @converts("clip")
 def _clip(w: Writer, node: Node, x: str) -> str:
-    bounds = [w.number(node.attrs[k], _dtype(w, node)) for k in ("a_min", "a_max")]
-    return w.add("Min", w.add("Max", x, bounds[0]), bounds[1])
+    dtype = _dtype(w, node)
+    low, high = node.attrs["a_min"], node.attrs["a_max"]
+    if dtype.kind in "iu":  # bounds beyond what the dtype holds say nothing
+        least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
+        low, high = np.clip([low, high], least, most)
+    return w.add("Min", w.add("Max", x, w.number(low, dtype)), w.number(high, dtype))
 
 
 @converts("smooth_l1")
 def _smooth_l1(w: Writer, node: Node, x: str) -> str:
-    dtype, s2 = _dtype(w, node), node.attrs["scalar"] ** 2
+    dtype, s2 = _floating(w, node), node.attrs["scalar"] ** 2
+    turn = 1 / s2 if s2 else np.inf
     size = w.add("Abs", x)
     near = w.add("Mul", w.add("Mul", x, x), w.number(s2 / 2, dtype))
-    far = w.add("Sub", size, w.number(0.5 / s2, dtype))
-    return w.add("Where", w.add("Less", size, w.number(1 / s2, dtype)), near, far)
+    far = w.add("Sub", size, w.number(turn / 2, dtype))
+    return w.add("Where", w.add("Less", size, w.number(turn, dtype)), near, far)
 
 
 @converts("cast", "amp_cast")
 def _cast(w: Writer, node: Node, x: str) -> str:
-    return w.cast(x, node.attrs["dtype"])
+    return w.cast(x, w.spec((node, 0)).dtype)
 
 
 @converts("logical_not")
@@ -179,9 +190,25 @@ def binary(w: Writer, kind: str, a: str, b: str, dtype: np.dtype) -> str:
     if kind == "mod":
         if dtype.kind in "iu":
             return w.add("Mod", a, b)
-        return w.add("Sub", a, w.add("Mul", b, w.add("Floor", w.add("Div", a, b))))
+        return _remainder(w, a, b, dtype)
     operator = {"logical_and": "And", "logical_or": "Or", "logical_xor": "Xor"}[kind]
     return w.cast(w.add(operator, w.cast(a, bool), w.cast(b, bool)), dtype)
+
+
+#: What asks how a number and a scalar compare, which then may be any number.
+_TOLD_APART = (
+    "maximum", "minimum", "not_equal", "logical_and", "logical_or", "logical_xor",
+    *(k for k, (_, truth) in _KINDS.items() if truth),
+)  # fmt: skip
+
+
+def _remainder(w: Writer, a: str, b: str, dtype: np.dtype) -> str:
+    """What is left of a, with the sign of b; 0 where b is 0."""
+    zero = w.number(0, dtype)
+    rest = w.add("Mod", a, b, fmod=1)
+    other_side = w.add("Less", w.add("Mul", w.add("Sign", rest), w.add("Sign", b)), zero)
+    rest = w.add("Where", other_side, w.add("Add", rest, b), rest)
+    return w.add("Where", w.add("Equal", b, zero), zero, rest)
 
 
 _ALL = (*_KINDS, "not_equal", "hypot", "mod", "logical_and", "logical_or", "logical_xor")
@@ -207,12 +234,27 @@ def _two(w: Writer, node: Node, a: str, b: str) -> str:
 def _scalar(w: Writer, node: Node, x: str) -> str:
     assert node.op is not None
     kind, reverse = _kind(node.op.name)
-    dtype = _dtype(w, node)
-    c = w.number(node.attrs["scalar"], dtype)
-    return binary(w, kind, c, x, dtype) if reverse else binary(w, kind, x, c, dtype)
+    dtype, value = _dtype(w, node), node.attrs["scalar"]
+    wide = dtype
+    if dtype.kind in "iu" and kind in _TOLD_APART:
+        limits = np.iinfo(dtype)
+        if value != value or value % 1 or not limits.min <= value <= limits.max:
+            wide = np.dtype("float64")  # a number that the dtype does not hold
+            x = w.cast(x, wide)
+    c = w.number(value, wide)
+    y = binary(w, kind, c, x, wide) if reverse else binary(w, kind, x, c, wide)
+    return y if wide == dtype else w.cast(y, dtype)
 
 
 def _dtype(w: Writer, node: Node) -> Any:
     """The dtype of the first input."""
     assert node.inputs[0] is not None
     return w.spec(node.inputs[0]).dtype
+
+
+def _floating(w: Writer, node: Node) -> Any:
+    """The same, which must be a floating one."""
+    dtype = _dtype(w, node)
+    if dtype.kind != "f":
+        raise w.problem(f"has a converter for floating numbers only, got {dtype}: cast it before")
+    return dtype

@@ -23,6 +23,7 @@ from d2lmini.base import MXNetError
 from d2lmini.device.quiet import run_quietly
 from d2lmini.graph.typed import typed
 from d2lmini.onnx import elementwise, layers, recurrent, shapes
+from d2lmini.onnx.shapes import first
 from d2lmini.onnx.writer import CONVERTERS, Sizes, Writer, package, tensor_type
 from d2lmini.ops.core import registry
 from d2lmini.ops.spec import Spec
@@ -36,8 +37,11 @@ FAMILIES = (elementwise, shapes, layers, recurrent)
 #: Version of the operators -> version of the file format that came with it.
 IR_VERSIONS = {13: 7, 14: 7, 15: 8, 16: 8, 17: 8, 18: 8}
 
+#: Ops that look at nothing but a shape.
+_OF_SHAPE = ("zeros_like", "ones_like", "shape_array", "size_array")
+
 #: Training's last op -> what it shows.
-_SHOWN = {
+_SHOWN: dict[str, tuple[str, dict[str, Any]]] = {
     "LinearRegressionOutput": ("_copy", {}),
     "MAERegressionOutput": ("_copy", {}),
     "LogisticRegressionOutput": ("sigmoid", {}),
@@ -111,26 +115,27 @@ def sized(
                 )
         return typed(entries, specs, training=False)[1]
 
-    outputs = at(2)
-    if any(None in shape for shape, _ in inputs.values()):
-        try:
-            others = at(3)
-        except MXNetError as problem:
-            raise MXNetError(
-                f"export to ONNX: this net works for one size of batch only: {problem}"
-            ) from None
-        for one, other in zip(topological(outputs), topological(others), strict=True):
-            for i, (a, b) in enumerate(zip(one.specs or (), other.specs or ())):
-                if a.shape != b.shape:
-                    sizes = zip(a.shape, b.shape, strict=True)
-                    w.varying[one, i] = tuple(n if n == m else None for n, m in sizes)
+    if not any(None in shape for shape, _ in inputs.values()):
+        return at(0)
+    try:
+        outputs, others = at(2), at(3)
+    except MXNetError as problem:
+        raise MXNetError(
+            f"export to ONNX: this net does not take a batch of any size: {problem}"
+        ) from None
+    for one, other in zip(topological(outputs), topological(others), strict=True):
+        for i, (a, b) in enumerate(zip(one.specs or (), other.specs or ())):
+            if a.shape != b.shape:
+                sizes = zip(a.shape, b.shape, strict=True)
+                w.varying[one, i] = tuple(n if n == m else None for n, m in sizes)
     return outputs
 
 
 def folded(node: Node, given: Sequence[np.ndarray | None]) -> list[np.ndarray]:
     """What a node gives for arrays."""
     assert node.op is not None
-    compute, results = node.op.compute, []
+    compute = node.op.compute
+    results: list[Any] = []
 
     def run() -> None:
         y = compute(np, *given, **node.attrs)
@@ -162,7 +167,11 @@ def written(
             continue
         given = [None if e is None else w.values.get(e) for e in node.inputs]
         known = all(e is None or e in w.values for e in node.inputs)
-        if known and not node.op.random and not any((node, i) in w.varying for i in range(4)):
+        if node.op.name in _OF_SHAPE and not w.varies(node):
+            e = first(node)
+            given = [np.zeros(w.spec(e).shape, w.spec(e).dtype)]
+            known = e not in w.varying
+        if known and not node.op.random and not w.varies(node):
             for i, y in enumerate(folded(node, given)):
                 w.values[node, i] = y
             continue
@@ -224,5 +233,8 @@ def model_of(
         graph, opset_imports=[helper.make_opsetid("", w.opset)], producer_name=producer,
         ir_version=IR_VERSIONS[w.opset],
     )  # fmt: skip
-    onnx.checker.check_model(model)
+    try:
+        onnx.checker.check_model(model, full_check=True)
+    except Exception as problem:  # its errors share no class of their own
+        raise MXNetError(f"export to ONNX: the model would not be valid: {problem}") from problem
     return model

@@ -130,6 +130,8 @@ def _pooling(w: Writer, node: Node, x: str) -> str:
     ]
     after = [p + b for p, b in zip(before, beyond)]
     window["pads"] = [*before, *after]
+    if any(p >= k for p, k in zip(after, window["kernel_shape"])):
+        raise w.problem("a window lies in the padding alone, which ONNX does not allow")
     if kind == "max":
         return w.add("MaxPool", x, **window)
     if kind == "lp":
@@ -297,8 +299,4 @@ def _softmax(w: Writer, node: Node, x: str, *length: str) -> str:
 
 @converts("SoftmaxActivation")
 def _softmax_activation(w: Writer, node: Node, x: str) -> str:
-    if node.attrs["mode"] == "channel":
-        return w.add("Softmax", x, axis=1)
-    sizes = w.sizes(first(node))
-    y = w.add("Softmax", w.add("Flatten", x, axis=1), axis=1)
-    return y if len(sizes) == 2 else w.shaped(y, sizes)
+    return w.add("Softmax", x, axis=1 if node.attrs["mode"] == "channel" else -1)

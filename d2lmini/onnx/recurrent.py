@@ -95,6 +95,31 @@ def _layer_of(w: Writer, node: Node, i: int, name: str, k: int, layers: int, dir
     return sliced(w, name, (k * dirs,), ((k + 1) * dirs,), (1,), (0,))
 
 
+@converts("_rnn_layer")
+def _rnn_layer(
+    w: Writer, node: Node, x: str, _w: str, _r: str, _b: str, _c: str, state: str, cell: str = ""
+) -> Any:
+    """A cell over one step or all of them, whose parameters are apart."""
+    mode, H = node.attrs["mode"], w.spec((node, 0)).shape[-1]
+    parts = [w.known(entry, "a parameter") for entry in node.inputs[1:5]]
+    vector = np.concatenate([part.ravel() for part in parts])
+    [(W, R, B)] = layers_of(vector, parts[0].shape[1], H, 1, 1, mode)
+    dtype = w.spec(first(node)).dtype
+    one_step = len(w.spec(first(node)).shape) == 2
+    states = []
+    for entry, name in zip(node.inputs[5:], (state, cell)):
+        zeros = entry in w.values and not w.values[entry].any()
+        states.append("" if zeros or not name else w.unsqueezed(name, 0))
+    y, *ends = w.add(
+        _OPERATOR[mode], w.unsqueezed(x, 0) if one_step else x,
+        *(w.array(v, dtype) for v in (W, R, B)), "", *states, hidden_size=H,
+        activations=["Relu"] if mode == "rnn_relu" else None,
+        linear_before_reset=1 if mode == "gru" else None, outputs=3 if mode == "lstm" else 2,
+    )  # fmt: skip
+    y = w.squeezed(y, 0, 1) if one_step else w.squeezed(y, 1)
+    return [y, w.squeezed(ends[1], 0)] if mode == "lstm" else y
+
+
 @converts("SequenceMask")
 def _sequence_mask(w: Writer, node: Node, x: str, *lengths: str) -> str:
     if not lengths:
@@ -115,7 +140,11 @@ def _sequence_mask(w: Writer, node: Node, x: str, *lengths: str) -> str:
 def _sequence_reverse(w: Writer, node: Node, x: str, *lengths: str) -> str:
     if not lengths:
         return sliced(w, x, (None,), (None,), (-1,), (0,))
-    return w.add("ReverseSequence", x, w.cast(lengths[0], "int64"), time_axis=0, batch_axis=1)
+    T = w.sizes(first(node))[0]
+    if T is None:
+        raise w.problem("reverses along the batch; export it not dynamic")
+    ends = w.clipped(w.cast(lengths[0], "int64"), 0, T)
+    return w.add("ReverseSequence", x, ends, time_axis=0, batch_axis=1)
 
 
 @converts("SequenceLast")
@@ -127,5 +156,8 @@ def _sequence_last(w: Writer, node: Node, x: str, *lengths: str) -> str:
     if axis == 0:
         ndim = len(w.spec(first(node)).shape)
         x = w.transposed(x, 1, 0, *range(2, ndim))
-    places = w.add("Sub", w.cast(lengths[0], "int64"), w.array(1))
-    return w.add("GatherND", x, w.unsqueezed(places, 1), batch_dims=1)
+    T = w.sizes(first(node))[axis]
+    if T is None:
+        raise w.problem("reads along the batch; export it not dynamic")
+    ends = w.clipped(w.cast(lengths[0], "int64"), 1, T)
+    return w.add("GatherND", x, w.unsqueezed(w.add("Sub", ends, w.array(1)), 1), batch_dims=1)

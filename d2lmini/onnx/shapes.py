@@ -38,6 +38,8 @@ def _reshape(w: Writer, node: Node, x: str, *_like: str) -> str:
 @converts("transpose")
 def _transpose(w: Writer, node: Node, x: str) -> str:
     order = node.attrs["axes"] or range(len(w.spec(first(node)).shape))[::-1]
+    if len(order) < 2:
+        return w.add("Identity", x)
     return w.transposed(x, *(a % len(order) for a in order))
 
 
@@ -140,8 +142,8 @@ def _slice_like(w: Writer, node: Node, x: str, like: str) -> str:
 def _reverse(w: Writer, node: Node, x: str) -> str:
     axes = node.attrs["axis"]
     axes = (axes,) if isinstance(axes, int) else axes
-    n = len(axes)
-    return sliced(w, x, (None,) * n, (None,) * n, (-1,) * n, axes)
+    nothing = (None,) * len(axes)
+    return sliced(w, x, nothing, nothing, (-1,) * len(axes), axes)
 
 
 @converts("split", "split_v2")
@@ -150,15 +152,13 @@ def _split(w: Writer, node: Node, x: str) -> Any:
     whole = w.sizes(first(node))[axis]
     if whole is None:
         raise w.problem("splits the batch; export it not dynamic")
-    wanted = node.attrs.get("num_outputs", node.attrs.get("indices_or_sections"))
+    wanted = node.attrs.get("num_outputs") or node.attrs["indices_or_sections"]
     if isinstance(wanted, int):
         parts = [whole // wanted] * wanted
     else:
-        places = [p for p in wanted if p] if wanted and wanted[0] == 0 else list(wanted)
-        parts = list(np.diff([0, *places, whole]))
-    if len(parts) == 1:
-        ys = [x]
-    else:
+        parts = list(np.diff([0, *wanted, whole]))
+    ys: list[str] = [x]
+    if len(parts) > 1:
         ys = w.add("Split", x, w.array(parts), axis=axis, outputs=len(parts))
     if node.attrs["squeeze_axis"]:
         ys = [w.squeezed(y, axis) for y in ys]
@@ -227,10 +227,12 @@ def _gather_nd(w: Writer, node: Node, data: str, indices: str) -> str:
 
 @converts("one_hot")
 def _one_hot(w: Writer, node: Node, indices: str) -> str:
-    a = node.attrs
-    values = w.array([a["off_value"], a["on_value"]], a["dtype"])
-    depth = w.array(a["depth"])
-    return w.add("OneHot", w.cast(indices, "int64"), depth, values, axis=-1)
+    # OneHot would take -1 for the last.
+    a, ndim = node.attrs, len(w.spec(first(node)).shape)
+    hit = w.add("Equal", w.unsqueezed(w.cast(indices, "int64"), ndim), w.array(range(a["depth"])))
+    return w.add(
+        "Where", hit, w.array(a["on_value"], a["dtype"]), w.array(a["off_value"], a["dtype"])
+    )
 
 
 # -- reductions ------------------------------------------------------------------------------------
@@ -279,7 +281,9 @@ def _arg(w: Writer, node: Node, x: str) -> str:
         x, axis = w.add("Flatten", x, axis=0), 1
     operator = "ArgMax" if node.op.name == "argmax" else "ArgMin"
     y = w.cast(w.add(operator, x, axis=axis, keepdims=keep), w.spec((node, 0)).dtype)
-    return y if node.attrs["axis"] is not None else w.shaped(y, w.sizes((node, 0)))
+    out, ndim = w.sizes((node, 0)), len(w.spec(first(node)).shape)
+    plain = node.attrs["axis"] is not None and len(out) == ndim - 1 + keep
+    return y if plain else w.shaped(y, out)
 
 
 # -- order -----------------------------------------------------------------------------------------

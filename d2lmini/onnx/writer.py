@@ -103,7 +103,8 @@ class Writer:
     def number(self, value: float, like: Entry | np.dtype) -> str:
         """A scalar constant of a dtype."""
         dtype = like if isinstance(like, np.dtype) else self.spec(like).dtype
-        return self.array(np.asarray(value).astype(dtype), dtype)
+        with np.errstate(all="ignore"):
+            return self.array(np.asarray(value).astype(dtype), dtype)
 
     # -- what is known -------------------------------------------------------------------------
 
@@ -116,6 +117,10 @@ class Writer:
     def sizes(self, entry: Entry) -> Sizes:
         """The shape of a value, None for sizes that follow the batch."""
         return self.varying.get(entry, self.spec(entry).shape)
+
+    def varies(self, node: Node) -> bool:
+        """Does the shape of an output follow the batch?"""
+        return any((node, i) in self.varying for i in range(len(node.specs or ())))
 
     def fixed(self, entry: Entry, what: str) -> tuple[int, ...]:
         """Its shape, which must not follow the batch for `what` to be written."""
