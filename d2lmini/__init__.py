@@ -69,13 +69,14 @@ __version__ = "0.1.0"
 
 # `Symbol.bind` is the executor's, two floors up.
 base.loaders["executor"] = lambda: importlib.import_module("d2lmini.graph.executor")
+base.loaders["CachedOp"] = lambda: importlib.import_module("d2lmini.graph.cached_op").CachedOp
+base.loaders["get_symbol"] = lambda: importlib.import_module("d2lmini.graph.recorded").get_symbol
 
 __all__ = [
     "AttrScope", "Benchmark", "Context", "MXNetError", "autograd", "base", "context", "cpu",
-    "cpu_pinned",
-    "current_context", "d2l", "engine", "get_mem", "gluon", "gpu", "init", "initializer",
-    "install_as_mxnet", "instrument", "io", "lazy", "lr_scheduler", "metric", "nd", "ndarray", "num_gpus",
-    "optimizer", "random", "runtime", "storage", "sym", "symbol",
+    "cpu_pinned", "current_context", "d2l", "engine", "get_mem", "gluon", "gpu", "init",
+    "initializer", "install_as_mxnet", "instrument", "io", "lazy", "lr_scheduler", "metric", "nd",
+    "ndarray", "num_gpus", "optimizer", "random", "runtime", "storage", "sym", "symbol",
     "test_utils", "util",
 ]  # fmt: skip
 

@@ -103,7 +103,6 @@ def test_every_name_that_programs_use_has_a_row(before: str, names: list[str]):
         ("sparse", "sparse arrays"),
         ("contrib.quantized_conv", "quantization"),
         ("histogram", r"np.histogram\(x.asnumpy\(\)\)"),
-        ("CachedOp", "not built yet: it comes with the compiler"),
         ("contrib.group_adagrad_update", "sparse arrays"),
         ("contrib.multi_lamb_update", "all parameters in one task"),
         ("linalg.frobnicate", "nd.linalg has no 'frobnicate'"),

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from d2lmini.base import loaders
 from d2lmini.ndarray.creation import (
     arange,
     array,
@@ -68,4 +69,6 @@ vars(globals()["contrib"]).update(
 
 
 def __getattr__(name: str) -> Any:
+    if name == "CachedOp":  # a floor up
+        return loaders["CachedOp"]()
     raise explain("nd", name)

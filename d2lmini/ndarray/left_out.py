@@ -34,7 +34,6 @@ _LEFT_OUT = {
 }
 # Not yet: the part of the library they come with, and the names.
 _LATER = {
-    "the compiler": "CachedOp get_symbol",
     "several devices": "SyncBatchNorm",
 }
 
