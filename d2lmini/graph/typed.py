@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from d2lmini.base import MXNetError
 from d2lmini.ndarray.plan import plan_of
 from d2lmini.ops.spec import Spec
+from d2lmini.symbol.infer import completed
 from d2lmini.symbol.node import Draw, Entry, Node, topological
 
 Variables = dict[Node, Node]
@@ -32,6 +33,7 @@ def typed(
     """
     made: dict[Node, Node] = {}
     variables: Variables = {}
+    entries = completed(entries, {node: spec.shape for node, spec in specs.items()})
     nodes = topological(entries)
     draws = {node: number for number, node in enumerate(_drawing(nodes))}
     for node in nodes:

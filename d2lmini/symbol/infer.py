@@ -193,7 +193,9 @@ def completed(entries: Sequence[Entry], known: Mapping[Node, Partial]) -> Sequen
     made: dict[Node, Node] = {}
     found: dict[Entry, Partial] = {}
     for node in topological(entries):
-        if node.op is not None and not node.inputs and 0 in node.attrs.get("shape", ()):
+        if node.op is None or node.inputs or node.specs is not None:
+            continue
+        if 0 in node.attrs.get("shape", ()):
             found = found or shapes_of(entries, known)
             shape = found[node, 0]
             if not is_known(shape):
