@@ -109,6 +109,7 @@ class Op:
     defaults, required     attributes: defaults by name, names without a default
     infer                  (*specs, **attrs) -> Spec or list of Specs; raises on bad input
     elementwise            the output at a place depends on the inputs at that place alone
+    simple                 one output, nothing changed besides, nothing given at run time
     pointwise              it is, and does nothing else; such an op on tiny arrays goes a short road
     ufunc                  the one NumPy ufunc it is on floating arrays, or None (ufuncs.py)
     random                 it draws numbers: `compute` gets `rng`, a key that fixes the stream
@@ -124,7 +125,8 @@ class Op:
         "aliases", "attr_names", "attr_set", "bound", "compute", "converters", "defaults",
         "elementwise", "flops", "infer", "injects", "input_names", "keeps", "mutates",
         "n_required", "name", "outputs", "plans", "pointwise", "random", "required", "rule",
-        "placing", "rule_attrs", "saves", "selective", "takes_out", "ufunc", "variadic", "__dict__",
+        "placing", "rule_attrs", "saves", "selective", "simple", "takes_out", "ufunc", "variadic",
+        "__dict__",
     )  # fmt: skip
 
     def __init__(
@@ -153,6 +155,7 @@ class Op:
         self.takes_out = "out" in keywords
         self.random = "rng" in keywords
         self.injects = tuple(k for k in keywords if k in ("rng", "training"))
+        self.simple = not self.injects and not mutates and outputs == 1
         self.attr_names = tuple(k for k in keywords if k not in ("out", "rng", "training"))
         self.defaults = {k: given[k] for k in self.attr_names if k in given}
         self.required = tuple(k for k in self.attr_names if k not in given)

@@ -75,11 +75,14 @@ def FullyConnected(
     no_bias. One floating dtype, kept. MXNetError at the call for shapes and dtypes.
     Cost: 2 N K num_hidden.
     """
-    rows = data.reshape(_rows(data.shape, flatten))
-    place = None if out is None else out.reshape(len(rows), num_hidden)
+    flat = data.ndim == 2  # reshaping would change nothing
+    rows = data if flat else data.reshape(_rows(data.shape, flatten))
+    place = out if flat or out is None else out.reshape(len(rows), num_hidden)
     y = matmul(xp, rows, weight.T, place)
     if bias is not None:
         y += bias
+    if flat:
+        return y
     return y.reshape((data.shape[:1] if flatten else data.shape[:-1]) + (num_hidden,))
 
 
