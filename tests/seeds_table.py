@@ -17,18 +17,16 @@ SEEDS = Path(__file__).parents[2] / "shared" / "seeds"
 
 
 class Program(NamedTuple):
-    """A row: the text; "block 3", "listing 1" or "inline"; what it does; its repairs; what of
-    the library it needs beyond running imperatively; the text in the sentence."""
+    """A row: the text; "block 3", "listing 1" or "inline"; what it does; its repairs; the text in
+    the sentence."""
 
     text: str
     place: str
     title: str
     repairs: tuple[str, ...] = ()
-    needs: str = ""
     inline: str = ""
 
 
-COMPILER = "compiler"
 PROGRAMS = [
     Program("000", "block 1", "a product is queued, printing waits; NumPy computes at once"),
     Program("000", "block 2", "wait_to_read and waitall"),
@@ -51,19 +49,16 @@ PROGRAMS = [
     Program("001", "block 15", "training without waiting"),
     Program("002", "block 1", "imperative functions"),
     Program("002", "block 2", "a program as a string, compiled and run"),
-    Program("002", "block 3", "a hybridized net", needs=COMPILER),
-    Program("002", "block 4", "before and after hybridizing", needs=COMPILER),
+    Program("002", "block 3", "a hybridized net"),
+    Program("002", "block 4", "before and after hybridizing"),
     Program("002", "block 5", "imports"),
     Program("002", "block 6", "a * b + 2"),
     Program("003", "listing 1", "a program as a string", repairs=("indentation",)),
     Program(
-        "003", "inline", "export", repairs=("quotes", "net of text 002"), needs=COMPILER,
+        "003", "inline", "export", repairs=("quotes", "net of text 002"),
         inline="net.export(‘my_mlp’)",
     ),
-    Program(
-        "003", "listing 2", "a net called with a Symbol", repairs=("import of sym",),
-        needs=COMPILER,
-    ),
+    Program("003", "listing 2", "a net called with a Symbol", repairs=("import of sym",)),
     Program("003", "listing 3", "a * b + 2, printed", repairs=("import of nd",)),
 ]  # fmt: skip
 

@@ -12,17 +12,22 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
+import json
+import os
 import re
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from seeds_table import COMPILER, PROGRAMS, SEEDS, Program, blocks, listings, source_of, text_of
+from seeds_table import PROGRAMS, SEEDS, Program, blocks, listings, source_of, text_of
 
-from d2lmini import random
+from d2lmini import engine, random
 from d2lmini.mxnet_alias import install_as_mxnet, uninstall
+from d2lmini.symbol import Symbol
 
 pytestmark = [
     pytest.mark.skipif(not SEEDS.is_dir(), reason="the founding texts (shared/seeds) are not here"),
@@ -47,12 +52,26 @@ def run(program: Program, names: dict) -> str:
 
 
 @functools.cache
-def outputs(text: str, needs: str = "") -> dict[str, str]:
-    """What each program of the text printed, by title, and under "names" what they left."""
-    random.seed(0)
+def outputs(text: str) -> dict[str, str]:
+    """What each program of the text printed, by title, and under "names" what they left.
+
+    Text 003 speaks of "a net": the one of 002, so its programs begin with the names of that. They
+    run in a folder of their own, which is under "files".
+    """
     names: dict = {"__name__": "__main__"}
-    rows = [p for p in PROGRAMS if p.text == text and p.needs in ("", needs)]
-    return {**{p.title: run(p, names) for p in rows}, "names": names}  # type: ignore[dict-item]
+    if text == "003":
+        names.update(outputs("002")["names"])  # type: ignore[arg-type]
+    random.seed(0)
+    rows = [p for p in PROGRAMS if p.text == text]
+    here = Path.cwd()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        try:
+            found: dict = {p.title: run(p, names) for p in rows}
+        finally:
+            os.chdir(here)
+        files = {path.name: path.read_bytes() for path in Path(folder).iterdir()}
+    return {**found, "names": names, "files": files}
 
 
 def test_the_table_holds_every_program():
@@ -70,7 +89,6 @@ def test_the_table_holds_every_program():
 def test_the_texts_of_the_first_three_are_taken_as_they_are():
     for program in PROGRAMS:
         assert program.repairs == () or program.text == "003"
-        assert program.needs in ("", COMPILER)
         compile(source_of(program), "seed", "exec")
 
 
@@ -132,22 +150,34 @@ def test_second_text_learns():
     ]  # fmt: skip
 
 
-def test_third_text_runs_without_hybridizing():
+def test_third_text_defines_compiles_and_runs():
     out = outputs("002")
     assert out["a program as a string, compiled and run"].endswith("\n10\n")
     assert out["imperative functions"] == ""
     names: dict = out["names"]  # type: ignore[assignment]
+    assert names["fancy_func"](1, 2, 3, 4) == 10
     assert names["c"].asnumpy().tolist() == [[3, 3]]
 
 
 def test_third_text_hybridizes():
-    """`hybridize` is accepted; until the compiler is there the net runs as before."""
-    out = outputs("002", COMPILER)
+    """The text's net is compiled: its calls are one task each, and say what they said before."""
+    out = outputs("002")
     times = re.fullmatch(
         r"before hybridizing: ([\d.]+) sec\nafter hybridizing: ([\d.]+) sec\n",
         out["before and after hybridizing"],
     )
     assert times is not None
+    names: dict = out["names"]  # type: ignore[assignment]
+    net, x = names["net"], names["x"]
+    (program,) = net.program()
+    assert "def run(" in str(program) and net.guard_misses() == []
+    before = engine.stats().executed
+    y = net(x)
+    engine.waitall()
+    assert engine.stats().executed - before == 1
+    net.hybridize(False)
+    assert abs(net(x).asnumpy() - y.asnumpy()).max() < 1e-5
+    net.hybridize()
 
 
 def test_fourth_text():
@@ -156,14 +186,23 @@ def test_fourth_text():
     assert out["a * b + 2, printed"] == "\n[[3. 3.]]\n<NDArray 1x2 @cpu(0)>\n"
 
 
-@pytest.mark.parametrize("title", ["export", "a net called with a Symbol"])
-def test_what_needs_the_compiler_says_so(title: str, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (program,) = [p for p in PROGRAMS if p.title == title]
-    assert program.needs == COMPILER
-    names = dict(outputs("002", COMPILER)["names"])  # type: ignore[call-overload]
-    with pytest.raises(NotImplementedError, match="comes with the compiler"):
-        run(program, names)
+def test_fourth_text_exports():
+    """'It makes a json file and a params file: the symbolic program and the model's parameters.'"""
+    files: dict = outputs("003")["files"]  # type: ignore[assignment]
+    assert sorted(files) == ["my_mlp-0000.params", "my_mlp-symbol.json"]
+    graph = json.loads(files["my_mlp-symbol.json"])
+    ops = [node["op"] for node in graph["nodes"] if node["op"] != "null"]
+    assert ops == ["FullyConnected", "Activation"] * 2 + ["FullyConnected"]
+    assert len(files["my_mlp-0000.params"]) > 4 * (512 * 256 + 256 + 256 * 128 + 128 + 128 * 2 + 2)
+
+
+def test_fourth_text_calls_a_net_with_a_symbol():
+    """What the call gives, as a notebook's last line would show it."""
+    names: dict = outputs("003")["names"]  # type: ignore[assignment]
+    y = names["net"](names["x"])
+    assert isinstance(names["x"], Symbol) and isinstance(y, Symbol)
+    assert y.list_arguments()[0] == "data" and len(y.list_arguments()) == 7
+    assert y.infer_shape(data=(1, 512))[1] == [(1, 2)]
 
 
 def test_a_program_runs_from_the_command_line(tmp_path):
