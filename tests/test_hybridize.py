@@ -15,7 +15,6 @@ from d2lmini.base import MXNetError
 from d2lmini.gluon import HybridBlock, nn, rnn
 from d2lmini.symbol import NotImplementedForSymbol
 
-
 SYM = "d2lmini.symbol"
 
 
@@ -341,7 +340,7 @@ def test_a_shape_is_asked_for_in_hybrid_forward():
 
     net = Net()
     net.hybridize()
-    with pytest.raises(AttributeError, match="no attribute 'shape': .* write a plain `forward"):
+    with pytest.raises(AttributeError, match=r"no attribute 'shape': .* write a plain `forward"):
         net(nd.ones((2, 3)))
 
 

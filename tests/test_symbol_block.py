@@ -1,0 +1,187 @@
+"""SymbolBlock, export and imports: nets from graphs, and features inside nets."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import numpy as np
+import pytest
+from gluon_rows.runner import MXNET
+from hybrid_nets import NETS
+
+from d2lmini import autograd, cpu, gluon, nd, random, sym
+from d2lmini.gluon import HybridBlock, SymbolBlock, nn
+
+
+def close(a, b):
+    np.testing.assert_allclose(a.asnumpy(), b.asnumpy(), rtol=1e-5, atol=1e-6)
+
+
+def example() -> tuple[HybridBlock, nd.NDArray]:
+    net = nn.HybridSequential(prefix="net_")
+    with net.name_scope():
+        net.add(nn.Conv2D(3, 3, activation="relu"), nn.BatchNorm(), nn.Dense(4), nn.Dense(2))
+    random.seed(0)
+    net.initialize()
+    x = nd.random.normal(shape=(2, 1, 5, 5))
+    with autograd.record():  # moving averages that are not those of the beginning
+        net(x)
+    return net, x
+
+
+def test_features_inside_a_net_share_its_parameters():
+    net, x = example()
+    data = sym.var("data")
+    inside = net(data).get_internals()
+    wanted = [inside["net_dense0_fwd_output"], inside["net_dense1_fwd_output"]]
+    features = SymbolBlock(wanted, data, params=net.collect_params())
+    hidden, y = features(x)
+    close(y, net(x))
+    assert hidden.shape == (2, 4)
+    assert features.collect_params()["net_dense0_weight"] is net[2].weight
+    assert "dense0_weight" in features._reg_params  # less what all names begin with
+    net[3].bias.set_data(nd.ones(2) * 100)
+    close(features(x)[1], net(x))
+    with autograd.record():
+        (features(x)[0] ** 2).sum().backward()
+    got = net[2].weight.grad().copy()
+    with autograd.record():
+        (net[2](net[1](net[0](x))) ** 2).sum().backward()
+    assert got.shape == net[2].weight.shape and got.asnumpy().any()
+
+
+def test_a_graph_of_ones_own_learns():
+    """Parameters that nobody brought are made, and get their shapes from the graph."""
+    x = sym.var("x")
+    y = sym.FullyConnected(sym.tanh(x), num_hidden=3, name="fc") * 2
+    net = SymbolBlock(y, x)
+    assert sorted(net.collect_params()) == ["fc_bias", "fc_weight"]
+    net.initialize()
+    a = nd.random.normal(shape=(4, 5))
+    for active in (True, False, True):
+        net.hybridize(active)
+        with autograd.record():
+            out = net(a)
+        out.backward()
+        weight, bias = (net.params[f"fc_{kind}"].data().asnumpy() for kind in ("weight", "bias"))
+        expected = (np.tanh(a.asnumpy()) @ weight.T + bias) * 2
+        np.testing.assert_allclose(out.asnumpy(), expected, rtol=1e-5, atol=1e-6)
+        assert net.params["fc_bias"].grad().asnumpy().tolist() == [8, 8, 8]
+    assert net.params["fc_weight"].shape == (3, 5)
+
+
+def test_it_composes_with_other_blocks():
+    net, x = example()
+    data = sym.var("data")
+    net.hybridize()
+    part = SymbolBlock(
+        net(data).get_internals()["net_dense0_fwd_output"], data, params=net.collect_params()
+    )
+    whole = nn.HybridSequential()
+    whole.add(part, nn.Dense(3))
+    whole[1].initialize()
+    before = whole(x)
+    whole.hybridize()
+    close(whole(x), before)
+    assert whole(sym.var("image")).list_arguments()[0] == "image"
+
+
+def test_several_inputs_nested_outputs_and_errors():
+    a, b = sym.var("a"), sym.var("b")
+    net = SymbolBlock([a + b, [a * b]], [a, b])
+    total, (product,) = net(nd.array([2]), nd.array([3]))
+    assert (total.asscalar(), product.asscalar()) == (5, 6)
+    assert repr(net).startswith("SymbolBlock(\n<Symbol group [")
+    assert repr(net).endswith(": 2 -> 2\n)")
+    with pytest.raises(ValueError, match="SymbolBlock: 1 values for 2 inputs: a, b"):
+        SymbolBlock([a + b], [a, b])(nd.ones(1))
+    with pytest.raises(AssertionError, match="an input must be a variable, got <Symbol _plus"):
+        SymbolBlock(a + b, a + b)
+
+
+def test_export_and_imports(tmp_path):
+    net, x = example()
+    path = str(tmp_path / "net")
+    for before in (lambda: None, net.hybridize):
+        before()
+        with pytest.raises(RuntimeError, match=r"first call block.hybridize\(\) and then run for"):
+            net.export(path)
+    expected = net(x)
+    assert net.export(path, epoch=7) is None
+    names = sorted(nd.load(f"{path}-0007.params"))
+    assert names[0] == "arg:net_batchnorm0_beta" and names[-1] == "aux:net_batchnorm0_running_var"
+    twin = SymbolBlock.imports(f"{path}-symbol.json", ["data"], f"{path}-0007.params", ctx=cpu(1))
+    y = twin(x.as_in_context(cpu(1)))
+    assert y.context == cpu(1)
+    close(y, expected)
+    twin = SymbolBlock.imports(f"{path}-symbol.json", "data", f"{path}-0007.params")
+    close(twin(x[:1]), expected[:1])
+    with pytest.raises(AssertionError, match="Parameter 'data' is missing in file"):
+        SymbolBlock.imports(f"{path}-symbol.json", ["image"], f"{path}-0007.params")
+    fresh = SymbolBlock.imports(f"{path}-symbol.json", ["data"])
+    with pytest.raises(RuntimeError, match="has not been initialized"):
+        fresh(x)
+    # The file is also read by the class, and so is the file of the SymbolBlock.
+    twin.save_parameters(f"{path}.params")
+    fresh.load_parameters(f"{path}.params")
+    close(fresh(x), expected)
+    other, _ = example()
+    other.load_parameters(f"{path}-0007.params")
+    other.hybridize()
+    close(other(x), expected)
+
+
+def test_export_of_a_plain_forward(tmp_path):
+    """Arrays that are no parameters go into the file, too."""
+    random.seed(0)
+    net = NETS["plain forward"].build()
+    net.initialize()
+    net.hybridize()
+    x = nd.random.normal(shape=(2, 3))
+    expected = net(x)
+    path = str(tmp_path / "net")
+    net.export(path)
+    assert "arg:array0" in nd.load(f"{path}-0000.params")
+    twin = SymbolBlock.imports(f"{path}-symbol.json", ["data"], f"{path}-0000.params")
+    for got, wanted in zip(twin(x), expected, strict=True):
+        close(got, wanted)
+
+
+ASK = """
+import sys, mxnet as mx
+for name in sys.argv[1:]:
+    net = mx.gluon.SymbolBlock.imports(name + "-symbol.json", ["data"], name + "-0000.params")
+    y = net(mx.nd.load(name + ".x")[0])
+    mx.nd.save(name + ".y", y if isinstance(y, list) else [y])
+"""
+
+
+@pytest.mark.skipif(not MXNET, reason="D2LMINI_MXNET_PYTHON names no interpreter")
+def test_mxnet_reads_our_nets(tmp_path):
+    """LeNet, a residual net, cells and layers: the same graph gives the same numbers there."""
+    wanted = {}
+    for name in ("lenet", "resnet18", "googlenet block", "densenet block", "lstm unrolled",
+                 "gru unrolled", "lstm layers"):  # fmt: skip
+        build, shapes, words = NETS[name]
+        random.seed(0)
+        net = build()
+        net.initialize()
+        net.hybridize()
+        x = nd.random.uniform(shape=shapes[0][0])
+        x = nd.floor(x * 6) if words else x
+        y = net(x)
+        path = str(tmp_path / name.replace(" ", "_"))
+        net.export(path)
+        nd.save(path + ".x", [x])
+        wanted[path] = gluon.block._flatten(y)[0]
+    done = subprocess.run(
+        [str(MXNET), "-c", ASK, *wanted], capture_output=True, text=True, timeout=300,
+        env={**os.environ, "PYTHONPATH": ""},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    for path, expected in wanted.items():
+        got = nd.load(path + ".y")
+        assert len(got) == len(expected)
+        for a, b in zip(got, expected):
+            np.testing.assert_allclose(a.asnumpy(), b.asnumpy(), rtol=1e-4, atol=1e-5, err_msg=path)
