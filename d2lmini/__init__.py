@@ -24,6 +24,7 @@ init, optimizer, lr_scheduler, metric, io
 gluon      layers, losses, data, Trainer
 random     seeds and random arrays
 util       the switches of MXNet's NumPy interface
+viz        a Symbol as a picture and as a table
 test_utils what tests of one's own programs call
 d2l        what chapters and readers reuse: Benchmark, compare, get_mem
 install_as_mxnet
@@ -55,10 +56,12 @@ if TYPE_CHECKING:
         symbol,
         test_utils,
         util,
+        visualization,
     )
     from d2lmini import initializer as init
     from d2lmini import ndarray as nd
     from d2lmini import symbol as sym
+    from d2lmini import visualization as viz
     from d2lmini.d2l import Benchmark, get_mem
     from d2lmini.device import storage
     from d2lmini.graph.lazy import lazy
@@ -77,14 +80,14 @@ __all__ = [
     "cpu_pinned", "current_context", "d2l", "engine", "get_mem", "gluon", "gpu", "init",
     "initializer", "install_as_mxnet", "instrument", "io", "lazy", "lr_scheduler", "metric", "nd",
     "ndarray", "num_gpus", "optimizer", "random", "runtime", "storage", "sym", "symbol",
-    "test_utils", "util",
+    "test_utils", "util", "visualization", "viz",
 ]  # fmt: skip
 
 _SWITCHES = ("is_np_array", "is_np_shape", "np_shape", "set_np_shape", "use_np_shape")
 
 _MODULES = (
     "autograd", "d2l", "gluon", "initializer", "io", "lr_scheduler", "metric", "optimizer",
-    "random", "runtime", "test_utils", "util",
+    "random", "runtime", "test_utils", "util", "visualization",
 )  # fmt: skip
 
 # Imported when first asked for: (module, attribute or None for the module itself).
@@ -97,6 +100,7 @@ _LAZY = {
     "init": ("d2lmini.initializer", None),
     "install_as_mxnet": ("d2lmini.mxnet_alias", "install_as_mxnet"),
     **{name: (f"d2lmini.{name}", None) for name in _MODULES},
+    "viz": ("d2lmini.visualization", None),
     "storage": ("d2lmini.device.storage", None),
     "Benchmark": ("d2lmini.d2l", "Benchmark"),
     "get_mem": ("d2lmini.d2l", "get_mem"),

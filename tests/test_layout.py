@@ -29,7 +29,7 @@ FLOORS = {
     2: "ops",
     3: "autograd",
     4: "ndarray symbol",
-    5: "graph initializer io lr_scheduler metric onnx optimizer runtime kvstore",
+    5: "graph initializer io lr_scheduler metric onnx optimizer runtime kvstore visualization",
     6: "gluon",
     7: "profiler widgets",
     8: "d2l random test_utils __init__ mxnet_alias __main__",

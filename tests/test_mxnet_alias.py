@@ -174,7 +174,6 @@ def test_the_parts_can_be_looked_up_and_listed(mxnet):
         ("sparse.csr_matrix(1)", "sparse.csr_matrix is left out of d2lmini, as all of MXNet's sp"),
         ("vision.resnet18_v1()", "mxnet.gluon.model_zoo.vision.resnet18_v1 is left out"),
         ("mx.gluon.model_zoo.vision.alexnet()", "model_zoo.vision.alexnet is left out"),
-        ("mx.viz.print_summary(1)", "mxnet.viz.print_summary is left out"),
         ("mx.recordio.MXRecordIO + 1", "mxnet.recordio.MXRecordIO is left out"),
         ("mx.image.ImageIter[0]", "mxnet.image.ImageIter is left out"),
         ("[x for x in mx.rnn.LSTMCell]", "mxnet.rnn.LSTMCell is left out"),

@@ -465,3 +465,20 @@ def test_a_compiled_forward_knows_its_device():
     for _ in range(2):
         assert net(x).context == d2lmini.cpu(1)
         assert net(x).asnumpy().tolist() == [[2, 5], [3, 6]]
+
+
+def test_print_summary_counts_parameters(capsys):
+    net = sym.BatchNorm(sym.Convolution(sym.var("data"), kernel=(3, 3), num_filter=4, name="c"))
+    net = sym.FullyConnected(net + net, num_hidden=10, name="fc")
+    net = sym.SoftmaxOutput(net, name="softmax")
+    d2lmini.viz.print_summary(net, shape={"data": (2, 3, 8, 8)})
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["c(Convolution)", "4x6x6", "112", "data"] in lines
+    assert ["batchnorm0(BatchNorm)", "4x6x6", "8", "c"] in lines
+    assert ["softmax(SoftmaxOutput)", "10", "0", "fc"] in lines
+    assert ["Total", "params:", str(112 + 8 + 1450)] in lines
+    d2lmini.viz.print_summary(net)
+    assert "Total params: 14" in capsys.readouterr().out  # both biases
+    with pytest.raises(TypeError, match="expected a Symbol, got int"):
+        d2lmini.viz.plot_network(3)
+    assert "4 × 6 × 6" in d2lmini.viz.plot_network(net, shape={"data": (2, 3, 8, 8)}).svg

@@ -55,7 +55,7 @@ _OTHER_NAMES = {
 # Modules that both have, and those that d2lmini will have.
 _MODULES = """
     autograd base context engine gluon initializer io kvstore lr_scheduler metric ndarray onnx
-    optimizer profiler random runtime symbol test_utils util""".split()
+    optimizer profiler random runtime symbol test_utils util visualization""".split()
 
 # Modules that are elsewhere in MXNet.
 _ELSEWHERE = {"contrib.onnx": "onnx", "executor": "graph.executor"}

@@ -42,7 +42,6 @@ _MODULES = {
         module.module module.python_module module.sequential_module monitor rnn rnn.io rnn.rnn
         rnn.rnn_cell""",
     "as are the tools around MXNet's own binary": "error libinfo log notebook registry",
-    "which draws graphs with graphviz": "visualization",
     _COMPILER: "onnx",
     "the profiler": "profiler",
     "training on several devices": "kvstore kvstore.kvstore_server",

@@ -1,0 +1,121 @@
+"""`mxnet.viz`: a Symbol as a table and as a picture.
+
+>>> from d2lmini import sym, visualization
+>>> net = sym.FullyConnected(sym.var("data"), num_hidden=10, name="fc")
+>>> visualization.print_summary(net, shape={"data": (1, 28, 28)}, line_length=80)
+________________________________________________________________________________
+Layer (type)                       Output Shape    Param # Previous Layer
+================================================================================
+data(null)                         28x28           0
+________________________________________________________________________________
+fc(FullyConnected)                 10              7850    data
+================================================================================
+Total params: 7850
+________________________________________________________________________________
+
+After `mxnet.visualization`, whose pictures need graphviz. These are SVG, made by
+`symbol.picture`: a notebook shows them as they are, and `Picture.svg` is the text for a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+from d2lmini.symbol import Symbol
+from d2lmini.symbol.infer import is_known, shapes_of
+from d2lmini.symbol.lists import arguments, variables
+from d2lmini.symbol.mxnet_ops import mxnet_name
+from d2lmini.symbol.node import Node, topological
+from d2lmini.symbol.picture import Picture
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+def plot_network(
+    symbol: Symbol, title: str = "plot", save_format: str = "svg", shape: Shapes | None = None,
+    dtype: Any = None, node_attrs: Any = None, hide_weights: bool = True,
+) -> Picture:  # fmt: skip
+    """The picture of a Symbol; `shape` gives shapes of its variables by name.
+
+    The other arguments are graphviz's, and ignored. TypeError for what is no Symbol.
+    """
+    _check(symbol)
+    return Picture(symbol, **dict(shape or {}))
+
+
+def print_summary(
+    symbol: Symbol,
+    shape: Shapes | None = None,
+    line_length: int = 120,
+    positions: Sequence[float] = (0.44, 0.64, 0.74, 1.0),
+) -> None:
+    """Print a line for each node but the parameters: name and op, the shape of its output without
+    the batch, how many numbers its parameters are (auxiliary states are none), where its inputs
+    come from.
+
+    shape: shapes of variables by name; without them only what is sure all the same is counted, as
+    in MXNet. positions: where columns end, as parts of a line.
+    """
+    _check(symbol)
+    given = shape or {}
+    known = {n: given[n.name] for n in variables(symbol._entries) if n.name in given}
+    found = shapes_of(symbol._entries, known)
+    ends = [int(line_length * p) for p in positions]
+
+    def size(node: Node) -> int:
+        sizes = found.get((node, 0))
+        return prod(sizes) if sizes is not None and is_known(sizes) else 0
+
+    nodes = topological(symbol._entries)
+    data = set(known) or {n for n in nodes if n.op is None and _is_data(n, nodes)}
+    parameters = {
+        n for n in arguments(symbol._entries) if n not in data and not n.name.endswith("_label")
+    }
+    rows: list[list[list[str]]] = []
+    total = 0
+    for node in nodes:
+        if node.op is None and node not in data:
+            continue
+        inputs = list(dict.fromkeys(entry[0] for entry in node.inputs if entry is not None))
+        count = sum(size(n) for n in inputs if n in parameters)
+        total += count
+        out = found.get((node, 0))
+        shown = "x".join(map(str, out[1:])) if out is not None and is_known(out) else ""
+        kind = "null" if node.op is None else mxnet_name(node.op) or node.op.name
+        before = [n.name for n in inputs if n.op is not None or n in data]
+        lines = [[f"{node.name}({kind})", shown, str(count), *before[:1]]]
+        rows.append(lines + [["", "", "", name] for name in before[1:]])
+    print("_" * line_length)
+    print(_line(["Layer (type)", "Output Shape", "Param #", "Previous Layer"], ends))
+    print("=" * line_length)
+    for i, lines in enumerate(rows):
+        for line in lines:
+            print(_line(line, ends))
+        print(("_" if i + 1 < len(rows) else "=") * line_length)
+    print(f"Total params: {total}")
+    print("_" * line_length)
+
+
+def _check(symbol: Any) -> None:
+    if not isinstance(symbol, Symbol):
+        raise TypeError(
+            f"expected a Symbol, got {type(symbol).__name__}; net(sym.var('data')) is that of a "
+            "hybrid net"
+        )
+
+
+def _is_data(node: Node, nodes: Sequence[Node]) -> bool:
+    """Is it more than a parameter of the one node that it is named after?"""
+    users = [n for n in nodes if any(e is not None and e[0] is node for e in n.inputs)]
+    stem = users[0].name.removesuffix("_fwd") if users else ""
+    return len(users) != 1 or not node.name.startswith(f"{stem}_")
+
+
+def _line(fields: Sequence[str], ends: Sequence[int]) -> str:
+    """The fields in their columns, cut where they are too long."""
+    line = ""
+    for field, end in zip(fields, ends):
+        line = (line + field)[: end - (end < ends[-1])].ljust(end)
+    return line.ljust(ends[-1])
