@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import threading
+import types
 
 import numpy as np
 import pytest
@@ -247,6 +248,19 @@ def test_an_array_of_a_group_is_cut_where_memory_is_not_straight():
     check(program, graph)
 
 
+def test_another_array_module_takes_groups_as_a_whole():
+    """Blocks are for the caches of a CPU; elsewhere the same text runs over whole arrays."""
+    x = sym.var("x")
+    y = chain(x)
+    program, graph = compiled([y, sym.sum(y)], {x: (300, 400)})
+    other = types.ModuleType("other")
+    other.__dict__.update(np.__dict__)
+    (x,) = graph.arrays()
+    got = program._make(other, None)([x], [None, None], [])
+    for result, want in zip(got, program.run([x], [None, None], []), strict=True):
+        np.testing.assert_allclose(result, want, rtol=1e-5)
+
+
 # -- products --------------------------------------------------------------------------------------
 
 
@@ -379,7 +393,7 @@ def test_printed_source_is_whole_python(graph):
 
 
 def test_names_that_python_or_the_program_needs_are_left_to_them():
-    names = ["class", "add", "xp", "0weight", "a.b", "a_b", "keys", "run", "in_blocks"]
+    names = ["class", "add", "xp", "0weight", "a.b", "a_b", "keys", "run", "in_blocks", 'a"""\n, b']
     variables = [sym.var(name) for name in names]
     total = variables[0]
     for x in variables[1:]:

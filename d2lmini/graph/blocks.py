@@ -5,7 +5,7 @@
 ...     np.multiply(x, x, out=t)
 ...     np.add(t, x, out=y)
 >>> x, y = np.arange(5.0), np.empty(5)
->>> in_blocks(square_plus_x, 5, 2, cut=[x, y], scratch=[((), "float64")])
+>>> in_blocks(np, square_plus_x, 5, 2, cut=[x, y], scratch=[((), "float64")])
 >>> y
 array([ 0.,  2.,  6., 12., 20.])
 
@@ -36,6 +36,7 @@ Room = tuple[Shape, Any]
 
 
 def in_blocks(
+    xp: Any,
     body: Callable[..., Any],
     rows: int,
     rows_in_block: int,
@@ -49,16 +50,15 @@ def in_blocks(
     Its arguments: the blocks of `cut`, places for its part of each total, the arrays that are
     `whole` in every block, scratch memory. A total (ufunc, out) is put together at the end.
     """
-    blocks = -(-rows // rows_in_block)
+    if xp is not np:
+        rows_in_block = rows  # a GPU shares out its own work
+    blocks = -(-rows // rows_in_block) if rows else 0
     n = max(min(PIECES, blocks // BLOCKS_IN_PIECE), 1)
     pieces = cut_evenly(blocks, n)
-    parts = [np.empty((blocks, *out.shape), out.dtype) for _, out in totals]
+    parts = [xp.empty((blocks, *out.shape), out.dtype) for _, out in totals]
 
     def piece(i: int) -> None:
-        rooms = [
-            memory.array(f"block{k}", rows_in_block * prod(shape), dtype).reshape(-1, *shape)
-            for k, (shape, dtype) in enumerate(scratch)
-        ]
+        rooms = [_room(xp, k, rows_in_block, *room) for k, room in enumerate(scratch)]
         for block in range(pieces[i].start, pieces[i].stop):
             begin = block * rows_in_block
             end = min(begin + rows_in_block, rows)
@@ -72,6 +72,13 @@ def in_blocks(
         parallel_for(n, piece)
     for (ufunc, out), part in zip(totals, parts):
         ufunc.reduce(part, axis=0, out=out)
+
+
+def _room(xp: Any, number: int, rows: int, shape: Shape, dtype: Any) -> Any:
+    """Scratch memory for one block, a thread's own."""
+    if xp is not np:
+        return xp.empty((rows, *shape), dtype)
+    return memory.array(f"block{number}", rows * prod(shape), dtype).reshape(rows, *shape)
 
 
 def given_or_new(xp: Any, place: Any, shape: Shape, dtype: Any) -> Any:

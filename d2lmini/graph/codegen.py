@@ -46,7 +46,7 @@ from d2lmini.graph.fusion import statements
 from d2lmini.graph.group import write_group
 from d2lmini.graph.layout import Kind, Layout
 from d2lmini.graph.lower import lowered, spec_of
-from d2lmini.graph.text import WIDTH, assigned, fitted, indented, literal, unpacked
+from d2lmini.graph.text import WIDTH, assigned, fitted, indented, literal, plain, unpacked
 from d2lmini.graph.views import reshaped, view_text
 from d2lmini.ops.compare import exact
 from d2lmini.ops.core import Shape
@@ -153,10 +153,10 @@ class Writer:
     def argument(self, value: Any) -> str:
         """A number among the arguments of a ufunc."""
         assert isinstance(value, Number)
-        dtype = self.dtype(value.dtype)
-        text = f"{value.table}[xp][{dtype}][{literal(value.value)}]"
+        number = value.value.item() if isinstance(value.value, np.generic) else value.value
+        text = f"{value.table}[xp][{self.dtype(value.dtype)}][{literal(number)}]"
         if text not in self._numbers:
-            digits = re.sub(r"[^\w]", "_", str(value.value).replace("-", "minus_"))
+            digits = re.sub(r"[^\w]", "_", str(number).replace("-", "minus_"))
             self._numbers[text] = self.identifier("_" + digits)
         return self._numbers[text]
 
@@ -377,4 +377,4 @@ def _one_row(node: Node) -> Shape | None:
 def _comment(node: Node, outs: Sequence[str]) -> str:
     """The name of the node, where the place has that of another."""
     ours = outs[0] in (node.name, f"{node.name}_row") or len(outs) > 1
-    return "" if ours else f"  # {node.name}"
+    return "" if ours else f"  # {plain(node.name)}"

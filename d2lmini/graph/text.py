@@ -8,6 +8,7 @@ y = f(x, pad=(0, 0),
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -35,6 +36,7 @@ def literal(value: Any) -> str | None:
 
 
 def unpacked(names: Sequence[str]) -> str:
+    """The left side of an assignment that takes a sequence apart."""
     return f"({names[0]},)" if len(names) == 1 else ", ".join(names)
 
 
@@ -50,13 +52,21 @@ def assigned(names: Sequence[str], values: Sequence[str]) -> list[str]:
     return lines
 
 
+def plain(name: str) -> str:
+    """The name of a node, without what would end a comment or a string."""
+    return re.sub(r"[^\w.:/-]", "_", name)
+
+
 def listed(names: Sequence[str]) -> str:
+    """A few names, or the first and the last of many."""
+    names = [plain(name) for name in names]
     return (
         ", ".join(names) if len(names) < 5 else f"{names[0]}, ..., {names[-1]} ({len(names)} ops)"
     )
 
 
 def indented(lines: Iterable[str]) -> list[str]:
+    """The lines one step to the right; empty ones stay empty."""
     return ["    " + line if line else "" for line in lines]
 
 
@@ -71,11 +81,13 @@ def fitted(line: str, width: int) -> list[str]:
         line = f"({line[:-9]}) = arrays"
     parts: list[str] = []
     while len(line) > width:
-        depth, at = 0, {1: -1, 2: -1, 3: -1}
+        depth, quoted = int(bool(parts)), False
+        at = {1: -1, 2: -1, 3: -1}  # by depth, the last comma there
         for i, char in enumerate(line[:width]):
+            quoted ^= char == "'"
             depth += (char in "([") - (char in ")]")
-            if char == "," and depth + bool(parts) in at:
-                at[depth + bool(parts)] = i
+            if line[i : i + 2] == ", " and depth in at and not quoted:
+                at[depth] = i
         cut = next((i for i in at.values() if i > width // 2), max(at.values()))
         if cut < 0:
             break
