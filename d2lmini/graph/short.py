@@ -16,7 +16,7 @@ import numpy as np
 from d2lmini import engine, instrument
 from d2lmini.context import Context
 from d2lmini.device import quiet
-from d2lmini.device.storage import SMALL, Chunk, Pool
+from d2lmini.device.storage import SMALL, Chunk, Pool, pool_of
 from d2lmini.engine.core import lock
 from d2lmini.engine.road import here
 from d2lmini.graph.program import Program
@@ -29,7 +29,7 @@ new = object.__new__
 class ShortRoad:
     """Calls of one program in one context, computed where they are made."""
 
-    __slots__ = ("_ctx", "_nowhere", "_predicted_us", "_run", "_specs")
+    __slots__ = ("_ctx", "_nowhere", "_pool", "_predicted_us", "_run", "_specs")
 
     def __init__(self, program: Program, ctx: Context):
         self._run = program.run
@@ -37,6 +37,7 @@ class ShortRoad:
         self._specs = program.specs
         self._nowhere = [None] * len(program.specs)
         self._ctx = ctx
+        self._pool = pool_of(ctx)
 
     @staticmethod
     def leads(program: Program) -> bool:
@@ -63,7 +64,7 @@ class ShortRoad:
                 results = context.run(self._run, arrays, self._nowhere, keys)
             except Exception:
                 return None
-            pool = inputs[0]._chunk.pool
+            pool = self._pool
             outs = _adopted(results, self._specs, self._ctx, pool)
             current.inlined = inlined = current.inlined + 1
             if not inlined & 63:

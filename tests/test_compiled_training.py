@@ -1,0 +1,347 @@
+"""Compiled calls on autograd's tape: whatever holds of an eager operation holds of them.
+
+The eager computation of the same formula is the oracle.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import d2lmini
+from d2lmini import MXNetError, autograd, cpu, engine, nd, storage, sym
+from d2lmini.graph.cached_op import CachedOp
+
+x, w = sym.var("x"), sym.var("w")
+
+
+def formula(F: Any, x: Any, w: Any) -> Any:
+    return F.tanh(x * w) * x + F.exp(w * 0.5)
+
+
+COMPILED = CachedOp(formula(sym, x, w), name="formula")
+
+
+def eager(x: Any, w: Any) -> Any:
+    return formula(nd, x, w)
+
+
+BOTH = pytest.mark.parametrize("call", [COMPILED, eager], ids=["compiled", "eager"])
+
+
+@pytest.fixture(autouse=True, params=[0.0, 100.0], ids=["pushed", "inline"])
+def threaded(request: Any) -> Iterator[None]:
+    with engine.use("threaded", workers=2):
+        engine.current.inline_below = request.param
+        yield
+        nd.waitall()
+
+
+def leaves(*reqs: str, n: int = 3) -> list[Any]:
+    rng = np.random.default_rng(n)
+    values = [nd.array(rng.normal(size=n)) for _ in reqs]
+    for value, req in zip(values, reqs):
+        value.attach_grad(req)
+    return values
+
+
+def recorded(call: Callable, *inputs: Any, **how: Any) -> Any:
+    with autograd.record(**how):
+        return call(*inputs)
+
+
+def alike(run: Callable[[Callable], list[Any]]) -> None:
+    """`run`, given the compiled and the eager call, must give like arrays."""
+    ours, theirs = ([y.asnumpy() for y in run(call)] for call in (COMPILED, eager))
+    for one, two in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(one, two, rtol=2e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("n", [3, 5000])
+def test_gradients(n: int):
+    def run(call: Callable) -> list[Any]:
+        a, b = leaves("write", "write", n=n)
+        y = recorded(call, a, b)
+        y.backward()
+        return [y, a.grad, b.grad]
+
+    alike(run)
+
+
+@pytest.mark.parametrize("reqs", [("add", "write"), ("null", "write"), ("add", "null")])
+def test_requests(reqs: tuple[str, str]):
+    def run(call: Callable) -> list[Any]:
+        inputs = leaves(*reqs)
+        for _ in range(3):
+            recorded(call, *inputs).backward(nd.array([1, 2, 3]))
+        return [a.grad for a in inputs if a.grad is not None]
+
+    alike(run)
+
+
+@pytest.mark.parametrize("req", ["write", "add"])
+def test_one_array_as_several_inputs(req: str):
+    def run(call: Callable) -> list[Any]:
+        (a,) = leaves(req)
+        recorded(call, a, a).backward()
+        recorded(lambda: call(a, a) + call(a * 2, a)).backward()
+        return [a.grad]
+
+    alike(run)
+
+
+def test_a_gradient_that_is_an_input_of_the_call():
+    def run(call: Callable) -> list[Any]:
+        a, b = leaves("write", "write")
+        recorded(call, a, b).backward()
+        recorded(call, a.grad, b).backward()  # grad is no leaf; b's gradient reads it
+        recorded(call, a, b.grad.copy()).backward(a.grad)
+        return [a.grad, b.grad]
+
+    alike(run)
+
+
+def test_backward_twice_with_retain_graph():
+    def run(call: Callable) -> list[Any]:
+        a, b = leaves("add", "write")
+        y = recorded(call, a, b)
+        y.backward(retain_graph=True)
+        y.backward(nd.array([3, 2, 1]))
+        return [a.grad, b.grad]
+
+    alike(run)
+
+
+@BOTH
+def test_a_used_up_graph_says_so(call: Callable):
+    y = recorded(call, *leaves("write", "write"))
+    y.backward()
+    with pytest.raises(MXNetError, match="retain_graph=True"):
+        y.backward()
+
+
+def test_chains_of_compiled_and_eager():
+    def run(call: Callable) -> list[Any]:
+        a, b = leaves("write", "write")
+        with autograd.record():
+            y = call(call(a * 2, b).tanh(), a) + call(b, b)
+        y.backward()
+        return [y, a.grad, b.grad]
+
+    alike(run)
+
+
+def test_several_outputs_and_head_gradients_for_some():
+    f = CachedOp(sym.Group([x * w, x + w, w * 3]))
+    a, b = leaves("write", "write")
+    with autograd.record():
+        y, z, _ = f(a, b)
+    autograd.backward([y, z], [None, nd.array([1, 2, 3])])
+    np.testing.assert_allclose(a.grad.asnumpy(), b.asnumpy() + [1, 2, 3], rtol=1e-6)
+    np.testing.assert_allclose(b.grad.asnumpy(), a.asnumpy() + [1, 2, 3], rtol=1e-6)
+    with autograd.record():
+        z = f(a, b)[2]
+    z.backward()
+    assert b.grad.asnumpy().tolist() == [3, 3, 3] and a.grad.asnumpy().tolist() == [0, 0, 0]
+
+
+def test_grad_computes_what_is_asked_for():
+    a, b = leaves("write", "write")
+    y = recorded(COMPILED, a, b)
+    z = recorded(eager, a, b)
+    for variable in (a, b):
+        (g,) = autograd.grad(y, [variable], retain_graph=True)
+        (want,) = autograd.grad(z, [variable], retain_graph=True)
+        np.testing.assert_allclose(g.asnumpy(), want.asnumpy(), rtol=2e-5)
+    backward = [b for c in COMPILED._compiled.values() for b in c._backward.values()]
+    assert {len(each.positions) for each in backward} >= {1}
+
+
+def test_detach_and_pause():
+    def run(call: Callable) -> list[Any]:
+        a, b = leaves("write", "write")
+        with autograd.record():
+            y = call(a, b)
+            with autograd.pause():
+                z = call(a, b)
+            u = (y * y.detach() + z).sum()
+        u.backward()
+        return [a.grad, b.grad]
+
+    alike(run)
+
+
+def test_recording_in_prediction_mode():
+    f = CachedOp(sym.Dropout(x * w, p=0.5))
+    a, b = leaves("write", "write")
+    with autograd.record(train_mode=False):
+        y = f(a, b)
+    y.backward()
+    np.testing.assert_array_equal(y.asnumpy(), (a * b).asnumpy())
+    np.testing.assert_array_equal(a.grad.asnumpy(), b.asnumpy())
+
+
+def test_dropout_backward_drops_the_same():
+    f = CachedOp(sym.Dropout(x * w, p=0.5))
+    a, b = leaves("write", "write", n=200)
+    y = recorded(f, a, b)
+    y.backward()
+    kept = y.asnumpy() != 0
+    assert 0 < kept.sum() < 200
+    np.testing.assert_allclose(a.grad.asnumpy(), np.where(kept, b.asnumpy() * 2, 0), rtol=1e-6)
+
+
+@BOTH
+def test_an_overwritten_input_names_the_lines(call: Callable):
+    a, b = leaves("write", "write")
+    y = recorded(call, a, b)  # the call
+    b[:] = 0  # the write
+    with pytest.raises(MXNetError, match=r"(?s)recorded at.*overwritten at.*the write"):
+        y.backward()
+
+
+def test_an_overwritten_output_counts_when_backward_needs_it():
+    f = CachedOp(sym.tanh(x), name="tanh")
+    (a,) = leaves("write")
+    y = recorded(f, a)
+    y[:] = 0  # the write
+    with pytest.raises(MXNetError, match=r"(?s)overwritten at.*the write"):
+        y.backward()
+    g = CachedOp(x * 2)
+    y = recorded(g, a)
+    y[:] = 0
+    y.backward()
+    assert a.grad.asnumpy().tolist() == [2, 2, 2]
+
+
+def test_gradients_of_gradients():
+    def run(call: Callable, same: bool = False) -> list[Any]:
+        a, b = leaves("write", "write")
+        b = a if same else b
+        with autograd.record():
+            y = call(a, b)
+            (g,) = autograd.grad(y, [a], create_graph=True)
+            (h,) = autograd.grad(g * g, [a], create_graph=True)
+            z = (h * y).sum()
+        z.backward()
+        return [y, g, h, a.grad, b.grad]
+
+    alike(run)
+    alike(lambda call: run(call, same=True))
+
+
+def test_gradients_of_gradients_draw_the_same_and_change_nothing_twice():
+    data, state = sym.var("data"), [sym.var(n) for n in ("gamma", "beta", "mean", "var")]
+    net = sym.BatchNorm(data, *state, fix_gamma=False, momentum=0.5)
+    f = CachedOp(sym.Dropout(net, p=0.5) ** 2)
+
+    def eager(data: Any, *state: Any) -> Any:
+        return nd.Dropout(nd.BatchNorm(data, *state, fix_gamma=False, momentum=0.5), p=0.5) ** 2
+
+    found = []
+    for call in (f, eager):
+        rng = np.random.default_rng(0)
+        a = nd.array(rng.normal(size=(4, 3)))
+        gamma, beta, mean, var = (nd.array(rng.uniform(0.5, 1, size=3)) for _ in range(4))
+        for each in (a, gamma, beta):
+            each.attach_grad()
+        d2lmini.random.seed(1)
+        with autograd.record():
+            y = call(a, gamma, beta, mean, var)
+            (g,) = autograd.grad(y, [a], create_graph=True)
+            z = (g * g).sum()
+        z.backward()
+        found.append(
+            [v.asnumpy() for v in (y, g, mean, var, a.grad, gamma.grad, nd.random.uniform())]
+        )
+    for one, two in zip(*found):
+        np.testing.assert_allclose(one, two, rtol=2e-4, atol=1e-5)
+
+
+def test_the_tape_is_freed_with_the_outputs():
+    a, b = leaves("write", "write", n=5000)
+    gc.disable()
+    try:
+        recorded(COMPILED, a, b)
+        nd.waitall()
+        before = storage.stats(cpu()).live
+        for _ in range(3):
+            recorded(COMPILED, a, b)
+            nd.waitall()
+            assert storage.stats(cpu()).live == before
+    finally:
+        gc.enable()
+
+
+def test_what_backward_does_not_need_is_not_kept():
+    f = CachedOp(sym.tanh(x * 2 + 1))
+    (a,) = leaves("write", n=1 << 16)
+    f(a).wait_to_read()
+    nd.waitall()
+    before = storage.stats(cpu()).live
+    y = recorded(f, a)
+    y.wait_to_read()
+    assert storage.stats(cpu()).live - before == y._chunk.nbytes  # tanh needs its output alone
+
+
+def test_an_error_in_backward_is_raised_at_the_wait():
+    go = nd.array([0, 5])
+    f = CachedOp(sym.take(x, w, mode="raise", name="pick") * x)
+    a = nd.ones(2)
+    a.attach_grad()
+    with autograd.record():
+        y = f(a, go)
+    y.backward()
+    with pytest.raises(MXNetError, match="pick"):
+        a.grad.asnumpy()
+    with pytest.raises(MXNetError, match="pick"):
+        y.asnumpy()
+
+
+# -- get_symbol ------------------------------------------------------------------------------------
+
+
+def test_get_symbol_of_eager_and_compiled_steps():
+    a, b = leaves("write", "write")
+    with autograd.record():
+        y = (COMPILED(a, b * 2) + nd.array([1, 2, 3])).tanh()
+    s = autograd.get_symbol(y)
+    assert s.name == "node_3" and s.list_arguments() == ["var0", "var1", "null0"]
+    (again,) = s.eval(var0=a, var1=b, null0=nd.array([1, 2, 3]))
+    np.testing.assert_allclose(again.asnumpy(), y.asnumpy(), rtol=1e-6)
+
+
+def test_get_symbol_of_states_and_parts():
+    data = nd.array(np.arange(12).reshape(4, 3))
+    gamma, beta = nd.ones(3), nd.zeros(3)
+    gamma.attach_grad()
+    with autograd.record():
+        y = nd.split(nd.BatchNorm(data, gamma, beta, nd.zeros(3), nd.ones(3)), 3, axis=1)[1]
+    s = autograd.get_symbol(y)
+    assert s.list_arguments() == ["null0", "var0", "null1"]
+    assert s.list_auxiliary_states() == ["null2", "null3"]
+    assert s.list_outputs() == ["node_1_output1"]
+
+
+@pytest.mark.parametrize("what", ["nothing", "used up", "Function"])
+def test_get_symbol_says_what_it_cannot_do(what: str):
+    (a,) = leaves("write")
+
+    class Twice(autograd.Function):
+        def forward(self, x: Any) -> Any:
+            return x * 2
+
+        def backward(self, g: Any) -> Any:
+            return g * 2
+
+    with autograd.record():
+        y = Twice()(a) if what == "Function" else a * 2 + 1
+    if what == "used up":
+        y.backward()
+    words = {"nothing": "not part of", "used up": "used up", "Function": "no operation"}[what]
+    with pytest.raises(MXNetError, match=words):
+        autograd.get_symbol(nd.ones(2) if what == "nothing" else y)
