@@ -5,6 +5,7 @@ Needs the packages onnx and onnxruntime (`pip install d2lmini[onnx,test]`); skip
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from typing import Any
 
@@ -354,3 +355,19 @@ def test_without_the_package(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(ImportError, match=r"pip install d2lmini\[onnx\]"):
         exported(sym.relu(sym.var("x")), {}, {"x": ((2,), "float32")})
+
+
+ALIAS = """
+import d2lmini
+d2lmini.install_as_mxnet()
+import mxnet as mx
+from mxnet.contrib import onnx as onnx_mxnet
+from mxnet.contrib.onnx import export_model
+assert mx.onnx.export_model is mx.contrib.onnx.export_model is export_model
+assert onnx_mxnet.export_model is export_model
+"""
+
+
+def test_old_programs_find_it():
+    done = subprocess.run([sys.executable, "-c", ALIAS], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr

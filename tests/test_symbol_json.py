@@ -167,6 +167,7 @@ def test_old_files_are_read():
     assert nodes["fc"].attrs["num_hidden"] == 3
     assert nodes["bn"].attrs["eps"] == 0.01
     assert nodes["bn"].labels == {"wd_mult": "0"}
+    assert nodes["bn_moving_var"].labels == {"__init__": '["one", {}]'}
     y = sym.load_json(OLD.replace("0.01", "0.02"))
     assert y._entry[0].attrs["eps"] == 0.02
 

@@ -33,7 +33,7 @@ from typing import Any
 from d2lmini.base import MXNetError
 from d2lmini.ops.core import Op, registry
 from d2lmini.symbol.attribute_text import HIDDEN, read_label, stored_label, text_of
-from d2lmini.symbol.compose import WANTED
+from d2lmini.symbol.compose import INITIAL, WANTED
 from d2lmini.symbol.mxnet_ops import ALWAYS, COUNTED, in_mxnet_words, mxnet_name
 from d2lmini.symbol.node import Entry, Node, topological
 from d2lmini.symbol.symbol import Symbol
@@ -237,7 +237,10 @@ def _in_places(
     used = [n for i, n in enumerate(names) if i < op.n_required or n in optional]
     if len(inputs) > len(used):
         return tuple(inputs)
-    new = [(Node(None, f"{name}_{each}"), 0) for each in used[len(inputs) :]]
+    new = [
+        (Node(None, f"{name}_{each}", labels=INITIAL.get(each, {})), 0)
+        for each in used[len(inputs) :]
+    ]
     placed: list[Entry | None] = [None] * len(names)
     for each, entry in zip(used, [*inputs, *new], strict=True):
         placed[names.index(each)] = entry
