@@ -66,7 +66,7 @@ class Segment(Task):
                 self.shared[var] = None
                 core.claim_var(self, var, False)
         for var in task.writes:
-            var.version += 1
+            var.version += task.counts
             if var not in self.writes:
                 self.writes[var] = None
                 core.claim_var(self, var, True)

@@ -53,7 +53,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from d2lmini.context import Context, cpu
@@ -134,6 +134,10 @@ class Task:
 
     #: Only a bulk segment can be: in line already, while more may join it (see `bulk`).
     open = False
+    #: How many versions of what it writes it makes; 0 if they were counted when it was recorded.
+    counts = 1
+    #: Of a task whose parts fail apart: why some of what it writes is missing though it ran.
+    failures: Mapping[Var, Failure] | None = None
 
     def run(self) -> None:
         """Do the work; runs once, with every Var granted."""
@@ -209,7 +213,7 @@ def claim(task: Task) -> bool:
     for var in task.shared:
         waits += not claim_var(task, var, False)
     for var in task.writes:
-        var.version += 1
+        var.version += task.counts
         waits += not claim_var(task, var, True)
     task.waits = waits
     return waits == 0
@@ -240,7 +244,7 @@ def passes_through(task: Task) -> bool:
         if var.writer is not None or var.readers or var.queue or var.error is not None:
             return False
     for var in task.writes:
-        var.version += 1
+        var.version += task.counts
         if var.weight:
             var.filled = True  # type: ignore[attr-defined]
     return True

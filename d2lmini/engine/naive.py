@@ -34,6 +34,8 @@ class NaiveEngine(Engine):
             return
         if self._late:
             self._push_late()
+        if self.recorder is not None and self.recorder.takes(task):
+            return
         task.site = task.site or callsite.find()
         task.prepare()
         with self._serial:

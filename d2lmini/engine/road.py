@@ -16,7 +16,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 from d2lmini import callsite, instrument
 from d2lmini.engine import core
@@ -51,6 +51,10 @@ class Road:
     room_locks  each blocks a push for which too much is pending
     """
 
+    #: Who records operations that are to be pushed later, if need be (`d2lmini.lazy`); of all
+    #: engines the same one, None while there is none. It is told of every push and wait.
+    recorder: ClassVar[Any] = None
+
     def __init__(self, inline_below: float, limit: int | None):
         self.lock = core.lock
         self.inline_below = inline_below
@@ -79,6 +83,15 @@ class Road:
         """Enter `task`; returns at once, or after running it where it is small (see `inline`)."""
         raise NotImplementedError
 
+    def offer(self, task: Task) -> bool:
+        """Enter a task of the recorder's, unless the bound on pending bytes forbids it now: then
+        False. Never waits."""
+        user = here.task is None
+        if user and task.predicted_us < self.inline_below and self.run_inline(task):
+            return True
+        task.prepare()
+        return self._enter(task, user)
+
     def run_inline(self, task: Task) -> bool:
         """Run a small task here and now if nothing it depends on is pending; else say False.
 
@@ -95,6 +108,8 @@ class Road:
             self.inlined += 1
             try:
                 task.run()
+                if task.failures is not None:
+                    self._fail_parts(task)
             except BaseException as problem:
                 failure = Failure(task.name, task.site or callsite.find(), problem)
                 task.seq = self._sequence
@@ -151,13 +166,17 @@ class Road:
 
     def _push_late(self) -> None:
         """Push what finalizers have laid aside, in their order."""
+        tasks = list(self._late)
+        if self.recorder is not None and not self.recorder.settles(tasks):
+            return
         with self.lock:
-            self._claim_late()
+            self._claim_late(tasks)
         self._work_off()
 
-    def _claim_late(self) -> None:
-        while self._late:
-            self._claim(self._late.popleft())
+    def _claim_late(self, tasks: list[Task]) -> None:
+        for task in tasks:
+            if self._late and self._late[0] is task:
+                self._claim(self._late.popleft())
 
     def _flush(self, variables: Iterable[Var] | None = None, own: bool = True) -> None:
         """Close the open bulk segment of this thread, if `own`, and those of others that touch one
@@ -286,6 +305,8 @@ class Road:
             for var in task.writes:
                 if var.error is not None:
                     var.error = None
+            if task.failures is not None:
+                self._fail_parts(task)
         self.budget.drain()
         self.budget.unpin(task)
         if instrument.listeners:
@@ -309,6 +330,15 @@ class Road:
             open_all(self.room_locks)
         if self.idle_locks and not self.pending:
             open_all(self.idle_locks)
+
+    def _fail_parts(self, task: Task) -> None:
+        """Keep what failed in a task that ran all the same (lock held)."""
+        known = {var.error for var in task.shared} if hasattr(task, "shared") else set()
+        for var, failure in (task.failures or {}).items():
+            var.error = failure
+            if failure not in known:
+                known.add(failure)
+                self.reports.add(failure, task.seq, keep=False)
 
     def _fail(self, task: Task, failure: Failure, new: bool) -> None:
         """Keep `failure` on what `task` writes; a `new` one is to be reported (lock held)."""

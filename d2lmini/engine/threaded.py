@@ -95,6 +95,8 @@ class ThreadedEngine(Engine):
             return
         if self._late:
             self._push_late()
+        if self.recorder is not None and self.recorder.takes(task):
+            return
         user = here.task is None
         if user and task.predicted_us < self.inline_below and self.run_inline(task):
             return

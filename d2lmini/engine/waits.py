@@ -35,6 +35,8 @@ class Waits(Road):
     def wait(self, by: str, var: Var, write: bool = False) -> None:
         """Block until what was pushed before on `var` is done: its writes, and for `write` its
         reads too. Raises the error kept on it. `by` names the caller's way of waiting."""
+        if self.recorder is not None:
+            self.recorder.wanted(by, var, write)
         # In this order: what waited in the queue at the first look has not become the writer since.
         if var.queue or var.writer is not None or var.error is not None or (write and var.readers):
             self.read(by, var, _nothing, write)
@@ -43,6 +45,8 @@ class Waits(Road):
 
     def read(self, by: str, var: Var, get: Callable[[], T], write: bool = False) -> T:
         """`wait`, and return `get()`, during which nobody writes `var`."""
+        if self.recorder is not None:
+            self.recorder.wanted(by, var, write)
         gate = Gate(by, var, write)
         outer = here.task
         try:
@@ -61,6 +65,8 @@ class Waits(Road):
 
     def wait_idle(self, by: str, timeout_s: float | None = None) -> bool:
         """Block until nothing is pending; raises no error of a task. False after `timeout_s`."""
+        if self.recorder is not None:
+            self.recorder.wanted(by, None)
         return self._wait(by, None, lambda: self._stand_idle(timeout_s))
 
     def wait_all(self, by: str = "waitall", timeout_s: float | None = None) -> bool:

@@ -1,0 +1,498 @@
+"""The lazy scope: the same values as outside it, and only what is read is computed.
+
+What was computed is counted by the engine's hooks and `engine.stats()`, never by time.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_random_programs import SHAPES, Pair, step
+
+import d2lmini
+from d2lmini import MXNetError, autograd, engine, gluon, instrument, nd
+from d2lmini.engine.road import Road
+from d2lmini.graph.lazy import recorder
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left():
+    """Every test begins and ends with nothing pending and nothing recorded."""
+    nd.waitall()
+    yield
+    nd.waitall()
+    gc.collect()
+    assert not recorder.values and not recorder.live and not recorder.sources
+    assert Road.recorder is None and not recorder.scopes
+
+
+class Ended(instrument.Instrument):
+    """The names of the tasks that ended."""
+
+    def __init__(self):
+        self.names = []
+
+    def end(self, task, failure):
+        self.names.append(task.name)
+
+
+def ones(*shape):
+    x = nd.ones(shape)
+    x.wait_to_read()
+    return x
+
+
+# -- what is computed ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(3,), (400, 500)])
+def test_a_value_that_is_overwritten_before_it_is_read_is_not_computed(shape):
+    x = ones(*shape)
+    with instrument.listening(Ended()) as ended, d2lmini.lazy() as scope:
+        before = engine.stats().executed
+        for _ in range(1000):
+            y = x + 1
+        assert not ended.names and engine.stats().executed == before
+        np.testing.assert_array_equal(y.asnumpy(), np.full(shape, 2, "float32"))
+        assert ended.names == ["lazy"] and engine.stats().executed == before + 1
+    assert (scope.recorded, scope.computed, scope.dropped) == (1000, 1, 999)
+    assert str(scope.program()).count("add(") == 1
+
+
+def test_outside_a_scope_everything_is_computed():
+    x = ones(3)
+    before = engine.stats().executed
+    for _ in range(10):
+        y = x + 1
+    y.wait_to_read()
+    assert engine.stats().executed == before + 10
+
+
+def test_whole_overwrites_in_place_are_dropped_too():
+    x, y = ones(3), ones(3)
+    before = engine.stats().executed
+    with d2lmini.lazy() as scope:
+        for k in range(100):
+            y[:] = x + k
+        z = y * 2
+        assert engine.stats().executed == before
+        assert z.asnumpy().tolist() == [200.0] * 3
+        assert y.asnumpy().tolist() == [100.0] * 3
+    assert scope.computed == 3  # one sum, its copy into y, one product
+    assert engine.stats().executed == before + 1
+
+
+def test_a_chain_runs_as_one_fused_task():
+    x = nd.random.normal(shape=(300, 400))
+    a = x.asnumpy()
+    with instrument.listening(Ended()) as ended, d2lmini.lazy() as scope:
+        y = x
+        for _ in range(5):
+            y = (y * 1.5).tanh()
+        y.wait_to_read()
+    assert ended.names == ["lazy"]
+    (program,) = scope._programs
+    assert program.cost.groups == 1 and "tanh" in scope.program()
+    for _ in range(5):
+        a = np.tanh(a * np.float32(1.5))
+    np.testing.assert_allclose(y.asnumpy(), a, rtol=1e-5)
+
+
+def test_only_what_the_awaited_value_needs_is_computed():
+    x = ones(4)
+    with d2lmini.lazy() as scope:
+        y = x + 1
+        z = nd.dot(x, x)
+        y.wait_to_read()
+        assert (scope.recorded, scope.computed) == (2, 1)
+        z.wait_to_read()
+        assert scope.computed == 2
+
+
+def test_nothing_is_computed_twice():
+    x = ones(4)
+    with d2lmini.lazy() as scope:
+        y = (x + 1).tanh()
+        a, b, c = y * 2, y * 3, y - 1
+        del y  # nobody can read it, but a, b and c are computed from it
+        for value in (a, b, c):
+            value.wait_to_read()
+    assert scope.recorded == scope.computed == 5
+    assert scope.program().count("tanh(") == 1
+
+
+def test_at_the_end_what_can_still_be_read_is_pushed():
+    x = ones(4)
+    with d2lmini.lazy() as scope:
+        y, _ = x + 1, x - 1
+        _ = None
+        z = y * y
+    assert (scope.computed, scope.dropped) == (2, 1)
+    assert y.asnumpy().tolist() == [2.0] * 4 and z.asnumpy().tolist() == [4.0] * 4
+
+
+def test_a_loop_compiles_once():
+    x = ones(4)
+    with d2lmini.lazy() as scope:
+        for _ in range(20):
+            y = (x * 2.25 + 0.125).sigmoid()
+            y.wait_to_read()
+    assert scope.computed == 60 and scope.compiled <= 1
+    assert scope.program().count("def lazy(") == 1
+
+
+def test_numbers_of_different_types_are_different_programs():
+    x = nd.array([1, 2, 3], dtype="int32")
+    with d2lmini.lazy():
+        values = [(x + k).asnumpy().tolist() for k in (1, True, 2)]
+    assert values == [[2, 3, 4], [2, 3, 4], [3, 4, 5]]
+
+
+# -- the same values -------------------------------------------------------------------------------
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    workers=st.integers(1, 4),
+    inline=st.booleans(),
+    bulk=st.sampled_from([0, 5]),
+    naive=st.integers(0, 5).map(lambda k: k == 0),
+    patience=st.sampled_from([1, 5, 30, 1000]),
+)
+def test_random_programs_equal_numpy(seed, workers, inline, bulk, naive, patience):
+    rng = random.Random(seed)
+    options = {} if naive else {"workers": workers, "inline_below": 20.0 if inline else 0.0}
+    with engine.use("naive" if naive else "threaded", **options), engine.bulk(bulk):
+        arrays = []
+        for i, shape in enumerate(SHAPES):
+            values = np.full(shape, i, "float32") + np.arange(shape[1], dtype="float32") % 5
+            arrays.append(Pair(nd.array(values), values))
+        with d2lmini.lazy():
+            for _ in range(60):
+                step(rng, arrays)
+                if rng.randrange(patience) == 0:
+                    pair = rng.choice(arrays)
+                    assert pair.ours.asnumpy().tobytes() == pair.theirs.tobytes()
+        engine.current.check()
+        for pair in arrays:
+            assert pair.ours.asnumpy().tobytes() == pair.theirs.tobytes()
+
+
+def test_readers_recorded_before_a_write_in_place_keep_the_old_value():
+    x = ones(4)
+    with d2lmini.lazy():
+        y = x + 1
+        x += 5
+        z = x * 2
+        x[1] = 0  # a part: pushed, after those who read the whole
+        assert z.asnumpy().tolist() == [12.0] * 4
+        assert x.asnumpy().tolist() == [6.0, 0.0, 6.0, 6.0]
+        assert y.asnumpy().tolist() == [2.0] * 4
+
+
+def test_views_of_recorded_arrays_see_and_are_seen():
+    with d2lmini.lazy():
+        x = nd.arange(6).reshape((2, 3)) + 0
+        row, flat = x[1], x.reshape((-1,))
+        y = row * 10 + flat[:3]
+        x += 1
+        row[:] = 7
+        assert y.asnumpy().tolist() == [30.0, 41.0, 52.0]
+        assert flat.asnumpy().tolist() == [1.0, 2.0, 3.0, 7.0, 7.0, 7.0]
+
+
+def test_random_numbers_are_those_of_outside():
+    def draw():
+        d2lmini.random.seed(3)
+        a = nd.random.normal(shape=(50,))
+        dropped = nd.random.uniform(shape=(7,))
+        b = nd.random.uniform(shape=(50,))
+        del dropped
+        return a * 2, b + a
+
+    outside = [v.asnumpy() for v in draw()]
+    with d2lmini.lazy():
+        inside = [v.asnumpy() for v in reversed(draw())][::-1]
+    for x, y in zip(outside, inside):
+        np.testing.assert_array_equal(x, y)
+
+
+def test_copies_files_and_pushed_functions_read_what_is_recorded(tmp_path):
+    seen = []
+    with d2lmini.lazy():
+        x = ones(3) * 2
+        engine.push(lambda: seen.append(x._chunk.data.tolist()), reads=[x])
+        nd.save(str(tmp_path / "x"), [x + 1])
+        (y,) = nd.load(str(tmp_path / "x"))
+        z = nd.zeros(3)
+        (x * 4).copyto(z)
+        foreign = np.from_dlpack(z + 1)
+    nd.waitall()
+    assert seen == [[2.0] * 3]
+    assert y.asnumpy().tolist() == [3.0] * 3 and z.asnumpy().tolist() == [8.0] * 3
+    assert foreign.tolist() == [9.0] * 3
+
+
+# -- autograd and training -------------------------------------------------------------------------
+
+
+def grads_of_a_net(lazily):
+    d2lmini.random.seed(0)
+    x = nd.random.normal(shape=(8, 5))
+    w = nd.random.normal(shape=(3, 5))
+    b = nd.zeros(3)
+    for p in (w, b):
+        p.attach_grad()
+
+    def run():
+        for _ in range(3):
+            with autograd.record():
+                y = nd.FullyConnected(x, w, b, num_hidden=3)
+                loss = nd.softmax(nd.Dropout(y.tanh(), p=0.5)).log().sum()
+            loss.backward()
+            for p in (w, b):
+                p[:] = p - 0.1 * p.grad
+        return loss.asnumpy(), w.asnumpy(), w.grad.asnumpy(), b.asnumpy()
+
+    if not lazily:
+        return run()
+    with d2lmini.lazy():
+        return run()
+
+
+def test_gradients_and_updates_are_those_of_outside():
+    for inside, outside in zip(grads_of_a_net(True), grads_of_a_net(False)):
+        np.testing.assert_allclose(inside, outside, rtol=1e-4, atol=1e-5)
+
+
+def test_an_overwritten_value_is_an_error_at_backward():
+    x = ones(3)
+    x.attach_grad()
+    with d2lmini.lazy():
+        with autograd.record():
+            y = x * x
+            z = y * y
+        with autograd.pause():
+            y[:] = 0
+        with pytest.raises(MXNetError, match="overwritten in place"):
+            z.backward()
+        with autograd.record():
+            z = (x * 3) ** 2
+        z.backward()
+    assert x.grad.asnumpy().tolist() == [18.0] * 3
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_a_trainer_in_a_scope(hybrid, optimizer):
+    def train(lazily):
+        d2lmini.random.seed(1)
+        np.random.seed(1)
+        net = gluon.nn.HybridSequential()
+        net.add(gluon.nn.Dense(8, activation="relu"), gluon.nn.BatchNorm(), gluon.nn.Dense(2))
+        net.initialize(d2lmini.init.Normal(0.5))
+        if hybrid:
+            net.hybridize()
+        trainer = gluon.Trainer(net.collect_params(), optimizer, {"learning_rate": 0.05})
+        loss = gluon.loss.L2Loss()
+        X, y = nd.random.normal(shape=(16, 4)), nd.random.normal(shape=(16, 2))
+
+        def steps():
+            for _ in range(4):
+                with autograd.record():
+                    l = loss(net(X), y)
+                l.backward()
+                trainer.step(16)
+            return [l.asnumpy(), *(p.data().asnumpy() for p in net.collect_params().values())]
+
+        if not lazily:
+            return steps()
+        with d2lmini.lazy():
+            return steps()
+
+    for inside, outside in zip(train(True), train(False)):
+        np.testing.assert_allclose(inside, outside, rtol=1e-4, atol=1e-5)
+
+
+# -- errors ----------------------------------------------------------------------------------------
+
+
+def test_wrong_shapes_are_errors_at_the_call():
+    x = ones(3)
+    with d2lmini.lazy():
+        y = x + 1
+        with pytest.raises(MXNetError, match="broadcast"):
+            nd.broadcast_add(x, ones(4))
+        assert y.asnumpy().tolist() == [2.0] * 3
+
+
+@pytest.mark.parametrize("kind", ["threaded", "naive"])
+def test_only_what_depends_on_the_op_that_failed_is_missing(kind):
+    with engine.use(kind):
+        bad, x = -nd.ones((2, 2)), ones(2, 2)
+        with d2lmini.lazy():
+            good = x + 1
+            factor = nd.linalg.potrf(bad)  # this line is named
+            after = factor * 2 + good
+            both = good * 3
+        assert both.asnumpy().tolist() == [[6.0, 6.0]] * 2
+        assert good.asnumpy().tolist() == [[2.0, 2.0]] * 2
+        for value in (factor, after):
+            with pytest.raises(MXNetError, match="this line is named") as caught:
+                value.asnumpy()
+            assert str(caught.value).startswith("linalg_potrf: ")
+        nd.waitall()  # it was raised already
+
+
+def test_a_value_that_is_missing_before_is_missing_only_where_it_is_read():
+    with engine.use("threaded", inline_below=0.0):
+        factor = nd.linalg.potrf(-nd.ones((2, 2)))
+        x = ones(2, 2)
+        with d2lmini.lazy():
+            after, good = factor + 1, x + 1
+        assert good.asnumpy().tolist() == [[2.0, 2.0]] * 2
+        with pytest.raises(MXNetError, match="potrf"):
+            after.asnumpy()
+        factor[:] = 1
+        assert factor.asnumpy().tolist() == [[1.0, 1.0]] * 2
+
+
+def test_an_error_that_nobody_waited_for_is_raised_by_waitall():
+    with d2lmini.lazy():
+        factor = nd.linalg.potrf(-nd.ones((2, 2)))
+    with pytest.raises(MXNetError, match="potrf"):
+        nd.waitall()
+    del factor
+
+
+def test_an_exception_that_leaves_the_scope_leaves_all_usable():
+    x = ones(3)
+    with pytest.raises(ZeroDivisionError), d2lmini.lazy():
+        y = x + 1
+        1 // 0
+    assert y.asnumpy().tolist() == [2.0] * 3
+
+
+# -- scopes, threads, bounds -----------------------------------------------------------------------
+
+
+def test_nested_scopes_end_one_by_one():
+    x = ones(3)
+    with d2lmini.lazy() as outer:
+        a = x + 1
+        with d2lmini.lazy() as inner:
+            b = x + 2
+        assert (outer.computed, inner.computed) == (0, 1)
+        c = b + a
+    assert (outer.computed, inner.computed) == (2, 1)
+    assert c.asnumpy().tolist() == [5.0] * 3
+
+
+def test_other_threads_run_at_once_and_may_wait_for_what_is_recorded():
+    x = ones(3)
+    got = []
+
+    def other():
+        before = engine.stats().executed
+        z = nd.ones(3) * 3
+        z.wait_to_read()
+        got.append(engine.stats().executed - before)
+        got.append(y.asnumpy().tolist())
+        got.append((y + z).asnumpy().tolist())
+
+    with d2lmini.lazy() as scope:
+        y = x + 1
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join(60)
+    assert got == [2, [2.0] * 3, [5.0] * 3]
+    assert (scope.recorded, scope.computed) == (1, 1)
+
+
+def test_many_threads_record_on_shared_arrays():
+    shared = [ones(5) for _ in range(3)]
+    sums, problems = [None] * 6, []
+
+    def work(k):
+        rng = random.Random(k)
+        try:
+            with d2lmini.lazy():
+                total = nd.zeros(5)
+                for i in range(150):
+                    total = total + shared[rng.randrange(3)] * k
+                    if rng.randrange(40) == 0:
+                        total.wait_to_read()
+                    if i % 50 == 0:
+                        nd.waitall()
+                sums[k] = total
+        except Exception as problem:
+            problems.append(problem)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert not problems
+    assert [s.asnumpy().tolist() for s in sums] == [[150.0 * k] * 5 for k in range(6)]
+
+
+def test_the_graph_is_bounded():
+    y = ones(3)
+    with d2lmini.lazy() as scope:
+        for k in range(2500):
+            y = nd.maximum(y, k % 7)
+            assert len(recorder.live) <= 1001
+        assert 1000 < scope.computed < 2500
+    assert y.asnumpy().tolist() == [6.0] * 3
+
+
+def test_memory_that_steps_alone_keep_is_bounded():
+    engine.limit_pending(1 << 20)
+    try:
+        with d2lmini.lazy() as scope:
+            total = nd.zeros((100, 100))
+            for k in range(200):
+                batch = nd.array(np.full((100, 100), k, "float32"))
+                total = total + batch
+            assert scope.computed > 100
+    finally:
+        engine.limit_pending(None)
+    assert total.asnumpy()[3, 4] == 199 * 100
+
+
+def test_a_wait_for_everything_computes_everything():
+    x = ones(3)
+    with d2lmini.lazy() as scope:
+        y = x + 1
+        nd.waitall()
+        assert scope.computed == 1 and not recorder.values
+        assert y._chunk.data.tolist() == [2.0] * 3
+
+
+def test_a_finalizer_may_push_in_the_midst_of_recording():
+    class Last:
+        def __init__(self):
+            self.me = self
+
+        def __del__(self):
+            log.append(nd.ones(2) + 1)
+
+    log = []
+    x = ones(3)
+    with d2lmini.lazy():
+        for _ in range(5):
+            Last()
+            with recorder.lock:
+                gc.collect()  # as if the collector had come while a step is recorded
+            y = x + 1
+        assert y.asnumpy().tolist() == [2.0] * 3
+    nd.waitall()
+    assert len(log) == 5 and all(v.asnumpy().tolist() == [2.0, 2.0] for v in log)
