@@ -18,6 +18,7 @@ from d2lmini.ops.core import registry
 from d2lmini.ops.fluent import _METHODS
 from d2lmini.symbol.compose import composed
 from d2lmini.symbol.json import load_json, tojson
+from d2lmini.symbol.namespaces import HINTS
 from d2lmini.symbol.symbol import Symbol, Traced
 
 
@@ -53,7 +54,7 @@ def _reduce(self: Symbol) -> tuple[Callable[[str], Symbol], tuple[str]]:
 
 for _name in (*_METHODS, "reshape_like", "expand_dims", "squeeze", "flatten"):
     # `__abs__` and the method `abs` say the same.
-    setattr(Symbol, _name, _method(_name, _name, "_split_v2" if _name == "split_v2" else _name))
+    setattr(Symbol, _name, _method(_name, _name, HINTS.get(_name) or _name))
 Symbol.copy = _method("copy", "_copy", "_copy")  # type: ignore[attr-defined]
 Symbol.detach = _method("detach", "BlockGrad", "blockgrad")  # type: ignore[attr-defined]
 Symbol.reshape = reshape  # type: ignore[attr-defined]

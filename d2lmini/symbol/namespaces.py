@@ -18,13 +18,17 @@ from d2lmini.ndarray.left_out import explain
 from d2lmini.ops import binary
 from d2lmini.ops.core import Op, registry
 from d2lmini.symbol.compose import composed
+from d2lmini.symbol.symbol import Symbol
 
 Function = Callable[..., Any]
+
+#: Functions whose nodes MXNet calls otherwise.
+HINTS = {"split_v2": "_split_v2"}
 
 
 def function_of(op: Op, name: str) -> Function:
     """The op as a function on Symbols, that goes by `name`."""
-    hint = name.lower()
+    hint = HINTS.get(name) or name.lower()
 
     def function(*args: Any, **kwargs: Any) -> Any:
         return composed(op, args, kwargs, hint)
@@ -59,4 +63,13 @@ def public_functions() -> dict[str, Function]:
     """What `sym` shows: the ops whose names do not begin with an underscore, and the functions that
     take a number in place of a Symbol."""
     ops = {n: function_of(op, n) for n, op in registry.items() if not n.startswith("_")}
-    return {**ops, **{name: getattr(binary, name) for name in binary.FUNCTIONS}}
+    functions = {name: getattr(binary, name) for name in binary.FUNCTIONS}
+    return {**ops, **functions, "power": _power, "pow": _power}
+
+
+def _power(base: Any, exp: Any) -> Any:
+    """base to the power of exp, element by element: Symbols, numbers or one of each."""
+    if isinstance(exp, Symbol) and isinstance(base, binary.NUMBERS):
+        # The operator `2 ** x` names it '_rpower_scalar0'.
+        return composed(registry["_rpower_scalar"], (exp,), {"scalar": base}, "_rpowerscalar")
+    return binary.power(base, exp)  # type: ignore[attr-defined]

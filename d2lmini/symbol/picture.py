@@ -96,7 +96,8 @@ class Picture:
         """The lines in its box: the op, what it was told, its parameters."""
         if node.op is None:
             return [node.name, self._shape((node, 0))]
-        told = [f"{k}={_value(v)}" for k, v in lists.attributes(node).items() if k in node.attrs]
+        known = lists.attributes(node)
+        told = [f"{k}={_value(known[k])}" for k in node.op.attr_names if _is_news(k, known)]
         parameters: dict[str, list[str]] = {}
         for name, entry in zip(node.op.input_names, node.inputs):
             if entry is not None and entry[0] in folded:
@@ -148,6 +149,9 @@ class Picture:
     def _repr_svg_(self) -> str:
         return self.svg
 
+    def __repr__(self) -> str:
+        return f"<picture of {', '.join(sorted(node.name for node in self.outputs))}>"
+
 
 #: Pixels around the picture, and between rows.
 MARGIN, BETWEEN = 14.0, 26.0
@@ -183,6 +187,12 @@ def _plain(name: str) -> str:
     for prefix in ("broadcast_", "elemwise_", "_contrib_", "_"):
         name = name.removeprefix(prefix)
     return name.removesuffix("_scalar") or name
+
+
+def _is_news(name: str, known: dict[str, str]) -> bool:
+    """Is the attribute given, and not one of those that say "as usual"?"""
+    usual = {"stride": "1", "dilate": "1", "pad": "0"}.get(name, "")
+    return name in known and set(known[name].strip("()").split(", ")) != {usual}
 
 
 def _value(text: str) -> str:

@@ -65,7 +65,8 @@ FUNCTIONS = """
     Deconvolution(x,kernel=(2,2),num_filter=3,no_bias=False) L2Normalization(x) LRN(x,nsize=3)
     Pooling(x,kernel=(2,2)) softmax_cross_entropy(x) LinearRegressionOutput(x)
     MAERegressionOutput(x) LogisticRegressionOutput(x) UpSampling(x,scale=2,sample_type='nearest')
-    maximum(x,y) maximum(x,2) maximum(2,x) minimum(x,y) hypot(x,2) power(x,2) pow(x,y) maximum(2,3)
+    maximum(x,y) maximum(x,2) maximum(2,x) minimum(x,y) hypot(x,2) power(x,2) power(2,x)
+    pow(x,y) pow(2,x) split_v2(x,2) split_v2(x,(1,2)) maximum(2,3)
     hypot(3,4) clip(x,a_min=0,a_max=1) smooth_l1(x,scalar=1.0) norm(x) batch_dot(x,y) gather_nd(x,y)
     logical_not(x) erf(x) sgd_mom_update(x,y,z,lr=0.1) adam_update(x,y,lr=0.1)""".split()
 
