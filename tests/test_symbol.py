@@ -332,6 +332,28 @@ def test_traced_values_by_traced_indices():
     assert y.shape == (2, 2)
     found = value_of(y, x=X, i=np.array([1, 3]), j=np.array([0, 2]))
     np.testing.assert_array_equal(found, wanted)
+    alone = value_of(x[i], x=X, i=np.array([1, 3]))
+    np.testing.assert_array_equal(alone, X[[1, 3]])
+
+
+def test_a_compiled_forward_takes_elements_and_rows():
+    class Takes(gluon.HybridBlock):
+        def forward(self, x):
+            y = x[1:3] * 2 + x[0] - x[[0, 1]]
+            z = x[:, None, 1] + y.sum() + x[nd.array([0, 2])].sum()
+            return sum(row.exp() for row in x) + z.sum() + x.T[0, 1]
+
+    net, x = Takes(), nd.random.uniform(shape=(4, 3))
+    x.attach_grad()
+    found = []
+    for _ in range(2):
+        with d2lmini.autograd.record():
+            y = net(x)
+        y.backward()
+        found.append((y.asnumpy(), x.grad.asnumpy()))
+        net.hybridize()
+    for eager, compiled in zip(*found):
+        np.testing.assert_allclose(compiled, eager, rtol=1e-5, atol=1e-5)
 
 
 def test_traced_values_act_like_arrays():

@@ -26,7 +26,7 @@ from d2lmini.ops.core import Value, invoke, registry
 
 def getitem(x: Any, key: Any) -> Any:
     """x[key] for a value of known shape; errors as of `ndarray.keys.parse`."""
-    if (type(key) is slice and key == slice(None)) or key is Ellipsis or key == ():
+    if key is Ellipsis or (type(key) in (slice, tuple) and key in (slice(None), ())):
         return x
     index = parse(key, x.shape)
     return invoke(registry["_getitem"], (x, *_places(index.arrays, x)), {"key": index.key}, None)
