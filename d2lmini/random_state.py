@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from d2lmini.base import MXNetError
 from d2lmini.context import Context
 
 
@@ -78,6 +79,8 @@ def next_key(ctx: Context | None = None) -> Key:
     device = 0 if ctx is None else ctx.device_typeid * 1000 + ctx.device_id
     part = _here.part
     if part is not None:
+        if type(part) is str:
+            raise MXNetError(part)
         key, number, drawn = part
         part[2] += 1
         return Key(key.seed, device, ((key.number + 1) << 64) + (number << 32) + drawn)
@@ -108,6 +111,16 @@ def given(key: Key) -> Iterator[None]:
         yield
     finally:
         _here.key = before
+
+
+@contextmanager
+def refusing(reason: str | None) -> Iterator[None]:
+    """A scope in which drawing is an MXNetError with this reason; None: it is allowed again."""
+    before, _here.part = _here.part, reason
+    try:
+        yield
+    finally:
+        _here.part = before
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import warnings
 import numpy as np
 import pytest
 
-from d2lmini import autograd, cpu, gluon, nd, sym
+from d2lmini import autograd, cpu, gluon, nd, random, sym
 from d2lmini.base import MXNetError
 from d2lmini.gluon import HybridBlock, nn, rnn
 from d2lmini.symbol import NotImplementedForSymbol
@@ -354,6 +354,47 @@ def test_a_wrong_shape_is_an_error_of_the_line_that_makes_it():
     with pytest.raises(MXNetError, match=r"dot: inner sizes differ: a is \(2, 3\)") as caught:
         net(nd.ones((2, 3)))
     assert any("return F.dot(x, x)" in str(entry) for entry in caught.traceback)
+
+
+def test_drawing_in_the_trace():
+    """In the graph each call draws; beside it the numbers would be frozen, and that is refused."""
+
+    class Noisy(HybridBlock):
+        def __init__(self, draw):
+            super().__init__()
+            self.draw = draw
+
+        def forward(self, x):
+            return x + self.draw(x)
+
+    x = nd.zeros(3)
+    net = Noisy(lambda x: nd.random.normal(shape=x.shape))
+    net(x)
+    net.hybridize()
+    with pytest.raises(MXNetError, match=r"would be the same in every call .*normal_like"):
+        net(x)
+    net = Noisy(nd.random.normal_like)
+    random.seed(2)
+    eager = [net(x).asnumpy() for _ in range(3)]
+    net.hybridize()
+    random.seed(2)
+    np.testing.assert_allclose([net(x).asnumpy() for _ in range(3)], eager)
+    assert not np.allclose(eager[0], eager[1])
+
+
+def test_writing_a_traced_value_into_an_array():
+    class Net(HybridBlock):
+        def forward(self, x):
+            y = nd.zeros(x.shape)
+            y[0] = x[0]
+            return y
+
+    net = Net()
+    net.hybridize()
+    with pytest.raises(
+        NotImplementedForSymbol, match=r"(?s)written into an array.*y\[0\] = x\[0\]"
+    ):
+        net(nd.ones((2, 3)))
 
 
 def test_printing_in_the_trace_is_fine(capsys):

@@ -42,7 +42,7 @@ from d2lmini.gluon.graphs import complete_shapes, complete_types, export
 from d2lmini.gluon.nested import flatten, regroup
 from d2lmini.gluon.parameter import DeferredInitializationError
 from d2lmini.gluon.utils import shape_is_known
-from d2lmini.graph.trace import here
+from d2lmini.graph.trace import here, outside
 from d2lmini.ndarray import NDArray
 from d2lmini.symbol import Symbol
 
@@ -147,8 +147,9 @@ class HybridBlock(Block):
                 self.infer_shape(*inputs)
             except MXNetError as problem:
                 raise ValueError(f"{_NO_SHAPE} {problem}") from problem
-        for parameter in own:
-            parameter._finish_deferred_init()
+        with outside():  # what is drawn now is drawn once
+            for parameter in own:
+                parameter._finish_deferred_init()
 
     def infer_shape(self, *inputs: Any) -> None:
         """Complete the shapes of all parameters in it from those of the inputs, without a call.
@@ -190,8 +191,9 @@ class HybridBlock(Block):
         """Compile this Block and those in it, from the next call on; with active=False run it as it
         is written again.
 
-        What was compiled is forgotten. The flags are MXNet's and have no effect: memory is always
-        planned for each shape. TypeError for others.
+        What was compiled is forgotten. Memory is always planned for each shape; with static_alloc
+        that of intermediate results is kept between calls, however much it is. The other flags are
+        MXNet's and have no effect. TypeError for unknown ones.
         """
         if kwargs:
             raise TypeError(

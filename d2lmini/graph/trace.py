@@ -22,12 +22,18 @@ from contextlib import contextmanager
 from traceback import walk_tb
 from typing import Any
 
-from d2lmini import callsite
+from d2lmini import callsite, random_state
 from d2lmini.context import Context
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.ops.core import Spec
 from d2lmini.symbol.node import Entry, Node, topological
 from d2lmini.symbol.symbol import NotImplementedForSymbol, Symbol, Traced, tracer
+
+_DRAWN = (
+    "random numbers that are drawn while a net is traced would be the same in every call of the "
+    "compiled net: draw in the graph (F.random in hybrid_forward, nd.random.normal_like(x) and "
+    "uniform_like(x) in forward), or outside of the net, as an input"
+)
 
 
 class _Here(threading.local):
@@ -85,7 +91,8 @@ class Trace:
         here.trace, tracer.capture, tracer.context = self, self._capture, ctx
         self._owned = owned
         try:
-            return self._keep(function(*args))
+            with random_state.refusing(_DRAWN):
+                return self._keep(function(*args))
         except NotImplementedForSymbol as problem:
             raise _located(problem) from None
         finally:
@@ -159,7 +166,8 @@ def outside() -> Iterator[None]:
     before, capture = here.trace, tracer.capture
     here.trace = tracer.capture = None
     try:
-        yield
+        with random_state.refusing(None):
+            yield
     finally:
         here.trace, tracer.capture = before, capture
 

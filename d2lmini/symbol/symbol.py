@@ -212,6 +212,10 @@ class Symbol(Fluent):
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
             raise AttributeError(name)
+        if name == "_chunk":  # its memory: somebody takes it for an array
+            raise NotImplementedForSymbol(
+                "being written into an array, or used without operations,"
+            )
         raise AttributeError(explain(type(self).__name__, name))
 
     def __bool__(self) -> NoReturn:
