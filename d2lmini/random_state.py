@@ -53,7 +53,7 @@ class _Here(threading.local):
     """Per thread: (key, part, how many were drawn) inside `part_of`, the key inside `given`; else
     None."""
 
-    part: list[Any] | None = None
+    part: list[Any] | str | None = None
     key: Key | None = None
 
 
@@ -79,7 +79,7 @@ def next_key(ctx: Context | None = None) -> Key:
     device = 0 if ctx is None else ctx.device_typeid * 1000 + ctx.device_id
     part = _here.part
     if part is not None:
-        if type(part) is str:
+        if isinstance(part, str):
             raise MXNetError(part)
         key, number, drawn = part
         part[2] += 1
