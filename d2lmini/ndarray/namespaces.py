@@ -1,4 +1,4 @@
-"""Sub-namespaces of `nd` (and later of `sym`): the ops whose names begin alike.
+"""Sub-namespaces of `nd` and of `sym`: the ops whose names begin alike.
 
 >>> from d2lmini import nd
 >>> nd.linalg.gemm2 is nd.linalg_gemm2
@@ -11,7 +11,7 @@ from typing import Any
 
 from d2lmini.ndarray.left_out import explain
 from d2lmini.ops import binary
-from d2lmini.ops.core import registry
+from d2lmini.ops.core import Op, registry
 
 
 class Namespace:
@@ -25,9 +25,14 @@ class Namespace:
         for prefix in self._prefixes:
             found = registry.get(prefix + name) or registry.get(name if prefix == "_" else "")
             if found is not None:
-                setattr(self, name, found)
-                return found
+                value = self._shown(found, name)
+                setattr(self, name, value)
+                return value
         raise explain(self.__name__, name)
+
+    def _shown(self, op: Op, name: str) -> Any:
+        """What stands for the op here."""
+        return op
 
     def __dir__(self) -> list[str]:
         ops = {n.removeprefix(p) for n in registry for p in self._prefixes if n.startswith(p)}

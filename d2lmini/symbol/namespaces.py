@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from d2lmini.ndarray.left_out import explain
+from d2lmini.ndarray import namespaces
 from d2lmini.ops import binary
 from d2lmini.ops.core import Op, registry
 from d2lmini.symbol.compose import composed
@@ -38,25 +38,11 @@ def function_of(op: Op, name: str) -> Function:
     return function
 
 
-class Namespace:
-    """Ops under one of the prefixes, without it; several prefixes are tried in turn."""
+class Namespace(namespaces.Namespace):
+    """Ops under one of the prefixes, as functions on Symbols."""
 
-    def __init__(self, name: str, *prefixes: str):
-        self.__name__ = name
-        self._prefixes = prefixes or ("",)
-
-    def __getattr__(self, name: str) -> Any:
-        for prefix in self._prefixes:
-            op = registry.get(prefix + name) or registry.get(name if prefix == "_" else "")
-            if op is not None:
-                function = function_of(op, name)
-                setattr(self, name, function)
-                return function
-        raise explain(self.__name__, name)
-
-    def __dir__(self) -> list[str]:
-        ops = {n.removeprefix(p) for n in registry for p in self._prefixes if n.startswith(p)}
-        return sorted(ops | {n for n in self.__dict__ if not n.startswith("_")})
+    def _shown(self, op: Op, name: str) -> Function:
+        return function_of(op, name)
 
 
 def public_functions() -> dict[str, Function]:

@@ -5,7 +5,8 @@ what they return is a Symbol of a larger graph.
 
 >>> from d2lmini import nd, sym
 >>> a, b = sym.var("a"), sym.var("b")
->>> c = a * b + 2
+>>> with sym.NameManager():
+...     c = a * b + 2
 >>> c, c.list_arguments()
 (<Symbol _plusscalar0>, ['a', 'b'])
 >>> c.eval(a=nd.ones(3), b=nd.arange(3))[0]
