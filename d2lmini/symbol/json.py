@@ -81,14 +81,16 @@ def tojson(symbol: Symbol, remove_amp_cast: bool = True) -> str:
         if not record["attrs"]:
             del record["attrs"]
         written.append(record)
-    table = {
-        "nodes": written,
+    rest = {
         "arg_nodes": [i for i, node in enumerate(nodes) if node.op is None],
         "node_row_ptr": [0, *accumulate(_outputs_in_mxnet(node) for node in nodes)],
         "heads": [[number[n], i, changes.get((n, i), 0)] for n, i in entries],
         "attrs": {"mxnet_version": ["int", VERSION]},
     }
-    return json.dumps(table, indent=2)
+    # A node a line.
+    lines = ['"nodes": [\n    ' + ",\n    ".join(map(json.dumps, written)) + "\n  ]"]
+    lines += [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in rest.items()]
+    return "{\n  " + ",\n  ".join(lines) + "\n}"
 
 
 def _attributes(node: Node) -> dict[str, str]:
@@ -127,7 +129,8 @@ def _labels(node: Node) -> dict[str, str]:
 #: Outputs in MXNet with the hidden ones, where that is not what an op shows.
 _ALL_OUTPUTS = {
     "BatchNorm": 3, "LayerNorm": 3, "GroupNorm": 3, "InstanceNorm": 3, "Dropout": 2, "LRN": 2,
-    "L2Normalization": 2, "CTCLoss": 2, "linalg_slogdet": 4, "sort": 2, "_sample_multinomial": 2,
+    "L2Normalization": 2, "CTCLoss": 2, "linalg_slogdet": 4, "linalg_det": 3, "sort": 2,
+    "_sample_multinomial": 2,
 }  # fmt: skip
 
 
@@ -135,7 +138,7 @@ def _outputs_in_mxnet(node: Node) -> int:
     if node.op is None:
         return 1
     name, attrs = node.op.name, node.attrs
-    if name == "Pooling" and attrs["pool_type"] == "max":
+    if name == "Pooling" and attrs["pool_type"] == "max" and attrs["kernel"]:
         return 2
     if name == "LeakyReLU" and attrs["act_type"] == "rrelu":
         return 2

@@ -30,7 +30,9 @@ RENAMED = {
     "swapaxes": "SwapAxis",
     "pad": "Pad",
     "split_v2": "_split_v2",
-    "linalg_syevd": "_linalg_syevd",
+    "cumsum": "_np_cumsum",
+    "ravel_multi_index": "_ravel_multi_index",
+    "unravel_index": "_unravel_index",
 }
 
 #: Names with an underscore in front are ours alone, but for these and families of the same kind.
@@ -67,7 +69,7 @@ def mxnet_name(op: Op) -> str | None:
     known = name in UNDERSCORED or name.startswith(FAMILIES) or name.endswith("_scalar")
     if name in NOT_THERE or (name.startswith("_") and not known):
         return None
-    return RENAMED.get(name, name)
+    return f"_{name}" if name.startswith("linalg_") else RENAMED.get(name, name)
 
 
 def in_mxnet_words(
