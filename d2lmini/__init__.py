@@ -71,7 +71,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 # `Symbol.bind` is the executor's, two floors up.
-base.loaders["executor"] = lambda: importlib.import_module("d2lmini.graph.executor")
+base.loaders["executor"] = lambda: importlib.import_module("d2lmini.graph.bind")
 base.loaders["CachedOp"] = lambda: importlib.import_module("d2lmini.graph.cached_op").CachedOp
 base.loaders["get_symbol"] = lambda: importlib.import_module("d2lmini.graph.recorded").get_symbol
 

@@ -50,12 +50,12 @@ def refused(what: str) -> Callable[..., NoReturn]:
 
 
 def from_executor(name: str) -> Callable[..., Any]:
-    """A method that `graph.executor` has: when that is imported it puts its own into this place."""
+    """A method that `graph.bind` has: when that is imported it puts its own into this place."""
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         loaders["executor"]()
         return getattr(self, name)(*args, **kwargs)
 
     method.__name__ = name
-    method.__doc__ = f"`{name}` of `graph.executor`, which it loads."
+    method.__doc__ = f"`{name}` of `graph.bind`, which it loads."
     return method

@@ -1,0 +1,165 @@
+"""Executors: bound Symbols. Their stories (`tools/executor_stories.py`) are told by the real MXNet
+too, where there is one; the eager computation is the oracle for the numbers."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from functools import cache
+from typing import Any
+
+import executor_stories
+import numpy as np
+import pytest
+from executor_stories import STORIES, bound, dense, numbers
+
+import d2lmini as mx
+from d2lmini import MXNetError, autograd, cpu, engine, nd, sym
+
+MXNET = os.environ.get("D2LMINI_MXNET_PYTHON")
+
+
+@cache
+def as_mxnet_tells_them() -> dict[str, Any]:
+    program = executor_stories.__file__
+    result = subprocess.run(
+        [str(MXNET), str(program)], capture_output=True, timeout=300, check=True
+    )
+    return json.loads(result.stdout)
+
+
+def same(ours: Any, theirs: Any) -> bool:
+    if isinstance(theirs, dict):
+        return ours.keys() == theirs.keys() and all(same(ours[k], theirs[k]) for k in theirs)
+    if isinstance(theirs, list):
+        return len(ours) == len(theirs) and all(map(same, ours, theirs))
+    if isinstance(theirs, float):
+        return bool(np.isclose(ours, theirs, rtol=1e-4, atol=1e-5))
+    return ours == theirs
+
+
+@pytest.mark.skipif(not MXNET, reason="D2LMINI_MXNET_PYTHON names no interpreter")
+@pytest.mark.parametrize("title", sorted(STORIES))
+def test_mxnet_tells_the_same_story(title: str):
+    ours = json.loads(json.dumps(STORIES[title](mx)))
+    theirs = as_mxnet_tells_them()[title]
+    assert same(ours, theirs), f"{ours}\n{theirs}"
+
+
+def test_forward_and_backward_are_those_of_eager():
+    ex = bound(mx, sym.tanh(dense(mx)), x=(4, 2))
+    (y,) = ex.forward(is_train=True)
+    ex.backward(nd.array(numbers((4, 3))))
+    args = {name: x.copy() for name, x in ex.arg_dict.items()}
+    for x in args.values():
+        x.attach_grad()
+    with autograd.record():
+        want = nd.tanh(nd.FullyConnected(*args.values(), num_hidden=3))
+    want.backward(nd.array(numbers((4, 3))))
+    np.testing.assert_allclose(y.asnumpy(), want.asnumpy(), rtol=1e-6)
+    for name, x in args.items():
+        np.testing.assert_allclose(ex.grad_dict[name].asnumpy(), x.grad.asnumpy(), rtol=1e-5)
+
+
+def test_each_direction_is_one_task():
+    ex = bound(mx, sym.tanh(dense(mx)), x=(4, 2))
+    ex.forward(is_train=True)
+    nd.waitall()
+    before = engine.stats().pushed
+    ex.forward(is_train=True)
+    assert engine.stats().pushed == before + 1
+    ex.backward(nd.ones((4, 3)))
+    head = 1  # nd.ones
+    assert engine.stats().pushed == before + 2 + head
+
+
+def test_bound_arrays_keep_their_own_history():
+    x = nd.ones(2)
+    x.attach_grad()
+    ex = (sym.var("x") * 3).bind(cpu(), [x], args_grad=[nd.zeros(2)])
+    ex.forward(is_train=True)
+    ex.backward(nd.ones(2))
+    assert x.grad.asnumpy().tolist() == [0, 0] and ex.grad_arrays[0].asnumpy().tolist() == [3, 3]
+    with autograd.record():
+        y = x * 2
+    y.backward()
+    assert x.grad.asnumpy().tolist() == [2, 2]
+
+
+def test_outputs_are_always_the_same_arrays():
+    ex = (sym.var("x") * 3).simple_bind(cpu(), x=(2,))
+    (held,) = ex.outputs
+    assert held.asnumpy().tolist() == [0, 0]
+    for value in (1, 2):
+        for is_train in (False, True):
+            ex.forward(is_train, x=nd.full(2, value))
+            assert ex.outputs[0] is held and held.asnumpy().tolist() == [3 * value] * 2
+
+
+def test_states_are_updated_once_in_training():
+    net = sym.BatchNorm(sym.var("x"), momentum=0.5, fix_gamma=False, name="bn")
+    ex = bound(mx, net, x=(4, 3))
+    mean = ex.arg_dict["x"].asnumpy().mean(0)
+    ex.forward(is_train=False)
+    assert not ex.aux_dict["bn_moving_mean"].asnumpy().any()
+    ex.forward(is_train=True)
+    ex.backward(nd.ones((4, 3)))
+    np.testing.assert_allclose(ex.aux_arrays[0].asnumpy(), mean / 2, rtol=1e-5)
+
+
+def test_the_monitor_sees_arrays_and_backward_still_works():
+    ex = bound(mx, sym.tanh(dense(mx), name="t"), x=(4, 2))
+    ex.forward(is_train=True)
+    ex.backward(nd.ones((4, 3)))
+    want = {name: g.asnumpy() for name, g in ex.grad_dict.items()}
+    seen: dict[str, Any] = {}
+    ex.set_monitor_callback(seen.__setitem__)
+    ex.forward(is_train=True)
+    ex.backward(nd.ones((4, 3)))
+    assert list(seen) == ["fc_output", "t_output"]
+    np.testing.assert_array_equal(seen["t_output"].asnumpy(), ex.outputs[0].asnumpy())
+    for name, g in ex.grad_dict.items():
+        np.testing.assert_allclose(g.asnumpy(), want[name], rtol=1e-5)
+    seen.clear()
+    ex.set_monitor_callback(None)
+    ex.forward()
+    assert not seen
+
+
+def test_debug_str_is_the_program():
+    ex = bound(mx, sym.tanh(dense(mx)), x=(4, 2))
+    assert "FullyConnected" in ex.debug_str()
+    ex.forward(is_train=True)
+    ex.backward(nd.ones((4, 3)))
+    text = ex.debug_str()
+    assert text.count("def run(arrays, places, keys):") == 2 and "tanh" in text
+
+
+def test_groups_of_other_kinds_are_refused():
+    with pytest.raises(MXNetError, match="one kind of device"):
+        sym.var("x").bind(cpu(), [nd.ones(1)], group2ctx={"dev": mx.gpu(0)})
+
+
+def test_gradients_are_like_their_arguments():
+    with pytest.raises(MXNetError, match="gradient of x"):
+        sym.var("x").bind(cpu(), [nd.ones(2)], args_grad=[nd.ones(3)])
+
+
+def test_names_must_not_repeat():
+    with pytest.raises(ValueError, match="Duplicate names"):
+        (sym.var("x") + sym.var("x")).bind(cpu(), [nd.ones(1), nd.ones(1)])
+
+
+def test_it_is_found_as_in_mxnet():
+    assert isinstance(dense(mx).simple_bind(cpu(), x=(1, 2)), executor_class())
+
+
+def executor_class() -> type:
+    mx.install_as_mxnet()
+    try:
+        import mxnet  # type: ignore[import-not-found]
+
+        return mxnet.executor.Executor
+    finally:
+        mx.mxnet_alias.uninstall()
