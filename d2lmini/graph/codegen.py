@@ -44,12 +44,12 @@ from d2lmini.graph.blocks import given_or_new, in_blocks
 from d2lmini.graph.expressions import Number, steps_of
 from d2lmini.graph.fusion import statements
 from d2lmini.graph.group import write_group
-from d2lmini.graph.layout import Kind, Layout
+from d2lmini.graph.layout import Buffer, Kind, Layout
 from d2lmini.graph.lower import lowered, spec_of
 from d2lmini.graph.text import WIDTH, assigned, fitted, indented, literal, plain, unpacked
 from d2lmini.graph.views import reshaped, view_text
 from d2lmini.ops.compare import exact
-from d2lmini.ops.core import Shape
+from d2lmini.ops.core import Op, Shape
 from d2lmini.ops.products import matmul
 from d2lmini.ops.scalars import fit, limit
 from d2lmini.symbol.node import Draw, Entry, Node
@@ -75,8 +75,20 @@ class Writer:
         self.statements = statements(outputs)
         self.layout = Layout(inputs, outputs, self.statements)
         self.namespace: dict[str, Any] = dict(_COMMON)
-        self._names: dict[Any, str] = {}
-        self._taken = {"xp", "arena", "arrays", "places", "keys", "run", *_COMMON, *dir(np)}
+        self._names: dict[Entry | Buffer | Op, str] = {}
+        self._views: dict[tuple[str, Shape], str] = {}
+        self._constants: dict[int, str] = {}
+        self._taken = {
+            "xp",
+            "arena",
+            "arrays",
+            "places",
+            "keys",
+            "run",
+            "float",
+            *_COMMON,
+            *dir(np),
+        }
         self._ufuncs: dict[str, None] = {}
         self._numbers: dict[str, str] = {}
         self._frame: list[str] = []
@@ -111,42 +123,46 @@ class Writer:
         """The name of a value, as an array of its own shape."""
         name = self._names.get(entry)
         if name is None:
+            # One of several that follow each other in a place, which is named after another.
             buffer = self.layout.buffers[entry]
-            name = self._names[entry] = self._as(self._names[buffer], buffer.spec.shape, entry)
+            name, own = self._names[buffer], spec_of(entry).shape
+            name = self._names[entry] = self._seen(
+                name, buffer.spec.shape, own, entry[0].name, self._in_arena(entry)
+            )
         return name
 
-    def _as(self, name: str, shape: Shape, entry: Entry, wanted: Shape | None = None) -> str:
-        """The array `name` of `shape` as one of the shape `wanted`, that of `entry` by default; a
-        line is written for it unless it was before."""
-        wanted = spec_of(entry).shape if wanted is None else wanted
+    def shaped(self, entry: Entry, shape: Shape) -> str:
+        """The name of a value, as an array of this shape."""
+        name = self.name_of(entry)
+        how = {0: "number", 1: "row"}.get(len(shape), "x".join(map(str, shape)))
+        # Out of order in memory, it is copied when it is reshaped, so by each call.
+        static = self._in_arena(entry) and self.layout.is_straight(entry)
+        return self._seen(name, spec_of(entry).shape, shape, f"{name}_{how}", static)
+
+    def _seen(self, name: str, shape: Shape, wanted: Shape, text: str, static: bool) -> str:
+        """The name of the array `name` of `shape` in the shape `wanted`: a line is written for it
+        unless there is one."""
         if shape == wanted:
             return name
-        key = name, wanted
-        if key not in self._names:
-            how = {0: "number", 1: "row"}.get(len(wanted), "x".join(map(str, wanted)))
-            text = f"{name}_{how}"
-            text = entry[0].name if wanted == spec_of(entry).shape else text
-            self._names[key] = self.identifier(text)
-            self._name_view(self._names[key], name + reshaped(wanted), self._is_static(entry))
-        return self._names[key]
-
-    def shaped(self, entry: Entry, wanted: Shape) -> str:
-        return self._as(self.name_of(entry), spec_of(entry).shape, entry, wanted)
+        if (name, wanted) not in self._views:
+            view = self._views[name, wanted] = self.identifier(text)
+            is_row = wanted != () and shape == (1, *wanted)
+            self._name_view(view, name + ("[0]" if is_row else reshaped(wanted)), static)
+        return self._views[name, wanted]
 
     def _name_view(self, name: str, text: str, static: bool) -> None:
         if static:
             self._frame.append(f"{name} = {text}")
         else:
-            self._body.append((f"{name} = {text}", None))
+            self.write(f"{name} = {text}")
 
-    def _is_static(self, entry: Entry) -> bool:
-        """Does this value lie in the arena?"""
+    def _in_arena(self, entry: Entry) -> bool:
+        """Does this value lie in the arena, so that views of it are the same for all calls?"""
         buffers = [self.layout.buffers.get(owner) for owner in self.layout.owners[entry]]
-        return all(b is not None and b.output is None for b in buffers) and self.layout.is_straight(
-            entry
-        )
+        return all(buffer is not None and buffer.output is None for buffer in buffers)
 
     def ufunc(self, name: str) -> str:
+        """The name of a ufunc, which is a name of its own in the program."""
         self._ufuncs[name] = None
         return name
 
@@ -176,14 +192,15 @@ class Writer:
             return self.dtype(np.dtype(value))
         text = literal(value)
         if text is None:
-            text = self._names.get(id(value)) or self.identifier("constant")
-            self._names[id(value)] = text
+            text = self._constants.get(id(value)) or self.identifier("constant")
+            self._constants[id(value)] = text
             self.namespace[text] = value
         return text
 
     # -- the beginning and the end -----------------------------------------------------------------
 
     def _begin(self, inputs: Sequence[Node], outputs: Sequence[Entry]) -> None:
+        """Names for what the program is given, and for the places of what it computes."""
         for node in inputs:
             self._names[node, 0] = self.identifier(node.name)
         names = [self._names[node, 0] for node in inputs]
@@ -203,17 +220,26 @@ class Writer:
                 name = self.identifier(_value_name(entry))
                 self._frame.append(f"{name} = arena({buffer.offset}, {shape}, {self.dtype(dtype)})")
             else:
-                name = self._results[buffer.output]
-                name = self._as(name, spec_of(outputs[buffer.output]).shape, buffer.entries[-1])
+                result = spec_of(outputs[buffer.output]).shape
+                name = self._seen(self._results[buffer.output], result, shape, entry[0].name, False)
             self._names[buffer] = name
 
     def _end(self, outputs: Sequence[Entry]) -> None:
+        """What could not be computed into its place comes there."""
         for entry, number in self.layout.copied:
             self.write(f"xp.copyto({self._results[number]}, {self.name_of(entry)})", entry[0])
         self.write(f"return [{', '.join(self._results[i] for i in range(len(outputs)))}]")
 
     def write(self, line: str, node: Node | None = None) -> None:
+        """Add a line to `run`, in which `node` is computed."""
         self._body.append((line, node))
+
+    def define(self, head: Sequence[str], body: Sequence[tuple[str, Node]]) -> None:
+        """Add a function beside `run`, after an empty line."""
+        self._groups.append(("", None))
+        self._groups += [("    " + line, None) for line in head]
+        for line, node in body:
+            self._groups += [("        " + part, node) for part in fitted(line, WIDTH - 8)]
 
     def _let_go(self, when: int) -> None:
         """Drop fresh memory that nobody needs any more."""
@@ -231,6 +257,7 @@ class Writer:
     # -- one op ------------------------------------------------------------------------------------
 
     def _alone(self, node: Node) -> None:
+        """Write down a node that is in no group."""
         op, entry = node.op, (node, 0)
         assert op is not None
         kind = self.layout.kinds[entry]
@@ -262,8 +289,7 @@ class Writer:
         base = node.inputs[0]
         assert base is not None
         name = self._names[node, 0] = self.identifier(node.name)
-        static = self._is_static(base)
-        self._name_view(name, f"{self.name_of(base)}{view_text(node)}", static)
+        self._name_view(name, f"{self.name_of(base)}{view_text(node)}", self._in_arena(base))
 
     def _inputs(self, node: Node) -> list[str | None]:
         return [None if e is None else self.name_of(e) for e in node.inputs]
@@ -288,16 +314,17 @@ class Writer:
         """A call of the op itself, attributes that are the usual ones left out."""
         op = node.op
         assert op is not None
-        name = op.name if not hasattr(np, op.name) else f"nd_{op.name}"
-        self.namespace[name] = op.compute
-        self._taken.add(name)
+        if op not in self._names:
+            name = f"nd_{op.name}" if hasattr(np, op.name) else op.name
+            self._names[op] = self.identifier(name)
+            self.namespace[self._names[op]] = op.compute
         attrs = [
             f"{key}={self._attribute(value)}"
             for key, value in node.attrs.items()
             if key not in op.defaults or repr(op.defaults[key]) != repr(value)
         ]
         given = [] if out is None else [f"out={out}"]
-        return f"{name}({', '.join(['xp', *map(str, inputs), *attrs, *given])})"
+        return f"{self._names[op]}({', '.join(['xp', *map(str, inputs), *attrs, *given])})"
 
     def _product(self, node: Node) -> None:
         """A product of two matrices: of a row with a matrix as BLAS likes it best; a large one by
@@ -327,13 +354,6 @@ class Writer:
             else:
                 text = f"shared_matmul(xp, {a}, {b}, {out})"
         self.write(text + _comment(node, [self.name_of((node, 0))]), node)
-
-    def define(self, head: Sequence[str], body: Sequence[tuple[str, Node]]) -> None:
-        """Add a function beside `run`, after an empty line."""
-        self._groups.append(("", None))
-        self._groups += [("    " + line, None) for line in head]
-        for line, node in body:
-            self._groups += [("        " + part, node) for part in fitted(line, WIDTH - 8)]
 
     # -- the whole ---------------------------------------------------------------------------------
 
