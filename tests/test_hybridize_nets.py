@@ -94,3 +94,24 @@ def test_same_seed_same_masks():
     assert not np.allclose(eager[0], eager[1])
     net.hybridize()
     np.testing.assert_allclose(masks(), eager, rtol=1e-5, atol=1e-7)
+
+
+def test_a_net_of_plain_blocks_compiles_what_it_can():
+    """The book's own ResNet-18: Blocks in a Sequential, whose layers are compiled one by one."""
+    from d2lmini import d2l
+
+    random.seed(0)
+    net = d2l.resnet18(4)
+    net.initialize()
+    x = nd.random.normal(shape=(1, 3, 12, 12))
+    net(x)
+    expected = run(net, [x], True)
+    net.hybridize()
+    for p in net.collect_params(".*running_mean").values():
+        p.set_data(nd.zeros(p.shape))
+    for p in net.collect_params(".*running_var").values():
+        p.set_data(nd.ones(p.shape))
+    got = run(net, [x], True)
+    assert net[0].forward.traces
+    for key, value in expected.items():
+        np.testing.assert_allclose(got[key], value, rtol=1e-3, atol=1e-4, err_msg=key)

@@ -69,12 +69,9 @@ class Placed:
         positions = {node: i for i, node in enumerate(self.op.variables)}
         self.places = [None if node is None else positions.get(node) for node in trace.inputs]
         self.place: Any = self.places[0]
-        self.single = (
-            None not in self.places[:1]
-            and len(self.places) == 1
-            and form == 0
-            and (trace.outputs == [0])
-        )
+        self.n_inputs = len(self.places)
+        one = self.n_inputs == 1 and self.place is not None
+        self.single = one and form == 0 and trace.outputs == [0]
         self.spec: Any = None
         self.training = modes.training
         if self.single and not trace.general:
@@ -153,12 +150,13 @@ class CompiledForward:
 
     def __call__(self, *args: Any) -> Any:
         last = self._last
-        if last is not None and len(args) == 1 and here.trace is None:
-            x = args[0]
-            if type(x) is NDArray and x._ctx is last.ctx:
-                spec = last.spec
-                if spec is None or (x._spec is spec and modes.training is last.training):
-                    return last.one(x)
+        if last is not None and len(args) == last.n_inputs and here.trace is None:
+            ctx, spec = last.ctx, last.spec
+            for x in args:
+                if type(x) is not NDArray or x._ctx is not ctx:
+                    return self._call(args)
+            if spec is None or (args[0]._spec is spec and modes.training is last.training):
+                return last.one(args[0]) if last.single else last(args)
         return self._call(args)
 
     def _call(self, args: tuple) -> Any:
@@ -184,7 +182,7 @@ class CompiledForward:
         placed = self.place(block, flat, form, ctx)
         if block._op_hooks:
             return placed.watched(flat, block._op_hooks)
-        if placed.single:
+        if placed.single or (placed.trace.general and form == [0] * len(flat)):
             self._last = placed
         return placed(flat)
 

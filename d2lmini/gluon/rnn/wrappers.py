@@ -140,6 +140,12 @@ class ZoneoutCell(ModifierCell):
         super().reset()
         self._prev_output = None
 
+    def hybridize(self, active: bool = True, **flags: Any) -> None:  # type: ignore[override]
+        """Compile the cell inside; the step itself stays Python where it remembers the output of
+        the step before."""
+        super().hybridize(active and not self.zoneout_outputs, **flags)
+        self.base_cell.hybridize(active, **flags)
+
     def hybrid_forward(self, F: Any, x: Any, states: Any) -> Any:
         output, next_states = self.base_cell(x, states)
 
