@@ -286,9 +286,48 @@ def test_backward_of_some_inputs():
     assert list(grads) == ["a"]
 
 
-def test_what_needs_a_symbol_says_so():
+def test_symbols_are_checked_by_order_and_by_name():
+    a, b = mx.sym.var("a"), mx.sym.var("b")
+    s = mx.sym.elemwise_add(a * b, a, name="s")
+    A, B = np.array([[1, 2.0]]), np.array([[3, 4.0]])
+    ones = [np.ones((1, 2))]
+    assert tu.simple_forward(s, a=A, b=B).tolist() == [[4, 10]]
+    for location in ([A, B], {"b": B, "a": A}):
+        for expected in ([A * B + A], {"s_output": A * B + A}):
+            (y,) = tu.check_symbolic_forward(s, location, expected)
+            assert y.asnumpy().tolist() == [[4, 10]]
+        for req in ("write", "add", {"a": "write", "b": "add"}):
+            grads = tu.check_symbolic_backward(s, location, ones, [B + 1, A], grad_req=req)
+            assert list(grads) == ["a", "b"]
+        tu.check_numeric_gradient(s, location, rtol=1e-2, atol=1e-2)
+    grads = tu.check_symbolic_backward(s, [A, B], ones, {"a": B + 1}, grad_req={"a": "write"})
+    assert list(grads) == ["a"]
+    with pytest.raises(AssertionError, match="forward_0"):
+        tu.check_symbolic_forward(s, [A, B], [A * B])
+    with pytest.raises(AssertionError, match="backward_a"):
+        tu.check_symbolic_backward(s, [A, B], ones, [B, A])
+    with pytest.raises(ValueError, match="do not match"):
+        tu.check_symbolic_forward(s, {"a": A, "c": B}, [A])
+
+
+def test_symbols_with_states():
+    s = mx.sym.BatchNorm(mx.sym.var("x"), fix_gamma=False, eps=1e-3, name="bn")
+    location = [np.random.RandomState(0).rand(4, 2), np.ones(2) * 3, np.ones(2)]
+    mean, var = np.array([0.5, 1]), np.array([4.0, 1])
+    want = (location[0] - mean) / np.sqrt(var + 1e-3) * 3 + 1
+    states = {"bn_moving_mean": mean, "bn_moving_var": var}
+    for given in ([mean, var], states):
+        tu.check_symbolic_forward(s, location, [want], aux_states=given, rtol=1e-4, atol=1e-4)
+        tu.check_numeric_gradient(s, location, given, 1e-2, 0.05, 0.05)
+    with pytest.raises(mx.MXNetError, match="aux_states are to be"):
+        tu.check_symbolic_forward(s, location, [want])
+    types = [{"ctx": mx.cpu(0), "x": (4, 2), "type_dict": {}}, {"ctx": mx.cpu(1), "x": (4, 2)}]
+    tu.check_consistency(s, types)
+
+
+def test_what_is_neither_symbol_nor_function_says_so():
     for check in (tu.check_symbolic_forward, tu.check_numeric_gradient):
-        with pytest.raises(NotImplementedError, match="comes with the compiler"):
+        with pytest.raises(TypeError, match="a Symbol, a function"):
             check("a symbol", [np.ones(2)], [np.ones(2)])
     with pytest.raises(mx.MXNetError, match="aux_states"):
         tu.check_symbolic_forward(nd.sqrt, [np.ones(2)], [np.ones(2)], aux_states={"mean": 1})

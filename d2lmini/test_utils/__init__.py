@@ -7,8 +7,8 @@
 
 In the order to read: `compare.py` (are two arrays alike, and where they differ most), `samples.py`
 (random shapes and arrays), `surroundings.py` (context, environment, retries), `checks.py` (values
-and gradients of functions, optimizers). MXNet's checks take a Symbol; here they take a function of
-NDArrays, or a Block, and will take Symbols with the compiler.
+and gradients of Symbols, optimizers). Where MXNet's checks take a Symbol, a function of NDArrays or
+a Block will do as well.
 """
 
 from __future__ import annotations

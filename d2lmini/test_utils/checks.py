@@ -1,6 +1,6 @@
 """Checks of functions and optimizers: values against given ones, gradients against differences.
 
-MXNet's names and arguments, for a function of NDArrays (or a Block) in the place of the Symbol:
+MXNet's names and arguments, for a Symbol or, in its place, a function of NDArrays (or a Block):
 
 >>> import numpy as np
 >>> from d2lmini import nd, test_utils
@@ -20,7 +20,10 @@ import numpy as np
 from d2lmini import autograd, random
 from d2lmini.base import MXNetError
 from d2lmini.context import Context
+from d2lmini.graph.cached_op import CachedOp
 from d2lmini.ndarray import NDArray, array
+from d2lmini.symbol import Symbol
+from d2lmini.symbol.infer import infer_shape
 from d2lmini.test_utils.compare import assert_almost_equal, default_numeric_eps, get_tols
 from d2lmini.test_utils.samples import rand_ndarray
 from d2lmini.test_utils.surroundings import default_context, default_dtype
@@ -28,14 +31,58 @@ from d2lmini.test_utils.surroundings import default_context, default_dtype
 Function = Callable[..., Any]
 
 
-def _check_function(who: str, function: Any, aux_states: Any = None) -> None:
-    if hasattr(function, "list_arguments") or not callable(function):
-        raise NotImplementedError(
-            f"{who} of a Symbol is not built yet: it comes with the compiler; "
-            "until then give it a function of NDArrays, or a Block"
+class _SymbolFunction:
+    """A Symbol as a function of its arguments, by name; it holds the auxiliary states."""
+
+    def __init__(self, who: str, symbol: Symbol, aux_states: Any):
+        self.op = CachedOp(symbol, name=who)
+        self.names = symbol.list_arguments()
+        self.outputs = symbol.list_outputs()
+        states = symbol.list_auxiliary_states()
+        values = [] if aux_states is None else aux_states
+        self.states: dict[str, Any] = dict(
+            values if isinstance(values, Mapping) else zip(states, values)
         )
+        if set(self.states) != set(states):
+            raise MXNetError(f"{who}: aux_states are to be {states}, got {list(self.states)}")
+
+    def __call__(self, **inputs: NDArray) -> Any:
+        ctx = next(iter(inputs.values())).context if inputs else default_context()
+        for name, value in self.states.items():
+            if not isinstance(value, NDArray) or value.context != ctx:
+                self.states[name] = array(value, ctx=ctx)
+        values = {**inputs, **self.states}
+        return self.op(*[values[node.name] for node in self.op.variables])
+
+    def by_name(self, who: str, location: Any) -> dict[str, Any]:
+        """Inputs given in their order or by name, by name."""
+        if not isinstance(location, Mapping):
+            location = dict(zip(self.names, location, strict=True))
+        if set(location) != set(self.names):
+            raise ValueError(
+                f"{who}: Symbol arguments and keys of the given location do not match. symbol "
+                f"args: {self.names}, location.keys(): {list(location)}"
+            )
+        return {name: location[name] for name in self.names}
+
+
+def _function(who: str, sym: Any, location: Any, aux_states: Any = None) -> tuple[Function, Any]:
+    """What to call, and its inputs: those of a Symbol by name."""
+    if isinstance(sym, Symbol):
+        function = _SymbolFunction(who, sym, aux_states)
+        return function, function.by_name(who, location)
+    if not callable(sym):
+        raise TypeError(f"{who}: a Symbol, a function of NDArrays or a Block, got {sym!r}")
     if aux_states:
         raise MXNetError(f"{who}: aux_states belong to a Symbol; a function holds its own")
+    return sym, location
+
+
+def _expected(function: Function, expected: Any) -> list[Any]:
+    """What is expected of the outputs, in their order."""
+    if isinstance(function, _SymbolFunction) and isinstance(expected, Mapping):
+        return [expected[name] for name in function.outputs]
+    return _list(expected)
 
 
 def _inputs(location: Any, ctx: Context | None, dtype: Any) -> dict[Any, NDArray]:
@@ -73,17 +120,17 @@ def _list(values: Any) -> list[Any]:
 
 
 def simple_forward(
-    sym: Function, ctx: Context | None = None, is_train: bool = False, **inputs: Any
+    sym: Any, ctx: Context | None = None, is_train: bool = False, **inputs: Any
 ) -> Any:
     """The function's output on these inputs as a NumPy array, or a list of them."""
-    _check_function("simple_forward", sym)
+    function, inputs = _function("simple_forward", sym, inputs)
     with autograd.train_mode() if is_train else autograd.predict_mode():
-        outputs = [y.asnumpy() for y in _call(sym, _inputs(inputs, ctx, None))]
+        outputs = [y.asnumpy() for y in _call(function, _inputs(inputs, ctx, None))]
     return outputs[0] if len(outputs) == 1 else outputs
 
 
 def check_symbolic_forward(
-    sym: Function,
+    sym: Any,
     location: Any,
     expected: Any,
     rtol: Any = None,
@@ -94,10 +141,10 @@ def check_symbolic_forward(
     dtype: Any = np.float32,
 ) -> list[NDArray]:
     """The outputs must be like `expected` (a list, or one array). Returns the outputs."""
-    _check_function("check_symbolic_forward", sym, aux_states)
+    function, location = _function("check_symbolic_forward", sym, location, aux_states)
     with autograd.predict_mode():
-        outputs = _call(sym, _inputs(location, ctx, dtype))
-    expected = _list(expected)
+        outputs = _call(function, _inputs(location, ctx, dtype))
+    expected = _expected(function, expected)
     if len(expected) != len(outputs):
         raise AssertionError(f"{len(outputs)} outputs, but {len(expected)} are expected")
     for i, (output, value) in enumerate(zip(outputs, expected)):
@@ -107,7 +154,7 @@ def check_symbolic_forward(
 
 
 def check_symbolic_backward(
-    sym: Function,
+    sym: Any,
     location: Any,
     out_grads: Any,
     expected: Any,
@@ -126,7 +173,7 @@ def check_symbolic_backward(
     with 'add' the gradients begin as random numbers, which must still be in them; with 'null' an
     input is not looked at. Returns the gradients by position or name.
     """
-    _check_function("check_symbolic_backward", sym, aux_states)
+    function, location = _function("check_symbolic_backward", sym, location, aux_states)
     inputs = _inputs(location, ctx, dtype)
     if isinstance(grad_req, str):
         requests = dict.fromkeys(inputs, grad_req)
@@ -140,8 +187,8 @@ def check_symbolic_backward(
             assert x.grad is not None
             x.grad[:] = before[key]
     with autograd.record():
-        outputs = _call(sym, inputs)
-    heads: Any = [None] * len(outputs) if out_grads is None else _list(out_grads)
+        outputs = _call(function, inputs)
+    heads: Any = [None] * len(outputs) if out_grads is None else _expected(function, out_grads)
     heads = [
         None if g is None else array(g, ctx=y.context, dtype=y.dtype)
         for g, y in zip(heads, outputs, strict=True)
@@ -159,7 +206,7 @@ def check_symbolic_backward(
 
 
 def check_numeric_gradient(
-    sym: Function,
+    sym: Any,
     location: Any,
     aux_states: Any = None,
     numeric_eps: float | None = None,
@@ -178,7 +225,7 @@ def check_numeric_gradient(
     gradient. Two calls for each element; small inputs, please. Random numbers inside the function
     are the same in every call.
     """
-    _check_function("check_numeric_gradient", sym, aux_states)
+    function, location = _function("check_numeric_gradient", sym, location, aux_states)
     inputs = _inputs(location, ctx, dtype)
     eps = numeric_eps or default_numeric_eps()[np.dtype(dtype)]
     seed = int(np.random.randint(2**31))
@@ -187,7 +234,7 @@ def check_numeric_gradient(
         inputs[key].attach_grad()
     random.seed(seed)
     with autograd.record(train_mode=use_forward_train):
-        outputs = _call(sym, inputs)
+        outputs = _call(function, inputs)
         weights = [np.random.uniform(0.5, 1.5, y.shape) for y in outputs]
     heads = [array(w, ctx=y.context, dtype=y.dtype) for w, y in zip(weights, outputs)]
     _backward(outputs, heads, use_forward_train)
@@ -196,7 +243,7 @@ def check_numeric_gradient(
         random.seed(seed)
         moved = array(x, ctx=inputs[key].context, dtype=inputs[key].dtype)
         with autograd.train_mode() if use_forward_train else autograd.predict_mode():
-            results = _call(sym, {**inputs, key: moved})
+            results = _call(function, {**inputs, key: moved})
         return float(sum((w * y.asnumpy().astype(float)).sum() for w, y in zip(weights, results)))
 
     for key in nodes:
@@ -215,7 +262,7 @@ def check_numeric_gradient(
 
 
 def check_consistency(
-    sym: Function,
+    sym: Any,
     ctx_list: Sequence[Mapping[str, Any]],
     scale: float = 1.0,
     grad_req: str = "write",
@@ -235,8 +282,13 @@ def check_consistency(
     `type_dict` with dtypes by name. All runs get the same random numbers. The run with the finest
     dtype is the truth, unless one is given. Returns its outputs and gradients.
     """
-    _check_function("check_consistency", sym, aux_params)
     shapes = {k: v for k, v in ctx_list[0].items() if k not in ("ctx", "type_dict")}
+    if isinstance(sym, Symbol):  # the others follow
+        found = infer_shape(sym, **shapes)
+        shapes = dict(zip(sym.list_arguments(), found[0]))
+        states = {n: np.zeros(s) for n, s in zip(sym.list_auxiliary_states(), found[2])}
+        aux_params = {**states, **(aux_params or {})}
+    function, shapes = _function("check_consistency", sym, shapes, aux_params)
     draw = np.random.uniform if use_uniform else np.random.normal
     values = {k: draw(size=shape).astype(rand_type) * scale for k, shape in shapes.items()}
     values.update({k: np.asarray(v) for k, v in (arg_params or {}).items()})
@@ -250,7 +302,7 @@ def check_consistency(
         for x in inputs.values():
             x.attach_grad(grad_req)
         with autograd.record():
-            outputs = _call(sym, inputs)
+            outputs = _call(function, inputs)
         if grad_req != "null":
             _backward(outputs, [None] * len(outputs))
         grads = [x.grad for x in inputs.values() if grad_req != "null"]
