@@ -6,6 +6,7 @@ What was computed is counted by the engine's hooks and `engine.stats()`, never b
 from __future__ import annotations
 
 import gc
+import os
 import random
 import threading
 
@@ -13,12 +14,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from interrupts import PACKAGE
+from test_engine_interrupts import strike_everywhere
 from test_random_programs import SHAPES, Pair, step
 
 import d2lmini
 from d2lmini import MXNetError, autograd, engine, gluon, instrument, nd
 from d2lmini.engine.road import Road
-from d2lmini.graph.lazy import recorder
+from d2lmini.graph.lazy import here, recorder
 
 
 @pytest.fixture(autouse=True)
@@ -30,6 +33,7 @@ def nothing_is_left():
     gc.collect()
     assert not recorder.values and not recorder.live and not recorder.sources
     assert Road.recorder is None and not recorder.scopes
+    assert recorder._listener not in instrument.listeners
 
 
 class Ended(instrument.Instrument):
@@ -386,6 +390,8 @@ def test_an_exception_that_leaves_the_scope_leaves_all_usable():
 def test_nested_scopes_end_one_by_one():
     x = ones(3)
     with d2lmini.lazy() as outer:
+        with pytest.raises(MXNetError, match="open already"):
+            outer.__enter__()
         a = x + 1
         with d2lmini.lazy() as inner:
             b = x + 2
@@ -496,3 +502,90 @@ def test_a_finalizer_may_push_in_the_midst_of_recording():
         assert y.asnumpy().tolist() == [2.0] * 3
     nd.waitall()
     assert len(log) == 5 and all(v.asnumpy().tolist() == [2.0, 2.0] for v in log)
+
+
+# -- Ctrl-C and forks ------------------------------------------------------------------------------
+
+LAZY_FILES = tuple(str(p) for p in (PACKAGE / "graph").glob("lazy*.py"))
+
+
+def value_of(x):
+    """Its contents, or None where Ctrl-C struck while they were computed."""
+    try:
+        return x.asnumpy().tolist()
+    except MXNetError as error:
+        assert "interrupted by Ctrl-C" in str(error)
+
+
+@pytest.mark.parametrize("what", ["wait", "record", "write", "push", "scope"])
+def test_ctrl_c_anywhere_leaves_all_usable(what):
+    """Struck at every point of the recorder's code: a write in place happens once or not at all."""
+
+    def scenario():
+        x, done = ones(3), []
+        scope = d2lmini.lazy()
+        acts = {
+            "wait": lambda: y.wait_to_read(),
+            "record": lambda: x * 3,
+            "write": lambda: x.__iadd__(5),
+            "push": lambda: engine.push(lambda: done.append(1), reads=[y], writes=[x]),
+        }
+
+        def enter_and_leave():
+            with scope:
+                x.__iadd__(5)
+
+        if what == "scope":
+            struck = yield enter_and_leave
+            if struck and here.scope is scope:  # as Python was about to enter __exit__
+                scope.__exit__()
+            assert value_of(x) in ([[1.0] * 3, [6.0] * 3, None] if struck else [[6.0] * 3])
+        else:
+            with scope:
+                y = x + 1
+                x += 1
+                struck = yield acts[what]
+                z = x + 0
+            both = [[2.0] * 3, [7.0] * 3] if what == "write" else [[2.0] * 3]
+            if struck:
+                both.append(None)
+            assert value_of(y) in ([2.0] * 3, None) and value_of(x) in both
+            assert value_of(z) in both
+            assert struck or value_of(y) is not None
+        assert not recorder._busy and not here.scope
+        engine.current.check()
+        with d2lmini.lazy():
+            x[:] = 4
+            w = x * 2
+        assert w.asnumpy().tolist() == [8.0] * 3
+        try:
+            nd.waitall()
+        except MXNetError as error:
+            assert "interrupted by Ctrl-C" in str(error)
+
+    strike_everywhere(scenario, LAZY_FILES)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks need Unix")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_a_forked_child_computes_what_was_recorded():
+    x = ones(3)
+    with d2lmini.lazy():
+        y = x + 1
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if y.asnumpy().tolist() == [2.0] * 3 else 1)
+        _, status = os.waitpid(child, 0)
+    assert status == 0 and y.asnumpy().tolist() == [2.0] * 3
+
+
+def test_another_engine_inside_a_scope():
+    x = ones(3)
+    with d2lmini.lazy() as scope:
+        y = x + 1
+        with engine.use("threaded", workers=1):
+            assert scope.computed == 1
+            z = y * 2
+            assert scope.computed == 1
+        assert scope.computed == 2
+    assert z.asnumpy().tolist() == [4.0] * 3

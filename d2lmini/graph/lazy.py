@@ -83,34 +83,38 @@ class lazy:
     def __init__(self) -> None:
         self.recorded = self.computed = self.compiled = 0
         self._programs: dict[Program, None] = {}
-        self._outer: list[lazy | None] = []
-        # While somebody listens, nothing is computed on the short roads, past the engine.
-        self._listener = instrument.Instrument()
+        self.outer: lazy | None = None
 
     @property
     def dropped(self) -> int:
-        return self.recorded - self.computed - sum(s.scope is self for s in list(recorder.live))
+        return self.recorded - self.computed - recorder.waiting(self)
 
     def program(self) -> str:
         """The source of the programs that ran, each once."""
         return "\n".join(map(str, self._programs))
 
     def __enter__(self) -> lazy:
-        self._outer.append(here.scope)
-        instrument.add(self._listener)
-        Road.recorder = recorder
-        recorder.scopes += 1
-        here.scope = self
+        if self in recorder.scopes:
+            raise MXNetError("this lazy scope is open already; make another: with d2lmini.lazy():")
+        self.outer = here.scope
+        try:
+            recorder.begin(self)
+            here.scope = self
+        except BaseException:  # Ctrl-C: the end of this scope will not be told of
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *exc: Any) -> None:
-        here.scope = self._outer.pop()
         try:
+            here.scope = self.outer
             recorder.finish(self)
         finally:
-            recorder.scopes -= 1
-            instrument.remove(self._listener)
-            recorder.leave()
+            try:
+                recorder.end(self)
+            except BaseException:  # Ctrl-C in its midst
+                recorder.end(self)
+                raise
 
     def __repr__(self) -> str:
         programs = "1 program" if self.compiled == 1 else f"{self.compiled} programs"
@@ -127,6 +131,7 @@ class Recorder:
     values   chunk -> (step, which output): what it will hold, newer than what the engine knows
     sources  contents of chunks that steps read, by the identity of the chunk
     live     steps that have not been pushed
+    scopes   that are open, of all threads
     """
 
     def __init__(self) -> None:
@@ -134,10 +139,48 @@ class Recorder:
         self.values: WeakKeyDictionary[Chunk, tuple[Step, int]] = WeakKeyDictionary()
         self.sources: WeakValueDictionary[int, Source] = WeakValueDictionary()
         self.live: WeakSet[Step] = WeakSet()
-        self.scopes = 0
+        self.scopes: set[lazy] = set()
         # By key; with the specs that it names by their identity, so that they stay alive.
         self._programs: dict[tuple, tuple[Program, list[Spec]]] = {}
         self._fresh_nbytes = 0  # of sources, since they were last added up
+        # While somebody listens, nothing is computed on the short roads, past the engine.
+        self._listener = instrument.Instrument()
+
+    # -- scopes ------------------------------------------------------------------------------------
+
+    def begin(self, scope: lazy) -> None:
+        """Be told of pushes and waits from now on."""
+        with self.lock:
+            self.scopes.add(scope)
+            if Road.recorder is None:
+                instrument.add(self._listener)
+                Road.recorder = self
+
+    def finish(self, scope: lazy) -> None:
+        """Push what can still be read of what `scope` recorded."""
+        self._push([chunk for chunk, (step, _) in self._recorded() if step.scope is scope])
+
+    def end(self, scope: lazy) -> None:
+        """A scope is over; after the last one nobody need tell us anything. Harmless when
+        repeated."""
+        with self.lock:
+            self.scopes.discard(scope)
+            self._leave()
+
+    def _leave(self) -> None:
+        if not self.scopes and not self.values:
+            Road.recorder = None
+            instrument.remove(self._listener)
+
+    def waiting(self, scope: lazy) -> int:
+        """How many steps of `scope` may yet be pushed."""
+        with self.lock:
+            steps = list(self.live)
+        return sum(step.scope is scope for step in steps)
+
+    def _recorded(self) -> list[tuple[Chunk, tuple[Step, int]]]:
+        with self.lock:
+            return list(self.values.items())
 
     # -- what the engine tells ---------------------------------------------------------------------
 
@@ -171,21 +214,9 @@ class Recorder:
                 "not wait. Push what is to be done instead."
             )
         if var is None:
-            self._push(list(self.values))
+            self._push([chunk for chunk, _ in self._recorded()])
         elif isinstance(var, Chunk):
             self._push((var,), (var,) if write else ())
-
-    def finish(self, scope: lazy) -> None:
-        """The end of a scope: push what can still be read."""
-        with self.lock:
-            chunks = [chunk for chunk, (step, _) in self.values.items() if step.scope is scope]
-        self._push(chunks)
-
-    def leave(self) -> None:
-        """The engine need not tell of pushes while there is nothing to be told of."""
-        with self.lock:
-            if not self.scopes and not self.values:
-                Road.recorder = None
 
     @property
     def _busy(self) -> bool:
@@ -195,24 +226,28 @@ class Recorder:
 
     def _record(self, task: OpTask, scope: lazy) -> None:
         with self.lock:
-            step = Step(
-                task.op,
-                tuple([None if x is None else self._reading(x) for x in task.inputs]),
-                task.attrs,
-                tuple([spec for _, _, spec in task.outputs]),
-                task.ctx,
-                task.site or callsite.find(),
-                scope,
-            )
-            for i, (chunk, _, _) in enumerate(task.outputs):
-                self.values[chunk] = step, i
-            self.live.add(step)
-            scope.recorded += 1
-            with engine_lock:
-                _count_versions(task)
+            self._note_step(task, scope)
             full = len(self.live) > MOST_STEPS or self._holds_too_much()
         if full:
-            self._push(list(self.values))
+            self._push([chunk for chunk, _ in self._recorded()])
+
+    def _note_step(self, task: OpTask, scope: lazy) -> None:
+        step = Step(
+            task.op,
+            tuple([None if x is None else self._reading(x) for x in task.inputs]),
+            task.attrs,
+            tuple([spec for _, _, spec in task.outputs]),
+            task.ctx,
+            task.site or callsite.find(),
+            scope,
+        )
+        with engine_lock:
+            _count_versions(task)
+        self.live.add(step)
+        scope.recorded += 1
+        # From here on it has happened, also if Ctrl-C comes now.
+        for i, (chunk, _, _) in enumerate(task.outputs):
+            self.values[chunk] = step, i
 
     def _reading(self, operand: Operand) -> Reading:
         chunk, offset, spec = operand
@@ -257,6 +292,9 @@ class Recorder:
             engine.current.pause(task[0])
         if task is not None:
             engine.current._work_off()
+            if not self.scopes:  # left over, when Ctrl-C ended the end of a scope
+                with self.lock:
+                    self._leave()
 
     def _offer(self, task: LazyTask, found: dict[tuple[Step, int], Chunk]) -> bool:
         """Push `task`, if the engine takes it now, and note where its outputs lie."""
@@ -264,22 +302,35 @@ class Recorder:
         try:
             entered = engine.current.offer(task)
         finally:
-            if entered or task.began or task in engine.current.pending:
-                self._note(task.deed, found)
+            try:
+                self._note(task, entered, found)
+            except BaseException:  # Ctrl-C in its midst
+                self._note(task, entered, found)
+                raise
         return entered
 
-    def _note(self, deed: Deed, found: dict[tuple[Step, int], Chunk]) -> None:
-        for step, _ in deed.rows:
-            step.results = [None] * len(step.specs)
-        for (step, i), chunk in found.items():
-            assert step.results is not None
-            step.results[i] = self.sources[id(chunk)] = Source(chunk)
-            if self.values.get(chunk) == (step, i):
+    def _note(self, task: LazyTask, entered: bool, found: dict[tuple[Step, int], Chunk]) -> None:
+        """If it was pushed, so were its steps. Harmless when repeated."""
+        if not (entered or task.began or task in engine.current.pending):
+            return
+        rows = task.deed.rows
+        for step, _ in rows:
+            if step.results is None:
+                step.results = [self._kept(found.get((step, i))) for i in range(len(step.specs))]
+        for entry, chunk in found.items():
+            if self.values.get(chunk) == entry:
                 del self.values[chunk]
-        for step, _ in deed.rows:
+        for step, _ in rows:
             step.inputs = ()
-            step.scope.computed += 1
-            self.live.discard(step)
+            if step in self.live:
+                self.live.discard(step)
+                step.scope.computed += 1
+
+    def _kept(self, chunk: Chunk | None) -> Source | None:
+        if chunk is None:
+            return None
+        source = self.sources[id(chunk)] = Source(chunk)
+        return source
 
     def _task(
         self, chunks: tuple, overwritten: tuple
@@ -362,7 +413,12 @@ recorder = Recorder()
 
 
 def _after_fork_in_child() -> None:
+    """The scopes of other threads did not come along; what they recorded can be computed here."""
     recorder.lock._at_fork_reinit()  # type: ignore[attr-defined]
+    recorder.scopes, scope = set(), here.scope
+    while scope is not None:
+        recorder.scopes.add(scope)
+        scope = scope.outer
 
 
 if hasattr(os, "register_at_fork"):
