@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 import builtins
+import gc
+import linecache
 import threading
+import traceback
 import types
 
 import numpy as np
@@ -464,3 +467,17 @@ def test_a_part_does_not_pass_for_the_whole():
     x = sym.var("x")
     y = sym.slice(sym.exp(x), begin=(1,), end=(2,)) * 2
     check(*compiled(y, {x: (4,)}))
+
+
+def test_tracebacks_show_the_lines_of_a_program_as_long_as_it_lives():
+    x, i = sym.var("x"), sym.var("i")
+    program, _ = compiled(sym.take(x, i, mode="raise"), {x: (2, 3), i: (2,)})
+    with pytest.raises(MXNetError) as error:
+        program.run([big((2, 3)), np.array([0, 9], np.float32)], [None], [])
+    shown = "".join(traceback.format_exception(error.value))
+    assert "mode='raise', out=take" in shown
+    file = program._file
+    assert file in linecache.cache
+    del program, error
+    gc.collect()
+    assert file not in linecache.cache

@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import linecache
 import traceback
+import weakref
 from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, NamedTuple
@@ -130,7 +131,8 @@ class Program:
         self._frames: list[Frame] = []
         self._file = f"<program {name} {next(_serial)}>"
         lines = [line + "\n" for line in self.source.splitlines()]
-        linecache.cache[self._file] = len(self.source), None, lines, self._file
+        linecache.cache[self._file] = len(self.source), None, lines, self._file  # for tracebacks
+        weakref.finalize(self, linecache.cache.pop, self._file, None)
         exec(compile(self.source, self._file, "exec"), writer.namespace)
         self._make: Callable[[Any, Any], Run] = writer.namespace[writer.name]
 
