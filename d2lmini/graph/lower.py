@@ -2,10 +2,12 @@
 
 - A layer with a bias is a product and an addition: the addition can then join the activation that
   follows, in one loop or in one place.
+- The gradient of relu is a mask and a product: the mask may then be small scratch, and the product
+  goes in the place of the gradient that came.
 - An elementwise op broadcasts by itself: what was spread out for it (`_spread`, `broadcast_to`: the
   gradients of sums and means) is only brought into a shape that fits.
 
-Both keep the values to the bit.
+All keep the values to the bit.
 
 >>> from d2lmini import sym
 >>> from d2lmini.graph.typed import typed
@@ -52,13 +54,20 @@ def lowered(outputs: Sequence[Entry]) -> list[Entry]:
                 node.labels, node.site,
             )  # fmt: skip
             continue
-        if node.op.elementwise and any(e and _is_spread(e) for e in inputs):
+        op, attrs = node.op, node.attrs
+        if op.name == "_relu_backward":
+            op, inputs, attrs = registry["broadcast_mul"], (_mask(node, inputs[1]), inputs[0]), {}
+        if op.elementwise and any(e and _is_spread(e) for e in inputs):
             inputs = _unspread(node, inputs)
-        if inputs != node.inputs:
-            made[node] = Node(
-                node.op, node.name, inputs, node.attrs, node.specs, node.labels, node.site
-            )
+        if op is not node.op or inputs != node.inputs:
+            made[node] = Node(op, node.name, inputs, attrs, node.specs, node.labels, node.site)
     return [now(entry) for entry in outputs]
+
+
+def _mask(node: Node, output: Entry | None) -> Entry:
+    """1 where a relu let pass what came, else 0."""
+    op = registry["_greater_scalar"]
+    return Node(op, node.name, (output,), {"scalar": 0.0}, node.specs, site=node.site), 0
 
 
 def _is_spread(entry: Entry) -> bool:
