@@ -345,3 +345,40 @@ def test_get_symbol_says_what_it_cannot_do(what: str):
     words = {"nothing": "not part of", "used up": "used up", "Function": "no operation"}[what]
     with pytest.raises(MXNetError, match=words):
         autograd.get_symbol(nd.ones(2) if what == "nothing" else y)
+
+
+# -- memory ----------------------------------------------------------------------------------------
+
+
+def test_a_step_of_an_mlp_needs_less_memory_than_eager():
+    from d2lmini import gluon
+    from d2lmini.gluon import nn
+
+    extra = []
+    for hybrid in (True, False):
+        net = nn.HybridSequential()
+        for units in (1024, 256):
+            net.add(nn.Dense(units, activation="relu"))
+        net.add(nn.Dense(1))
+        net.initialize()
+        loss = gluon.loss.L2Loss()
+        if hybrid:
+            net.hybridize()
+            loss.hybridize()
+        trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.01})
+        a, y = nd.ones((512, 256)), nd.ones((512, 1))
+        with engine.use("naive"):  # one order of events, so one figure
+            for step in range(3):
+                if step == 2:
+                    before = storage.stats(cpu()).live
+                    storage.reset_peak(cpu())
+                with autograd.record():
+                    l = loss(net(a), y)
+                l.backward()
+                trainer.step(512)
+                del l
+        extra.append(storage.stats(cpu()).peak - before)
+        del net, trainer
+        gc.collect()
+    activations = 4 * 512 * (1024 + 256)
+    assert activations < extra[0] < 0.9 * extra[1], extra
