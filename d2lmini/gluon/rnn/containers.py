@@ -17,10 +17,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from d2lmini import ndarray as nd
-from d2lmini.gluon.rnn.recurrent import HybridRecurrentCell, RecurrentCell, seen
+from d2lmini.gluon.rnn.recurrent import HybridRecurrentCell, RecurrentCell, namespace_of, seen
 from d2lmini.gluon.rnn.sequences import as_array, as_steps, backwards, reverse
 from d2lmini.ops.core import Value
-from d2lmini.ops.join import concat
 
 
 def infos_of(cells: Iterable[Any], batch_size: int) -> list[dict[str, Any]]:
@@ -179,7 +178,7 @@ class BidirectionalCell(HybridRecurrentCell):
             )
             pairs = zip(left, backwards(right, valid_length), strict=True)
             outputs = [
-                concat(*pair, dim=1, name=f"{self._output_prefix}t{t}")
+                namespace_of(pair[0]).concat(*pair, dim=1, name=f"{self._output_prefix}t{t}")
                 for t, pair in enumerate(pairs)
             ]
             return outputs, left_states + right_states
@@ -189,7 +188,8 @@ class BidirectionalCell(HybridRecurrentCell):
         turned, right_states = back.unroll(
             length, reverse(x, valid_length), states[n:], "TNC", True, valid_length
         )
-        y = concat(y, reverse(turned, valid_length), dim=2, name=f"{self._output_prefix}out")
+        both = y, reverse(turned, valid_length)
+        y = namespace_of(y).concat(*both, dim=2, name=f"{self._output_prefix}out")
         return y if layout == "TNC" else y.swapaxes(0, 1), left_states + right_states
 
     def __repr__(self) -> str:

@@ -20,11 +20,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from d2lmini import ndarray as nd
-from d2lmini import symbol
 from d2lmini.gluon.hybrid_block import HybridBlock
 from d2lmini.gluon.rnn.cells import GRUCell, LSTMCell, RNNCell
 from d2lmini.gluon.rnn.containers import BidirectionalCell, HybridSequentialRNNCell
-from d2lmini.gluon.rnn.recurrent import zeros_beside
+from d2lmini.gluon.rnn.recurrent import zeros_beside, zeros_of_any_batch
 from d2lmini.gluon.rnn.wrappers import DropoutCell
 from d2lmini.graph.trace import here
 from d2lmini.ops.core import Value
@@ -160,7 +159,7 @@ class RecurrentLayer(HybridBlock):
         if not isinstance(inputs, nd.NDArray):
             if here.trace is not None:
                 return self.begin_state(-1, func=zeros_beside(inputs, axis))
-            return self.begin_state(func=symbol.zeros)
+            return self.begin_state(func=zeros_of_any_batch)
         batch_size = inputs.shape[axis] if inputs.ndim > 1 else 0
         return self.begin_state(batch_size, ctx=inputs.ctx, dtype=inputs.dtype)
 

@@ -80,7 +80,7 @@ class RecurrentCell(Block):
         if not isinstance(first, nd.NDArray):
             if here.trace is not None:
                 return self.begin_state(batch_size=-1, func=zeros_beside(first, axis))
-            return self.begin_state(func=symbol.zeros)
+            return self.begin_state(func=zeros_of_any_batch)
         batch_size = first.shape[axis]
         return self.begin_state(batch_size=batch_size, ctx=first.ctx, dtype=first.dtype)
 
@@ -149,6 +149,11 @@ def seen(value: Any) -> Any:
     if isinstance(value, nd.NDArray):
         return value
     return None if here.trace is None else here.trace.seen(value)
+
+
+def zeros_of_any_batch(name: str, shape: tuple[int, ...], __layout__: str, **how: Any) -> Any:
+    """First states as a Symbol, as MXNet writes them: the size 0 stands for that of the batch."""
+    return symbol.zeros(shape=shape, name=name, attr={"__layout__": __layout__}, **how)
 
 
 def zeros_beside(value: Any, axis: int) -> Callable[..., Any]:
