@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from d2lmini import callsite
 from d2lmini.base import MXNetError
-from d2lmini.symbol import lists
+from d2lmini.symbol import lists, raster
 from d2lmini.symbol.infer import is_known, shapes_of
 from d2lmini.symbol.layered import Edge, place
 from d2lmini.symbol.naming import operator_hint
@@ -148,6 +148,15 @@ class Picture:
 
     def _repr_svg_(self) -> str:
         return self.svg
+
+    def _repr_png_(self) -> tuple[bytes, dict[str, int]] | None:
+        # What a notebook shows of it while it is not trusted, if there is matplotlib.
+        if raster.matplotlib() is None:
+            return None
+        data = raster.png(self.svg)
+        # A PNG begins with its size, two dots for each pixel of ours.
+        width, height = (int.from_bytes(data[at : at + 4], "big") // 2 for at in (16, 20))
+        return data, {"width": width, "height": height}
 
     def __repr__(self) -> str:
         return f"<picture of {', '.join(sorted(node.name for node in self.outputs))}>"

@@ -1,0 +1,67 @@
+"""The PNG of a Symbol's picture shows what its SVG says, where it says it."""
+
+import io
+import re
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from d2lmini import sym
+from d2lmini.symbol import raster
+
+
+def net():
+    hidden = sym.FullyConnected(sym.var("x"), num_hidden=10, name="fc")
+    return sym.relu(hidden + hidden.mean() + sym.random.normal(shape=(1,)), name="act")
+
+
+def pixels(png: bytes) -> np.ndarray:
+    return imread(io.BytesIO(png))[..., :3]
+
+
+def rgb(colour: str) -> list[float]:
+    return [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+
+
+def test_every_box_has_its_colour_at_its_place():
+    picture = net().picture(x=(32, 784))
+    data, size = picture._repr_png_()
+    image = pixels(data)
+    assert image.shape[:2] == (2 * size["height"], 2 * size["width"])
+    assert f'width="{size["width"]}" height="{size["height"]}"' in picture.svg
+    boxes = re.findall(
+        r'<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="([\d.]+)" rx="[\d.]+" '
+        r'fill="(#\w+)"',
+        picture.svg,
+    )
+    assert len(boxes) > 5
+    for x, y, width, height, colour in boxes:
+        # Below its words, above its frame.
+        row, column = float(y) + float(height) - 2.5, float(x) + float(width) / 2
+        found = image[round(2 * row), round(2 * column)]
+        assert found == pytest.approx(rgb(colour), abs=0.02)
+
+
+def test_lines_and_words_are_drawn():
+    svg = net().picture(x=(32, 784)).svg
+    whole = pixels(raster.png(svg))
+    for kind in ("path", "text"):
+        without = pixels(raster.png(re.sub(rf"<{kind} [^>]*?(/>|>[^<]*</{kind}>)", "", svg)))
+        assert (whole != without).any(axis=-1).sum() > 500, kind
+
+
+def test_the_same_picture_gives_the_same_bytes():
+    svg = net().picture().svg
+    assert raster.png(svg) == raster.png(svg)
+    assert b"matplotlib" not in raster.png(svg)
+
+
+def test_words_are_no_formulas():
+    assert raster.png(sym.relu(sym.var("$x_{$")).picture().svg)
+
+
+def test_without_matplotlib_there_is_the_svg(monkeypatch):
+    monkeypatch.setattr(raster, "matplotlib", lambda: None)
+    assert net().picture()._repr_png_() is None
+    assert repr(net().picture()) == "<picture of act>"
