@@ -20,8 +20,7 @@ first at net_relu0 (relu), which the Python does not compute now; there it write
 Both are run on the same inputs, parameters, and random numbers. The graph of the compiled net is
 then computed op by op, and each value is looked for among those that the eager run computed with
 the same op: the first that is not there is where they part. If all are there, the compiler is at
-fault, and the first node it computes otherwise is named. After a test of the same kind that every
-change of a compiler lives by.
+fault, and the first node it computes otherwise is named.
 """
 
 from __future__ import annotations
