@@ -90,6 +90,15 @@ def test_several_outputs_come_as_a_list():
     assert y.asnumpy().tolist() == [2, 2] and z.asnumpy().tolist() == [2, 2]
 
 
+def test_nd_has_it_with_flags_as_pairs():
+    assert nd.CachedOp is CachedOp
+    for value, keeps in (("True", True), (True, True), ("False", False), (False, False)):
+        f = nd.CachedOp(sym.sum(sym.exp(x)), [("static_alloc", value), ("static_shape", "True")])
+        f(nd.ones(1 << 19)).wait_to_read()
+        (compiled,) = f._compiled.values()
+        assert compiled.static_alloc is keeps
+
+
 def test_outputs_are_never_the_inputs():
     f = CachedOp(sym.Group([x, x.reshape((2, 1)), x]))
     a = nd.array([1, 2])

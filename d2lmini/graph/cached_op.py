@@ -46,7 +46,10 @@ Kind = tuple[list[Any], "list[bool] | None", bool, Context]
 
 class CachedOp:
     """A Symbol as a function of arrays, in the order of its variables (arguments and auxiliary
-    states as they are met, `list_inputs`). `flags` are those of `hybridize`."""
+    states as they are met, `list_inputs`). `flags` are those of `hybridize`, as a dict or as pairs:
+    with static_alloc the memory for intermediate results is kept from call to call."""
+
+    is_np_sym = False
 
     def __init__(self, symbol: Symbol, flags: Any = (), name: str = "cached_op"):
         self.symbol = symbol
@@ -58,8 +61,9 @@ class CachedOp:
         self._last: tuple[Any, Any] = (None, None)
 
     def __call__(self, *inputs: NDArray, out: Any = None) -> Any:
-        """The outputs for these arrays: one NDArray or a list. MXNetError at the call for a wrong
-        number of inputs, and for shapes, dtypes or contexts that do not fit."""
+        """The outputs for these arrays: one NDArray or a list, or `out` itself, filled. MXNetError
+        at the call for a wrong number of inputs, and for shapes, dtypes or contexts that do not
+        fit."""
         try:
             needs = [x._node is not None for x in inputs] if modes.recording else None
             kind = ([x._spec for x in inputs], needs, modes.training, inputs[0]._ctx)
@@ -70,6 +74,8 @@ class CachedOp:
         if kind != last:
             compiled = self._find(inputs, kind)
         results = compiled(inputs, out)
+        if out is not None:
+            return out
         return results[0] if len(results) == 1 else results
 
     def _unusual(self, inputs: Sequence[Any]) -> Kind:
@@ -109,7 +115,7 @@ class CachedOp:
             )
         specs = {node: x._spec for node, x in zip(self.variables, inputs)}
         variables, outputs = typed(self.symbol._entries, specs, modes.training)
-        static_alloc = bool(self.flags.get("static_alloc", False))
+        static_alloc = str(self.flags.get("static_alloc", False)) in ("True", "1")
         return Compiled(self.name, list(variables.values()), outputs, needs, ctx, static_alloc)
 
 
