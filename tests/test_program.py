@@ -307,6 +307,26 @@ def test_a_deep_net_takes_the_memory_of_two_layers():
     check(program, graph)
 
 
+def test_gradients_are_computed_as_they_become_known():
+    """Whatever their order among the outputs, those of the last layer do not wait for the first."""
+    x = sym.var("x")
+    weights = [sym.var(f"w{i}") for i in range(8)]
+    h = x
+    for w in weights:
+        h = sym.tanh(sym.dot(h, w))
+    shapes = {x: (40, 64), **dict.fromkeys(weights, (64, 64))}
+    _, graph = compiled(h, shapes, training=True)
+    joint = graph.with_gradients()
+    arenas = set()
+    for outputs in (joint.outputs, joint.outputs[::-1]):
+        program = Program("net", joint.variables, outputs)
+        check(program, Graph(joint.variables, outputs, True))
+        arenas.add(program.plan.nbytes)
+    # The activations wait for their turn, of gradients no more than two are about.
+    assert len(arenas) == 1
+    assert arenas.pop() <= (len(weights) + 2) * 40 * 64 * 4
+
+
 @pytest.mark.parametrize("static_alloc", [False, True])
 def test_a_large_arena_is_given_back_unless_it_is_static(static_alloc):
     x = sym.var("x")

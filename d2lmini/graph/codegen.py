@@ -72,8 +72,8 @@ class Writer:
 
     def __init__(self, name: str, inputs: Sequence[Node], outputs: Sequence[Entry]):
         outputs = lowered(outputs)
-        self.statements = statements(outputs)
-        self.layout = Layout(inputs, outputs, self.statements)
+        self.layout = _smallest(inputs, outputs)
+        self.statements = self.layout.statements
         self.namespace: dict[str, Any] = dict(_COMMON)
         self._names: dict[Entry | Buffer | Op, str] = {}
         self._views: dict[tuple[str, Shape], str] = {}
@@ -376,6 +376,20 @@ class Writer:
                 self.nodes[len(lines)] = node
         lines += ["", "    return run"]
         self.text = "\n".join(lines)
+
+
+def _smallest(inputs: Sequence[Node], outputs: Sequence[Entry]) -> Layout:
+    """The layout with the smaller arena: what comes last may just as well be computed first.
+
+    Gradients of weights are asked for from the first layer to the last, and become known from the
+    last to the first: in that order what each of them needs does not have to wait for the others.
+    """
+    layout = Layout(inputs, outputs, statements(outputs))
+    if layout.mutated or len(outputs) == 1:
+        return layout  # who reads before a change must go on doing so
+    other = Layout(inputs, outputs, statements(outputs[::-1]))
+    smaller = other.plan.nbytes < layout.plan.nbytes
+    return other if smaller and len(other.statements) <= len(layout.statements) else layout
 
 
 def _value_name(entry: Entry) -> str:
