@@ -193,12 +193,12 @@ def _find(name: str) -> Any:
     reason = left_out.MODULES.get(rest) if top == "mxnet" else None
     if reason is None:
         return None
-    module = LeftOutModule(name, reason)
+    absent = LeftOutModule(name, reason)
     for path, ours in _ELSEWHERE.items():  # a part of it that is here
         above, _, child = path.rpartition(".")
         if above == rest:
-            setattr(module, child, import_module(f"d2lmini.{ours}"))
-    return module
+            setattr(absent, child, import_module(f"d2lmini.{ours}"))
+    return absent
 
 
 # What was hung into modules of d2lmini, to be taken off again: (module, name).
