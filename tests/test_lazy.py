@@ -21,7 +21,7 @@ from test_random_programs import SHAPES, Pair, step
 import d2lmini
 from d2lmini import MXNetError, autograd, engine, gluon, instrument, nd
 from d2lmini.engine.road import Road
-from d2lmini.graph.lazy import here, recorder
+from d2lmini.graph.lazy import MOST_NUMBERS, here, recorder
 
 
 @pytest.fixture(autouse=True)
@@ -155,7 +155,20 @@ def test_numbers_of_different_types_are_different_programs():
     x = nd.array([1, 2, 3], dtype="int32")
     with d2lmini.lazy():
         values = [(x + k).asnumpy().tolist() for k in (1, True, 2)]
+        signs = [(1 / (ones(1) * zero)).asscalar() for zero in (0.0, -0.0)]
     assert values == [[2, 3, 4], [2, 3, 4], [3, 4, 5]]
+    assert signs == [np.inf, -np.inf]
+
+
+def test_numbers_that_change_in_each_step_are_not_compiled_forever():
+    recorder._programs.clear()
+    recorder._forms.clear()
+    x = ones(4)
+    with d2lmini.lazy() as scope:
+        for k in range(40):
+            y = (x * (k + 0.5)).abs() - k
+            assert y.asnumpy().tolist() == [0.5] * 4
+    assert scope.compiled == MOST_NUMBERS and scope.computed == 120
 
 
 # -- the same values -------------------------------------------------------------------------------
@@ -314,6 +327,30 @@ def test_copies_files_and_pushed_functions_read_what_is_recorded(tmp_path):
     assert foreign.tolist() == [9.0] * 3
 
 
+def test_who_waits_to_write_may_write_past_the_engine():
+    x = ones(3)
+    memory = x.asnumpy_view()
+    with d2lmini.lazy():
+        y = x + 1
+        x.wait_to_write()
+        memory[:] = 7
+        z = x + 1
+    assert y.asnumpy().tolist() == [2.0] * 3 and z.asnumpy().tolist() == [8.0] * 3
+
+
+@pytest.mark.parametrize("kind", ["threaded", "naive"])
+def test_a_task_may_push_on_what_is_recorded(kind):
+    results = []
+    with engine.use(kind):
+        x, tag = ones(3), engine.new_var()
+        with d2lmini.lazy() as scope:
+            y = x + 1
+            engine.push(lambda: results.append(y * 10), writes=[tag])
+            engine.wait_for_var(tag)
+            assert scope.recorded == 1  # what a task does is none of this thread's
+            assert results[0].asnumpy().tolist() == [20.0] * 3
+
+
 # -- autograd and training -------------------------------------------------------------------------
 
 
@@ -393,6 +430,17 @@ def test_a_trainer_in_a_scope(hybrid, optimizer):
 
     for inside, outside in zip(train(True), train(False)):
         np.testing.assert_allclose(inside, outside, rtol=1e-4, atol=1e-5)
+
+
+def test_gradients_of_gradients():
+    x = nd.array([3, 2])
+    x.attach_grad()
+    with d2lmini.lazy():
+        with autograd.record():
+            y = x**3
+            (dy,) = autograd.grad(y, [x], create_graph=True)
+        dy.backward()
+        assert x.grad.asnumpy().tolist() == [18.0, 12.0]
 
 
 # -- errors ----------------------------------------------------------------------------------------

@@ -61,6 +61,10 @@ MOST_STEPS = 1000
 #: Programs kept; at more all are forgotten.
 MOST_PROGRAMS = 256
 
+#: So many programs are compiled that differ in numbers alone, such as a rate that is another in
+#: each step; after that the steps are taken one by one, for compiling takes longer.
+MOST_NUMBERS = 8
+
 
 class _Here(threading.local):
     """Per thread: the innermost lazy scope, or None."""
@@ -142,6 +146,7 @@ class Recorder:
         self.scopes: set[lazy] = set()
         # By key; with the specs that it names by their identity, so that they stay alive.
         self._programs: dict[tuple, tuple[Program, list[Spec]]] = {}
+        self._forms: dict[tuple, list[Program]] = {}
         self._fresh_nbytes = 0  # of sources, since they were last added up
         # While somebody listens, nothing is computed on the short roads, past the engine.
         self._listener = instrument.Instrument()
@@ -365,24 +370,30 @@ class Recorder:
                     targets[origin, i] = Chunk(pool_of(origin.ctx), origin.specs[i].nbytes)
         entries = sorted(targets, key=lambda entry: (entry[0].number, entry[1]))
         deed = Deed(due, entries)
-        program = self._program(deed)
+        program, singly = self._program(deed)
         outputs: list[Operand] = [(targets[step, i], None, step.specs[i]) for step, i in entries]
-        return LazyTask(program, deed, outputs, deed.rows[-1][0].ctx), targets
+        return LazyTask(program, singly, deed, outputs, deed.rows[-1][0].ctx), targets
 
-    def _program(self, deed: Deed) -> Program:
-        """The program for a deed; what was compiled before is found by its key."""
+    def _program(self, deed: Deed) -> tuple[Program, bool]:
+        """The program for a deed, which is found by its key if it was compiled before. Or one for
+        other numbers, and True: the steps are to be taken one by one."""
         known = self._programs.get(deed.key)
         scope = deed.rows[-1][0].scope
         if known is None:
-            variables, outputs = deed.graph()
-            program = Program("lazy", variables, simplify(outputs), cpu())
+            alike = self._forms.setdefault(deed.form, [])
+            if len(alike) >= MOST_NUMBERS:
+                return alike[0], True
             if len(self._programs) >= MOST_PROGRAMS:
                 self._programs.clear()
+                self._forms = {deed.form: alike}
+            variables, outputs = deed.graph()
+            program = Program("lazy", variables, simplify(outputs), cpu())
+            alike.append(program)
             specs = [ref[3] for _, refs in deed.rows for ref in refs if ref is not None]
             known = self._programs[deed.key] = program, specs
             scope.compiled += 1
         scope._programs[known[0]] = None
-        return known[0]
+        return known[0], False
 
 
 def _pure(task: OpTask) -> bool:

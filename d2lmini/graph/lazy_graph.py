@@ -148,7 +148,7 @@ class Deed:
                     refs.append((-1, i, None, spec))
                 else:
                     refs.append((places[origin], i, offset, spec))
-                key += refs[-1][:3], id(spec)  # type: ignore[index]
+                key.append((*refs[-1][:3], id(spec)))  # type: ignore[index]
             self.rows.append((step, refs))
             key.append(step.op)
             key += _words(step)
@@ -156,6 +156,11 @@ class Deed:
         self.outputs = [(places[step], i) for step, i in outputs]
         self.key = (*key, *self.outputs)
         self.keys = [step.attrs["rng"] for step in ordered if step.op.random]
+
+    @property
+    def form(self) -> tuple:
+        """The key without its numbers."""
+        return tuple([None if type(each) in (int, float) else each for each in self.key])
 
     def graph(self) -> tuple[list[Node], list[Entry]]:
         """The same as a typed graph: variables for the operands, and the outputs."""
@@ -190,6 +195,8 @@ def _words(step: Step) -> list[Any]:
     for name, value in step.attrs.items():
         if name != "rng":
             words.append(type(value))
+            if type(value) is float and value == 0:
+                value = repr(value)  # 0.0 and -0.0 are equal, too
             try:
                 hash(value)
             except TypeError:

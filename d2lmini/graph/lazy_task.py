@@ -22,16 +22,20 @@ from d2lmini.ndarray.apply import Operand, array_of
 
 
 class LazyTask(ProgramTask):
-    """A deed as a task. began: has it run, or is it running?"""
+    """A deed as a task. singly: take its steps one by one, the program is for other numbers;
+    began: has it run, or is it running?"""
 
-    __slots__ = ("began", "deed", "failures")
+    __slots__ = ("began", "deed", "failures", "singly")
 
     counts = 0  # the versions were counted as its steps were recorded
 
-    def __init__(self, program: Program, deed: Deed, outputs: list[Operand], ctx: Context):
+    def __init__(
+        self, program: Program, singly: bool, deed: Deed, outputs: list[Operand], ctx: Context
+    ):
         super().__init__(program, deed.operands, outputs, ctx, deed.keys)
         self.site = deed.rows[-1][0].site
         self.deed = deed
+        self.singly = singly
         self.began = False
         self.failures: dict[Var, Failure] | None = None
 
@@ -43,7 +47,7 @@ class LazyTask(ProgramTask):
 
     def run(self) -> None:
         self.began = True
-        if not any(chunk.error for chunk, _, _ in self.inputs):
+        if not self.singly and not any(chunk.error for chunk, _, _ in self.inputs):
             try:
                 super().run()
                 return
