@@ -22,13 +22,14 @@ _OPEN = 1 << 30
 class Segment(Task):
     """A batch of tasks, claimed and run as one, in push order. Tasks leave it as they have run."""
 
-    __slots__ = ("open", "parts")
+    __slots__ = ("lane", "open", "parts")
 
     shared: dict[Var, None]  # type: ignore[assignment]
     writes: dict[Var, None]  # type: ignore[assignment]
 
     def __init__(self, first: Task):
         super().__init__("bulk", (), (), first.ctx, first.priority)
+        self.lane = first.lane
         self.shared = {}
         self.writes = {}
         self.parts: deque[Task] = deque()  # type: ignore[misc]
@@ -37,10 +38,11 @@ class Segment(Task):
         self.open = True
 
     def fits(self, task: Task) -> bool:
-        """Can `task` join? Not across contexts or priorities, and a Var that the segment reads
-        cannot be written by it: others may be reading that too."""
+        """Can `task` join? Not across contexts, lanes or priorities, and a Var that the segment
+        reads cannot be written by it: others may be reading that too."""
         return (
             task.ctx == self.ctx
+            and task.lane == self.lane
             and task.priority == self.priority
             and not any(var in self.shared for var in task.writes)
         )

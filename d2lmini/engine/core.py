@@ -102,6 +102,7 @@ class Task:
     writes        Vars it changes; one also in `reads` is changed in place, one only here is
                   overwritten whole
     ctx           the context whose workers run it
+    lane          which of them: "compute", or "in" and "out", those that copy (see `lanes`)
     priority      higher runs first among the ready ones
     predicted_us  predicted run time; below the engine's dial it may run on the caller's thread
     site          the user's line that issued it (taken when the task is queued or fails)
@@ -132,6 +133,7 @@ class Task:
         self.cancelled: Failure | None = None
         self.waits = 0
 
+    lane = "compute"
     #: Only a bulk segment can be: in line already, while more may join it (see `bulk`).
     open = False
     #: How many versions of what it writes it makes; 0 if they were counted when it was recorded.

@@ -109,6 +109,9 @@ class Engine(Waits):
                 self._fail(each, Failure(each.name, each.site, problem), new=False)
         self._begin_anew()
 
+    def lanes_changed(self) -> None:
+        """Other devices, or other numbers of workers, from now on; see `lanes`."""
+
     def stop(self) -> None:
         """Let workers end when nothing is left; for engines made by `engine.use`."""
 

@@ -35,6 +35,7 @@ class _Here(threading.local):
 
     task: Any = None
     bulk_size = 0
+    pool: Any = None  # of a worker: the pool it belongs to
 
 
 here = _Here()
@@ -87,7 +88,8 @@ class Road:
         """Enter a task of the recorder's, unless the bound on pending bytes forbids it now: then
         False. Never waits."""
         user = here.task is None
-        if user and task.predicted_us < self.inline_below and self.run_inline(task):
+        small = task.predicted_us < self.inline_below and task.ctx.is_cpu
+        if user and small and self.run_inline(task):
             return True
         task.prepare()
         return self._enter(task, user)

@@ -1,4 +1,4 @@
-"""The engine that runs tasks on worker threads: ready tasks by priority, one pool per device.
+"""The engine that runs tasks on worker threads: ready tasks by priority, one pool per lane.
 
 A worker takes the ready task of highest priority, oldest first, runs it without any lock, and
 passes its Vars on. An idle worker sleeps on a lock of its own, which whoever makes a task ready
@@ -12,11 +12,12 @@ import heapq
 import os
 import threading
 import time
+from collections.abc import Iterable
 from itertools import count
 from typing import Any
 
 from d2lmini import callsite, instrument
-from d2lmini.context import Context, cpu
+from d2lmini.engine import lanes
 from d2lmini.engine.bulk import Segment
 from d2lmini.engine.core import Task
 from d2lmini.engine.engine import Engine
@@ -53,12 +54,13 @@ class _Worker:
 
 
 class Pool:
-    """The workers of one device: ready tasks, who sleeps, who works (engine's lock held)."""
+    """The workers of one lane: ready tasks, who sleeps, who works (engine's lock held)."""
 
-    __slots__ = ("idle", "ready", "size", "workers")
+    __slots__ = ("idle", "name", "ready", "size", "workers")
 
-    def __init__(self, size: int):
+    def __init__(self, size: int, name: str):
         self.size = size
+        self.name = name
         self.ready: list[tuple[int, int, Task]] = []  # heap of (-priority, seq, task)
         self.idle: list[_Worker] = []
         self.workers: list[_Worker] = []
@@ -76,6 +78,7 @@ class ThreadedEngine(Engine):
         self, workers: int | None = None, inline_below: float = 20.0, limit: int | None = None
     ):
         self._size = workers or default_workers()
+        self._asked = workers is not None
         super().__init__(inline_below, limit)
 
     def _begin_anew(self) -> None:
@@ -85,7 +88,8 @@ class ThreadedEngine(Engine):
 
     @property
     def workers(self) -> int:
-        return self._size
+        most = lanes.most_for_cpu
+        return self._size if self._asked or most is None else min(self._size, most)
 
     # -- pushing ----------------------------------------------------------------------------------
 
@@ -98,7 +102,8 @@ class ThreadedEngine(Engine):
         if self.recorder is not None and self.recorder.takes(task):
             return
         user = here.task is None
-        if user and task.predicted_us < self.inline_below and self.run_inline(task):
+        small = task.predicted_us < self.inline_below and task.ctx.is_cpu
+        if user and small and self.run_inline(task):
             return
         task.site = task.site or callsite.find()
         task.prepare()
@@ -140,7 +145,7 @@ class ThreadedEngine(Engine):
     # -- workers ----------------------------------------------------------------------------------
 
     def _hand_out(self, task: Task) -> None:
-        pool = self.pool(task.ctx)
+        pool = self.pool(lanes.key_of(task))
         heapq.heappush(pool.ready, (-task.priority, task.seq, task))
         self._wake(pool)
 
@@ -157,13 +162,25 @@ class ThreadedEngine(Engine):
                 self._wake(pool)
         return known
 
-    def pool(self, ctx: Context) -> Pool:
-        """The workers that serve `ctx`; all CPU contexts share the machine's cores."""
-        key = "cpu" if ctx.is_cpu else ctx
+    def pool(self, key: Any) -> Pool:
+        """The workers of a lane."""
         pool = self._pools.get(key)
         if pool is None:
-            pool = self._pools[key] = Pool(self._size)
+            name = "worker" if key == "cpu" else "{}-{}".format(*key)
+            pool = self._pools[key] = Pool(lanes.threads.get(key, self.workers), name)
         return pool
+
+    def lanes_changed(self) -> None:
+        with self.lock:
+            pools, self._pools = self._pools, {}
+            self._retire(pools.values())
+
+    def _retire(self, pools: Iterable[Pool]) -> None:
+        for pool in pools:
+            pool.size = 0
+            pool.idle.clear()
+            for worker in pool.workers:
+                worker.wake()
 
     def _wake(self, pool: Pool, job: Any = None) -> None:
         """Let an idle worker look for work, or start one if there may be more."""
@@ -172,7 +189,7 @@ class ThreadedEngine(Engine):
             worker.job = job
             worker.wake()
         elif len(pool.workers) < pool.size:
-            worker = _Worker(f"d2lmini-worker-{next(_numbers)}")
+            worker = _Worker(f"d2lmini-{pool.name}-{next(_numbers)}")
             worker.job = job
             worker.thread = threading.Thread(
                 target=self._work, args=(pool, worker), name=worker.name, daemon=True
@@ -185,6 +202,7 @@ class ThreadedEngine(Engine):
 
     def _work(self, pool: Pool, worker: _Worker) -> None:
         here.task = worker
+        here.pool = pool
         while True:
             task = job = None
             with self.lock:
@@ -193,7 +211,7 @@ class ThreadedEngine(Engine):
                 elif pool.ready:
                     task = heapq.heappop(pool.ready)[2]
                     self.running.add(task)
-                elif self._stopped:
+                elif self._stopped or not pool.size:
                     if worker in pool.workers:
                         pool.workers.remove(worker)
                     return
@@ -220,7 +238,7 @@ class ThreadedEngine(Engine):
         if self.lock._is_owned():  # type: ignore[attr-defined]
             return 0  # an operation that runs inline: a helper would need the lock to begin
         with self.lock:
-            pool = self.pool(cpu())
+            pool = here.pool or self.pool("cpu")
             if pool.ready or self._stopped:
                 return 0
             return self._call(pool, min(n, len(pool.idle) + pool.size - len(pool.workers)), job)

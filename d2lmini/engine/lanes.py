@@ -1,0 +1,38 @@
+"""Who serves which tasks: every device has lanes, and every lane threads of its own.
+
+A task names its context and its lane: "compute", or for a copy between devices "in" or "out", the
+directions of the link as the device at its end sees them. So a device computes while it copies, and
+two devices compute at once. What serves no lane of its own is left to the workers of the CPU's
+kind: as many as there are cores.
+
+The devices (one storey up, in `d2lmini.device`) enter here what they have; engines that exist drop
+the threads they had started for the lanes before.
+"""
+
+from __future__ import annotations
+
+from d2lmini.context import Context
+from d2lmini.engine.core import Task, lock
+from d2lmini.engine.engine import Engine
+
+#: (context, lane) -> how many threads serve it.
+threads: dict[tuple[Context, str], int] = {}
+
+#: So many workers the CPU has at most, for the devices' threads need cores too; None: no bound.
+most_for_cpu: int | None = None
+
+
+def key_of(task: Task) -> object:
+    """The lane of `task`; all CPU contexts share one, as they share the machine's cores."""
+    ctx = task.ctx
+    return "cpu" if ctx.is_cpu else (ctx, task.lane)
+
+
+def install(lanes: dict[tuple[Context, str], int], cpu_workers: int | None) -> None:
+    """Let there be these lanes from now on, and no others; the engines must be idle."""
+    global threads, most_for_cpu
+    with lock:
+        threads, most_for_cpu = dict(lanes), cpu_workers
+        engines = list(Engine.alive)
+    for engine in engines:
+        engine.lanes_changed()
