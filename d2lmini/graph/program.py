@@ -148,7 +148,7 @@ class Program:
         try:
             frame = self._frames.pop()
         except IndexError:
-            frame = self._frame()
+            frame = self.frame()
         try:
             return frame.run(arrays, places, keys)
         except Exception as problem:
@@ -157,8 +157,8 @@ class Program:
             if self._keeps and len(self._frames) < MOST_FRAMES:
                 self._frames.append(frame)
 
-    def _frame(self) -> Frame:
-        """An arena, and the names for what will lie there."""
+    def frame(self) -> Frame:
+        """A new arena, and the function with names for what will lie there."""
         if not self.plan.lives:
             return Frame(self._make(np, None), None)
         memory = Chunk(self._pool, max(self.plan.nbytes, SMALL))

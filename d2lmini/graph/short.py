@@ -19,25 +19,33 @@ from d2lmini.device import quiet
 from d2lmini.device.storage import SMALL, Chunk, Pool, pool_of
 from d2lmini.engine.core import lock
 from d2lmini.engine.road import here
-from d2lmini.graph.program import Program
+from d2lmini.graph.program import Program, Run
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.ops.spec import Spec
 
 new = object.__new__
 
+#: Is no array.
+NOTHING = object()
+
 
 class ShortRoad:
-    """Calls of one program in one context, computed where they are made."""
+    """Calls of one program in one context, computed where they are made.
 
-    __slots__ = ("_ctx", "_nowhere", "_pool", "_predicted_us", "_run", "_specs")
+    All fields are used with the lock held, so one frame will do.
+
+    run    the function of that frame; None before the first call
+    known  the arrays of the last call, never read: who is the same again is not looked at again
+    """
+
+    __slots__ = ("ctx", "known", "pool", "program", "run")
 
     def __init__(self, program: Program, ctx: Context):
-        self._run = program.run
-        self._predicted_us = program.predicted_us
-        self._specs = program.specs
-        self._nowhere = [None] * len(program.specs)
-        self._ctx = ctx
-        self._pool = pool_of(ctx)
+        self.program = program
+        self.ctx = ctx
+        self.pool = pool_of(ctx)
+        self.run: Run | None = None
+        self.known: Sequence[Any] = [NOTHING] * len(program.inputs)
 
     @staticmethod
     def leads(program: Program) -> bool:
@@ -49,44 +57,50 @@ class ShortRoad:
         """The outputs; None when this call has to go the long road."""
         current = engine.current
         context = quiet.here.context
+        program = self.program
         if (
-            self._predicted_us >= current.inline_below
+            program.predicted_us >= current.inline_below
             or context is None
             or here.task
             or instrument.listeners
         ):
             return None
         with lock:
-            arrays = _contents(inputs, self._ctx)
+            arrays = self._contents(inputs)
             if arrays is None:
                 return None
             try:
-                results = context.run(self._run, arrays, self._nowhere, keys)
+                run = self.run
+                if run is None:
+                    run = self.run = program.frame().run
+                results = context.run(run, arrays, program.anywhere, keys)
             except Exception:
                 return None
-            pool = self._pool
-            outs = _adopted(results, self._specs, self._ctx, pool)
+            outs = _adopted(results, program.specs, self.ctx, self.pool)
             current.inlined = inlined = current.inlined + 1
             if not inlined & 63:
-                pool.review()
+                self.pool.review()
         return outs
 
+    def _contents(self, inputs: Sequence[NDArray]) -> list[np.ndarray] | None:
+        """The arrays of the inputs, if nothing is pending on them and each is the whole of its
+        memory (lock held)."""
+        arrays = []
+        for x, known in zip(inputs, self.known):
+            chunk = x._chunk
+            a = chunk.data
+            if chunk.writer is not None or chunk.queue or chunk.error is not None:
+                return None
+            if a is not known and not self._fits(x, a):
+                return None
+            arrays.append(a)
+        self.known = arrays
+        return arrays
 
-def _contents(inputs: Sequence[NDArray], ctx: Context) -> list[np.ndarray] | None:
-    """The arrays of the inputs, if nothing is pending on them and each is the whole of its memory
-    (lock held)."""
-    arrays = []
-    for x in inputs:
-        chunk = x._chunk
-        a = chunk.data
-        if a is None or chunk.writer is not None or chunk.queue or chunk.error is not None:
-            return None
-        if x._offset is not None or a.shape != x._spec.shape:
-            return None
-        if x._ctx is not ctx and x._ctx != ctx:
-            return None
-        arrays.append(a)
-    return arrays
+    def _fits(self, x: NDArray, a: np.ndarray | None) -> bool:
+        if a is None or x._offset is not None or a.shape != x._spec.shape:
+            return False
+        return x._ctx is self.ctx or x._ctx == self.ctx
 
 
 def _adopted(
