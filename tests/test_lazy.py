@@ -21,7 +21,7 @@ from test_random_programs import SHAPES, Pair, step
 import d2lmini
 from d2lmini import MXNetError, autograd, engine, gluon, instrument, nd
 from d2lmini.engine.road import Road
-from d2lmini.graph.lazy import MOST_NUMBERS, here, recorder
+from d2lmini.graph.lazy_recorder import MOST_NUMBERS, here, recorder
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,362 @@
+"""Who records: told of every push and wait while a lazy scope is open.
+
+Tasks are recorded on their way to the engine, when all is known of them, and their writes are
+counted. What a chunk holds now is either its value here (`values`, weakly: it goes with the last
+handle), or what the engine has put or will put there (`Source`). Before anything else is pushed,
+what it reads is, and who reads what it overwrites; before a wait, what is waited for.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable
+from typing import Any
+from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
+
+from d2lmini import callsite, engine, instrument
+from d2lmini.base import MXNetError
+from d2lmini.context import cpu
+from d2lmini.device.storage import Chunk, pool_of
+from d2lmini.engine.budget import default_limit
+from d2lmini.engine.core import Task, Var
+from d2lmini.engine.core import lock as engine_lock
+from d2lmini.engine.road import Road
+from d2lmini.engine.road import here as engine_here
+from d2lmini.graph.lazy_graph import Deed, Reading, Source, Step, cone, readings
+from d2lmini.graph.lazy_task import LazyTask
+from d2lmini.graph.passes import simplify
+from d2lmini.graph.program import Program
+from d2lmini.ndarray.apply import Operand, OpTask
+from d2lmini.ops.core import Spec
+
+#: So many steps may wait; then all of them are pushed.
+MOST_STEPS = 1000
+
+#: Programs kept; at more all are forgotten.
+MOST_PROGRAMS = 256
+
+#: So many programs are compiled that differ in numbers alone, such as a rate that is another in
+#: each step; after that the steps are taken one by one, for compiling takes longer.
+MOST_NUMBERS = 8
+
+
+class _Here(threading.local):
+    """Per thread: the innermost lazy scope, or None."""
+
+    scope: Any = None
+
+
+here = _Here()
+
+
+class Recorder:
+    """What is recorded, of all threads. Nothing blocks under its lock; the engine's may be taken
+    under it, never the other way round.
+
+    values   chunk -> (step, which output): what it will hold, newer than what the engine knows
+    sources  contents of chunks that steps read, by the identity of the chunk
+    live     steps that have not been pushed
+    scopes   that are open, of all threads
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.values: WeakKeyDictionary[Chunk, tuple[Step, int]] = WeakKeyDictionary()
+        self.sources: WeakValueDictionary[int, Source] = WeakValueDictionary()
+        self.live: WeakSet[Step] = WeakSet()
+        self.scopes: set[Any] = set()
+        # By key; with the specs that it names by their identity, so that they stay alive.
+        self._programs: dict[tuple, tuple[Program, list[Spec]]] = {}
+        self._forms: dict[tuple, list[Program]] = {}
+        self._fresh_nbytes = 0  # of sources, since they were last added up
+        # While somebody listens, nothing is computed on the short roads, past the engine.
+        self._listener = instrument.Instrument()
+
+    # -- scopes ------------------------------------------------------------------------------------
+
+    def begin(self, scope: Any) -> None:
+        """Be told of pushes and waits from now on."""
+        with self.lock:
+            self.scopes.add(scope)
+            if Road.recorder is None:
+                instrument.add(self._listener)
+                Road.recorder = self
+
+    def finish(self, scope: Any) -> None:
+        """Push what can still be read of what `scope` recorded."""
+        self._push([chunk for chunk, (step, _) in self._recorded() if step.scope is scope])
+
+    def end(self, scope: Any) -> None:
+        """A scope is over; after the last one nobody need tell us anything. Harmless when
+        repeated."""
+        with self.lock:
+            self.scopes.discard(scope)
+            self._leave()
+
+    def _leave(self) -> None:
+        if not self.scopes and not self.values:
+            Road.recorder = None
+            instrument.remove(self._listener)
+
+    def waiting(self, scope: Any) -> int:
+        """How many steps of `scope` may yet be pushed."""
+        with self.lock:
+            steps = list(self.live)
+        return sum(step.scope is scope for step in steps)
+
+    def _recorded(self) -> list[tuple[Chunk, tuple[Step, int]]]:
+        with self.lock:
+            return list(self.values.items())
+
+    # -- what the engine tells ---------------------------------------------------------------------
+
+    def takes(self, task: Task) -> bool:
+        """A task is pushed: record it; or say False after pushing what must run before it."""
+        if self._busy:  # a finalizer pushes in the midst of our work
+            engine.current._lay_aside(task)
+            return True
+        scope = here.scope
+        if scope is not None and engine_here.task is None and type(task) is OpTask and _pure(task):
+            self._record(task, scope)
+            return True
+        self._settle(task)
+        return False
+
+    def settles(self, tasks: list[Task]) -> bool:
+        """Tasks of finalizers are to be pushed: may they?"""
+        if self._busy:
+            return False
+        for task in tasks:
+            self._settle(task)
+        return True
+
+    def wanted(self, by: str, var: Var | None, write: bool = False) -> None:
+        """A wait for `var`, for everything if it is None; `write`: for its readers, too."""
+        if engine_here.task is not None or engine_lock._is_owned():  # type: ignore[attr-defined]
+            return  # such a wait is refused
+        if self._busy:
+            raise MXNetError(
+                f"{by} inside a finalizer (__del__): it runs in the midst of recording and must "
+                "not wait. Push what is to be done instead."
+            )
+        if var is None:
+            self._push([chunk for chunk, _ in self._recorded()])
+        elif isinstance(var, Chunk):
+            self._push((var,), (var,) if write else ())
+
+    @property
+    def _busy(self) -> bool:
+        return self.lock._is_owned()  # type: ignore[attr-defined]
+
+    # -- recording ---------------------------------------------------------------------------------
+
+    def _record(self, task: OpTask, scope: Any) -> None:
+        with self.lock:
+            self._note_step(task, scope)
+            full = len(self.live) > MOST_STEPS or self._holds_too_much()
+        if full:
+            self._push([chunk for chunk, _ in self._recorded()])
+
+    def _note_step(self, task: OpTask, scope: Any) -> None:
+        step = Step(
+            task.op,
+            tuple([None if x is None else self._reading(x) for x in task.inputs]),
+            task.attrs,
+            tuple([spec for _, _, spec in task.outputs]),
+            task.ctx,
+            task.site or callsite.find(),
+            scope,
+        )
+        with engine_lock:
+            _count_versions(task)
+        self.live.add(step)
+        scope.recorded += 1
+        # From here on it has happened, also if Ctrl-C comes now.
+        for i, (chunk, _, _) in enumerate(task.outputs):
+            self.values[chunk] = step, i
+
+    def _reading(self, operand: Operand) -> Reading:
+        chunk, offset, spec = operand
+        value = self.values.get(chunk)
+        if value is not None:
+            return Reading(*value, offset, spec)
+        source = self.sources.get(id(chunk))
+        if source is None:
+            source = self.sources[id(chunk)] = Source(chunk)
+            self._fresh_nbytes += chunk.weight
+        return Reading(source, 0, offset, spec)
+
+    def _holds_too_much(self) -> bool:
+        """Do steps alone keep more memory alive than half of what may be pending?"""
+        limit = engine.current.budget.limit
+        if limit is None:
+            limit = engine.current.budget.limit = default_limit()
+        if self._fresh_nbytes <= limit // 2:
+            return False
+        self._fresh_nbytes = 0
+        chunks = [source.chunk for source in list(self.sources.values())]
+        return sum(c.weight for c in chunks if c.weight and not c.held) > limit // 4
+
+    # -- pushing -----------------------------------------------------------------------------------
+
+    def _settle(self, task: Task) -> None:
+        """Push what must run before `task`: what it reads, and who reads what it writes."""
+        if not self.values and not self.sources:
+            return
+        chunks = (*task.reads, *task.writes)
+        self._push(chunks, task.writes)
+
+    def _push(self, chunks: Iterable[Any], overwritten: Iterable[Any] = ()) -> None:
+        """Push the values of `chunks`, and those that are computed from what is in the chunks
+        `overwritten` and in no others."""
+        chunks, overwritten = tuple(chunks), tuple(overwritten)
+        while True:
+            with self.lock:
+                task = self._task(chunks, overwritten)
+                if task is None or self._offer(*task):
+                    break
+            engine.current.pause(task[0])
+        if task is not None:
+            engine.current._work_off()
+            if not self.scopes:  # left over, when Ctrl-C ended the end of a scope
+                with self.lock:
+                    self._leave()
+
+    def _offer(self, task: LazyTask, found: dict[tuple[Step, int], Chunk]) -> bool:
+        """Push `task`, if the engine takes it now, and note where its outputs lie."""
+        entered = False
+        try:
+            entered = engine.current.offer(task)
+        finally:
+            try:
+                self._note(task, entered, found)
+            except BaseException:  # Ctrl-C in its midst
+                self._note(task, entered, found)
+                raise
+        return entered
+
+    def _note(self, task: LazyTask, entered: bool, found: dict[tuple[Step, int], Chunk]) -> None:
+        """If it was pushed, so were its steps. Harmless when repeated."""
+        if not (entered or task.began or task in engine.current.pending):
+            return
+        rows = task.deed.rows
+        for step, _ in rows:
+            if step.results is None:
+                step.results = [self._kept(found.get((step, i))) for i in range(len(step.specs))]
+        for entry, chunk in found.items():
+            if self.values.get(chunk) == entry:
+                del self.values[chunk]
+        for step, _ in rows:
+            step.inputs = ()
+            if step in self.live:
+                self.live.discard(step)
+                step.scope.computed += 1
+
+    def _kept(self, chunk: Chunk | None) -> Source | None:
+        if chunk is None:
+            return None
+        source = self.sources[id(chunk)] = Source(chunk)
+        return source
+
+    def _task(
+        self, chunks: tuple, overwritten: tuple
+    ) -> tuple[LazyTask, dict[tuple[Step, int], Chunk]] | None:
+        """What is to be pushed for `chunks`, and before `overwritten` are; None if nothing is.
+
+        Among its outputs is each value that somebody can read, or that a step left behind reads:
+        nothing is computed twice. A step comes along that reads what an output overwrites, or an
+        output that is itself to be overwritten.
+        """
+        values = list(self.values.items())
+        roots = {self.values[chunk][0] for chunk in chunks if chunk in self.values}
+        if not roots and not any(id(chunk) in self.sources for chunk in overwritten):
+            return None
+        live = cone(step for _, (step, _) in values)
+        while True:
+            due = cone(roots)
+            targets = {entry: chunk for chunk, entry in values if entry[0] in due}
+            old = {*overwritten, *targets.values()}
+            new = {entry for entry, chunk in targets.items() if chunk in overwritten}
+            rest = live - due
+            more = {step for step in rest if _reads(step, old, new)}
+            if not more:
+                break
+            roots |= more
+        if not due:
+            return None
+        for step in rest:
+            for origin, i, _, _ in readings(step):
+                if origin in due and (origin, i) not in targets:
+                    assert isinstance(origin, Step)
+                    targets[origin, i] = Chunk(pool_of(origin.ctx), origin.specs[i].nbytes)
+        entries = sorted(targets, key=lambda entry: (entry[0].number, entry[1]))
+        deed = Deed(due, entries)
+        program, singly = self._program(deed)
+        outputs: list[Operand] = [(targets[step, i], None, step.specs[i]) for step, i in entries]
+        return LazyTask(program, singly, deed, outputs, deed.rows[-1][0].ctx), targets
+
+    def _program(self, deed: Deed) -> tuple[Program, bool]:
+        """The program for a deed, which is found by its key if it was compiled before. Or one for
+        other numbers, and True: the steps are to be taken one by one."""
+        known = self._programs.get(deed.key)
+        scope = deed.rows[-1][0].scope
+        if known is None:
+            alike = self._forms.setdefault(deed.form, [])
+            if len(alike) >= MOST_NUMBERS:
+                return alike[0], True
+            if len(self._programs) >= MOST_PROGRAMS:
+                self._programs.clear()
+                self._forms = {deed.form: alike}
+            variables, outputs = deed.graph()
+            program = Program("lazy", variables, simplify(outputs), cpu())
+            alike.append(program)
+            specs = [ref[3] for _, refs in deed.rows for ref in refs if ref is not None]
+            known = self._programs[deed.key] = program, specs
+            scope.compiled += 1
+        scope._programs[known[0]] = None
+        return known[0], False
+
+
+def _pure(task: OpTask) -> bool:
+    """Does it only make new values? Then it can be recorded: it changes no input, and each output
+    is the whole of a chunk."""
+    return (
+        not task.op.mutates
+        and task.ctx.is_cpu
+        and all(offset is None and spec.nbytes == c.nbytes for c, offset, spec in task.outputs)
+        and len({chunk for chunk, _, _ in task.outputs}) == len(task.outputs)
+    )
+
+
+def _count_versions(task: Task) -> None:
+    for var in task.writes:
+        var.version += 1
+
+
+def _reads(step: Step, old: set[Chunk], new: set[tuple[Step, int]]) -> bool:
+    """Does it read what lies in one of `old` now, or an output in `new`?"""
+    for origin, i, _, _ in readings(step):
+        if origin.chunk in old if isinstance(origin, Source) else (origin, i) in new:
+            return True
+    return False
+
+
+recorder = Recorder()
+
+
+def _after_fork_in_child() -> None:
+    """The scopes of other threads did not come along; what they recorded can be computed here."""
+    recorder.lock._at_fork_reinit()  # type: ignore[attr-defined]
+    recorder.scopes, scope = set(), here.scope
+    while scope is not None:
+        recorder.scopes.add(scope)
+        scope = scope.outer
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=recorder.lock.acquire,
+        after_in_parent=recorder.lock.release,
+        after_in_child=_after_fork_in_child,
+    )
