@@ -3,12 +3,12 @@ autograd records and hooks can watch; on Symbols it is written down again, in an
 
 >>> from d2lmini import nd, sym
 >>> x = sym.var("x")
->>> y = sym.relu(x * 2, name="y")
+>>> with sym.NameManager():
+...     y = sym.relu(x * 2, name="y")
 >>> values = {x._entry[0]: nd.array([-1, 3])}
 >>> def watch(node, inputs, outputs):
 ...     print(node.name, outputs[0].asnumpy())
->>> with sym.NameManager():
-...     (result,) = interpret(y._entries, values, watch)
+>>> (result,) = interpret(y._entries, values, watch)
 _mulscalar0 [-2.  6.]
 y [0. 6.]
 >>> interpret(y._entries, {x._entry[0]: sym.var("z")})[0].list_arguments()
