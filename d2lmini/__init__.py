@@ -12,6 +12,8 @@
 The contents, from the ground up:
 
 context    where arrays live: cpu(), gpu(i)
+virtual_gpus
+           devices for programs that want several GPUs, on any machine
 engine     runs every operation in an order the program allows
 storage    pooled memory, counted to the byte
 ops        every operation, declared once
@@ -34,6 +36,7 @@ install_as_mxnet
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 from d2lmini import base, context, engine, instrument
@@ -64,13 +67,15 @@ if TYPE_CHECKING:
     from d2lmini import visualization as viz
     from d2lmini.d2l import Benchmark, get_mem
     from d2lmini.device import storage
+    from d2lmini.device.virtual_device import virtual_gpus
     from d2lmini.graph.lazy import lazy
     from d2lmini.mxnet_alias import install_as_mxnet
     from d2lmini.symbol import AttrScope
 
 __version__ = "0.1.0"
 
-# `Symbol.bind` is the executor's, two floors up.
+# `num_gpus` asks the devices, a floor up; `Symbol.bind` is the executor's, two floors up.
+base.loaders["devices"] = lambda: importlib.import_module("d2lmini.device.devices")
 base.loaders["executor"] = lambda: importlib.import_module("d2lmini.graph.bind")
 base.loaders["CachedOp"] = lambda: importlib.import_module("d2lmini.graph.cached_op").CachedOp
 base.loaders["get_symbol"] = lambda: importlib.import_module("d2lmini.graph.recorded").get_symbol
@@ -80,7 +85,7 @@ __all__ = [
     "cpu_pinned", "current_context", "d2l", "engine", "get_mem", "gluon", "gpu", "init",
     "initializer", "install_as_mxnet", "instrument", "io", "lazy", "lr_scheduler", "metric", "nd",
     "ndarray", "num_gpus", "optimizer", "random", "runtime", "storage", "sym", "symbol",
-    "test_utils", "util", "visualization", "viz",
+    "test_utils", "util", "virtual_gpus", "visualization", "viz",
 ]  # fmt: skip
 
 _SWITCHES = ("is_np_array", "is_np_shape", "np_shape", "set_np_shape", "use_np_shape")
@@ -105,6 +110,7 @@ _LAZY = {
     "Benchmark": ("d2lmini.d2l", "Benchmark"),
     "get_mem": ("d2lmini.d2l", "get_mem"),
     "lazy": ("d2lmini.graph.lazy", "lazy"),
+    "virtual_gpus": ("d2lmini.device.virtual_device", "virtual_gpus"),
     **{name: ("d2lmini.util", name) for name in _SWITCHES},
 }
 
@@ -121,3 +127,9 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *_LAZY})
+
+
+if os.environ.get("D2LMINI_VIRTUAL_GPUS"):
+    from d2lmini.device import virtual_device
+
+    virtual_device.from_environment()

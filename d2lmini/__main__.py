@@ -50,6 +50,7 @@ def info() -> str:
     import threadpoolctl
 
     from d2lmini import engine, runtime
+    from d2lmini.device import devices
 
     blas = [
         f"{pool['internal_api']} {pool['version']}, {pool['num_threads']} threads"
@@ -64,7 +65,7 @@ def info() -> str:
         "cores": str(os.cpu_count()),
         "system": platform.platform(),
         "engine": f"{engine.current.kind}, inline below {engine.current.inline_below:g} us",
-        "GPUs": str(d2lmini.num_gpus()),
+        "GPUs": "; ".join(map(str, devices.gpus())) or "none",
         "features": " ".join(f.name for f in runtime.feature_list() if f.enabled),
     }
     width = max(map(len, lines))

@@ -21,6 +21,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from d2lmini.base import loaders
+
 # MXNet's device type codes; files of arrays store them.
 _CODES = {"cpu": 1, "gpu": 2, "cpu_pinned": 3, "cpu_shared": 5}
 _NAMES = {code: name for name, code in _CODES.items()}
@@ -99,6 +101,10 @@ class Context(metaclass=_ContextMeta):
     def __exit__(self, *exc: object) -> None:
         Context._default_ctx.value = Context._default_ctx.outer.pop()
 
+    def memory_info(self) -> tuple[int, int]:
+        """(free, total) bytes of this device; of the CPU, those of the machine."""
+        return loaders["devices"]().device_of(self).memory_info()
+
     def empty_cache(self) -> None:
         """Give the cached memory of this device back to the system."""
         for release in cache_releasers:
@@ -129,8 +135,13 @@ def cpu_shared(device_id: int = 0) -> Context:
 
 
 def num_gpus() -> int:
-    """How many GPUs this build can use. So far devices beyond the CPU are not there: 0."""
-    return 0
+    """How many GPUs there are; so far virtual ones only (`d2lmini.virtual_gpus`)."""
+    return len(loaders["devices"]().gpus())
+
+
+def gpu_memory_info(device_id: int = 0) -> tuple[int, int]:
+    """(free, total) bytes of gpu(device_id); MXNetError when there is none."""
+    return gpu(device_id).memory_info()
 
 
 def current_context() -> Context:

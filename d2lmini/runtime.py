@@ -7,7 +7,8 @@
 
 The names are MXNet's. On are those that hold here: the BLAS and the instructions that NumPy uses,
 LAPACK (NumPy brings it), arrays of more than 2**31 elements, and Python's handling of signals.
-MXNet's other libraries (MKLDNN, OPENCV, ...) are not used, so they are off.
+MXNet's other libraries (MKLDNN, OPENCV, ...) are not used, so they are off, and so is CUDA, of
+which virtual GPUs know nothing: ask `num_gpus()` whether there are devices.
 """
 
 from __future__ import annotations
@@ -17,8 +18,6 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-
-from d2lmini.context import num_gpus
 
 __all__ = ["Feature", "Features", "feature_list"]
 
@@ -58,8 +57,6 @@ def _enabled() -> frozenset[str]:
     blas = str(config.get("Build Dependencies", {}).get("blas", {}).get("name", "")).lower()
     on = {"LAPACK", "INT64_TENSOR_SIZE", "SIGNAL_HANDLER"}
     on.update(feature for part, feature in _BLAS.items() if part in blas)
-    if num_gpus():
-        on.add("CUDA")
     simd = config.get("SIMD Extensions", {})
     for name in [*simd.get("baseline", ()), *simd.get("found", ())]:
         on.update(_SIMD.get(name, f"CPU_{name}").split())

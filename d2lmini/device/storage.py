@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,6 +34,8 @@ from d2lmini import instrument
 from d2lmini.base import MXNetError
 from d2lmini.callsite import Site
 from d2lmini.context import Context, cache_releasers, current_context
+from d2lmini.device.devices import device_of, exists
+from d2lmini.device.interface import Device
 from d2lmini.engine.budget import WeightedVar
 from d2lmini.engine.core import _NO_QUEUE, _NOBODY, lock
 
@@ -57,7 +60,7 @@ class Pool:
     finalizer may allocate there: so the books are right whenever one is made.
     """
 
-    def __init__(self, ctx: Context):
+    def __init__(self, ctx: Context, limit: int | None = None):
         self.ctx = ctx
         # From finalizers: what is given back as (nbytes, block), and the bytes of tiny arrays.
         self.freed: deque[tuple[int, Any]] = deque()
@@ -65,7 +68,7 @@ class Pool:
         self.live = 0
         self.cached = 0
         self.peak = 0
-        self.limit: int | None = None
+        self.limit = limit
         self.keep = _default_keep()
         self._blocks: dict[int, list[np.ndarray]] = {}
 
@@ -234,21 +237,29 @@ class Chunk(WeightedVar):
 
 # -- pools by context ------------------------------------------------------------------------------
 
-_pools: dict[Context, Pool] = {}
-
 
 def pool_of(ctx: Context) -> Pool:
     """The pool of a context; MXNetError when the device does not exist."""
-    pool = _pools.get(ctx)
-    if pool is None:
-        if not ctx.is_cpu:
+    device = device_of(ctx)
+    return device.pool or _begin_pool(device)
+
+
+def _begin_pool(device: Device) -> Pool:
+    with lock:
+        if device.pool is None:
+            device.pool = Pool(device.ctx, device.memory)
+        return device.pool
+
+
+def check_there(ctx: Context, chunks: Iterable[Any]) -> None:
+    """MXNetError if memory named `ctx` lies on a device that there is no more (`virtual_gpus`)."""
+    pool = pool_of(ctx) if exists(ctx) else None
+    for chunk in chunks:
+        if chunk.pool is not pool and chunk.pool.ctx == ctx:
             raise MXNetError(
-                f"{ctx} is not available: this version computes on the CPU. Use ctx=cpu(); "
-                "devices through CuPy (the extra 'gpu') and virtual GPUs are still to come"
+                f"the array lies on a {ctx} that there is no more: its virtual_gpus(...) has "
+                "ended. Copy what you need to cpu() before the end, or leave the scope later"
             )
-        with lock:
-            pool = _pools.setdefault(ctx, Pool(ctx))
-    return pool
 
 
 def stats(ctx: Context | None = None) -> Memory:

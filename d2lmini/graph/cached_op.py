@@ -163,7 +163,8 @@ class Compiled:
         else:
             self.outputs = outputs = simplify(outputs)
         self.forward = Program(name, variables, outputs + kept, ctx, static_alloc)
-        self._short = ShortRoad(self.forward, ctx) if ShortRoad.leads(self.forward) else None
+        short = ctx.is_cpu and ShortRoad.leads(self.forward)
+        self._short = ShortRoad(self.forward, ctx) if short else None
 
     def __call__(self, inputs: Sequence[NDArray], out: Any) -> list[NDArray]:
         ctx = self.ctx

@@ -16,7 +16,7 @@ import numpy as np
 from d2lmini import callsite, engine
 from d2lmini.context import Context
 from d2lmini.device.quiet import run_quietly
-from d2lmini.device.storage import Chunk, pool_of
+from d2lmini.device.storage import Chunk, check_there, pool_of
 from d2lmini.engine.core import Task
 from d2lmini.graph.program import Program
 from d2lmini.ndarray.apply import Operand, array_of, wrap
@@ -105,5 +105,8 @@ def push(
             x._chunk.note_write(begin, begin + x._spec.size, site)
     operands = [(x._chunk, x._offset, x._spec) for x in inputs]
     places = [(y._chunk, y._offset, y._spec) for y in results]
-    engine.current.push(ProgramTask(program, operands, places, ctx, keys))
+    task = ProgramTask(program, operands, places, ctx, keys)
+    if not ctx.is_cpu:
+        check_there(ctx, task.reads + task.writes)
+    engine.current.push(task)
     return results

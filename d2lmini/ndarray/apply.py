@@ -17,7 +17,7 @@ from d2lmini.context import Context, current_context
 from d2lmini.device import quiet
 from d2lmini.device.parallel import GRAIN, parallel_for
 from d2lmini.device.quiet import run_quietly
-from d2lmini.device.storage import SMALL, Chunk, pool_of
+from d2lmini.device.storage import SMALL, Chunk, check_there, pool_of
 from d2lmini.engine.budget import Handle
 from d2lmini.engine.core import Task, lock
 from d2lmini.engine.road import here
@@ -211,7 +211,8 @@ def apply(
             )
     ctx = ctx or current_context()
     inferred, predicted_us, _ = plan_of(op, specs, attrs)
-    if op.simple and out is None and predicted_us < engine.current.inline_below and reads:
+    small = ctx.is_cpu and predicted_us < engine.current.inline_below
+    if small and op.simple and out is None and reads:
         result = compute_here(op, inputs, attrs, inferred[0], ctx)
         if result is not None:
             return result
@@ -231,10 +232,10 @@ def apply(
         outs = [wrap(Chunk(pool, spec.nbytes), spec, ctx) for spec in inferred]
     else:
         outs = list(out) if isinstance(out, (list, tuple)) else [out]
-        _check_out(op, outs, inferred[:shown])
+        _check_out(op, outs, inferred[:shown], ctx)
         if modes.recording:
-            autograd.check_in_place(op, inputs, outs, all(_is_whole(o) for o in outs))
-        site = _note_writes(outs)
+            autograd.check_in_place(op, inputs, outs, all(is_whole(o) for o in outs))
+        site = note_writes(outs)
         outs += [wrap(Chunk(pool, spec.nbytes), spec, ctx) for spec in inferred[shown:]]
     outputs = [(o._chunk, o._offset, o._spec) for o in outs]
 
@@ -247,14 +248,16 @@ def apply(
         mutated = [inputs[i] for i in positions]
         if modes.recording:
             autograd.check_in_place(op, (), mutated, False)
-        site = _note_writes(mutated)
+        site = note_writes(mutated)
         writes += [x._chunk for x in mutated]
     if out is not None:
         # Only a whole chunk is overwritten; a part of one is changed in place.
-        reads += [o._chunk for o in outs if not _is_whole(o)]
+        reads += [o._chunk for o in outs if not is_whole(o)]
     task.site = site
     task.reads = tuple(reads)
     task.writes = tuple(writes)
+    if not ctx.is_cpu:
+        check_there(ctx, reads + writes)
     engine.current.push(task)
     if modes.recording:
         for x in inputs:
@@ -280,7 +283,7 @@ def apply_small(op: Op, inputs: tuple, attrs: dict[str, Any]) -> Any:
     if type(x) is not Array:
         return None
     spec = x._spec
-    if spec.nbytes >= SMALL or x._offset is not None:
+    if spec.nbytes >= SMALL or x._offset is not None or not x._ctx.is_cpu:
         return None
     chunk = x._chunk
     with lock:
@@ -395,12 +398,12 @@ def _contents(inputs: tuple) -> list[Any] | None:
     return arrays
 
 
-def _is_whole(x: Any) -> bool:
+def is_whole(x: Any) -> bool:
     """Is `x` all of its chunk?"""
     return x._offset is None and x._spec.nbytes == x._chunk.nbytes
 
 
-def _note_writes(arrays: list) -> callsite.Site | None:
+def note_writes(arrays: list) -> callsite.Site | None:
     """Existing arrays are about to be written: autograd may want to know where, and by whom."""
     site = callsite.find()
     for x in arrays:
@@ -409,7 +412,7 @@ def _note_writes(arrays: list) -> callsite.Site | None:
     return site
 
 
-def _check_out(op: Op, outs: list, inferred: Any) -> None:
+def _check_out(op: Op, outs: list, inferred: Any, ctx: Context) -> None:
     if len(outs) != len(inferred):
         raise MXNetError(f"{op.name}: gives {len(inferred)} outputs, out= has {len(outs)}")
     for x, spec in zip(outs, inferred, strict=True):
@@ -421,6 +424,8 @@ def _check_out(op: Op, outs: list, inferred: Any) -> None:
             raise MXNetError(
                 f"{op.name}: out= has dtype {x._spec.dtype.name}, result is {spec.dtype.name}"
             )
+        if x._ctx.is_cpu is not ctx.is_cpu or not (ctx.is_cpu or x._ctx == ctx):
+            raise MXNetError(f"{op.name}: out= is on {x._ctx}, the inputs are on {ctx}")
 
 
 def _not_an_array(op: Op, x: Any) -> TypeError:

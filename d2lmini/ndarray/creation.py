@@ -17,7 +17,7 @@ import numpy as np
 
 from d2lmini import engine
 from d2lmini.base import MXNetError
-from d2lmini.context import Context, current_context
+from d2lmini.context import Context, cpu, current_context
 from d2lmini.device.storage import pool_of
 from d2lmini.ndarray import exchange
 from d2lmini.ndarray.apply import apply
@@ -148,11 +148,12 @@ def from_numpy(ndarray: np.ndarray, zero_copy: bool = True) -> NDArray:
     as_dtype(ndarray.dtype)
     if not zero_copy:
         return exchange.from_array(ndarray, current_context())
+    ctx = current_context()
     if not ndarray.flags.c_contiguous:
         raise ValueError("from_numpy: only C-contiguous arrays can be shared; use zero_copy=False")
     shared = ndarray.view()
     ndarray.flags.writeable = False
-    return exchange.from_array(shared, current_context(), adopt=True)
+    return exchange.from_array(shared, ctx if ctx.is_cpu else cpu(), adopt=True)
 
 
 def to_dlpack_for_read(data: NDArray) -> Any:

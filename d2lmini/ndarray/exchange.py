@@ -21,13 +21,17 @@ import numpy as np
 from d2lmini import engine, serialize
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu, current_context
+from d2lmini.device.devices import exists
 from d2lmini.device.storage import Chunk, pool_of
+from d2lmini.ndarray import transfer
 from d2lmini.ndarray.apply import apply, array_of, wrap
 from d2lmini.ops.core import Spec, as_dtype, registry
 
 
 def from_array(array: np.ndarray, ctx: Context, adopt: bool = False) -> Any:
     """A new NDArray with the contents of `array`: copied at once, or its very memory if `adopt`."""
+    if not ctx.is_cpu:
+        return transfer.upload(array if adopt else array.copy(), ctx)
     spec = Spec(array.shape, array.dtype)
     chunk = Chunk(pool_of(ctx), spec.nbytes)
     if adopt:
@@ -42,16 +46,20 @@ def from_array(array: np.ndarray, ctx: Context, adopt: bool = False) -> Any:
 def copyto(source: Any, target: Any) -> Any:
     """Copy `source` into an NDArray, or to a context; see NDArray.copyto."""
     if isinstance(target, Context):
-        pool_of(target)  # a missing device is an error here
         spec = source._spec
-        target = empty(spec.shape, target, spec.dtype)
+        chunk = Chunk(pool_of(target), spec.nbytes)  # a missing device is an error here
+        target = wrap(chunk, spec, target)
     if not isinstance(target, type(source)):
         raise TypeError(f"copyto: expected an NDArray or a Context, got {type(target).__name__}")
     if target is source or (target._chunk is source._chunk and target._offset == source._offset):
         raise MXNetError("copyto: the target is the source itself")
     if target.shape != source.shape:
         raise MXNetError(f"copyto: source has shape {source.shape}, target {target.shape}")
-    apply(registry["_copyto"], (source,), {"dtype": target._spec.dtype}, target, source._ctx)
+    here, there = source._ctx, target._ctx
+    if here == there or (here.is_cpu and there.is_cpu):
+        apply(registry["_copyto"], (source,), {"dtype": target._spec.dtype}, target)
+    else:
+        transfer.across(source, target)
     return target
 
 
@@ -59,6 +67,9 @@ def empty(shape: Any, ctx: Context | None = None, dtype: Any = None) -> Any:
     """An NDArray without defined contents; its memory comes with its first write."""
     ctx = ctx or current_context()
     spec = Spec((shape,) if isinstance(shape, int) else tuple(shape), as_dtype(dtype or "float32"))
+    if not ctx.is_cpu:  # there memory is taken by tasks only
+        pool_of(ctx)
+        return apply(registry["_zeros"], (), {"shape": spec.shape, "dtype": spec.dtype}, None, ctx)
     chunk = Chunk(pool_of(ctx), spec.nbytes)
     chunk.allocate(spec.shape, spec.dtype)
     return wrap(chunk, spec, ctx)
@@ -74,6 +85,8 @@ class _Lease:
 
 def as_numpy_view(x: Any, by: str = "asnumpy_view") -> np.ndarray:
     """The memory of `x` as a NumPy array that keeps it alive; waits."""
+    if not x._ctx.is_cpu:
+        raise transfer.no_sharing(x, by)
     engine.current.wait(by, x._chunk)
     return np.asarray(_Lease(array_of((x._chunk, x._offset, x._spec)), x._chunk))
 
@@ -112,7 +125,7 @@ class _Capsule:
 
 def rebuild(array: np.ndarray, ctx: Context) -> Any:
     """What unpickling calls; an array of a device that is not here lands on the CPU."""
-    return from_array(array, ctx if ctx.is_cpu else cpu())
+    return from_array(array, ctx if exists(ctx) else cpu())
 
 
 # -- files -----------------------------------------------------------------------------------------
@@ -152,5 +165,11 @@ def load_frombuffer(buf: Any) -> Any:
 
 
 def _loaded(entries: list, names: list[str]) -> Any:
-    arrays = [from_array(array, cpu()) for array, _ in entries]
+    arrays = [from_array(array, _place_of(*where)) for array, where in entries]
     return dict(zip(names, arrays, strict=True)) if names else arrays
+
+
+def _place_of(typeid: int, device_id: int) -> Context:
+    """Where an array of a file comes to lie: on its GPU if that is here, else on the CPU."""
+    ctx = Context(Context.devtype2str.get(typeid, "cpu"), device_id)
+    return cpu() if ctx.is_cpu or not exists(ctx) else ctx

@@ -33,7 +33,7 @@ from d2lmini.context import Context
 from d2lmini.device.storage import Chunk
 from d2lmini.engine.budget import Handle
 from d2lmini.ndarray import apply as road
-from d2lmini.ndarray import exchange, indexing
+from d2lmini.ndarray import exchange, indexing, transfer
 from d2lmini.ndarray.apply import apply, apply_small, array_of
 from d2lmini.ndarray.left_out import explain
 from d2lmini.ops.core import Spec, as_dtype, invoke, modes, registry
@@ -131,6 +131,8 @@ class NDArray(Fluent):
 
     def _read(self, by: str) -> np.ndarray:
         """Wait, named `by` in the ledger, and copy the contents out while nobody may write them."""
+        if not self._ctx.is_cpu:
+            return transfer.read(self, by)
         operand = (self._chunk, self._offset, self._spec)
         return engine.current.read(by, self._chunk, lambda: array_of(operand).copy())
 
@@ -363,6 +365,8 @@ class NDArray(Fluent):
         return exchange.to_dlpack(self)
 
     def __dlpack_device__(self) -> tuple[int, int]:
+        if not self._ctx.is_cpu:
+            raise transfer.no_sharing(self, "dlpack")
         return (1, 0)
 
     def __copy__(self) -> NDArray:

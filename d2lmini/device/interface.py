@@ -1,0 +1,54 @@
+"""What a device is: memory with a limit, threads that compute, and a way to copy to and from it.
+
+Three kinds share this interface: the CPU (`numpy_device`), virtual GPUs (`virtual_device`), and
+GPUs through CuPy. The engine knows of a device only its lanes, the storage only its bound, arrays
+only how to copy; who adds a kind writes one class. `device_of(ctx)` in `devices` finds the device.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from d2lmini.context import Context
+
+if TYPE_CHECKING:
+    from d2lmini.device.storage import Pool
+
+
+class Device:
+    """One place where arrays live and are computed.
+
+    ctx      its name
+    kind     "cpu", "virtual", ...
+    xp       the array module that computes there
+    threads  how many tasks it runs at once; pieces of one large operation are shared by as many
+    memory   the bytes that arrays may take there; None: as much as there is
+    pool     its memory (`storage.pool_of` makes it when first asked)
+    """
+
+    kind = "?"
+    xp: Any = np
+
+    def __init__(self, ctx: Context, threads: int, memory: int | None = None):
+        self.ctx = ctx
+        self.threads = threads
+        self.memory = memory
+        self.pool: Pool | None = None
+
+    def lanes(self) -> dict[tuple[Context, str], int]:
+        """The threads of each of its lanes; none of its own where it shares the CPU's."""
+        return {}
+
+    def copy(self, target: Any, source: Any) -> None:
+        """Fill `target` with `source`, arrays of one shape and dtype; at least one of them lies
+        here. Called by a task on a copy lane of this device; on return `target` may be read."""
+        raise NotImplementedError
+
+    def memory_info(self) -> tuple[int, int]:
+        """(free, total) bytes."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} device {self.ctx}>"

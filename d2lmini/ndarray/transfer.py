@@ -1,0 +1,112 @@
+"""Copies between devices, each one task on a copy lane of the device at the end of the link.
+
+To a device it runs on that one's lane "in", from a device to the CPU on the lane "out"; from one
+device to another on "in" of where it goes. So computing goes on meanwhile, in both places, and two
+copies in different directions do not wait for each other.
+
+>>> from d2lmini import cpu, gpu, nd, virtual_gpus
+>>> with virtual_gpus(1):
+...     x = nd.array([1, 2, 3], ctx=gpu(0))         # one copy in
+...     (x * 2).asnumpy()                           # one copy out, and the wait for it
+array([2., 4., 6.], dtype=float32)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from d2lmini import autograd, engine
+from d2lmini.base import MXNetError
+from d2lmini.context import Context, cpu
+from d2lmini.device.devices import device_of
+from d2lmini.device.storage import Chunk, check_there, pool_of
+from d2lmini.engine.core import Task, Var
+from d2lmini.ndarray.apply import Operand, array_of, is_whole, note_writes, wrap
+from d2lmini.ops.core import Spec, modes, registry
+
+_KINDS = {True: "CPU", False: "GPU"}
+
+
+class Transfer(Task):
+    """A copy from device to device. An end is (chunk, offset, spec), or on the CPU a NumPy array
+    that nobody else sees."""
+
+    __slots__ = ("device", "lane", "source", "target")
+
+    def __init__(
+        self,
+        source: Operand | np.ndarray,
+        source_ctx: Context,
+        target: Operand | np.ndarray,
+        target_ctx: Context,
+    ):
+        self.lane = "out" if target_ctx.is_cpu else "in"
+        ctx = source_ctx if target_ctx.is_cpu else target_ctx
+        reads = (source[0],) if isinstance(source, tuple) else ()
+        writes: tuple[Var, ...] = (target[0],) if isinstance(target, tuple) else (Var(),)
+        # MXNet's names.
+        name = f"Copy{_KINDS[source_ctx.is_cpu]}2{_KINDS[target_ctx.is_cpu]}"
+        super().__init__(name, reads, writes, ctx)
+        self.device = device_of(ctx)
+        self.source = source
+        self.target = target
+
+    def run(self) -> None:
+        target = self.target
+        if isinstance(target, tuple):
+            chunk, _, spec = target
+            fresh = chunk.data is None
+            target = chunk.allocate(spec.shape, spec.dtype) if fresh else array_of(target)
+        source = self.source
+        self.device.copy(target, array_of(source) if isinstance(source, tuple) else source)
+
+
+def upload(array: np.ndarray, ctx: Context) -> Any:
+    """A new NDArray on a device that is no CPU, from an array of the host that nobody changes."""
+    spec = Spec(array.shape, array.dtype)
+    result = wrap(Chunk(pool_of(ctx), spec.nbytes), spec, ctx)
+    engine.current.push(Transfer(array, cpu(), (result._chunk, None, spec), ctx))
+    return result
+
+
+def read(x: Any, by: str) -> np.ndarray:
+    """A NumPy copy of an array on a device; waits, named `by` in the ledger."""
+    check_there(x._ctx, (x._chunk,))
+    result = np.empty(x._spec.shape, x._spec.dtype)
+    task = Transfer((x._chunk, x._offset, x._spec), x._ctx, result, cpu())
+    engine.current.push(task)
+    engine.current.wait(by, task.writes[0])
+    return result
+
+
+def across(source: Any, target: Any) -> None:
+    """Copy one NDArray into another on a different device, of the same shape; converted, if need
+    be, before it travels."""
+    op = registry["_copyto"]
+    if target._spec.dtype != source._spec.dtype:
+        source = source.astype(target._spec.dtype)
+    for x in (source, target):
+        if not x._ctx.is_cpu:
+            check_there(x._ctx, (x._chunk,))
+    whole = is_whole(target)
+    if modes.recording:
+        autograd.check_in_place(op, (source,), [target], whole)
+    ends = [(x._chunk, x._offset, x._spec) for x in (source, target)]
+    task = Transfer(ends[0], source._ctx, ends[1], target._ctx)
+    if target._chunk.data is not None:
+        task.site = note_writes([target])
+    if not whole:
+        task.reads += (target._chunk,)
+    engine.current.push(task)
+    if modes.recording and source._node is not None:
+        autograd.recorded(op, (source,), {"dtype": target._spec.dtype}, [target])
+
+
+def no_sharing(x: Any, by: str) -> MXNetError:
+    """The error where memory of a device would have to be lent to another library."""
+    return MXNetError(
+        f"{by}: the array is on {x._ctx}, whose memory is not shared with other libraries; "
+        "copy it first: x.as_in_context(cpu())"
+    )
