@@ -11,27 +11,20 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini import autograd, callsite, engine, instrument, random_state
+from d2lmini import autograd, callsite, engine, random_state
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, current_context
-from d2lmini.device import quiet
 from d2lmini.device.parallel import GRAIN, parallel_for
 from d2lmini.device.quiet import run_quietly
-from d2lmini.device.storage import SMALL, Chunk, check_there, pool_of
+from d2lmini.device.storage import Chunk, check_there, pool_of
 from d2lmini.engine.budget import Handle
-from d2lmini.engine.core import Task, lock
-from d2lmini.engine.road import here
+from d2lmini.engine.core import Task
 from d2lmini.ndarray.plan import plan_of
+from d2lmini.ndarray.short import apply_small
 from d2lmini.ops.core import Op, Spec, Value, modes
-from d2lmini.ops.scalars import fit
 
 #: The class of the results; `NDArray` registers itself here, for it stands on this module.
 Array: Any = None
-
-new = object.__new__
-
-#: No pointwise op on arrays under 4 KiB is predicted to take longer than this.
-SMALL_US = 12.0
 
 Operand = tuple[Chunk, "int | None", Spec]
 
@@ -185,7 +178,7 @@ def apply(
     op: Op, inputs: tuple, attrs: dict[str, Any], out: Any, ctx: Context | None = None
 ) -> Any:
     """Apply `op` to NDArrays; the results as one NDArray or a list."""
-    if op.pointwise and out is None:
+    if op.simple and out is None:
         result = apply_small(op, inputs, attrs)
         if result is not None:
             return result
@@ -210,12 +203,8 @@ def apply(
                 f"{op.name}: inputs are on {ctx} and {x._ctx}; move one with .as_in_context({ctx})"
             )
     ctx = ctx or current_context()
-    inferred, predicted_us, _ = plan_of(op, specs, attrs)
-    small = ctx.is_cpu and predicted_us < engine.current.inline_below
-    if small and op.simple and out is None and reads:
-        result = compute_here(op, inputs, attrs, inferred[0], ctx)
-        if result is not None:
-            return result
+    plan = plan_of(op, specs, attrs)
+    inferred = plan.outputs
     if op.injects:
         attrs = dict(attrs)
         if op.random:
@@ -239,7 +228,7 @@ def apply(
         outs += [wrap(Chunk(pool, spec.nbytes), spec, ctx) for spec in inferred[shown:]]
     outputs = [(o._chunk, o._offset, o._spec) for o in outs]
 
-    task = OpTask(op, operands, outputs, attrs, ctx, predicted_us)
+    task = OpTask(op, operands, outputs, attrs, ctx, plan.predicted_us)
     writes = [o._chunk for o in outs]
     if op.mutates:
         positions = op.mutates
@@ -265,137 +254,6 @@ def apply(
                 autograd.recorded(op, inputs, attrs, outs)
                 break
     return outs[0] if shown == 1 else outs[:shown]
-
-
-def apply_small(op: Op, inputs: tuple, attrs: dict[str, Any]) -> Any:
-    """The short road of a pointwise op on tiny arrays: nothing pending, so compute here and now.
-
-    What `apply` and `Engine.run_inline` do, with every call saved that can be: on four numbers the
-    NumPy kernel takes a third of a microsecond, and the way there must not take ten. None when
-    this call has to go the long road: something is large, pending, a view,
-    watched, or wrong.
-    """
-    current = engine.current
-    context = quiet.here.context
-    if current.inline_below < SMALL_US or context is None or here.task or instrument.listeners:
-        return None
-    x = inputs[0]
-    if type(x) is not Array:
-        return None
-    spec = x._spec
-    if spec.nbytes >= SMALL or x._offset is not None or not x._ctx.is_cpu:
-        return None
-    chunk = x._chunk
-    with lock:
-        a = chunk.data
-        if chunk.writer is not None or chunk.queue or a is None or chunk.error is not None:
-            return None
-        if a.shape != spec.shape:
-            return None
-        try:
-            ufunc = op.ufunc
-            if ufunc is None or spec.dtype.kind != "f":
-                if len(inputs) > 1:
-                    return None
-                spec = op.infer(spec, **attrs)
-                result = context.run(op.compute, np, a, **attrs)
-            elif attrs:
-                result = context.run(ufunc, a, fit[np][spec.dtype][attrs["scalar"]])
-            elif len(inputs) == 1:
-                result = context.run(ufunc, a)
-            else:
-                y = inputs[1]
-                chunk = y._chunk
-                b = chunk.data
-                if chunk.writer is not None or chunk.queue or b is None or chunk.error is not None:
-                    return None
-                if y._offset is not None or y._spec != spec or b.shape != spec.shape:
-                    return None
-                if y._ctx is not x._ctx:
-                    return None
-                result = context.run(ufunc, a, b)
-        except Exception:
-            return None
-        pool = chunk.pool
-        chunk = Chunk(pool, spec.nbytes)
-        chunk.data = result if type(result) is np.ndarray else np.asarray(result)
-        pool.live += spec.nbytes
-        current.inlined = inlined = current.inlined + 1
-        if not inlined & 63:
-            pool.review()
-    array = new(Array)
-    array._chunk = chunk
-    array._handle = array._offset = array._node = None
-    array._spec = spec
-    array._ctx = x._ctx
-    if modes.recording:
-        for x in inputs:
-            if x._node is not None:
-                autograd.recorded(op, inputs, attrs, [array])
-                break
-    return array
-
-
-def compute_here(op: Op, inputs: tuple, attrs: dict[str, Any], spec: Spec, ctx: Context) -> Any:
-    """The same for any op that is predicted to be over soon, and whose result is tiny: a layer on
-    one example. None when this call has to go the long road."""
-    context = quiet.here.context
-    if context is None or here.task or instrument.listeners or spec.nbytes >= SMALL:
-        return None
-    with lock:
-        arrays = _contents(inputs)
-        if arrays is None:
-            return None
-        try:
-            result = context.run(op.compute, np, *arrays, **attrs)
-        except Exception:
-            return None
-        if type(result) is not np.ndarray or result.dtype != spec.dtype:
-            return None
-        if result.base is not None or not result.flags.c_contiguous or _among(arrays, result):
-            result = result.copy()
-        pool = inputs[0]._chunk.pool
-        chunk = Chunk(pool, spec.nbytes)
-        chunk.data = result
-        pool.live += spec.nbytes
-        current = engine.current
-        current.inlined = inlined = current.inlined + 1
-        if not inlined & 63:
-            pool.review()
-    array = new(Array)
-    array._chunk = chunk
-    array._handle = array._offset = array._node = None
-    array._spec = spec
-    array._ctx = ctx
-    if modes.recording:
-        for x in inputs:
-            if x is not None and x._node is not None:
-                autograd.recorded(op, inputs, attrs, [array])
-                break
-    return array
-
-
-def _among(arrays: list[Any], result: np.ndarray) -> bool:
-    """Is it one of the inputs itself?"""
-    return any(a is result for a in arrays)
-
-
-def _contents(inputs: tuple) -> list[Any] | None:
-    """The arrays of the inputs, if nothing is pending on them and each is the whole of its memory
-    (lock held)."""
-    arrays: list[Any] = []
-    for x in inputs:
-        if x is None:
-            arrays.append(None)
-            continue
-        chunk = x._chunk
-        a = chunk.data
-        if a is None or chunk.writer is not None or chunk.queue or chunk.error is not None:
-            return None
-        if x._offset is not None or a.shape != x._spec.shape:
-            return None
-        arrays.append(a)
-    return arrays
 
 
 def is_whole(x: Any) -> bool:

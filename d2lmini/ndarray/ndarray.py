@@ -33,8 +33,8 @@ from d2lmini.context import Context
 from d2lmini.device.storage import Chunk
 from d2lmini.engine.budget import Handle
 from d2lmini.ndarray import apply as road
-from d2lmini.ndarray import exchange, indexing, transfer
-from d2lmini.ndarray.apply import apply, apply_small, array_of
+from d2lmini.ndarray import exchange, indexing, short, transfer
+from d2lmini.ndarray.apply import apply, array_of
 from d2lmini.ndarray.left_out import explain
 from d2lmini.ops.core import Spec, as_dtype, invoke, modes, registry
 from d2lmini.ops.fluent import Fluent
@@ -61,7 +61,7 @@ class NDArray(Fluent):
     __array_priority__ = 1000.0
 
     _apply = staticmethod(apply)
-    _short = staticmethod(apply_small)
+    _short = staticmethod(short.apply_small)
 
     # -- what it is --------------------------------------------------------------------------------
 
@@ -387,5 +387,5 @@ def _zeros(spec: Spec, ctx: Context) -> NDArray:
     return apply(registry["_zeros"], (), {"shape": spec.shape, "dtype": spec.dtype}, None, ctx)
 
 
-road.Array = NDArray
+road.Array = short.Array = NDArray
 tape.zeros = _zeros

@@ -16,7 +16,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.core import Op, Spec
+from d2lmini.device.storage import SMALL
+from d2lmini.ops.core import Bound, Op, Spec
 
 # What one core of a common machine does in a microsecond, as measured on arrays that lie in its
 # cache: the predicted time of a small operation decides whether it is worth a hand-over. Being
@@ -36,6 +37,8 @@ class Plan(NamedTuple):
     outputs: tuple[Spec, ...]
     predicted_us: float
     inputs: tuple[Spec, ...]  # kept alive, for the key names them by their identity
+    attrs: dict[str, Any]  # likewise
+    tiny: bool  # one output, of less than 4 KiB
 
 
 def plan_of(op: Op, specs: list, attrs: dict[str, Any]) -> Plan:
@@ -53,7 +56,18 @@ def plan_of(op: Op, specs: list, attrs: dict[str, Any]) -> Plan:
         if len(op.plans) >= MOST:
             op.plans.clear()
         plan = op.plans[key] = _make(op, specs, attrs)
+        if attrs is op.defaults or type(attrs) is Bound:
+            op.plans[(id(attrs), *key[: len(specs)])] = plan
         return plan
+
+
+def known_plan(op: Op, inputs: tuple, attrs: dict[str, Any]) -> Plan | None:
+    """The plan of a call on these arrays, if one like it, with attributes in the same words, came
+    before."""
+    try:
+        return op.plans.get((id(attrs), *[id(x._spec) for x in inputs]))
+    except AttributeError:  # an input was left out
+        return None
 
 
 def _make(op: Op, specs: list, attrs: dict[str, Any]) -> Plan:
@@ -67,7 +81,8 @@ def _make(op: Op, specs: list, attrs: dict[str, Any]) -> Plan:
         compute_us = flops * sum(spec.size for spec in outputs) / FLOPS_PER_US
     nbytes = sum(spec.nbytes for spec in specs) + sum(spec.nbytes for spec in outputs)
     predicted_us = CALL_US + max(compute_us, nbytes / BYTES_PER_US)
-    return Plan(outputs, predicted_us, tuple(specs))
+    tiny = len(outputs) == 1 and outputs[0].nbytes < SMALL
+    return Plan(outputs, predicted_us, tuple(specs), attrs, tiny)
 
 
 def infer(op: Op, specs: list, attrs: dict[str, Any]) -> Any:

@@ -71,6 +71,11 @@ class Value:
         raise NotImplementedError
 
 
+class Bound(dict):
+    """Attributes that an op remembers by the words of a call: the same object for the same words,
+    never changed."""
+
+
 _MISSING = object()
 
 #: Ways to say attributes that an op remembers; at more it forgets them all and begins anew.
@@ -260,15 +265,19 @@ class Op:
                 attrs = self.bound.get(key)
             except TypeError:  # a list, perhaps
                 key = attrs = None
-            if attrs is not None and not any(x is None for x in args):
-                return args, attrs
+            if attrs is not None:
+                for x in args:
+                    if x is None:
+                        break
+                else:
+                    return args, attrs
             if not self.attr_set.issuperset(kwargs):
                 key = None  # an input by name is no attribute
         inputs, attrs = self._bind(args, kwargs)
         if key is not None:
             if len(self.bound) >= MOST_BOUND:
                 self.bound.clear()
-            self.bound[key] = attrs
+            attrs = self.bound[key] = Bound(attrs)
         return inputs, attrs
 
     def _bind(self, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:

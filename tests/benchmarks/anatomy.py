@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 import numpy as np
 
 from d2lmini import nd, storage
-from d2lmini.ndarray import apply as road
+from d2lmini.ndarray import short
 
 
 @dataclass
@@ -173,7 +173,7 @@ def account(loops: int = 640, rounds: int = 120) -> tuple[list[tuple[str, float]
     """(what, nanoseconds) for each call and line, then the whole, then NumPy's call alone."""
     x = nd.ones((2, 2))
     x.wait_to_read()
-    stages = watch(lambda: x + 1, road.apply_small)
+    stages = watch(lambda: x + 1, short.apply_small)
     assert stages, "y = x + 1 did not take the short road"
     programs, labels = [], []
 
