@@ -17,8 +17,6 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any, NoReturn
 
-_COMPILER = "compiler"
-
 # Modules of MXNet 1.9 that are not here, and why. A part that is built later needs no change here:
 # what d2lmini has is found first.
 _MODULES = {
@@ -28,8 +26,7 @@ _MODULES = {
         contrib.text contrib.text.embedding contrib.text.utils contrib.text.vocab""",
     "as all of MXNet's contributed extras": """
         contrib contrib.autograd contrib.io contrib.ndarray contrib.quantization contrib.symbol
-        contrib.tensorboard gluon.contrib gluon.contrib.cnn gluon.contrib.data
-        gluon.contrib.estimator gluon.contrib.nn gluon.contrib.rnn""",
+        contrib.tensorboard gluon.contrib.cnn gluon.contrib.estimator gluon.contrib.rnn""",
     "which loads trained networks from the Internet; d2l.resnet18 is a network to train":
         "gluon.model_zoo gluon.model_zoo.model_store gluon.model_zoo.vision",
     "as all of MXNet's sparse arrays": "ndarray.sparse symbol.sparse",
@@ -42,7 +39,6 @@ _MODULES = {
         module.module module.python_module module.sequential_module monitor rnn rnn.io rnn.rnn
         rnn.rnn_cell""",
     "as are the tools around MXNet's own binary": "error libinfo log notebook registry",
-    _COMPILER: "onnx",
     "the profiler": "profiler",
     "training on several devices": "kvstore kvstore.kvstore_server",
 }  # fmt: skip
@@ -56,7 +52,7 @@ NAMES = {
     "use_np_array": "as all of MXNet's NumPy interface",
 }
 
-_LATER = (_COMPILER, "the profiler", "training on several devices")
+_LATER = ("the profiler", "training on several devices")
 
 
 def modules(parent: str = "") -> list[str]:
@@ -67,8 +63,7 @@ def modules(parent: str = "") -> list[str]:
 def explain(name: str, reason: str) -> NotImplementedError:
     """The error for using `name`."""
     if reason in _LATER:
-        part = "the compiler" if reason == _COMPILER else reason
-        return NotImplementedError(f"{name} is not built yet: it comes with {part}")
+        return NotImplementedError(f"{name} is not built yet: it comes with {reason}")
     return NotImplementedError(f"{name} is left out of d2lmini, {reason}")
 
 
