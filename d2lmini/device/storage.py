@@ -36,7 +36,7 @@ from d2lmini.callsite import Site
 from d2lmini.context import Context, cache_releasers, current_context
 from d2lmini.device.devices import device_of, exists
 from d2lmini.device.interface import Device
-from d2lmini.engine.budget import WeightedVar
+from d2lmini.engine.budget import Account, WeightedVar
 from d2lmini.engine.core import _NO_QUEUE, _NOBODY, lock
 
 #: Below this many bytes an array's memory is NumPy's own.
@@ -53,7 +53,7 @@ class Memory(NamedTuple):
     limit: int | None
 
 
-class Pool:
+class Pool(Account):
     """The memory of one context: blocks given back, by size class, and the books.
 
     Guarded by the one lock of `engine.core`. Ctrl-C may end a method at any call or jump, and a
@@ -71,6 +71,11 @@ class Pool:
         self.limit = limit
         self.keep = _default_keep()
         self._blocks: dict[int, list[np.ndarray]] = {}
+
+    @property
+    def most_pending(self) -> int | None:  # type: ignore[override]
+        """The bound on pending bytes of a device with memory of its own: half of it."""
+        return None if self.limit is None or self.ctx.is_cpu else self.limit // 2
 
     def take(self, nbytes: int) -> np.ndarray:
         """An aligned block of at least `nbytes` as a uint8 array; MemoryError when there is none

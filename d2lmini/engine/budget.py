@@ -7,12 +7,16 @@ it alive). Three events change that: a task is queued, a task completes, the las
 
 The last comes from a finalizer, which may run on any thread, even inside our own lock; so `Handle`
 only notes it and appends to a deque (both atomic), and `drain` draws the consequences later.
+
+A device with little memory has a bound of its own beside that, half of its memory: what was copied
+in ahead of the computing waits there.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from typing import Any
 
 from d2lmini.engine.core import Task, Var
 
@@ -20,10 +24,20 @@ from d2lmini.engine.core import Task, Var
 _dropped: deque[WeightedVar] = deque()
 
 
+class Account:
+    """The pending bytes of one device, and the most there may be; None: no bound of its own."""
+
+    pending = 0
+    most_pending: int | None = None
+
+
 class WeightedVar(Var):
     """A Var that stands for memory. `weight`: its bytes as far as the bound counts them."""
 
     __slots__ = ("counted", "filled", "held", "pins", "weight")
+
+    #: The account of the device where it lies; memory has one (`storage.Pool`).
+    pool: Any = Account()
 
     def __init__(self, weight: int):
         super().__init__()
@@ -106,10 +120,17 @@ class Budget:
     def admits(self, task: Task) -> bool:
         """May `task` be queued now without passing the bound?"""
         extra = 0
+        account: Account | None = None
         for var in task.writes:
             if var.weight and not (var.filled or var.counted):  # type: ignore[attr-defined]
                 extra += var.weight
-        if extra == 0 or self.pending + extra <= (self.limit or 0):
+                account = var.pool  # type: ignore[attr-defined]
+        if account is None:
+            return True
+        most = account.most_pending
+        if most is not None and account.pending and account.pending + extra > most:
+            return False
+        if self.pending + extra <= (self.limit or 0):
             return True
         return self.pending == 0 and self.limit is not None
 
@@ -126,9 +147,11 @@ class Budget:
         counts = bool(var.pins) and not (var.filled and var.held)
         if counts is not var.counted:
             change = var.weight if counts else -var.weight
-            # No call and no jump between these two: so Ctrl-C, delivered there, cannot part them.
+            account = var.pool
+            # No call and no jump between these: so Ctrl-C, delivered there, cannot part them.
             var.counted = counts
             self.pending += change
+            account.pending += change
             if self.pending > self.peak:
                 self.peak = self.pending
 
