@@ -226,7 +226,7 @@ def _tell_leftovers(when: str) -> None:
 
 def _after_fork_in_child() -> None:
     core.lock._at_fork_reinit()  # type: ignore[attr-defined]
-    here.task = None
+    here.task = here.pool = None
     for engine in list(Engine.alive):
         engine.after_fork()
 
