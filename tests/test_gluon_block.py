@@ -436,7 +436,8 @@ def test_a_shape_that_nobody_infers():
     with pytest.raises(
         ValueError,
         match=r"shape cannot be inferred. '.*w' \(0\.w of HybridSequential\) has shape \(2, 0\), "
-        r"and the ops that use it do not say more. Give its whole shape, or write Forgot.infer_shape\(self, \*inputs\)",
+        r"and the ops that use it do not say more. Give its whole shape, or write "
+        r"Forgot.infer_shape\(self, \*inputs\)",
     ):
         net(nd.ones((1, 2)))
 
