@@ -1,0 +1,230 @@
+"""Virtual GPUs come and go: as a scope, as a call, from the environment; links, limits, faults."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+from worlds import all_asleep, run_program, until
+
+import d2lmini
+from d2lmini import MXNetError, cpu, engine, gpu, nd, num_gpus, runtime, storage, virtual_gpus
+from d2lmini.device.devices import device_of, gpus
+from d2lmini.engine.threaded import default_workers
+
+MB = 1 << 20
+
+
+def threads_of_devices() -> list[str]:
+    return [t.name for t in threading.enumerate() if t.name.startswith("d2lmini-gpu")]
+
+
+# -- coming and going ------------------------------------------------------------------------------
+
+
+def test_a_scope():
+    before = gpus()
+    with virtual_gpus(2, threads=1, link_gb_s=8, memory=3 * MB) as contexts:
+        assert contexts == [gpu(0), gpu(1)] and num_gpus() == 2
+        assert engine.stats().workers == max(1, default_workers() - 2)
+        assert repr(device_of(gpu(1))) == (
+            "<virtual device gpu(1): 1 thread, 0.00315 GB, link 8 GB/s>"
+        )
+        nd.ones(3, ctx=gpu(0)).asnumpy()
+        assert threads_of_devices()
+        assert not runtime.Features().is_enabled("CUDA")
+        with pytest.raises(MXNetError, match=r"gpu\(2\) is not available: this process has 2 GPUs"):
+            nd.ones(3, ctx=gpu(2))
+    assert gpus() == before
+    assert engine.stats().workers == default_workers()
+    until(lambda: not threads_of_devices())
+
+
+def test_a_call_stays_until_the_next():
+    virtual_gpus(1)
+    try:
+        x = nd.ones(3, ctx=gpu(0))
+        virtual_gpus(2)
+        assert num_gpus() == 2
+        with pytest.raises(MXNetError, match=r"lies on a gpu\(0\) that there is no more"):
+            x + 1
+    finally:
+        virtual_gpus(0)
+    with pytest.raises(MXNetError, match=r"no GPUs(.|\n)*virtual_gpus\(1\)(.|\n)*VIRTUAL_GPUS=1"):
+        nd.ones(3, ctx=gpu(0))
+
+
+def test_after_the_end_arrays_say_where_they_lay():
+    with virtual_gpus(1):
+        x = nd.ones((5, 2000), ctx=gpu(0))
+        y = (x * 2).as_in_context(cpu())
+    assert y[0, 0].asscalar() == 2  # what was pending is done
+
+    def write():
+        x[:] = 3
+
+    uses = [
+        lambda: x + 1, lambda: x[1:3] + 1, lambda: x.asnumpy(), lambda: print(x), write,
+        lambda: x.copyto(cpu()), lambda: y.copyto(x), lambda: nd.save("x", x), lambda: x.copy(),
+    ]  # fmt: skip
+    for use in uses:
+        with pytest.raises(MXNetError, match=r"gpu\(0\) (that there is no more|is not available)"):
+            use()
+    with virtual_gpus(1):  # another device of that name
+        for use in uses:
+            with pytest.raises(MXNetError, match=r"its virtual_gpus\(...\) has ended. Copy what"):
+                use()
+        assert storage.stats(gpu(0)).live == 0
+
+
+def test_a_scope_in_a_scope_gives_back_what_was_there():
+    with virtual_gpus(2):
+        x = nd.ones(3, ctx=gpu(1))
+        outer = gpus()
+        with virtual_gpus(1), pytest.raises(MXNetError, match="there is no more"):
+            x.asnumpy()
+        assert gpus() == outer and engine.stats().workers == max(1, default_workers() - 2)
+        assert (x + 1).asnumpy().tolist() == [2, 2, 2]
+
+
+def test_it_waits_for_what_is_pending():
+    with virtual_gpus(1):
+        go, tag, seen = threading.Event(), engine.new_var(), []
+        engine.push(lambda: seen.append(go.wait(30)), writes=[tag], ctx=gpu(0))
+        threading.Timer(0.05, go.set).start()
+    assert seen == [True]
+
+
+def test_an_engine_that_was_told_its_workers_keeps_them():
+    with virtual_gpus(1), engine.use("threaded", workers=3):
+        assert engine.stats().workers == 3
+        assert nd.ones(3, ctx=gpu(0)).asnumpy().tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ((-1,), "n is a number of devices, got -1"),
+        (("2",), "n is a number of devices, got '2'"),
+        ((1, 0), "threads of a device are 1 or more, got 0"),
+        ((1, 1, 0), "link_gb_s is a rate in GB/s above 0, got 0"),
+        ((1, 1, 1, 0), "memory is in bytes, 1 or more, got 0"),
+    ],
+)
+def test_wrong_arguments(arguments, message):
+    with pytest.raises(MXNetError, match=f"virtual_gpus: {message}"):
+        virtual_gpus(*arguments)
+    assert num_gpus() == 0
+
+
+def test_inside_a_task_it_is_refused():
+    tag = engine.new_var()
+    engine.push(lambda: virtual_gpus(1), writes=[tag])
+    with pytest.raises(MXNetError, match="virtual_gpus inside the task"):
+        engine.wait_for_var(tag)
+    assert num_gpus() == 0
+
+
+def test_from_the_environment():
+    program = """
+        import threading
+        import d2lmini
+        from d2lmini import gpu, nd
+        assert threading.active_count() == 1
+        print(d2lmini.num_gpus(), d2lmini.context.gpu_memory_info(1)[0] > 0)
+        print(nd.ones(2, ctx=gpu(1)).context)
+    """
+    code, out, err = run_program(program, D2LMINI_VIRTUAL_GPUS="2")
+    assert (code, out, err) == (0, "2 True\ngpu(1)", "")
+    code, _, err = run_program(program, D2LMINI_VIRTUAL_GPUS="many")
+    assert code == 1 and "D2LMINI_VIRTUAL_GPUS is a number of devices, got 'many'" in err
+
+
+# -- the link --------------------------------------------------------------------------------------
+
+
+def test_copies_take_the_time_of_the_link_asleep():
+    with virtual_gpus(2, link_gb_s=0.1):
+        x = nd.ones((5, MB // 4))
+        x.wait_to_read()
+        for there in (gpu(0), gpu(1), cpu()):  # in, from device to device, out
+            begin_s, begin_cpu_s = time.perf_counter(), time.process_time()
+            x = x.as_in_context(there)
+            x.wait_to_read()
+            assert time.perf_counter() - begin_s >= 5 * MB / 0.1e9
+            assert time.process_time() - begin_cpu_s < 5 * MB / 0.1e9
+        assert (x.asnumpy() == 1).all()
+
+
+# -- faults ----------------------------------------------------------------------------------------
+
+
+def test_a_limit_exceeded_leaves_the_others_alone():
+    with virtual_gpus(2, memory=8 * MB):
+        large = nd.ones((3 * MB,), ctx=gpu(0))
+        fits = nd.ones((MB,), ctx=gpu(1))
+        with pytest.raises(MemoryError, match=r"out of memory on gpu\(0\): 12.6 MB asked for"):
+            large.wait_to_read()
+        assert fits[0].asscalar() == 1
+        with pytest.raises(MemoryError, match=r"CopyCPU2GPU: out of memory on gpu\(1\)"):
+            nd.array(np.ones(3 * MB), ctx=gpu(1)).wait_to_read()
+        assert nd.ones((MB,), ctx=gpu(0))[0].asscalar() == 1
+        assert gpu(1).memory_info() == (4 * MB, 8 * MB)
+
+
+def test_ctrl_c_during_a_wait_for_a_device():
+    with virtual_gpus(1):
+        x, go, begun = nd.ones(5000, ctx=gpu(0)), threading.Event(), threading.Event()
+        engine.push(lambda: begun.set() or go.wait(30), writes=[x], ctx=gpu(0))
+        engine.push(lambda: None, reads=[x], writes=[x], ctx=gpu(0))
+        assert begun.wait(30)
+        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt):
+            x.asnumpy()
+        go.set()
+        assert x.sum().asscalar() == 5000
+        until(all_asleep)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_child_has_devices_of_its_own():
+    code, out, err = run_program(
+        """
+        import os, sys, threading
+        from d2lmini import MXNetError, cpu, engine, gpu, nd, virtual_gpus
+        with virtual_gpus(2):
+            x = nd.ones(5000, ctx=gpu(0))
+            x.wait_to_read()
+            go = threading.Event()
+            engine.push(lambda: go.wait(30), ctx=gpu(1))
+            late = nd.ones(5000, ctx=gpu(1))
+            child = os.fork()
+            if child == 0:
+                try:
+                    late.asnumpy()
+                except MXNetError as error:
+                    assert "pending at fork" in str(error)
+                y = (x + 1).as_in_context(gpu(1)) + nd.ones(5000, ctx=gpu(1))
+                assert y.sum().asscalar() == 15000
+                print("child", flush=True)
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+            go.set()
+            print("parent", late.sum().asscalar())
+        """
+    )
+    assert (code, out, err) == (0, "child\nparent 5000.0", "")
+
+
+def test_the_books_of_an_array_that_outlives_its_device():
+    with virtual_gpus(1):
+        x = nd.ones((MB,), ctx=gpu(0))
+        pool = x._chunk.pool
+    assert pool.stats().live == 4 * MB
+    del x
+    assert pool.stats().live == 0
+    assert d2lmini.num_gpus() == 0
