@@ -13,6 +13,7 @@ from worlds import all_asleep, run_program, until
 
 import d2lmini
 from d2lmini import MXNetError, cpu, engine, gpu, nd, num_gpus, runtime, storage, virtual_gpus
+from d2lmini.device import blas
 from d2lmini.device.devices import device_of, gpus
 from d2lmini.engine.threaded import default_workers
 
@@ -119,6 +120,18 @@ def test_wrong_arguments(arguments, message):
     with pytest.raises(MXNetError, match=f"virtual_gpus: {message}"):
         virtual_gpus(*arguments)
     assert num_gpus() == 0
+
+
+def test_blas_has_one_thread_meanwhile():
+    before = blas.threads()
+    with virtual_gpus(1):
+        assert blas.threads() == 1
+        with virtual_gpus(2), blas.alone():
+            assert blas.threads() == 1
+            blas.stay_serial(False)  # it counts as soon as nobody is alone any more
+            blas.stay_serial(True)
+        assert blas.threads() == 1
+    assert blas.threads() == before
 
 
 def test_inside_a_task_it_is_refused():

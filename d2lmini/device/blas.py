@@ -13,7 +13,8 @@ shares it out among the engine's workers by a cut that depends on sizes only.
 
 The number of BLAS threads is one figure for the whole process. It is 1 as long as anybody is
 inside, and the last one to leave puts back what the first one found, so that a user's own products
-have all cores while the engine is idle.
+have all cores while the engine is idle. Where several devices share the cores (`virtual_device`) it
+is 1 all the time (`stay_serial`).
 """
 
 from __future__ import annotations
@@ -34,12 +35,13 @@ class _Dial:
     """The number of threads of one BLAS library: how to read it, how to set it, and where it stood
     when the first one came inside."""
 
-    __slots__ = ("found", "read", "turn_to")
+    __slots__ = ("found", "kept", "read", "turn_to")
 
     def __init__(self, read: Callable[[], int], turn_to: Callable[[int], Any]):
         self.read = read
         self.turn_to = turn_to
         self.found = 1
+        self.kept: int | None = None  # where it stood before `stay_serial`
 
 
 _turn = threading.Lock()
@@ -89,6 +91,19 @@ def alone() -> AbstractContextManager[None]:
     threads waits at `turn` meanwhile; do not enter from within a turn.
     """
     return _alone
+
+
+def stay_serial(on: bool) -> None:
+    """Let BLAS use one thread for everything from now on, or as many as it had before."""
+    with _door:
+        for dial in _dials():
+            if on is (dial.kept is None):
+                before = dial.found if _inside else dial.read()
+                n, dial.kept = (1, before) if dial.kept is None else (dial.kept, None)
+                if _inside:
+                    dial.found = n
+                else:
+                    dial.turn_to(n)
 
 
 def turn(multiplications: float) -> AbstractContextManager[Any]:

@@ -14,20 +14,21 @@ for several GPUs run on any laptop, and overlap, run out of memory and fail as t
 <NDArray 3 @gpu(1)>
 
 They share the machine's cores: n devices with t threads leave the CPU max(1, cores - n * t) workers
-meanwhile. BLAS computes every product on the thread that asks (`blas`), so the threads of a device
-are also its BLAS threads.
+meanwhile. BLAS computes every product, a user's own ones too, on the thread that asks (`blas`), so
+the threads of a device are also its BLAS threads.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from d2lmini import engine
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, gpu
-from d2lmini.device import devices
+from d2lmini.device import blas, devices
 from d2lmini.device.interface import Device
 from d2lmini.engine import lanes
 from d2lmini.engine.threaded import default_workers
@@ -105,7 +106,7 @@ class virtual_gpus:
         engine.current.wait_idle("virtual_gpus")
         self._before = devices.gpus(), lanes.most_for_cpu
         cpu_workers = max(1, default_workers() - n * threads) if n else None
-        devices.install(self.devices, cpu_workers)
+        _install(self.devices, cpu_workers)
 
     @staticmethod
     def _check(n: int, threads: int, link_gb_s: float, memory: int | None) -> None:
@@ -128,10 +129,15 @@ class virtual_gpus:
         try:
             engine.current.wait_idle("virtual_gpus")
         finally:  # after Ctrl-C what is left is computed all the same
-            devices.install(*self._before)
+            _install(*self._before)
 
     def __repr__(self) -> str:
         return f"<{len(self.devices)} virtual GPUs>"
+
+
+def _install(new: Sequence[Device], cpu_workers: int | None) -> None:
+    blas.stay_serial(bool(new))
+    devices.install(new, cpu_workers)
 
 
 def from_environment() -> None:
