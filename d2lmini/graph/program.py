@@ -126,7 +126,7 @@ class Program:
         self.plan = writer.layout.plan
         self.cost, self.predicted_us = _cost(writer.layout, writer.statements)
         self._nodes = writer.nodes
-        self._pool = pool_of(cpu() if ctx is None else ctx)
+        self._ctx = ctx or cpu()
         self._keeps = static_alloc or self.plan.nbytes <= KEPT
         self._frames: list[Frame] = []
         self._file = f"<program {name} {next(_serial)}>"
@@ -161,7 +161,7 @@ class Program:
         """A new arena, and the function with names for what will lie there."""
         if not self.plan.lives:
             return Frame(self._make(np, None), None)
-        memory = Chunk(self._pool, max(self.plan.nbytes, SMALL))
+        memory = Chunk(pool_of(self._ctx), max(self.plan.nbytes, SMALL))
         block = memory.allocate((memory.nbytes,), np.dtype(np.uint8))
 
         def arena(offset: int, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
