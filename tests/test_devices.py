@@ -358,3 +358,38 @@ def test_bulk_segments_hold_tasks_of_one_lane(ctx):
         for _ in range(3):
             x = (x + 1).as_in_context(other(ctx)).as_in_context(ctx)
         assert x[0].asscalar() == 4
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_programs_equal_numpy(seed):
+    """Arithmetic, writes in place, views and copies among three devices, in the program's order."""
+    rng = np.random.default_rng(seed)
+    with virtual_gpus(2, link_gb_s=100, memory=64 * MB):
+        size = int(rng.choice([60, 6000]))
+        arrays = [rng.standard_normal((2, size)).astype("float32") for _ in range(4)]
+        places = [PLACES[i] for i in rng.integers(0, 3, 4)]
+        values = [nd.array(a, ctx=place) for a, place in zip(arrays, places, strict=True)]
+        for _ in range(120):
+            (i, j), kind = rng.integers(0, 4, 2), rng.integers(0, 6)
+            there = values[i].context
+            if kind == 0:
+                values[i] = values[i] * 0.5 + values[j].as_in_context(there)
+                arrays[i] = arrays[i] * np.float32(0.5) + arrays[j]
+            elif kind == 1:
+                values[i][0] -= values[j].as_in_context(there)[1]
+                arrays[i] = arrays[i].copy()
+                arrays[i][0] -= arrays[j][1]
+            elif kind == 2 and i != j:
+                values[j].copyto(values[i])
+                arrays[i] = arrays[j].copy()
+            elif kind == 3:
+                values[i] = values[i].copyto(PLACES[rng.integers(0, 3)])
+            elif kind == 4:
+                values[i][1] = values[j][0]
+                arrays[i] = arrays[i].copy()
+                arrays[i][1] = arrays[j][0]
+            else:
+                values[i] = nd.tanh(values[i])
+                arrays[i] = np.tanh(arrays[i])
+        for value, want in zip(values, arrays, strict=True):
+            np.testing.assert_allclose(value.asnumpy(), want, rtol=1e-4, atol=1e-5)

@@ -6,9 +6,11 @@ import os
 import signal
 import threading
 import time
+from itertools import count
 
 import numpy as np
 import pytest
+from interrupts import PACKAGE, interrupt_at
 from worlds import all_asleep, run_program, until
 
 import d2lmini
@@ -201,6 +203,28 @@ def test_ctrl_c_during_a_wait_for_a_device():
         go.set()
         assert x.sum().asscalar() == 5000
         until(all_asleep)
+
+
+def test_ctrl_c_everywhere():
+    """Struck at every point of the scope and of copies in it: what was pushed is done, and
+    `virtual_gpus(0)` leaves all as it was."""
+    files = (
+        *(str(path) for path in (PACKAGE / "device").glob("*.py")),
+        str(PACKAGE / "ndarray" / "transfer.py"), str(PACKAGE / "engine" / "lanes.py"),
+    )  # fmt: skip
+    before = blas.threads()
+    source = nd.ones(2000)
+    for k in count():
+        with interrupt_at(k, files) as strike, virtual_gpus(1, link_gb_s=100):
+            x = source.as_in_context(gpu(0))
+            y = (x + 1).as_in_context(cpu())
+        virtual_gpus(0)
+        engine.current.check()
+        assert (num_gpus(), blas.threads(), engine.stats().pending) == (0, before, 0)
+        assert engine.stats().workers == default_workers()
+        if not strike.done:
+            break
+    assert k > 20 and y.sum().asscalar() == 4000
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

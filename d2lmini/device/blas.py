@@ -96,14 +96,25 @@ def alone() -> AbstractContextManager[None]:
 def stay_serial(on: bool) -> None:
     """Let BLAS use one thread for everything from now on, or as many as it had before."""
     with _door:
-        for dial in _dials():
-            if on is (dial.kept is None):
-                before = dial.found if _inside else dial.read()
-                n, dial.kept = (1, before) if dial.kept is None else (dial.kept, None)
-                if _inside:
-                    dial.found = n
-                else:
-                    dial.turn_to(n)
+        _stay_serial(on)
+
+
+def _stay_serial(on: bool) -> None:
+    for dial in _dials():
+        if on and dial.kept is None:
+            dial.kept = dial.found if _inside else dial.read()
+            _turn_dial(dial, 1)
+        elif not on and dial.kept is not None:
+            _turn_dial(dial, dial.kept)
+            dial.kept = None
+
+
+def _turn_dial(dial: _Dial, n: int) -> None:
+    """Turn it now, or when the last one who is inside `alone` leaves."""
+    if _inside:
+        dial.found = n
+    else:
+        dial.turn_to(n)
 
 
 def turn(multiplications: float) -> AbstractContextManager[Any]:
