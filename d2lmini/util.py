@@ -1,4 +1,4 @@
-"""The switches of MXNet's NumPy interface, for programs that ask about them.
+"""The switches of MXNet's NumPy interface, and how many GPUs there are, for programs that ask.
 
 MXNet 1.x keeps two of them per thread. `np_array` chooses a second family of arrays, which is left
 out here: it is off. `np_shape` lets () and a size of 0 mean what NumPy means by them, where MXNet
@@ -22,7 +22,20 @@ from contextlib import contextmanager
 from types import FunctionType
 from typing import Any
 
-__all__ = ["is_np_array", "is_np_shape", "np_shape", "set_np_shape", "use_np_shape"]
+from d2lmini.context import gpu_memory_info, num_gpus
+
+__all__ = ["get_gpu_count", "get_gpu_memory", "is_np_array", "is_np_shape", "np_shape",
+           "set_np_shape", "use_np_shape"]  # fmt: skip
+
+
+def get_gpu_count() -> int:
+    """How many GPUs there are: `num_gpus`."""
+    return num_gpus()
+
+
+def get_gpu_memory(gpu_dev_id: int = 0) -> tuple[int, int]:
+    """(free, total) bytes of a GPU: `context.gpu_memory_info`."""
+    return gpu_memory_info(gpu_dev_id)
 
 
 class _Switch(threading.local):

@@ -90,7 +90,7 @@ def test_under_a_limit_the_cache_is_released_before_an_error(ctx):
 
 def test_a_device_that_is_not_there():
     with pytest.raises(MXNetError, match="not available"):
-        storage.stats(Context("gpu", 0))
+        storage.stats(Context("gpu", 99))
 
 
 class Events(instrument.Instrument):
