@@ -15,12 +15,14 @@ import pytest
 from op_rows.case import Case
 from test_ops import ROWS, expected, find
 
+import d2lmini
 from d2lmini import (
     Context,
     MXNetError,
     autograd,
     cpu,
     engine,
+    gluon,
     gpu,
     instrument,
     nd,
@@ -358,6 +360,33 @@ def test_bulk_segments_hold_tasks_of_one_lane(ctx):
         for _ in range(3):
             x = (x + 1).as_in_context(other(ctx)).as_in_context(ctx)
         assert x[0].asscalar() == 4
+
+
+def test_a_lazy_scope_and_copies(ctx):
+    with d2lmini.lazy():
+        x = nd.ones(5000, ctx=ctx) + 1
+        y = x.as_in_context(other(ctx)) * 2
+        x += 1
+        z = y.as_in_context(ctx) + x
+        del y
+    assert z[:2].asnumpy().tolist() == [7, 7] and x[0].asscalar() == 3
+
+
+@pytest.mark.parametrize("static_alloc", [False, True])
+def test_compiled_nets_compute_there(any_engine, ctx, static_alloc):
+    net = gluon.nn.HybridSequential()
+    net.add(gluon.nn.Dense(50, activation="relu"), gluon.nn.Dense(3))
+    net.initialize(ctx=[ctx, other(ctx)])
+    x = nd.random.normal(shape=(20, 30), ctx=ctx)
+    eager = net(x).asnumpy()
+    net.hybridize(static_alloc=static_alloc)
+    for place in (ctx, other(ctx), ctx):
+        y = net(x.as_in_context(place))
+        assert y.context == place
+        np.testing.assert_allclose(y.asnumpy(), eager, rtol=1e-5, atol=1e-6)
+        assert net(nd.ones((1, 30), ctx=place)).context == place
+    with pytest.raises((MXNetError, ValueError, RuntimeError)):
+        net[0](nd.ones((2, 30), ctx=next(p for p in PLACES if p not in (ctx, other(ctx)))))
 
 
 @pytest.mark.parametrize("seed", range(8))

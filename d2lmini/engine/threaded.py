@@ -241,7 +241,8 @@ class ThreadedEngine(Engine):
             pool = here.pool or self.pool("cpu")
             if pool.ready or self._stopped:
                 return 0
-            return self._call(pool, min(n, len(pool.idle) + pool.size - len(pool.workers)), job)
+            free = len(pool.idle) + max(0, pool.size - len(pool.workers))
+            return self._call(pool, min(n, free), job)
 
     def _call(self, pool: Pool, n: int, job: Any) -> int:
         for _ in range(n):
