@@ -165,7 +165,11 @@ class Problem:
 
 
 def mutated(op: Op) -> tuple:
-    return () if callable(op.mutates) else op.mutates
+    """The inputs that are states: changed in some mode, differentiated in none."""
+    if op.variadic or not callable(op.mutates):
+        return () if op.variadic else op.mutates
+    training = {**op.defaults, "training": True}
+    return tuple(op.mutates(len(op.input_names), training))
 
 
 def dot(arrays: list, directions: list) -> float:
