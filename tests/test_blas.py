@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -13,8 +12,6 @@ from d2lmini import engine, nd
 from d2lmini.device import blas
 
 threadpoolctl = pytest.importorskip("threadpoolctl")
-
-LARGE = 2 * blas.SERIAL_PRODUCT
 
 
 def blas_threads() -> int:
@@ -32,40 +29,9 @@ def two_threads():
         yield
 
 
-def enters_beside(first: float, second: float) -> bool:
-    """Can another thread enter its turn while this one has its own?"""
-    entered = threading.Event()
-
-    def other() -> None:
-        with blas.turn(second):
-            entered.set()
-
-    thread = threading.Thread(target=other)
-    with blas.turn(first):
-        thread.start()
-        beside = entered.wait(0.2 if max(first, second) <= blas.SERIAL_PRODUCT else 0.05)
-    thread.join()
-    assert entered.is_set()
-    return beside
-
-
-@pytest.mark.parametrize(
-    ("threads", "first", "second", "beside"),
-    [
-        (2, LARGE, LARGE, False),
-        (2, LARGE, 1, True),
-        (2, 1, LARGE, True),
-        (1, LARGE, LARGE, True),
-    ],
-)
-def test_who_waits_for_whom(monkeypatch, threads, first, second, beside):
-    monkeypatch.setattr(blas, "threads", lambda: threads)
-    assert enters_beside(first, second) is beside
-
-
-def test_alone_means_one_thread_for_each_and_the_turn_of_nobody_else(two_threads):
-    """Several may be inside, on any threads; who wants BLAS's own threads waits for the last."""
-    inside, leave, seen, turns = threading.Event(), threading.Event(), [], []
+def test_alone_means_one_thread_until_the_last_has_left(two_threads):
+    """Several may be inside, on any threads."""
+    inside, leave, seen = threading.Event(), threading.Event(), []
 
     def other() -> None:
         with blas.alone():
@@ -73,33 +39,21 @@ def test_alone_means_one_thread_for_each_and_the_turn_of_nobody_else(two_threads
             inside.set()
             leave.wait(5)
 
-    def large() -> None:
-        with blas.turn(LARGE):
-            turns.append(blas_threads())
-
     first = threading.Thread(target=other)
     first.start()
     assert inside.wait(5)
     with blas.alone(), blas.alone():
         seen.append(blas_threads())
     assert blas_threads() == 1  # the other is still inside
-    assert blas.threads() == 2  # what there will be again
-    second = threading.Thread(target=large)
-    second.start()
-    second.join(0.05)
-    assert second.is_alive() and not turns
     leave.set()
     first.join()
-    second.join()
-    assert seen == [1, 1] and turns == [2] and blas_threads() == 2
+    assert seen == [1, 1] and blas_threads() == 2
 
 
 def test_alone_is_left_when_something_fails_inside(two_threads):
     with pytest.raises(ValueError, match="in the midst"), blas.alone():
         raise ValueError("in the midst")
     assert blas_threads() == 2
-    with blas.turn(LARGE):
-        assert blas_threads() == 2
 
 
 def test_what_a_user_sets_meanwhile_stays(two_threads):
@@ -113,7 +67,7 @@ def test_what_a_user_has_set_before_stays():
     with threadpoolctl.threadpool_limits(1, user_api="blas"):
         with blas.alone():
             assert blas_threads() == 1
-        assert blas_threads() == blas.threads() == 1
+        assert blas_threads() == 1
 
 
 def test_many_come_and_go(two_threads):
@@ -133,22 +87,6 @@ def test_many_come_and_go(two_threads):
     assert seen == {1} and blas_threads() == 2
 
 
-def test_to_be_alone_costs_little(two_threads):
-    """Less than half of what threadpoolctl takes to turn the same dial (2.7 us beside 20)."""
-    controller = threadpoolctl.ThreadpoolController()
-    ways = {"alone": blas.alone, "its own": lambda: controller.limit(limits=1, user_api="blas")}
-    best = dict.fromkeys(ways, 1.0)
-    for _ in range(30):
-        for name, scope in ways.items():
-            begin = time.thread_time()
-            for _ in range(30):
-                with scope():
-                    pass
-            best[name] = min(best[name], (time.thread_time() - begin) / 30)
-    print(best)
-    assert best["alone"] < best["its own"] / 2
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_child_of_one_who_was_alone_has_all_threads(two_threads):
@@ -156,7 +94,7 @@ def test_a_child_of_one_who_was_alone_has_all_threads(two_threads):
         child = os.fork()
         if child == 0:
             ok = blas._inside == 0 and all(dial.read() == 2 for dial in blas._dials())
-            with blas.alone(), blas.turn(1):
+            with blas.alone():
                 ok = ok and all(dial.read() == 1 for dial in blas._dials())
             os._exit(0 if ok else 1)
         assert os.waitpid(child, 0)[1] == 0

@@ -23,7 +23,7 @@ import ctypes
 import os
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any
 
@@ -44,10 +44,8 @@ class _Dial:
         self.kept: int | None = None  # where it stood before `stay_serial`
 
 
-_turn = threading.Lock()
 _door = threading.Lock()
-_inside = 0  # how many are inside `alone` now; the first holds the turn for all
-_free = nullcontext()
+_inside = 0  # how many are inside `alone` now
 
 
 def threads() -> int:
@@ -65,7 +63,6 @@ class _Alone:
         global _inside
         with _door:
             if _inside == 0:
-                _turn.acquire()
                 for dial in _dials():
                     dial.found = dial.read()
                     if dial.found != 1:
@@ -78,7 +75,6 @@ class _Alone:
             _inside -= 1
             if _inside == 0:
                 _put_back()
-                _turn.release()
 
 
 _alone = _Alone()
@@ -87,8 +83,7 @@ _alone = _Alone()
 def alone() -> AbstractContextManager[None]:
     """A scope in which BLAS computes every product on the thread that asks.
 
-    Any number of threads may be inside, a thread also more than once. Whoever wants BLAS's own
-    threads waits at `turn` meanwhile; do not enter from within a turn.
+    Any number of threads may be inside, a thread also more than once.
     """
     return _alone
 
@@ -115,14 +110,6 @@ def _turn_dial(dial: _Dial, n: int) -> None:
         dial.found = n
     else:
         dial.turn_to(n)
-
-
-def turn(multiplications: float) -> AbstractContextManager[Any]:
-    """A scope for products of so many multiplications each that are left to BLAS's own threads;
-    large ones enter one by one."""
-    if multiplications <= SERIAL_PRODUCT or threads() == 1:
-        return _free
-    return _turn
 
 
 def _put_back() -> None:
@@ -163,9 +150,9 @@ def _dial(library: Any) -> _Dial:
 
 
 def _after_fork_in_child() -> None:
-    """Whoever was inside or had the turn did not come along."""
-    global _turn, _door, _inside
-    _turn, _door = threading.Lock(), threading.Lock()
+    """Whoever was inside did not come along."""
+    global _door, _inside
+    _door = threading.Lock()
     if _inside:
         _inside = 0
         _put_back()

@@ -34,11 +34,11 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini.device import blas
 from d2lmini.ops import convolve_each as each
 from d2lmini.ops import convolve_rows as rows
 from d2lmini.ops import convolve_wide as wide
 from d2lmini.ops.core import Shape
+from d2lmini.ops.products import matmul
 from d2lmini.ops.windows import Geometry, geometry
 
 __all__ = ["computed", "convolve", "convolve_data", "convolve_weight", "geometry"]
@@ -70,8 +70,7 @@ def _pointwise(xp: Any, w: Any, x: Any, y: Any, groups: int) -> None:
     """A product for each image: w (G, A, B), x (N, G*B, ...) -> y (N, G*A, ...)."""
     N, places = x.shape[0], prod(x.shape[2:])
     images = x.reshape(N, groups, -1, places)
-    with blas.turn(w[0].size * places):
-        xp.matmul(w, images, out=y.reshape(N, groups, w.shape[1], places))
+    matmul(xp, w, images, y.reshape(N, groups, w.shape[1], places))
 
 
 def _way(xp: Any, N: int, w: Shape, geo: Geometry, groups: int) -> Any:

@@ -2,9 +2,8 @@
 
     y[n] = w @ columns[n]        (F, C*taps) @ (C*taps, OH*OW), for each image of a tile
 
-Nothing is transposed: the products read and write images where they lie. Small products run on the
-thread that calls BLAS, so tiles of them are shared among idle workers; large ones use all cores by
-themselves, tile after tile.
+Nothing is transposed: the products read and write images where they lie. Groups of images are
+shared among idle workers; where there is one group only, its products are (`products.py`).
 
 The gradient for the data gives columns, each to be added back where it was copied from. With
 strides of 1 the windows of one tap are a shifted copy of the image: so g is laid out as wide as
@@ -24,9 +23,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from d2lmini.device import blas
 from d2lmini.device.parallel import parallel_for
 from d2lmini.ops.core import Shape
+from d2lmini.ops.products import matmul
 from d2lmini.ops.windows import Geometry, inside, with_zeros
 
 #: The columns of a tile are about so many elements: few enough for the cache, and so many that a
@@ -70,7 +69,6 @@ def _for_each_tile(
     N: int,
     geo: Geometry,
     column: int,
-    filters: int,
     body: Callable[[int, _Tile], None],
     room: int = 1,
 ) -> int:
@@ -88,13 +86,11 @@ def _for_each_tile(
             shape = (n.stop - n.start, last - first, *geo.out[1:])
             body(i, _Tile(n, slice(first, last), shape, slice(first * width, last * width)))
 
-    multiplications = filters * column * rows * width
-    if xp is np and multiplications <= blas.SERIAL_PRODUCT:
+    if xp is np:
         parallel_for(groups, work)
     else:
-        with blas.turn(multiplications):
-            for i in range(groups):
-                work(i)
+        for i in range(groups):
+            work(i)
     return groups
 
 
@@ -129,9 +125,9 @@ def convolve(xp: Any, x: Any, w: Any, geo: Geometry, _groups: int, y: Any) -> No
     y = y.reshape(N, F, prod(geo.out))
 
     def tile_of(_group: int, tile: _Tile) -> None:
-        xp.matmul(w, _columns(xp, padded, tile, geo), out=y[tile.n, :, tile.places])
+        matmul(xp, w, _columns(xp, padded, tile, geo), y[tile.n, :, tile.places])
 
-    _for_each_tile(xp, N, geo, w.shape[1], F, tile_of)
+    _for_each_tile(xp, N, geo, w.shape[1], tile_of)
 
 
 def convolve_weight(xp: Any, x: Any, g: Any, geo: Geometry, _groups: int, dw: Any) -> None:
@@ -147,10 +143,10 @@ def convolve_weight(xp: Any, x: Any, g: Any, geo: Geometry, _groups: int, dw: An
     def tile_of(group: int, tile: _Tile) -> None:
         columns = _columns(xp, padded, tile, geo)
         parts = _scratch.array(xp, "parts", (tile.shape[0], *total.shape), total.dtype)
-        xp.matmul(g[tile.n, :, tile.places], columns.swapaxes(1, 2), out=parts)
+        matmul(xp, g[tile.n, :, tile.places], columns.swapaxes(1, 2), parts)
         sums[group] += parts.sum(axis=0)
 
-    _for_each_tile(xp, N, geo, total.shape[1], F, tile_of)
+    _for_each_tile(xp, N, geo, total.shape[1], tile_of)
     sums.sum(axis=0, out=total)
 
 
@@ -170,7 +166,7 @@ def convolve_data(xp: Any, g: Any, w: Any, geo: Geometry, _groups: int, dx: Any)
     if shifts:  # see `_add_shifted`
         room += -(-sum((k - 1) * d * n for k, d, n in zip(geo.kernel, geo.dilate, _steps(geo))) * 2
                   // prod(wide.out))  # fmt: skip
-    _for_each_tile(xp, N, wide, w.shape[0], F, tile_of, room)
+    _for_each_tile(xp, N, wide, w.shape[0], tile_of, room)
     if padded is not dx:
         xp.copyto(dx, padded[inside(geo)])
 
@@ -199,7 +195,7 @@ def _add_shifted(xp: Any, images: Any, g: Any, w: Any, tile: _Tile, geo: Geometr
     columns = _scratch.array(xp, "columns", (n, w.shape[0], margin + reached), g.dtype)
     columns[:, :, :margin] = 0
     columns[:, :, margin + places :] = 0
-    xp.matmul(w, laid.reshape(*g.shape[:2], -1), out=columns[:, :, margin : margin + places])
+    matmul(xp, w, laid.reshape(*g.shape[:2], -1), columns[:, :, margin : margin + places])
     columns = columns.reshape(n, C, *geo.kernel, -1)
     per_image, per_channel, *per_tap, item = columns.strides
     skewed = xp.lib.stride_tricks.as_strided(
@@ -223,7 +219,7 @@ def _add_windows(xp: Any, images: Any, g: Any, w: Any, tile: _Tile, geo: Geometr
     """Add the columns of a tile where they came from, tap by tap."""
     n, C = images.shape[:2]
     columns = _scratch.array(xp, "columns", (n, w.shape[0], prod(tile.shape[1:])), g.dtype)
-    xp.matmul(w, xp.ascontiguousarray(g).reshape(*g.shape[:2], -1), out=columns)
+    matmul(xp, w, xp.ascontiguousarray(g).reshape(*g.shape[:2], -1), columns)
     columns = columns.reshape(n, C, *geo.kernel, *tile.shape[1:])
     if tile.r.start == 0:
         images[...] = 0

@@ -16,8 +16,8 @@ from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
-from d2lmini.device import blas
 from d2lmini.ops.core import Shape
+from d2lmini.ops.products import matmul
 from d2lmini.ops.windows import Geometry, inside, with_zeros
 
 #: A tile has as many columns as fit into so many elements, and in any case so many.
@@ -92,8 +92,7 @@ def convolve(xp: Any, x: Any, w: Any, geo: Geometry, groups: int, y: Any) -> Non
     for tile in tiles:
         columns = _columns(xp, padded, tile, geo, groups, buffer)
         result = results.shaped(groups, F // groups, columns.shape[2])
-        with blas.turn(w[0].size * columns.shape[2]):
-            xp.matmul(w, columns, out=result)
+        matmul(xp, w, columns, result)
         y[tile.n, :, tile.r] = result.reshape(F, *tile.shape).swapaxes(0, 1)
 
 
@@ -108,8 +107,7 @@ def convolve_data(xp: Any, g: Any, w: Any, geo: Geometry, groups: int, dx: Any) 
     for tile in tiles:
         columns = buffer.shaped(C, *geo.kernel, *tile.shape)
         place = columns.reshape(groups, -1, prod(tile.shape))
-        with blas.turn(w[0].size * place.shape[2]):
-            xp.matmul(w, _side_by_side(g, tile, groups), out=place)
+        matmul(xp, w, _side_by_side(g, tile, groups), place)
         images = padded[tile.n, :, tile.r.start * geo.stride[0] :].swapaxes(0, 1)
         for tap in product(*map(range, geo.kernel)):
             starts = [t * d for t, d in zip(tap, geo.dilate)]
@@ -132,5 +130,4 @@ def convolve_weight(xp: Any, x: Any, g: Any, geo: Geometry, groups: int, dw: Any
     total = dw.reshape(groups, F // groups, -1)  # (G, F/G, C/G*taps), a view
     for tile in tiles:
         columns = _columns(xp, padded, tile, geo, groups, buffer)
-        with blas.turn(total[0].size * columns.shape[2]):
-            total += xp.matmul(_side_by_side(g, tile, groups), columns.swapaxes(1, 2))
+        total += matmul(xp, _side_by_side(g, tile, groups), columns.swapaxes(1, 2))
