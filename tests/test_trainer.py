@@ -428,12 +428,13 @@ def test_weights_set_from_outside_reach_the_kvstore():
     assert values(params) == [-1, 4] and values(params, TWO[1]) == [-1, 4]
 
 
-def test_compression_is_accepted():
+def test_compression_reaches_the_kvstore():
     params = parameters(TWO)
     trainer = Trainer(params, "sgd", compression_params={"type": "2bit", "threshold": 0.5})
     back(params)
     trainer.step(1)
-    assert trainer._kvstore._compression == {"type": "2bit", "threshold": 0.5}
+    assert repr(trainer._kvstore._compression) == "<compression 2bit, threshold 0.5>"
+    assert values(params) == pytest.approx([0.99, 0.99])  # 1 and 2 were sent as 0.5 each
 
 
 # -- files ---------------------------------------------------------------------------------------

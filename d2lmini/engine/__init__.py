@@ -40,8 +40,8 @@ from d2lmini.engine.threaded import ThreadedEngine
 
 __all__ = [
     "Engine", "NaiveEngine", "OutOfMemoryError", "Stats", "Task", "ThreadedEngine", "Var", "bulk",
-    "cancel_pending", "current", "explain", "limit_pending", "new_var", "push", "set_bulk_size",
-    "stats", "use", "wait_for_var", "waitall",
+    "cancel_pending", "current", "explain", "limit_pending", "new_var", "prioritized", "push",
+    "set_bulk_size", "stats", "use", "wait_for_var", "waitall",
 ]  # fmt: skip
 
 
@@ -134,6 +134,17 @@ def set_bulk_size(size: int) -> int:
     with current.lock:
         current._flush(())
     return old
+
+
+@contextmanager
+def prioritized(priority: int) -> Iterator[None]:
+    """What this thread pushes in the scope has `priority` more: of the tasks that are ready, those
+    of higher priority begin first."""
+    before, here.priority = here.priority, here.priority + priority
+    try:
+        yield
+    finally:
+        here.priority = before
 
 
 @contextmanager

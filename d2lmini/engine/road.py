@@ -27,7 +27,7 @@ from d2lmini.engine.failure import Failure, Reports
 
 
 class _Here(threading.local):
-    """Per thread: what it runs, and the size of bulk segments it asked for.
+    """Per thread: what it runs, the size of bulk segments and the priority it asked for.
 
     A worker counts as running something for all its life (itself, between tasks), and a thread in
     line for a Var its wait: a finalizer may run there at any time, and must not wait either.
@@ -35,6 +35,7 @@ class _Here(threading.local):
 
     task: Any = None
     bulk_size = 0
+    priority = 0  # added to that of every task it pushes
     pool: Any = None  # of a worker: the pool it belongs to
 
 

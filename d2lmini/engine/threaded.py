@@ -106,6 +106,7 @@ class ThreadedEngine(Engine):
         if user and small and self.run_inline(task):
             return
         task.site = task.site or callsite.find()
+        task.priority += here.priority
         task.prepare()
         enter = self._join_segment if user and here.bulk_size > 1 else self._enter
         while not enter(task, user):

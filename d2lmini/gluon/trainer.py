@@ -51,7 +51,7 @@ class Trainer:
     optimizer: a name with `optimizer_params` as its keywords, or an Optimizer.
     kvstore: a name or a KVStore; only several devices need one. update_on_kvstore: update the
     weights there (True), or on each device (False); None: there, if there is one.
-    compression_params: kept for the KVStore.
+    compression_params: how gradients travel to a KVStore 'device' (`kvstore.compression`).
     """
 
     def __init__(
@@ -69,6 +69,7 @@ class Trainer:
             param._set_trainer(self)
         self._compression_params = compression_params
         self._contexts = self._check_contexts()
+        self._entered: set[int] = set()  # the keys of its own in a KVStore that it was given
         options = dict(optimizer_params or {})
         self._scale = float(options.get("rescale_grad", 1.0))
         self._init_optimizer(optimizer, options)
@@ -115,6 +116,7 @@ class Trainer:
         if isinstance(wanted, str):
             several = len(self._contexts) > 1 or wanted.startswith("dist")
             self._kvstore = kv.create(wanted) if wanted and several else None
+            self._entered.clear()
         else:
             self._kvstore = wanted
         self._distributed = self._kvstore is not None and "dist" in self._kvstore.type
@@ -137,7 +139,12 @@ class Trainer:
                 waiting.append(param)
             elif self._kvstore is not None:
                 index = self._param2idx[param.name]
-                self._kvstore.init(index, param.list_data()[0])
+                # A KVStore that was given has them still from before `_reset_kvstore`.
+                known = index in self._entered and isinstance(self._kvstore, kv.KVStore)
+                (self._kvstore._replace if known else self._kvstore.init)(
+                    index, param.list_data()[0]
+                )
+                self._entered.add(index)
         self._params_to_init = waiting
 
     def _prepare(self) -> None:

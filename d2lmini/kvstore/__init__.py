@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+from d2lmini.kvstore.compression import Compression
 from d2lmini.kvstore.local import KVStore, create
 
-__all__ = ["KVStore", "create"]
+__all__ = ["Compression", "KVStore", "create"]

@@ -4,6 +4,14 @@ A key (int or str) names a value. `push` adds up one array per device; without a
 becomes the value, with one `updater(key, sum, value)` changes it. `pull` copies the value to arrays
 on any devices. All of it goes through the engine: nothing waits here, and `pull` after `push` gets
 what the push makes.
+
+    local    values lie on the CPU, and sums are taken there
+    device   a value lies on one of the devices that push it, from the first push on: on that which
+             holds the fewest bytes so far, so that all links and devices have a share of the work
+
+A gradient sets out as soon as backward has written it, for the copy depends on nothing else; while
+it travels the device goes on with backward. A float sum depends on the order of its terms: that is
+the order of the list, whatever arrives first, so two runs agree to the bit.
 """
 
 from __future__ import annotations
@@ -12,25 +20,36 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from d2lmini import engine
 from d2lmini import optimizer as opt
 from d2lmini.base import MXNetError
+from d2lmini.context import Context, cpu
+from d2lmini.kvstore.compression import Compression
 from d2lmini.ndarray import NDArray
 from d2lmini.ops.core import registry
 
-_KINDS = ("local", "device", "local_allreduce_cpu", "local_allreduce_device", "local_update_cpu")
+_LOCAL = ("local", "local_allreduce_cpu", "local_update_cpu")
+_DEVICE = ("device", "local_allreduce_device")
 
 Key = Any  # int or str
+Pairs = list[tuple[Key, list[NDArray]]]
 
 
 class KVStore:
-    """Values by key, in one process; see this module."""
+    """Values by key, in one process; see this module.
+
+    Keys may be lists, and the arrays of each key one or a list. Of several keys in one call the
+    first comes first: `priority` is that of the first one's tasks, each next one's is less by one.
+    """
 
     def __init__(self, kind: str = "local"):
         self.type = kind
         self._store: dict[Key, NDArray] = {}
+        self._homes: dict[Key, Context] = {}  # where the values of 'device' lie
+        self._held: dict[Context, int] = {}  # and how many bytes of them on each
         self._key_type: type | None = None
         self._updater: Any = None
-        self._compression: dict[str, Any] = {}
+        self._compression: Compression | None = None
 
     rank = 0
     num_workers = 1
@@ -40,23 +59,45 @@ class KVStore:
 
     @staticmethod
     def is_capable(capability: str) -> bool:
-        """Can it run the optimizer?"""
-        return capability == "optimizer"
+        """Can it run the optimizer? ValueError for any other capability, as in MXNet."""
+        if capability != "optimizer":
+            raise ValueError(f"Unknown capability: {capability}")
+        return True
+
+    def barrier(self) -> None:
+        """Until all processes are here: at once, for there is one. What devices still compute is
+        `waitall`'s business."""
+
+    _barrier = barrier
 
     # -- values ------------------------------------------------------------------------------------
 
     def init(self, key: Any, value: Any) -> None:
         """Store a copy of each value. MXNetError for a key that is there already."""
-        for k, values in self._pairs(key, value):
+        for k, values in self._pairs("init", key, value):
             if k in self._store:
                 raise MXNetError(f"init: key {k!r} was initialized before; push changes its value")
-            self._store[k] = values[0].copy()
+            if len(values) != 1:
+                raise MXNetError(f"init: key {k!r} has {len(values)} values; it begins with one")
+            x = values[0]
+            self._store[k] = x.copy() if self._spreads or x.context.is_cpu else x.copyto(cpu())
 
     def push(self, key: Any, value: Any, priority: int = 0) -> None:
         """Add up the arrays of each key; the sum becomes its value, or goes to the updater."""
-        pairs = self._pairs(key, value)
-        sums = [_sum(values, self._value(k)) for k, values in pairs]
-        self._take_in([k for k, _ in pairs], sums)
+        pairs = self._pairs("push", key, value)
+        for k, values in pairs:
+            self._check_shapes("push", k, values)
+        sums = []
+        for nth, (k, values) in enumerate(pairs):
+            with engine.prioritized(priority - nth):
+                value = self._at_home(k, values)
+                if self._updater is None:
+                    _add(self._parts(k, values, value.context), value)
+                else:
+                    sums.append((k, _total(self._parts(k, values, value.context)), value))
+        if sums:
+            with engine.prioritized(priority):
+                self._update(sums)
 
     def pull(
         self, key: Any, out: Any = None, priority: int = 0, ignore_sparse: bool = True
@@ -64,10 +105,13 @@ class KVStore:
         """Copy the value of each key into the array or arrays of `out`."""
         if out is None:
             raise MXNetError("pull: out= is required, the array or arrays to write to")
-        for k, outs in self._pairs(key, out):
-            value = self._value(k)
-            for array in outs:
-                value.copyto(array)
+        pairs = self._pairs("pull", key, out)
+        for k, outs in pairs:
+            self._check_shapes("pull", k, outs)
+        for nth, (k, outs) in enumerate(pairs):
+            with engine.prioritized(priority - nth):
+                for array in outs:
+                    self._store[k].copyto(array)
 
     def pushpull(self, key: Any, value: Any, out: Any = None, priority: int = 0) -> None:
         """`push`, then `pull` into `out`, or into the arrays of `value`."""
@@ -79,56 +123,119 @@ class KVStore:
         self.init(key, value)
         self.pull(key, out, priority)
 
-    def _take_in(self, keys: list[Key], sums: list[NDArray]) -> None:
-        values = [self._store[k] for k in keys]
-        if self._updater is None:
-            for value, total in zip(values, sums, strict=True):
-                total.copyto(value)
-        elif isinstance(self._updater, opt.Updater):
-            self._updater(keys, sums, values)
-        else:
-            for k, total, value in zip(keys, sums, values, strict=True):
-                self._updater(k, total, value)
+    def row_sparse_pull(
+        self, key: Any, out: Any = None, priority: int = 0, row_ids: Any = None
+    ) -> None:
+        """Some rows of a sparse value; there are none of that kind: MXNetError."""
+        raise MXNetError("row_sparse_pull: sparse arrays are left out of d2lmini; use pull")
 
-    def _value(self, key: Key) -> NDArray:
-        try:
-            return self._store[key]
-        except KeyError:
-            raise MXNetError(f"key {key!r} was not initialized: call init first") from None
+    # -- sums --------------------------------------------------------------------------------------
 
-    def _pairs(self, key: Any, value: Any) -> list[tuple[Key, list[NDArray]]]:
+    @property
+    def _spreads(self) -> bool:
+        return self.type in _DEVICE
+
+    def _at_home(self, key: Key, values: list[NDArray]) -> NDArray:
+        """The value of `key`, at the place where its sums are taken."""
+        value = self._store[key]
+        if self._spreads and key not in self._homes:
+            places = list(dict.fromkeys(_place(x.context) for x in values))
+            home = min(places, key=lambda ctx: self._held.get(ctx, 0))
+            self._homes[key] = home
+            self._held[home] = self._held.get(home, 0) + value._spec.nbytes
+            if _place(value.context) != home:
+                value = self._store[key] = value.copyto(home)
+        return value
+
+    def _parts(self, key: Key, values: list[NDArray], ctx: Context) -> list[NDArray]:
+        """The arrays of all devices, brought to `ctx`."""
+        if self._compression is not None:
+            send = self._compression.send
+            return [send((key, i), x, ctx) for i, x in enumerate(values)]
+        place = _place(ctx)
+        return [x if _place(x.context) == place else x.copyto(ctx) for x in values]
+
+    def _update(self, sums: list[tuple[Key, NDArray, NDArray]]) -> None:
+        if not isinstance(self._updater, opt.Updater):
+            for each in sums:
+                self._updater(*each)
+            return
+        # Where the values lie: one task for all values there, if the optimizer takes lists.
+        by_place: dict[Context, list[tuple[Key, NDArray, NDArray]]] = {}
+        for each in sums:
+            by_place.setdefault(_place(each[2].context), []).append(each)
+        for some in by_place.values():
+            self._updater(*map(list, zip(*some, strict=True)))
+
+    def _replace(self, key: Key, value: NDArray) -> None:
+        """Another value for a key that is there: what the Trainer does when weights were set."""
+        value.copyto(self._store[key])
+
+    # -- checks ------------------------------------------------------------------------------------
+
+    def _check_shapes(self, call: str, key: Key, arrays: list[NDArray]) -> None:
+        if key not in self._store:
+            raise MXNetError(f"{call}: key {key!r} was not initialized: call init first")
+        shape = self._store[key].shape
+        for x in arrays:
+            if x.shape != shape:
+                raise MXNetError(f"{call}: key {key!r} has shape {shape}, an array {x.shape}")
+
+    def _pairs(self, call: str, key: Any, value: Any) -> Pairs:
         """(key, its arrays) for one key or a list of them; a key may come several times."""
         if not isinstance(key, (list, tuple)):
             key, value = [key], [value]
+        elif not isinstance(value, (list, tuple)):
+            raise TypeError(f"{call}: {len(key)} keys need a list of as many values")
         if len(key) != len(value):
-            raise ValueError(f"{len(key)} keys and {len(value)} values; need as many")
+            raise ValueError(f"{call}: {len(key)} keys and {len(value)} values; need as many")
         grouped: dict[Key, list[NDArray]] = {}
         for k, v in zip(key, value, strict=True):
             if not isinstance(k, (int, str)):
-                raise TypeError(f"a key is an int or a str, got {type(k).__name__}")
+                raise TypeError(f"{call}: a key is an int or a str, got {type(k).__name__}")
             if self._key_type is None:
                 self._key_type = type(k)
             if not isinstance(k, self._key_type):
                 raise MXNetError(
-                    f"int and str keys cannot be mixed: the first one was {self._key_type.__name__}"
-                    f", now {k!r}"
+                    f"{call}: int and str keys cannot be mixed: the first one was "
+                    f"{self._key_type.__name__}, now {k!r}"
                 )
-            grouped.setdefault(k, []).extend(v if isinstance(v, (list, tuple)) else [v])
+            arrays = list(v) if isinstance(v, (list, tuple)) else [v]
+            if not arrays:
+                raise ValueError(f"{call}: key {k!r} has an empty list of arrays")
+            for x in arrays:
+                if not isinstance(x, NDArray):
+                    raise TypeError(f"{call}: key {k!r} needs NDArrays, got {type(x).__name__}")
+            grouped.setdefault(k, []).extend(arrays)
         return list(grouped.items())
 
     # -- what happens to sums ----------------------------------------------------------------------
 
     def set_optimizer(self, optimizer: opt.Optimizer) -> None:
         """Let pushed sums be gradients, by which this optimizer updates the values."""
-        self._set_updater(opt.get_updater(optimizer))
+        if not isinstance(optimizer, opt.Optimizer):
+            raise TypeError(
+                f"set_optimizer: expected an Optimizer, got {type(optimizer).__name__}; make one "
+                "with optimizer.create(name, ...)"
+            )
+        self.set_updater(opt.get_updater(optimizer))
 
-    def _set_updater(self, updater: Callable[[Key, NDArray, NDArray], None]) -> None:
+    def set_updater(self, updater: Callable[[Key, NDArray, NDArray], None]) -> None:
         """Call `updater(key, sum, value)` at every push; it runs on the pushing thread."""
         self._updater = updater
 
+    _set_updater = set_updater
+
     def set_gradient_compression(self, compression_params: dict[str, Any]) -> None:
-        """Accepted and kept; in one process nothing is sent, so nothing is compressed."""
-        self._compression = dict(compression_params)
+        """Let pushed arrays travel compressed (see `compression`): {'type': '2bit', 'threshold':
+        0.5} or {'type': 'fp16'}. MXNetError for a store that is not of the kind 'device', as in
+        MXNet, and for parameters that make no sense."""
+        if not self._spreads:
+            raise MXNetError(
+                "Gradient compression is not supported for this type of kvstore: "
+                f"{self.type!r}; create('device') has it"
+            )
+        self._compression = Compression(compression_params)
 
     def save_optimizer_states(
         self, fname: str | os.PathLike[str], dump_optimizer: bool = False
@@ -146,22 +253,38 @@ class KVStore:
 
 
 def create(name: str = "local") -> KVStore:
-    """A KVStore: 'local' and 'device' are the same here, for one process."""
+    """A KVStore: 'local' adds up on the CPU, 'device' on the devices; see this module.
+
+    MXNetError for those over several machines ('dist_sync', 'horovod', ...), and unknown names.
+    """
     if not isinstance(name, str):
         raise TypeError("name must be a string")
-    if name.startswith("dist") or name in ("horovod", "byteps", "p3"):
-        raise MXNetError(f"KVStore {name!r} is not built yet; 'local' and 'device' are")
-    if name not in _KINDS:
+    kind = name.lower()
+    if kind.startswith("dist") or kind in ("horovod", "byteps", "p3"):
+        raise MXNetError(
+            f"KVStore {name!r} trains past one machine, which is not built yet; 'local' and "
+            "'device' are, for the devices of one process"
+        )
+    if kind == "nccl":
+        raise MXNetError("KVStore 'nccl' needs NVIDIA's library; 'device' does the same without")
+    if kind not in _LOCAL + _DEVICE:
         raise MXNetError(f"KVStore type {name!r} is unknown; choose 'local' or 'device'")
-    return KVStore(name)
+    return KVStore(kind)
 
 
-def _sum(values: list[NDArray], like: NDArray) -> NDArray:
-    """Their sum, in their order, where `like` is; a single array there as it is."""
-    if len(values) == 1:
-        return values[0].as_in_context(like.context)
-    ctx = like.context
-    if not all(v.context.is_cpu for v in values):
-        values = [v.as_in_context(ctx) for v in values]
-    total = registry["add_n"](*values)
-    return total if total.context == ctx else total.as_in_context(ctx)
+def _place(ctx: Context) -> Context:
+    """Contexts that share their memory have one place: all those of the CPU."""
+    return cpu() if ctx.is_cpu else ctx
+
+
+def _total(parts: list[NDArray]) -> NDArray:
+    """Their sum, from first to last; a single array as it is."""
+    return parts[0] if len(parts) == 1 else registry["add_n"](*parts)
+
+
+def _add(parts: list[NDArray], value: NDArray) -> None:
+    """Their sum, from first to last, into `value`."""
+    if len(parts) > 1 and parts[0].dtype == value.dtype:
+        registry["add_n"](*parts, out=value)
+    else:
+        _total(parts).copyto(value)

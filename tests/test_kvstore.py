@@ -1,0 +1,303 @@
+"""KVStore: places of sums, their order, keys, priorities, compression; what it refuses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from d2lmini import MXNetError, cpu, engine, gpu, instrument, kvstore, nd, optimizer, virtual_gpus
+
+TWO = [cpu(0), cpu(1)]
+
+
+class Tasks(instrument.Instrument):
+    """(name, context, priority) of every task that was pushed."""
+
+    def __init__(self):
+        self.seen = []
+
+    def push(self, task):
+        self.seen.append((task.name, task.ctx, task.priority))
+
+    def of(self, name):
+        return [(ctx, priority) for n, ctx, priority in self.seen if n == name]
+
+
+def on(ctxs, *numbers, n=3):
+    return [nd.full((n,), x, ctx=ctx) for x, ctx in zip(numbers, ctxs, strict=True)]
+
+
+def value_of(kv, key, n=3):
+    out = nd.zeros((n,))
+    kv.pull(key, out)
+    return out.asnumpy().tolist()
+
+
+# -- places ----------------------------------------------------------------------------------------
+
+
+def test_local_adds_up_on_the_cpu():
+    with virtual_gpus(2, link_gb_s=100) as gpus:
+        kv = kvstore.create("local")
+        kv.init("w", nd.zeros((3,), ctx=gpus[1]))
+        parts = on(gpus, 1, 2)
+        with instrument.listening(Tasks()) as tasks:
+            kv.pushpull("w", parts)
+            nd.waitall()
+        assert [ctx for ctx, _ in tasks.of("CopyGPU2CPU")] == gpus
+        assert [ctx.is_cpu for ctx, _ in tasks.of("add_n")] == [True]
+        assert [ctx for ctx, _ in tasks.of("CopyCPU2GPU")] == gpus
+        assert kv._store["w"].context.is_cpu
+        assert [x.asnumpy().tolist() for x in parts] == [[3, 3, 3]] * 2
+
+
+def test_device_spreads_values_by_their_bytes():
+    with virtual_gpus(3, link_gb_s=100) as gpus:
+        kv = kvstore.create("device")
+        sizes = [8, 2, 3, 4, 6]
+        kv.init(list(range(5)), [nd.zeros((n,)) for n in sizes])
+        for key, n in enumerate(sizes):
+            with instrument.listening(Tasks()) as tasks:
+                kv.push(key, on(gpus, 1, 2, 3, n=n))
+                nd.waitall()
+            home = kv._store[key].context
+            assert [ctx for ctx, _ in tasks.of("add_n")] == [home]
+            assert len(tasks.of("CopyGPU2GPU")) == 2
+        # 8 | 2 | 3; then 4 joins the 2 and 6 the 3.
+        assert [kv._store[k].context.device_id for k in range(5)] == [0, 1, 2, 1, 2]
+        assert [value_of(kv, k, n) for k, n in enumerate(sizes)] == [[6.0] * n for n in sizes]
+
+
+def test_the_optimizer_makes_one_task_where_values_lie():
+    with virtual_gpus(2, link_gb_s=100) as gpus:
+        kv = kvstore.create("device")
+        kv.set_optimizer(optimizer.SGD(learning_rate=1.0, momentum=0.5))
+        kv.init(list(range(6)), [nd.ones((3,))] * 6)
+        with instrument.listening(Tasks()) as tasks:
+            kv.push(list(range(6)), [on(gpus, 1, 2)] * 6)
+            nd.waitall()
+        assert [ctx for ctx, _ in tasks.of("_fused_update")] == gpus
+        assert [value_of(kv, k) for k in range(6)] == [[-2] * 3] * 6
+        states = kv._updater.states
+        assert all(states[k].context == kv._store[k].context for k in range(6))
+
+
+@pytest.mark.parametrize("kind", ["local", "device"])
+def test_cpu_and_gpu_together(kind):
+    with virtual_gpus(1, link_gb_s=100):
+        places = [cpu(), gpu(0), cpu(1)]
+        kv = kvstore.create(kind)
+        kv.init(0, nd.zeros((3,)))
+        parts = on(places, 1, 2, 4)
+        kv.pushpull(0, parts)
+        assert [x.asnumpy().tolist() for x in parts] == [[7, 7, 7]] * 3
+        assert [x.context for x in parts] == places
+
+
+# -- order -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["local", "device"])
+@pytest.mark.parametrize("engine_kind", ["threaded", "naive"])
+def test_sums_are_taken_in_the_order_of_the_list(kind, engine_kind):
+    """(((a + b) + c) + ...), whichever link is the faster one."""
+    parts = np.random.default_rng(0).standard_normal((8, 1000)).astype("float32") * 1e3
+    want = parts[0]
+    for part in parts[1:]:
+        want = want + part
+    assert (want != parts[::-1].sum(0)).any()  # another order, another sum
+    with virtual_gpus(8, link_gb_s=1) as gpus, engine.use(engine_kind):
+        kv = kvstore.create(kind)
+        kv.init(0, nd.zeros((1000,)))
+        for _ in range(5):
+            arrays = [nd.array(part, ctx=ctx) for part, ctx in zip(parts, gpus, strict=True)]
+            kv.pushpull(0, arrays)
+            assert all((x.asnumpy() == want).all() for x in arrays)
+
+
+def test_priorities_reach_the_tasks():
+    with virtual_gpus(2, link_gb_s=100) as gpus:
+        kv = kvstore.create("local")
+        kv.init(["a", "b"], [nd.zeros((3,))] * 2)
+        parts = [on(gpus, 1, 2), on(gpus, 3, 4)]
+        with instrument.listening(Tasks()) as tasks:
+            kv.push(["a", "b"], parts, priority=7)
+            kv.pull(["a", "b"], parts, priority=-3)
+            nd.ones((5000,), ctx=gpus[0]).wait_to_read()
+        assert [p for _, p in tasks.of("CopyGPU2CPU")] == [7, 7, 6, 6]
+        assert [p for _, p in tasks.of("CopyCPU2GPU")] == [-3, -3, -4, -4]
+        assert [p for _, p in tasks.of("_ones")] == [0]  # the scope is over
+
+
+# -- keys ------------------------------------------------------------------------------------------
+
+
+def test_rows_of_keys():
+    kv = kvstore.create()
+    kv.init(("a", "b"), (nd.zeros((3,)), nd.zeros((3,))))
+    kv.push(["b", "a"], [on(TWO, 1, 2), nd.ones((3,))])
+    assert (value_of(kv, "a"), value_of(kv, "b")) == ([1] * 3, [3] * 3)
+    kv.push(["a", "b", "a"], [nd.ones((3,)), on(TWO, 1, 1), on(TWO, 3, 4)])
+    assert (value_of(kv, "a"), value_of(kv, "b")) == ([8] * 3, [2] * 3)
+    outs = [on(TWO, 0, 0), on(TWO, 0, 0)]
+    kv.broadcast(["c", "d"], [nd.ones((3,)), nd.ones((3,)) * 2], outs)
+    assert [[x.asnumpy().tolist() for x in out] for out in outs] == [[[1] * 3] * 2, [[2] * 3] * 2]
+
+
+def test_dtypes_are_the_values():
+    kv = kvstore.create()
+    kv.init("h", nd.zeros((3,), dtype="float16"))
+    kv.push("h", on(TWO, 1, 2))
+    out = nd.zeros((3,))
+    kv.pull("h", out)
+    assert (kv._store["h"].dtype, out.asnumpy().tolist()) == (np.float16, [3, 3, 3])
+
+
+def test_what_one_process_is():
+    kv = kvstore.create("LOCAL")
+    assert (kv.type, kv.rank, kv.num_workers) == ("local", 0, 1)
+    kv.barrier()
+    assert kv.is_capable("optimizer")
+    with pytest.raises(ValueError, match="Unknown capability: flying"):
+        kv.is_capable("flying")
+
+
+def test_states_go_to_a_file_and_back(tmp_path):
+    def make():
+        kv = kvstore.create("device")
+        kv.set_optimizer(optimizer.Adam(learning_rate=0.1))
+        kv.init([0, 1], [nd.ones((3,)), nd.ones((3,))])
+        return kv
+
+    def steps(kv, n, places):
+        for _ in range(n):
+            kv.push([0, 1], [on(places, 1, 2), on(places, -3, 1)])
+        return value_of(kv, 0), value_of(kv, 1)
+
+    with virtual_gpus(2, link_gb_s=100) as gpus:
+        kv, again = make(), make()
+        steps(kv, 2, gpus)
+        kv.save_optimizer_states(tmp_path / "states", dump_optimizer=True)
+        again.load_optimizer_states(tmp_path / "states")
+        again._store = {k: x.copy() for k, x in kv._store.items()}
+        assert steps(kv, 3, gpus) == steps(again, 3, gpus)
+
+
+# -- compression -----------------------------------------------------------------------------------
+
+
+def compressed(**params):
+    kv = kvstore.create("device")
+    kv.set_gradient_compression(params)
+    return kv
+
+
+def test_two_bits_lose_nothing_in_the_long_run():
+    """What was sent and what is left add up to what was pushed; exact, for all are multiples."""
+    rng = np.random.default_rng(3)
+    with virtual_gpus(2, link_gb_s=100) as gpus:
+        kv = compressed(type="2bit", threshold=0.5)
+        kv.init(0, nd.zeros((50,)))
+        pushed, arrived = np.zeros(50), np.zeros(50)
+        for _ in range(20):
+            parts = rng.integers(-64, 65, (2, 50)).astype("float32") / 128
+            kv.push(0, [nd.array(x, ctx=ctx) for x, ctx in zip(parts, gpus, strict=True)])
+            sent = np.array(value_of(kv, 0, 50))
+            assert set(sent) <= {-1, -0.5, 0, 0.5, 1}
+            pushed, arrived = pushed + parts.sum(0), arrived + sent
+        left = [r.asnumpy() for r in kv._compression._residuals.values()]
+        assert len(left) == 2 and np.abs(left).max() < 0.5
+        assert (arrived + sum(left) == pushed).all() and (arrived != 0).any()
+
+
+def test_a_sixteenth_travels():
+    with virtual_gpus(2, link_gb_s=100) as gpus:
+        sent = {}
+
+        class Copies(instrument.Instrument):
+            def start(self, task, worker):
+                if task.name == "CopyGPU2GPU":
+                    sent.setdefault(kind, []).append(task.source[2].nbytes)
+
+        for kind in ("2bit", "fp16"):
+            kv = compressed(type=kind)
+            kv.init(0, nd.zeros((1600,)))
+            parts = on(gpus, 1, 2, n=1600)
+            with instrument.listening(Copies()):
+                kv.push(0, parts)
+                nd.waitall()
+        assert sent == {"2bit": [400], "fp16": [3200]}
+
+
+def test_fp16_rounds_each_part():
+    parts = np.random.default_rng(1).standard_normal((2, 100)).astype("float32")
+    kv = compressed(type="fp16")
+    kv.init(0, nd.zeros((100,)))
+    kv.push(0, [nd.array(x, ctx=c) for x, c in zip(parts, TWO, strict=True)])
+    want = parts.astype("float16").astype("float32")
+    assert value_of(kv, 0, 100) == (want[0] + want[1]).tolist()
+
+
+# -- refusals --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("params", "problem", "says"),
+    [
+        ("2bit", TypeError, "expected a dict like"),
+        ({}, MXNetError, "'type' is one of 2bit, fp16"),
+        ({"type": "1bit"}, MXNetError, "'type' is one of 2bit, fp16"),
+        ({"type": "2bit", "treshold": 1}, MXNetError, "'threshold' all there is beside"),
+        ({"type": "2bit", "threshold": 0}, MXNetError, "threshold is above 0, got 0"),
+    ],
+)
+def test_compression_refuses(params, problem, says):
+    with pytest.raises(problem, match=says):
+        kvstore.create("device").set_gradient_compression(params)
+
+
+def test_only_device_compresses():
+    with pytest.raises(MXNetError, match="not supported for this type of kvstore: 'local'"):
+        kvstore.create("local").set_gradient_compression({"type": "2bit"})
+    kv = compressed(type="2bit")
+    kv.init(0, nd.zeros((3,), dtype="int32"))
+    with pytest.raises(MXNetError, match="needs floating gradients, got int32"):
+        kv.push(0, nd.ones((3,), dtype="int32"))
+
+
+@pytest.mark.parametrize(
+    ("call", "problem", "says"),
+    [
+        (lambda kv: kv.init(2, on(TWO, 1, 1)), MXNetError, "key 2 has 2 values; it begins with"),
+        (lambda kv: kv.push(1, nd.ones((4,))), MXNetError, r"key 1 has shape \(3,\), an array \(4"),
+        (lambda kv: kv.pull(1, nd.ones((4,))), MXNetError, r"pull: key 1 has shape \(3,\)"),
+        (lambda kv: kv.push(1, np.ones(3)), TypeError, "push: key 1 needs NDArrays, got ndarray"),
+        (lambda kv: kv.push([1], nd.ones((3,))), TypeError, "push: 1 keys need a list"),
+        (lambda kv: kv.push(1, []), ValueError, "key 1 has an empty list"),
+        (lambda kv: kv.row_sparse_pull(1), MXNetError, "sparse arrays are left out"),
+        (lambda kv: kv.set_optimizer("sgd"), TypeError, "expected an Optimizer, got str"),
+        (lambda kv: kvstore.create("dist_sync"), MXNetError, "trains past one machine"),
+        (lambda kv: kvstore.create("nccl"), MXNetError, "'device' does the same without"),
+        (lambda kv: kvstore.create("foo"), MXNetError, "type 'foo' is unknown"),
+    ],
+)
+def test_it_refuses(call, problem, says):
+    kv = kvstore.create()
+    kv.init(1, nd.zeros((3,)))
+    with pytest.raises(problem, match=says):
+        call(kv)
+    assert value_of(kv, 1) == [0, 0, 0]
+
+
+def test_a_part_that_failed_is_missed_where_it_is_read():
+    with virtual_gpus(2, link_gb_s=100) as gpus:
+        kv = kvstore.create("local")
+        kv.init([0, 1], [nd.zeros((3,))] * 2)
+        broken = on(gpus, 1, 2)
+        engine.push(lambda: 1 / 0, writes=[broken[1]], ctx=gpus[1], name="broken")
+        kv.push([0, 1], [broken, on(gpus, 3, 4)])
+        with pytest.raises(MXNetError, match="broken: ZeroDivisionError"):
+            value_of(kv, 0)
+        assert value_of(kv, 1) == [7, 7, 7]
+        kv.push(0, on(gpus, 1, 1))
+        assert value_of(kv, 0) == [2, 2, 2]
