@@ -1,8 +1,9 @@
 """One operation over several cores: pieces of it shared among workers that have nothing to do.
 
 The worker that runs an operation cuts it (`parallel_for`), works through the pieces, and idle
-workers help; if all are busy it does everything itself. So cores are never oversubscribed, and
-several operations at once and one large operation are served by the same few threads.
+workers help, also those that become idle while there are pieces left; if all are busy it does
+everything itself. So cores are never oversubscribed, and several operations at once and one large
+operation are served by the same few threads.
 
 The cut must depend on sizes only, never on who helps: then results do not depend on the schedule.
 NumPy lets go of the interpreter inside a call, but taking it back costs a wake-up; pieces of
@@ -37,16 +38,21 @@ def parallel_for(
     The first exception of a piece is raised after the others have ended. `whole` does the work of
     all pieces in one call, to the bit; it is called when nobody is there to share with.
     """
+    current = engine.current
     job = _Job(n, body)
-    if n < 2 or engine.current.helpers(n - 1, job) == 0:
-        if whole is not None:
-            whole()
-        else:
-            for i in range(n):
-                body(i)
+    called = current.helpers(n - 1, job, late=whole is None) if n > 1 else None
+    if whole is not None and not called:
+        whole()
         return
-    job.work()
-    job.done.acquire()
+    if called is None:
+        for i in range(n):
+            body(i)
+        return
+    try:
+        job.work()
+        job.done.acquire()
+    finally:
+        current.shared(job)
     problem, job.problem = job.problem, None
     if problem is not None:
         try:
@@ -56,9 +62,9 @@ def parallel_for(
 
 
 class _Job:
-    """Pieces not yet taken, and how many are done."""
+    """Pieces not yet taken, and how many are done. `taken`: there are none left to take."""
 
-    __slots__ = ("body", "done", "finished", "n", "numbers", "problem")
+    __slots__ = ("body", "done", "finished", "n", "numbers", "problem", "taken")
 
     def __init__(self, n: int, body: Callable[[int], Any]):
         self.n = n
@@ -68,11 +74,13 @@ class _Job:
         self.done = threading.Lock()
         self.done.acquire()
         self.problem: BaseException | None = None
+        self.taken = False
 
     def work(self) -> None:
         """Take pieces until none is left."""
         for i in self.numbers:
             if i >= self.n:
+                self.taken = True
                 return
             try:
                 run_quietly(self.body, i)

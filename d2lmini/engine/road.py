@@ -238,9 +238,14 @@ class Road:
     def _work_off(self) -> None:
         """Run what is ready, if nobody else will; called without the lock before a wait blocks."""
 
-    def helpers(self, n: int, job: Any) -> int:
-        """Call up to `n` idle workers to share in `job` (device/parallel.py); how many come."""
-        return 0
+    def helpers(self, n: int, job: Any, late: bool = False) -> int | None:
+        """Call up to `n` idle workers to share in `job` (device/parallel.py); how many come. With
+        `late` others may join it while it lasts. None: nobody will ever come. If any come or may,
+        `shared` is called when it is over."""
+        return None
+
+    def shared(self, job: Any) -> None:
+        """`job` is done."""
 
     # -- running ----------------------------------------------------------------------------------
 

@@ -56,7 +56,7 @@ class _Worker:
 class Pool:
     """The workers of one lane: ready tasks, who sleeps, who works (engine's lock held)."""
 
-    __slots__ = ("idle", "name", "ready", "size", "workers")
+    __slots__ = ("idle", "jobs", "name", "ready", "size", "workers")
 
     def __init__(self, size: int, name: str):
         self.size = size
@@ -64,6 +64,7 @@ class Pool:
         self.ready: list[tuple[int, int, Task]] = []  # heap of (-priority, seq, task)
         self.idle: list[_Worker] = []
         self.workers: list[_Worker] = []
+        self.jobs: list[Any] = []  # operations whose pieces are being shared now
 
 
 class ThreadedEngine(Engine):
@@ -212,6 +213,8 @@ class ThreadedEngine(Engine):
                 elif pool.ready:
                     task = heapq.heappop(pool.ready)[2]
                     self.running.add(task)
+                elif pool.jobs and (job := _unfinished(pool.jobs)) is not None:
+                    pass  # its owner began when this one was busy
                 elif self._stopped or not pool.size:
                     if worker in pool.workers:
                         pool.workers.remove(worker)
@@ -235,15 +238,22 @@ class ThreadedEngine(Engine):
                     task = heapq.heappop(pool.ready)[2]
                 self._run_here(task)
 
-    def helpers(self, n: int, job: Any) -> int:
+    def helpers(self, n: int, job: Any, late: bool = False) -> int | None:
         if self.lock._is_owned():  # type: ignore[attr-defined]
-            return 0  # an operation that runs inline: a helper would need the lock to begin
+            return None  # an operation that runs inline: a helper would need the lock to begin
         with self.lock:
             pool = here.pool or self.pool("cpu")
-            if pool.ready or self._stopped:
-                return 0
-            free = len(pool.idle) + max(0, pool.size - len(pool.workers))
-            return self._call(pool, min(n, free), job)
+            if self._stopped or pool.size < 2:
+                return None
+            free = 0 if pool.ready else len(pool.idle) + max(0, pool.size - len(pool.workers))
+            called = self._call(pool, min(n, free), job)
+            if called or late:
+                pool.jobs.append(job)
+        return called
+
+    def shared(self, job: Any) -> None:
+        with self.lock:
+            (here.pool or self.pool("cpu")).jobs.remove(job)
 
     def _call(self, pool: Pool, n: int, job: Any) -> int:
         for _ in range(n):
@@ -290,3 +300,8 @@ class ThreadedEngine(Engine):
 
 
 _numbers = count()
+
+
+def _unfinished(jobs: list[Any]) -> Any:
+    """The first with pieces left to take; None if there is none."""
+    return next((job for job in jobs if not job.taken), None)
