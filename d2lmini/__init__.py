@@ -23,6 +23,7 @@ lazy       a scope that computes only what is read
 autograd   record operations, walk back for gradients
 init, optimizer, lr_scheduler, metric, io
            what training needs beside a net
+kv         KVStore: sums over devices, one value for all of them
 gluon      layers, losses, data, Trainer
 random     seeds and random arrays
 util       the switches of MXNet's NumPy interface
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
         gluon,
         initializer,
         io,
+        kvstore,
         lr_scheduler,
         metric,
         ndarray,
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
         visualization,
     )
     from d2lmini import initializer as init
+    from d2lmini import kvstore as kv
     from d2lmini import ndarray as nd
     from d2lmini import symbol as sym
     from d2lmini import visualization as viz
@@ -83,16 +86,16 @@ base.loaders["get_symbol"] = lambda: importlib.import_module("d2lmini.graph.reco
 __all__ = [
     "AttrScope", "Benchmark", "Context", "MXNetError", "autograd", "base", "context", "cpu",
     "cpu_pinned", "current_context", "d2l", "engine", "get_mem", "gluon", "gpu", "init",
-    "initializer", "install_as_mxnet", "instrument", "io", "lazy", "lr_scheduler", "metric", "nd",
-    "ndarray", "num_gpus", "optimizer", "random", "runtime", "storage", "sym", "symbol",
-    "test_utils", "util", "virtual_gpus", "visualization", "viz",
+    "initializer", "install_as_mxnet", "instrument", "io", "kv", "kvstore", "lazy", "lr_scheduler",
+    "metric", "nd", "ndarray", "num_gpus", "optimizer", "random", "runtime", "storage", "sym",
+    "symbol", "test_utils", "util", "virtual_gpus", "visualization", "viz",
 ]  # fmt: skip
 
 _SWITCHES = ("is_np_array", "is_np_shape", "np_shape", "set_np_shape", "use_np_shape")
 
 _MODULES = (
-    "autograd", "d2l", "gluon", "initializer", "io", "lr_scheduler", "metric", "optimizer",
-    "random", "runtime", "test_utils", "util", "visualization",
+    "autograd", "d2l", "gluon", "initializer", "io", "kvstore", "lr_scheduler", "metric",
+    "optimizer", "random", "runtime", "test_utils", "util", "visualization",
 )  # fmt: skip
 
 # Imported when first asked for: (module, attribute or None for the module itself).
@@ -103,6 +106,7 @@ _LAZY = {
     "symbol": ("d2lmini.symbol", None),
     "AttrScope": ("d2lmini.symbol", "AttrScope"),
     "init": ("d2lmini.initializer", None),
+    "kv": ("d2lmini.kvstore", None),
     "install_as_mxnet": ("d2lmini.mxnet_alias", "install_as_mxnet"),
     **{name: (f"d2lmini.{name}", None) for name in _MODULES},
     "viz": ("d2lmini.visualization", None),

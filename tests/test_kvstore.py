@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from d2lmini import MXNetError, cpu, engine, gpu, instrument, kvstore, nd, optimizer, virtual_gpus
+from d2lmini.mxnet_alias import install_as_mxnet, uninstall
 
 TWO = [cpu(0), cpu(1)]
 
@@ -301,3 +302,17 @@ def test_a_part_that_failed_is_missed_where_it_is_read():
         assert value_of(kv, 1) == [7, 7, 7]
         kv.push(0, on(gpus, 1, 1))
         assert value_of(kv, 0) == [2, 2, 2]
+
+
+def test_old_programs_find_it():
+    install_as_mxnet()
+    try:
+        import mxnet as mx
+        from mxnet.kvstore import KVStore, create
+
+        assert mx.kv.create is mx.kvstore.create is create is kvstore.create
+        assert KVStore is kvstore.KVStore
+        with pytest.raises(NotImplementedError, match="comes with training past one machine"):
+            mx.kvstore.kvstore_server.KVStoreServer()
+    finally:
+        uninstall()

@@ -40,7 +40,7 @@ _MODULES = {
         rnn.rnn_cell""",
     "as are the tools around MXNet's own binary": "error libinfo log notebook registry",
     "the profiler": "profiler",
-    "training on several devices": "kvstore kvstore.kvstore_server",
+    "training past one machine": "kvstore.kvstore_server",
 }  # fmt: skip
 #: The path below `mxnet` of each, and its reason.
 MODULES = {module: reason for reason, names in _MODULES.items() for module in names.split()}
@@ -52,7 +52,7 @@ NAMES = {
     "use_np_array": "as all of MXNet's NumPy interface",
 }
 
-_LATER = ("the profiler", "training on several devices")
+_LATER = ("the profiler", "training past one machine")
 
 
 def modules(parent: str = "") -> list[str]:

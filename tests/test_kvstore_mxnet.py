@@ -1,0 +1,178 @@
+"""The KVStore against the real MXNet 1.9.1, on two of its CPU contexts (`make test-mxnet`).
+
+One experiment, run here and there; its source travels to the interpreter that D2LMINI_MXNET_PYTHON
+names, arrays come back as .npz.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import subprocess
+
+import numpy as np
+import pytest
+
+import d2lmini
+
+MXNET = os.environ.get("D2LMINI_MXNET_PYTHON")
+if not MXNET:
+    pytest.skip("D2LMINI_MXNET_PYTHON names no interpreter", allow_module_level=True)
+
+
+def experiment(mx, np):
+    """All results by name; `mx` is either library."""
+    nd, create = mx.nd, mx.kv.create
+    places = [mx.cpu(0), mx.cpu(1)]
+    results = {}
+
+    def draw(step, n=2, shape=(7, 3)):
+        rng = np.random.default_rng([step, n])
+        return [nd.array(rng.uniform(-1, 1, shape), ctx=places[i % 2]) for i in range(n)]
+
+    def zeros(n=2):
+        return [nd.zeros((7, 3), ctx=places[i % 2]) for i in range(n)]
+
+    def keep(name, arrays):
+        for i, x in enumerate(arrays):
+            results[f"{name}/{i}"] = x.asnumpy()
+
+    def refused(name, call, *args):
+        try:
+            call(*args)
+            results[f"refused/{name}"] = np.array(False)
+        except Exception:
+            results[f"refused/{name}"] = np.array(True)
+
+    for kind in ("local", "device"):
+        kv = create(kind)
+        keep(f"is/{kind}", [nd.array([kv.rank, kv.num_workers, kv.type == kind])])
+        kv.init("a", nd.ones((7, 3)))
+        kv.init(["b", "c"], [nd.ones((7, 3)) * 2, nd.ones((7, 3)) * 3])
+        out = zeros()
+        kv.pull("b", out=out)
+        keep(f"{kind}/pull", out)
+        for n in (1, 2, 3, 5):  # a key each: MXNet fails when their number changes
+            kv.init(f"n{n}", nd.zeros((7, 3)))
+            kv.push(f"n{n}", draw(0, n))
+            kv.pull(f"n{n}", out=out)
+            keep(f"{kind}/push{n}", out)
+        kv.push(["c", "b"], [draw(1), draw(2)])
+        kv.push(["a", "a"], [draw(3)[0], draw(3)[1]])
+        outs = [zeros(), zeros(1), zeros()]
+        kv.pull(["a", "b", "c"], out=outs)
+        for k, out in enumerate(outs):
+            keep(f"{kind}/keys{k}", out)
+        parts, out = draw(5), zeros(3)
+        kv.pushpull("a", parts, out=out)
+        keep(f"{kind}/pushpull", parts + out)
+        kv.pushpull("a", parts)
+        keep(f"{kind}/pushpull in place", parts)
+        out = zeros()
+        kv.broadcast("d", draw(6, 1)[0], out=out, priority=-1)
+        keep(f"{kind}/broadcast", out)
+        for name, call in (
+            ("init again", lambda kv: kv.init("a", nd.zeros((7, 3)))),
+            ("unknown", lambda kv: kv.push("z", nd.zeros((7, 3)))),
+            ("mixed keys", lambda kv: kv.init(3, nd.zeros((7, 3)))),
+            ("number of values", lambda kv: kv.push(["a", "b"], [nd.zeros((7, 3))])),
+            ("key", lambda kv: kv.push(1.5, nd.zeros((7, 3)))),
+            ("array", lambda kv: kv.push("a", np.zeros((7, 3)))),
+            ("no out", lambda kv: kv.pull("a")),
+            ("capability", lambda kv: kv.is_capable("flying")),
+            ("rows", lambda kv: kv.row_sparse_pull("a", nd.zeros(2), row_ids=nd.zeros(1))),
+            ("save", lambda kv: kv.save_optimizer_states("nowhere")),
+        ):
+            refused(f"{kind}/{name}", call, kv)
+
+        # An updater of one's own, and optimizers.
+        kv = create(kind)
+
+        def updater(key, received, stored):
+            stored[:] = stored * 0.5 + received * key
+
+        kv._set_updater(updater)
+        kv.init([3, 5], [nd.ones((7, 3))] * 2)
+        for step in range(3):
+            kv.push([3, 5], [draw(step), draw(step + 9)])
+        outs = [zeros(), zeros()]
+        kv.pull([3, 5], out=outs)
+        keep(f"{kind}/updater", outs[0] + outs[1])
+        for name, options in (("sgd", {"momentum": 0.9, "wd": 0.1}), ("adam", {})):
+            kv = create(kind)
+            kv.set_optimizer(mx.optimizer.create(name, learning_rate=0.1, **options))
+            kv.init([0, 1], [nd.ones((7, 3))] * 2)
+            for step in range(4):
+                kv.push([0, 1], [draw(step), draw(step + 9, 3)])
+            kv.pull([0, 1], out=outs)
+            keep(f"{kind}/{name}", outs[0] + outs[1])
+
+    # Compression: how it rounds, and what it carries over.
+    for threshold in (0.5, 0.13, 2):
+        kv = create("device")
+        kv.set_gradient_compression({"type": "2bit", "threshold": threshold})
+        kv.init([0, 1, 2], [nd.zeros((7, 3))] * 3)
+        for step in range(6):
+            for key, n in ((0, 1), (1, 2), (2, 4)):
+                kv.push(key, draw(step, n))
+                out = zeros(1)
+                kv.pull(key, out=out)
+                keep(f"2bit/{threshold}/{key}/{step}", out)
+    for kind, params in (
+        ("local", {"type": "2bit"}), ("device", {}), ("device", {"type": "1bit"}),
+        ("device", "2bit"), ("device", {"type": "2bit", "threshold": 0}),
+    ):  # fmt: skip
+        refused(f"{kind} {params}", create(kind).set_gradient_compression, params)
+
+    # Training with compressed gradients.
+    for on_kvstore in (True, False):
+        p = mx.gluon.Parameter("p", shape=(7, 3), init="ones")
+        p.initialize(ctx=places)
+        trainer = mx.gluon.Trainer(
+            [p], "sgd", {"learning_rate": 0.1, "momentum": 0.9}, update_on_kvstore=on_kvstore,
+            compression_params={"type": "2bit", "threshold": 0.3},
+        )  # fmt: skip
+        for step in range(5):
+            with mx.autograd.record():
+                losses = [(w * x).sum() for w, x in zip(p.list_data(), draw(step))]
+            mx.autograd.backward(losses)
+            trainer.step(2)
+        keep(f"trainer/{on_kvstore}", p.list_data())
+    return results
+
+
+PROGRAM = """
+import sys, warnings
+warnings.simplefilter("ignore")
+import mxnet as mx
+import numpy as np
+{experiment}
+np.savez(sys.argv[1], **experiment(mx, np))
+"""
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory) -> tuple[dict, dict]:
+    """What d2lmini says, and MXNet."""
+    path = tmp_path_factory.mktemp("mxnet") / "results.npz"
+    program = PROGRAM.format(experiment=inspect.getsource(experiment))
+    done = subprocess.run(
+        [str(MXNET), "-", str(path)], input=program.encode(), capture_output=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr.decode()[-2000:]
+    with np.load(path) as file:
+        return experiment(d2lmini, np), dict(file)
+
+
+def test_values_agree(both):
+    ours, theirs = both
+    assert ours.keys() == theirs.keys() and len(ours) > 100
+    for name, want in theirs.items():
+        assert ours[name].shape == want.shape and ours[name].dtype == want.dtype, name
+        np.testing.assert_allclose(ours[name], want, rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+def test_compressed_gradients_agree_to_the_bit(both):
+    ours, theirs = both
+    for name in (name for name in theirs if name.startswith("2bit/")):
+        assert (ours[name] == theirs[name]).all(), name

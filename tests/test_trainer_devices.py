@@ -1,0 +1,234 @@
+"""Trainer over devices: equal to one device, equal from run to run, and while backward goes on."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+from d2lmini import autograd, cpu, gluon, init, instrument, kvstore, nd, random, virtual_gpus
+from d2lmini.gluon import nn
+
+BATCH = 24
+
+
+def net_of(widths, ctx):
+    random.seed(7)
+    net = nn.Sequential()
+    for width in widths:
+        net.add(nn.Dense(width, activation="tanh"))
+    net.initialize(init.Xavier(), ctx=ctx)
+    return net
+
+
+def batch(step, rows=BATCH):
+    rng = np.random.default_rng(step)
+    return rng.standard_normal((rows, 12)).astype("float32"), rng.integers(0, 4, rows)
+
+
+def back(net, ctxs, step, rows=BATCH):
+    loss = gluon.loss.SoftmaxCrossEntropyLoss()
+    X, y = (gluon.utils.split_and_load(a, ctxs, even_split=False) for a in batch(step, rows))
+    with autograd.record():
+        losses = [loss(net(Xi), yi) for Xi, yi in zip(X, y, strict=True)]
+    autograd.backward(losses)
+
+
+def weights(net):
+    return [[x.asnumpy() for x in p.list_data()] for p in net.collect_params().values()]
+
+
+def train(ctxs, steps=20, rows=BATCH, **options):
+    net = net_of((16, 8, 4), ctxs)
+    options.setdefault("optimizer_params", {"learning_rate": 0.2, "momentum": 0.9})
+    trainer = gluon.Trainer(net.collect_params(), "sgd", **options)
+    for step in range(steps):
+        back(net, ctxs, step, rows)
+        trainer.step(rows)
+    return weights(net)
+
+
+# -- k devices, one result -------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def one() -> list:
+    """The weights that one device has after 20 steps, of batches that few k divide."""
+    return train([cpu()], rows=BATCH + 1)
+
+
+@pytest.mark.parametrize("k", range(1, 9))
+@pytest.mark.parametrize(("kind", "on_kvstore"), [("device", True), ("local", False)])
+def test_k_devices_equal_one_and_runs_equal_to_the_bit(k, kind, on_kvstore, one):
+    with virtual_gpus(k, link_gb_s=100) as gpus:
+        options = {"kvstore": kind, "update_on_kvstore": on_kvstore, "rows": BATCH + 1}
+        first, second = (train(gpus, **options) for _ in range(2))
+    for (want,), got, again in zip(one, first, second, strict=True):
+        assert len(got) == k
+        for a, b in zip(got, again, strict=True):
+            np.testing.assert_allclose(a, want, rtol=1e-5, atol=1e-6)
+            assert (a == b).all() and (a == got[0]).all()
+
+
+def test_where_it_is_updated_does_not_matter():
+    with virtual_gpus(3, link_gb_s=100) as gpus:
+        results = [
+            train(gpus, kvstore=kind, update_on_kvstore=on_kvstore)
+            for kind in ("local", "device")
+            for on_kvstore in (True, False)
+        ]
+    for other in results[1:]:
+        for a, b in zip(results[0], other, strict=True):
+            assert all((x == y).all() for x, y in zip(a, b, strict=True))
+
+
+def test_without_a_kvstore_devices_go_their_own_ways():
+    with virtual_gpus(2, link_gb_s=100) as gpus:
+        apart = train(gpus, steps=3, kvstore=None)
+        assert any((a != b).any() for a, b in apart)
+
+
+@pytest.mark.parametrize("kind", ["2bit", "fp16"])
+def test_compressed_training_ends_near_the_plain_one(kind):
+    """Not equal, but nearer than where it began; and on all devices, in all runs, the same."""
+    with virtual_gpus(2, link_gb_s=100) as gpus:
+        begin, plain = train(gpus, steps=1), train(gpus, steps=30)
+        params = {"type": kind, "threshold": 0.5}
+        sent, again = (train(gpus, steps=30, compression_params=params) for _ in range(2))
+    way = sum(np.abs(a[0] - b[0]).sum() for a, b in zip(begin, plain, strict=True))
+    off = sum(np.abs(a[0] - b[0]).sum() for a, b in zip(sent, plain, strict=True))
+    assert 0 < off < way * (0.5 if kind == "2bit" else 0.01)
+    for a, b in zip(sent, again, strict=True):
+        assert (a[0] == a[1]).all() and (a[0] == b[0]).all()
+
+
+# -- parts of a step -------------------------------------------------------------------------------
+
+
+def test_a_step_in_parts_on_devices():
+    with virtual_gpus(3, link_gb_s=100) as gpus:
+        whole = train(gpus, steps=1, update_on_kvstore=False)
+        net = net_of((16, 8, 4), gpus)
+        rates = {"learning_rate": 0.2, "momentum": 0.9}
+        trainer = gluon.Trainer(net.collect_params(), "sgd", rates, update_on_kvstore=False)
+        back(net, gpus, 0)
+        before = [[g.asnumpy() for g in p.list_grad()] for p in net.collect_params().values()]
+        trainer.allreduce_grads()
+        for p, (a, b, c) in zip(net.collect_params().values(), before, strict=True):
+            assert all((g.asnumpy() == (a + b) + c).all() for g in p.list_grad())
+        trainer.update(BATCH)
+        for a, b in zip(weights(net), whole, strict=True):
+            assert all((x == y).all() for x, y in zip(a, b, strict=True))
+
+
+def test_a_layer_that_took_no_part():
+    """Where devices update, as in MXNet: a KVStore that updates takes what there is."""
+    with virtual_gpus(2, link_gb_s=100) as gpus:
+        net = net_of((4, 3), gpus)
+        trainer = gluon.Trainer(
+            net.collect_params(), "sgd", {"learning_rate": 0.5}, update_on_kvstore=False
+        )
+        back(net, gpus, 0)
+        trainer.step(BATCH)
+        before = weights(net)
+        x = [nd.ones((2, 12), ctx=ctx) for ctx in gpus]
+        with autograd.record():
+            losses = [net[0](xi).sum() for xi in x]
+        autograd.backward(losses)
+        with pytest.raises(UserWarning, match=r"on context gpu\(0\) has not been updated"):
+            trainer.step(4)
+        trainer.step(4, ignore_stale_grad=True)
+        changed = [(a[0] != b[0]).any() for a, b in zip(before, weights(net), strict=True)]
+        assert changed == [True, True, False, False]
+
+
+@pytest.mark.parametrize("on_kvstore", [True, False])
+@pytest.mark.parametrize("k", [1, 2])
+def test_a_kvstore_of_ones_own_and_weights_set_from_outside(k, on_kvstore):
+    """It has the keys already when the Trainer begins anew. (MXNet 1.9.1 fails there.)"""
+    with virtual_gpus(k, link_gb_s=100) as gpus:
+        p = gluon.Parameter("p", shape=(3,), init="zeros")
+        p.initialize(ctx=gpus)
+        kv = kvstore.create("device")
+        trainer = gluon.Trainer(
+            [p], "sgd", {"learning_rate": 1.0}, kvstore=kv, update_on_kvstore=on_kvstore
+        )
+
+        def step():
+            with autograd.record():
+                losses = [x.sum() for x in p.list_data()]
+            autograd.backward(losses)
+            trainer.step(k)
+            return [x.asnumpy().tolist() for x in p.list_data()]
+
+        assert step() == [[-1] * 3] * k
+        p.set_data(nd.ones((3,)) * 5)
+        assert step() == [[4] * 3] * k
+        assert step() == [[3] * 3] * k
+        assert trainer._kvstore is kv and trainer._update_on_kvstore is on_kvstore
+        other = gluon.Trainer([p], "sgd", kvstore=kv)
+        with pytest.raises(Exception, match="key 0 was initialized before"):
+            other.step(1)
+
+
+def test_batches_that_do_not_divide():
+    with virtual_gpus(3, link_gb_s=100) as gpus:
+        X = nd.arange(14).reshape((7, 2))
+        parts = gluon.utils.split_and_load(X, gpus, even_split=False)
+        assert [p.context for p in parts] == gpus and [len(p) for p in parts] == [3, 2, 2]
+        assert (np.concatenate([p.asnumpy() for p in parts]) == X.asnumpy()).all()
+        parts = gluon.utils.split_and_load(X.asnumpy(), gpus[:2], batch_axis=1)
+        assert [p.shape for p in parts] == [(7, 1)] * 2
+        with pytest.raises(ValueError, match="cannot be evenly split into 3 slices along axis 0"):
+            gluon.utils.split_and_load(X, gpus)
+
+
+# -- while backward goes on ------------------------------------------------------------------------
+
+
+class Times(instrument.Instrument):
+    """(start, end, task) of every task that ran."""
+
+    def __init__(self):
+        self.began, self.ran = {}, []
+
+    def start(self, task, worker):
+        self.began[task] = time.perf_counter()
+
+    def end(self, task, failure):
+        if task in self.began:
+            self.ran.append((self.began.pop(task), time.perf_counter(), task))
+
+
+@pytest.mark.parametrize("kind", ["local", "device"])
+@pytest.mark.parametrize("on_kvstore", [True, False])
+def test_sums_begin_before_backward_ends(kind, on_kvstore):
+    """The gradients of a late layer travel, and are added up, before the first layer has its."""
+    layers = 8
+    with virtual_gpus(2, link_gb_s=12) as gpus:
+        net = net_of([256] * layers, gpus)
+        rates = {"learning_rate": 0.1}
+        trainer = gluon.Trainer(net.collect_params(), "sgd", rates, kind, None, on_kvstore)
+        for step in range(2):  # shapes and the KVStore are there
+            back(net, gpus, step, 2048)
+            trainer.step(2048)
+        nd.waitall()
+        with instrument.listening(Times()) as times:
+            back(net, gpus, 2, 2048)
+            trainer.step(2048)
+            nd.waitall()
+        vars_of = [{g._chunk for g in layer.weight.list_grad()} for layer in net]
+        sent = [
+            min(begin for begin, _, t in times.ran if "Copy" in t.name and vars_ & {*t.reads})
+            for vars_ in vars_of
+        ]
+        done = [
+            max(
+                end for _, end, t in times.ran
+                if vars_ & {*t.writes} and "Copy" not in t.name and t.name != "add_n"
+            )
+            for vars_ in vars_of
+        ]  # fmt: skip
+        summed = min(begin for begin, _, t in times.ran if t.name == "add_n")
+        assert sent[-1] < sent[layers // 2] < done[0] and summed < done[0]
