@@ -231,10 +231,12 @@ class Trainer:
             if param._grad_req != "null":
                 keys.append(i)
                 grads.append(param.list_grad())
+        # Above 0 for every key: a sum goes before what is left of backward on its device, which
+        # it holds up but little, so that it can travel on meanwhile.
         if self._update_on_kvstore:
-            self._kvstore.push(keys, grads)
+            self._kvstore.push(keys, grads, priority=len(keys))
         else:
-            self._kvstore.pushpull(keys, grads)
+            self._kvstore.pushpull(keys, grads, priority=len(keys))
 
     def _update(self, ignore_stale_grad: bool) -> None:
         if self._update_on_kvstore:
