@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-#: Larger ones are not kept.
+#: Larger ones are not kept, unless their user says so.
 MOST_BYTES = 1 << 21
 
 
@@ -26,13 +26,14 @@ class Scratch(threading.local):
     def __init__(self) -> None:
         self.memory: dict[str, np.ndarray] = {}
 
-    def array(self, name: str, n: int, dtype: Any) -> np.ndarray:
-        """Room for n elements, holding whatever it held before."""
+    def array(self, name: str, n: int, dtype: Any, most: int = MOST_BYTES) -> np.ndarray:
+        """Room for n elements, holding whatever it held before; kept if it takes no more than
+        `most` bytes."""
         dtype = np.dtype(dtype)
         nbytes = n * dtype.itemsize
         memory = self.memory.get(name)
         if memory is None or memory.nbytes < nbytes:
-            if nbytes > MOST_BYTES:
+            if nbytes > most:
                 return np.empty(n, dtype)
             memory = self.memory[name] = np.empty(nbytes, np.uint8)
         return memory[:nbytes].view(dtype)

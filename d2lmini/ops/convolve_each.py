@@ -15,7 +15,6 @@ The three functions are told in `convolve.py`; here there is a single group.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from itertools import product
 from math import prod
@@ -24,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from d2lmini.device.parallel import parallel_for
+from d2lmini.device.scratch import scratch
 from d2lmini.ops.core import Shape
 from d2lmini.ops.products import matmul
 from d2lmini.ops.windows import Geometry, inside, with_zeros
@@ -33,26 +33,12 @@ from d2lmini.ops.windows import Geometry, inside, with_zeros
 TILE_ELEMENTS = 1 << 19
 
 
-class _Scratch(threading.local):
-    """A thread's buffers, kept: fresh memory costs more than what is computed in it."""
-
-    def __init__(self) -> None:
-        self.memory: dict[str, np.ndarray] = {}
-
-    def array(self, xp: Any, name: str, shape: Shape, dtype: Any) -> Any:
-        """Undefined memory of this shape, under a name for each that is in use at once."""
-        if xp is not np:
-            return xp.empty(shape, dtype)
-        nbytes = prod(shape) * dtype.itemsize
-        memory = self.memory.get(name)
-        if memory is None or memory.nbytes < nbytes:
-            if nbytes > 8 * TILE_ELEMENTS * dtype.itemsize:
-                return np.empty(shape, dtype)
-            memory = self.memory[name] = np.empty(nbytes, np.uint8)
-        return memory[:nbytes].view(dtype).reshape(shape)
-
-
-_scratch = _Scratch()
+def _room(xp: Any, name: str, shape: Shape, dtype: Any) -> Any:
+    """Undefined memory of this shape, under a name for each that is in use at once."""
+    if xp is not np:
+        return xp.empty(shape, dtype)
+    most = 8 * TILE_ELEMENTS * dtype.itemsize
+    return scratch.array(name, prod(shape), dtype, most).reshape(shape)
 
 
 class _Tile(NamedTuple):
@@ -112,7 +98,7 @@ def _columns(xp: Any, padded: Any, tile: _Tile, geo: Geometry) -> Any:
         (n, c, *(d * s for d, s in zip(geo.dilate, steps)),
          *(t * s for t, s in zip(geo.stride, steps))),
     )  # fmt: skip
-    columns = _scratch.array(xp, "columns", windows.shape, padded.dtype)
+    columns = _room(xp, "columns", windows.shape, padded.dtype)
     xp.copyto(columns, windows)
     return columns.reshape(tile.shape[0], -1, prod(tile.shape[1:]))
 
@@ -142,7 +128,7 @@ def convolve_weight(xp: Any, x: Any, g: Any, geo: Geometry, _groups: int, dw: An
 
     def tile_of(group: int, tile: _Tile) -> None:
         columns = _columns(xp, padded, tile, geo)
-        parts = _scratch.array(xp, "parts", (tile.shape[0], *total.shape), total.dtype)
+        parts = _room(xp, "parts", (tile.shape[0], *total.shape), total.dtype)
         matmul(xp, g[tile.n, :, tile.places], columns.swapaxes(1, 2), parts)
         sums[group] += parts.sum(axis=0)
 
@@ -189,10 +175,10 @@ def _add_shifted(xp: Any, images: Any, g: Any, w: Any, tile: _Tile, geo: Geometr
     margin = sum((k - 1) * shift for k, shift in zip(geo.kernel, shifts))
     places = prod(tile.shape[1:])  # of the columns
     reached = places + (geo.kernel[0] - 1) * shifts[0]  # of the image
-    laid = _scratch.array(xp, "laid", (*g.shape[:2], *tile.shape[1:]), g.dtype)
+    laid = _room(xp, "laid", (*g.shape[:2], *tile.shape[1:]), g.dtype)
     laid[...] = 0
     laid[(..., *(slice(size) for size in g.shape[3:]))] = g
-    columns = _scratch.array(xp, "columns", (n, w.shape[0], margin + reached), g.dtype)
+    columns = _room(xp, "columns", (n, w.shape[0], margin + reached), g.dtype)
     columns[:, :, :margin] = 0
     columns[:, :, margin + places :] = 0
     matmul(xp, w, laid.reshape(*g.shape[:2], -1), columns[:, :, margin : margin + places])
@@ -218,7 +204,7 @@ def _add_shifted(xp: Any, images: Any, g: Any, w: Any, tile: _Tile, geo: Geometr
 def _add_windows(xp: Any, images: Any, g: Any, w: Any, tile: _Tile, geo: Geometry) -> None:
     """Add the columns of a tile where they came from, tap by tap."""
     n, C = images.shape[:2]
-    columns = _scratch.array(xp, "columns", (n, w.shape[0], prod(tile.shape[1:])), g.dtype)
+    columns = _room(xp, "columns", (n, w.shape[0], prod(tile.shape[1:])), g.dtype)
     matmul(xp, w, xp.ascontiguousarray(g).reshape(*g.shape[:2], -1), columns)
     columns = columns.reshape(n, C, *geo.kernel, *tile.shape[1:])
     if tile.r.start == 0:
