@@ -17,8 +17,8 @@ object, `cupy_arrays.hook`, which every array function goes through:
     hook.synchronize(why)
         The host waits for the current stream: `item`, `get`, `bool()`, `nonzero`, ...
 
-`array.raw` is the NumPy view of an array's memory. `cupy_arrays.Immediate`, the hook to begin with,
-does everything at once. `cupy_arrays.cupy` is the module that tests give to the library; `cuda` adds
-its own names to it. `cupy_arrays.host_syncs` lists why the host waited, and within
+`array.raw` is the NumPy view of an array's memory. `cupy_arrays.Immediate`, the hook to begin
+with, does everything at once. `cupy_module.cupy` is the module that tests give to the library;
+`cuda` adds its own names to it. `cupy_arrays.host_syncs` lists why the host waited, and within
 `cupy_arrays.no_host_sync()` waiting is an error.
 """
