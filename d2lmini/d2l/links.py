@@ -1,0 +1,95 @@
+"""How many bytes travelled between devices, and which way.
+
+>>> from d2lmini import nd, virtual_gpus
+>>> from d2lmini.d2l.links import traffic
+>>> with virtual_gpus(2) as (a, b):
+...     x = nd.ones((1000,), ctx=a)
+...     with traffic() as links:
+...         y = x.copyto(b)
+...         total = y.sum().asscalar()
+>>> print(links)
+gpu(0) -> gpu(1): 4000 bytes in 1 copy
+gpu(1) -> cpu: 4 bytes in 1 copy
+>>> links.into["gpu(1)"], links.out_of["gpu(1)"], links.nbytes
+(4000, 4, 4004)
+
+What an operation predicts (`op.cost`) and what a link has to carry can so be compared, whoever asked
+for the copies: the program, KVStore, or a wait that brings values home.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from d2lmini import engine, instrument
+from d2lmini.ndarray.transfer import Transfer
+
+
+class Traffic(instrument.Instrument):
+    """The copies of a scope that arrived; made by `traffic()`. Places are "cpu", "gpu(0)", ..."""
+
+    def __init__(self) -> None:
+        #: (from, to) -> bytes, and how many copies they were.
+        self.between: Counter[tuple[str, str]] = Counter()
+        self.copies: Counter[tuple[str, str]] = Counter()
+
+    def end(self, task: Any, failure: Any) -> None:
+        if isinstance(task, Transfer) and failure is None:
+            way = _place(task.source), _place(task.target)
+            self.between[way] += _nbytes(task.source)
+            self.copies[way] += 1
+
+    @property
+    def nbytes(self) -> int:
+        """All bytes."""
+        return sum(self.between.values())
+
+    @property
+    def into(self) -> Counter[str]:
+        """Bytes that each place took in; 0 for others."""
+        return self._by_end(1)
+
+    @property
+    def out_of(self) -> Counter[str]:
+        """Bytes that each place gave out; 0 for others."""
+        return self._by_end(0)
+
+    def _by_end(self, end: int) -> Counter[str]:
+        nbytes: Counter[str] = Counter()
+        for way, n in self.between.items():
+            nbytes[way[end]] += n
+        return nbytes
+
+    def __str__(self) -> str:
+        lines = []
+        for way, n in sorted(self.between.items()):
+            copies = self.copies[way]
+            word = "copy" if copies == 1 else "copies"
+            lines.append(f"{way[0]} -> {way[1]}: {n} bytes in {copies} {word}")
+        return "\n".join(lines) or "no copies"
+
+    __repr__ = __str__
+
+
+def _place(end: Any) -> str:
+    """Where one end of a copy lies: (chunk, offset, spec), or an array of the host."""
+    if not isinstance(end, tuple) or end[0].pool.ctx.is_cpu:
+        return "cpu"
+    return str(end[0].pool.ctx)
+
+
+def _nbytes(end: Any) -> int:
+    return end[2].nbytes if isinstance(end, tuple) else end.nbytes
+
+
+@contextmanager
+def traffic() -> Iterator[Traffic]:
+    """Count what travels within the scope, which begins and ends with an idle engine."""
+    engine.waitall()
+    links = Traffic()
+    with instrument.listening(links):
+        yield links
+        engine.waitall()
