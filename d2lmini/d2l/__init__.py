@@ -5,6 +5,9 @@
     Verdict     who is faster, by how much, how surely; one sentence
     get_mem     resident memory of this process in MB
     timeline    a picture of who was busy with what, and when
+    recording   what the engine does in a scope: each operation, what it waits for, who runs it
+    dependency_graph    a picture of that: what comes after what
+    traffic     how many bytes travel between devices in a scope, and which way
     family      a picture of which class is derived from which
     folding     what a compiler makes of a program that is text, pass by pass
 
@@ -14,8 +17,8 @@ be concluded from them), `claims.py` (claims of the chapters, checked on your ma
 The helpers of the book's own package, under its names, for its programs (`import d2lzh as d2l`
 after `d2lmini.install_as_mxnet()`): `context.py` (try_gpu), `data.py`, `digits.py`, `text.py`,
 `models.py`, `training.py` (train_ch3, ...), `chars.py` (recurrent nets), `figures.py`. They are
-imported when first used, as are `programs.py` (folding) and `classes.py` (family), and matplotlib
-when first drawn with.
+imported when first used, as are `programs.py` (folding), `classes.py` (family), `recorder.py` and
+`dependencies.py` (dependency_graph), and matplotlib when first drawn with.
 """
 
 from __future__ import annotations
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
         get_fashion_mnist_labels,
         load_data_fashion_mnist,
     )
+    from d2lmini.d2l.dependencies import dependency_graph
     from d2lmini.d2l.digits import load_data_digits
     from d2lmini.d2l.figures import (
         bbox_to_rect,
@@ -58,8 +62,10 @@ if TYPE_CHECKING:
         show_trace_2d,
         use_svg_display,
     )
+    from d2lmini.d2l.links import Traffic, traffic
     from d2lmini.d2l.models import Residual, RNNModel, corr2d, linreg, resnet18, squared_loss
     from d2lmini.d2l.programs import folding
+    from d2lmini.d2l.recorder import Recording, recording
     from d2lmini.d2l.text import (
         data_iter_consecutive,
         data_iter_random,
@@ -84,11 +90,14 @@ _FILES = {
     "classes": "family",
     "context": "try_all_gpus try_gpu",
     "data": "data_iter get_data_ch7 get_fashion_mnist_labels load_data_fashion_mnist",
+    "dependencies": "dependency_graph",
     "digits": "load_data_digits",
     "figures": """bbox_to_rect semilogy set_figsize show_bboxes show_fashion_mnist show_images
         show_trace_2d use_svg_display""",
+    "links": "Traffic traffic",
     "models": "RNNModel Residual corr2d linreg resnet18 squared_loss",
     "programs": "folding",
+    "recorder": "Recording recording",
     "text": "data_iter_consecutive data_iter_random load_data_jay_lyrics to_onehot",
     "training": """evaluate_accuracy sgd train train_2d train_ch3 train_ch5 train_ch7
         train_gluon_ch7""",

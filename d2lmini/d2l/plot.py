@@ -54,12 +54,20 @@ class Picture:
         return f"<{self.text}>"
 
 
+#: What an axis of time counts in: its name, how many there are in a second
+UNITS = {"us": ("microseconds", 1e6), "ms": ("milliseconds", 1e3)}
+
+
 def timeline(
-    lanes: Iterable[tuple[str, Iterable[Span]]], title: str = "", length_s: float | None = None
+    lanes: Iterable[tuple[str, Iterable[Span]]],
+    title: str = "",
+    length_s: float | None = None,
+    unit: str = "us",
 ) -> Picture:
-    """Draw lanes (name, [(kind, begin_s, end_s), ...]) over microseconds since the first begin.
+    """Draw lanes (name, [(kind, begin_s, end_s), ...]) over the time since the first begin.
 
     length_s: how long the axis is, so that two pictures can share a scale; None: to the last end.
+    unit: of the axis, "us" or "ms".
     ValueError for a kind without a style, or when there is nothing to draw.
     """
     # Building matplotlib's font cache, once per machine, is no news for the reader of a chapter.
@@ -77,13 +85,14 @@ def timeline(
 
     begin = min(start for _, start, _ in spans)
     length_s = length_s or max(stop for _, _, stop in spans) - begin
+    words, per_s = UNITS[unit]
     figure = Figure(figsize=(6.6, 0.75 + 0.4 * len(rows)), layout="constrained")
-    axes = figure.add_subplot(title=title, xlabel="microseconds", xlim=(0, 1e6 * length_s))
+    axes = figure.add_subplot(title=title, xlabel=words, xlim=(0, per_s * length_s))
     for row, (_, lane) in enumerate(rows):
         for kind, start, stop in lane:
             face, edge, hatch = STYLES[kind]
             axes.barh(
-                row, 1e6 * (stop - start), left=1e6 * (start - begin), height=0.6,
+                row, per_s * (stop - start), left=per_s * (start - begin), height=0.6,
                 color=face, edgecolor=edge, hatch=hatch, linewidth=0.6,
             )  # fmt: skip
     axes.set_yticks(range(len(rows)), [name for name, _ in rows])
