@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from fakes.cuda_cpp import RawKernel
 from fakes.cupy_arrays import launch, ndarray
 from fakes.cupy_functions import _array, _public, cupy
 
@@ -139,3 +140,5 @@ cupy.linalg = types.SimpleNamespace(
         }.items()
     }
 )
+
+cupy.RawKernel = RawKernel

@@ -1,0 +1,14 @@
+"""Kernels: the CUDA C that runs on a GPU, as text that can be read.
+
+    launch       Kernel(name, source): compiles at the first call, packs the arguments
+    functions    what each ufunc of NumPy is in C, to the letter of NumPy's rules
+    symbols      an array module whose arrays are names in C: ops run on it to write themselves down
+    elementwise  a kernel for any elementwise formula: fused groups, broadcast or straight
+    updates      one launch for the optimizer steps of many parameters
+    windows      im2col and col2im
+    pooling      windows reduced to a number each, and their gradients
+    rows         the gradient of taking rows: an embedding's
+    random       Philox: random numbers that depend on key and place alone
+
+Nothing here imports CuPy: who calls a kernel hands over the array module.
+"""

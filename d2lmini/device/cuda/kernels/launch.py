@@ -1,0 +1,117 @@
+"""A kernel: CUDA C as text, compiled when it is first launched.
+
+    double = Kernel("twice", '''
+    extern "C" __global__ void twice(const float* x, float* y, const int n) {
+        for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
+            y[i] = 2 * x[i];
+    }''')
+    double(cupy, y.size, x, y, y.size)
+
+The text says what the arguments are: `Kernel` reads the parameters from it, hands arrays over as
+pointers and makes of each number what is written there, so that a call cannot pass 8 bytes where
+the kernel reads 4.
+
+All our kernels walk through their elements with the stride of the whole grid, as this one does.
+So any grid is right, one thread too: that is how the tests run them without a GPU, as C++.
+
+>>> Kernel("twice", 'extern "C" __global__ void twice(const float* x, float* y, const int n) {}')
+<Kernel twice(const float* x, float* y, int n)>
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+#: Threads of a block. A multiple of the 32 that run in step; 256 let any register count fit.
+THREADS = 256
+#: Blocks beyond this number would only wait: an H100 holds 132 x 8 of them at a time.
+MOST_BLOCKS = 2048
+#: Compiler's options: the language, no fast mathematics.
+OPTIONS = ("-std=c++17",)
+
+#: C's name of a dtype, and of what float16 is stored as (see `functions`).
+C_TYPES = {
+    "?": "bool", "b": "signed char", "B": "unsigned char", "h": "short", "H": "unsigned short",
+    "i": "int", "I": "unsigned int", "l": "long long", "L": "unsigned long long",
+    "q": "long long", "Q": "unsigned long long",
+    "e": "half_bits", "f": "float", "d": "double",
+}  # fmt: skip
+
+_NUMBERS = {name: np.dtype(char).type for char, name in C_TYPES.items() if char != "e"}
+
+
+class Parameter(NamedTuple):
+    """A parameter of a kernel: its C type, is it an array, may the kernel write there."""
+
+    type: str
+    name: str
+    is_array: bool
+    is_written: bool
+
+    def __str__(self) -> str:
+        const = "const " if self.is_array and not self.is_written else ""
+        return f"{const}{self.type}{'*' if self.is_array else ''} {self.name}"
+
+
+def parameters(source: str, name: str) -> tuple[Parameter, ...]:
+    """Those of the kernel `name` in a source text."""
+    head = re.search(rf"__global__\s+void\s+{name}\s*\(([^)]*)\)", source)
+    assert head is not None, f"no kernel {name} in its own source"
+    found = []
+    for text in filter(None, (part.strip() for part in head[1].split(","))):
+        match = re.fullmatch(r"(const )?([\w ]+?)\s*(\*?)\s*(\w+)", text)
+        assert match is not None, f"kernel {name}: cannot read the parameter {text!r}"
+        const, kind, star, label = match.groups()
+        found.append(Parameter(kind, label, bool(star), bool(star) and not const))
+    return tuple(found)
+
+
+class Kernel:
+    """A kernel of CUDA C.
+
+    name        of the function in the source
+    source      the text; print it to read it
+    parameters  what it takes, read from the text
+    """
+
+    __slots__ = ("_compiled", "_makers", "name", "parameters", "source")
+
+    def __init__(self, name: str, source: str):
+        self.name = name
+        self.source = source
+        self.parameters = parameters(source, name)
+        self._makers = [None if p.is_array else _NUMBERS[p.type] for p in self.parameters]
+        # A RawKernel keeps what it compiled for each device itself, so one per module will do.
+        self._compiled: dict[Any, Any] = {}
+
+    def __call__(self, xp: Any, size: int, *args: Any, rows: int = 1) -> None:
+        """Launch it on the current stream: about a thread for each of `size` elements, in each of
+        `rows` (blockIdx.y). Arrays are passed by where they begin, so only the caller knows whether
+        their elements follow each other. Nothing is launched for no elements."""
+        if size <= 0:
+            return
+        if len(args) != len(self._makers):
+            raise TypeError(f"{self} takes {len(self._makers)} arguments, got {len(args)}")
+        packed = [a if make is None else make(a) for a, make in zip(args, self._makers)]
+        kernel = self._compiled.get(xp)
+        if kernel is None:
+            kernel = xp.RawKernel(self.source, self.name, options=OPTIONS)
+            kernel = self._compiled.setdefault(xp, kernel)
+        kernel((min(-(-size // THREADS), MOST_BLOCKS), rows), (THREADS,), tuple(packed))
+
+    def __repr__(self) -> str:
+        return f"<Kernel {self.name}({', '.join(map(str, self.parameters))})>"
+
+
+def index_type(sizes: Sequence[int]) -> str:
+    """The C type for places in arrays of these sizes: 64 bits, which a GPU computes with several
+    instructions, only where they are needed. A walk may step one grid beyond the end.
+
+    >>> index_type([10, 3]), index_type([1 << 31])
+    ('int', 'long long')
+    """
+    return "int" if max(sizes, default=0) < (1 << 31) - MOST_BLOCKS * THREADS else "long long"

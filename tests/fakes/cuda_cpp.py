@@ -1,0 +1,128 @@
+"""Kernels without a GPU: their CUDA C compiled by g++ and run by one thread on NumPy arrays.
+
+    run(kernel.source, kernel.name, (blocks, rows), [x, y, 8])      # fills y
+
+`build` compiles many sources in one call of g++, each in a namespace of its own. What was compiled
+is kept, in this process and as a file named after the text.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from d2lmini.device.cuda.kernels.functions import HELPERS
+from d2lmini.device.cuda.kernels.launch import parameters
+
+COMPILER = shutil.which("g++")
+FLAGS = ["-std=c++17", "-O1", "-fPIC", "-shared", "-w", "-fwrapv", "-ffp-contract=off"]
+SHIM = Path(__file__).with_name("cuda_shim.h")
+FOLDER = Path(tempfile.gettempdir()) / f"d2lmini-kernels-{os.getuid()}"
+
+_functions: dict[tuple[str, str], Any] = {}
+_lock = threading.Lock()
+
+
+def build(kernels: Iterable[tuple[str, str]]) -> None:
+    """Compile (source, name of the kernel) pairs that are not there yet, all at once."""
+    with _lock:
+        missing = [key for key in dict.fromkeys(kernels) if key not in _functions]
+        if missing:
+            library = ctypes.CDLL(str(_library([_part(i, *key) for i, key in enumerate(missing)])))
+            for i, key in enumerate(missing):
+                _functions[key] = getattr(library, f"run_{i}")
+
+
+def run(source: str, name: str, grid: Sequence[int], args: Sequence[Any]) -> None:
+    """Call a kernel on NumPy arrays and numbers; `grid` as at a launch, of which only the number
+    of rows counts."""
+    build([(source, name)])
+    pointers = (ctypes.c_void_p * len(args))()
+    numbers = []
+    for i, (arg, parameter) in enumerate(zip(args, parameters(source, name), strict=True)):
+        if parameter.is_array:
+            pointers[i] = arg.ctypes.data
+        else:
+            numbers.append(np.asarray(arg))
+            pointers[i] = numbers[-1].ctypes.data
+    _functions[source, name](ctypes.c_uint(grid[1] if len(grid) > 1 else 1), pointers)
+
+
+def _part(i: int, source: str, name: str) -> str:
+    """One source, and a function that calls its kernel for every row with unpacked arguments."""
+    args = ", ".join(
+        f"({p.type}*) args[{k}]" if p.is_array else f"*({p.type}*) args[{k}]"
+        for k, p in enumerate(parameters(source, name))
+    )
+    inner = source.replace('extern "C" ', "")
+    for helper in ("widened", "narrowed"):  # the shim has them
+        inner = inner.replace(HELPERS[helper], "")
+    return (
+        f"namespace kernel_{i} {{\n{inner}\n}}\n"
+        f'extern "C" void run_{i}(unsigned rows, void** args) {{\n'
+        f"    using namespace kernel_{i};\n"
+        f"    gridDim.y = rows;\n"
+        f"    for (blockIdx.y = 0; blockIdx.y < rows; ++blockIdx.y) kernel_{i}::{name}({args});\n"
+        f"}}\n"
+    )
+
+
+def _library(parts: Sequence[str]) -> Path:
+    assert COMPILER, "there is no g++"
+    text = "\n".join([SHIM.read_text(), *parts])
+    digest = hashlib.sha256((text + " ".join(FLAGS)).encode()).hexdigest()[:24]
+    FOLDER.mkdir(exist_ok=True)
+    path = FOLDER / f"{digest}.so"
+    if not path.exists():
+        source, made = FOLDER / f"{digest}.{os.getpid()}.cpp", FOLDER / f"{digest}.{os.getpid()}.so"
+        source.write_text(text)
+        done = subprocess.run(
+            [COMPILER, *FLAGS, str(source), "-o", str(made)], capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr[:4000]
+        source.unlink()
+        made.replace(path)  # at once, for other processes
+    return path
+
+
+class RawKernel:
+    """Stands for `cupy.RawKernel`: at a call the source itself runs, compiled by g++, through the
+    hook of the fake. What it may write (pointers without const) are the outputs."""
+
+    def __init__(self, code: str, name: str, options: tuple = (), backend: str = "nvrtc"):
+        self.code, self.name = code, name
+        self.parameters = parameters(code, name)
+
+    def __call__(self, grid: tuple, block: tuple, args: tuple) -> None:
+        from fakes import cupy_arrays
+
+        pairs = list(zip(args, self.parameters, strict=True))
+        arrays = [a for a, p in pairs if p.is_array]
+        written = [p.is_written for _, p in pairs if p.is_array]
+        for arg, parameter in pairs:
+            assert parameter.is_array or isinstance(arg, np.generic), (self.name, parameter, arg)
+
+        def function(*raws: np.ndarray) -> tuple[np.ndarray, ...]:
+            fresh = [_same_layout(r) if w else r for r, w in zip(raws, written)]
+            rest = iter(fresh)
+            given = [next(rest) if p.is_array else a for a, p in pairs]
+            run(self.code, self.name, grid, given)
+            return tuple(f for f, w in zip(fresh, written) if w)
+
+        outputs = tuple(a for a, w in zip(arrays, written) if w)
+        cupy_arrays.hook.execute(self.name, function, arrays, outputs)
+
+
+def _same_layout(array: np.ndarray) -> np.ndarray:
+    assert array.flags.c_contiguous, "a kernel of ours writes only to arrays in order"
+    return array.copy()
