@@ -26,7 +26,7 @@ from d2lmini.engine.core import lock
 from d2lmini.engine.road import here
 from d2lmini.ndarray.plan import known_plan
 from d2lmini.ops.core import Op, modes
-from d2lmini.ops.scalars import fit
+from d2lmini.ops.numbers import fit
 
 #: The class of arrays; `NDArray` registers itself here, for it stands on this module.
 Array: Any = None
@@ -69,10 +69,18 @@ def apply_small(op: Op, inputs: tuple, attrs: dict[str, Any]) -> Any:
             return None
         try:
             if ufunc is None:
-                arrays = _contents(inputs, ctx)
-                if arrays is None:
-                    return None
-                result = context.run(op.compute, np, *arrays, **attrs)
+                arrays = [np, a]
+                for y in inputs[1:]:
+                    chunk = y._chunk
+                    a = chunk.data
+                    if chunk.writer is not None or chunk.queue or a is None:
+                        return None
+                    if chunk.error is not None or y._offset is not None or y._ctx is not ctx:
+                        return None
+                    if a.shape != y._spec.shape:
+                        return None
+                    arrays.append(a)
+                result = context.run(op.compute, *arrays, **attrs)
                 if not _fits(result, spec, arrays):
                     result = np.array(result, spec.dtype)
             elif attrs:
@@ -110,21 +118,6 @@ def apply_small(op: Op, inputs: tuple, attrs: dict[str, Any]) -> Any:
                 autograd.recorded(op, inputs, attrs, [array])
                 break
     return array
-
-
-def _contents(inputs: tuple, ctx: Any) -> list[Any] | None:
-    """The arrays of the inputs, if nothing is pending on them and each is the whole of its memory
-    (lock held)."""
-    arrays: list[Any] = []
-    for x in inputs:
-        chunk = x._chunk
-        a = chunk.data
-        if a is None or chunk.writer is not None or chunk.queue or chunk.error is not None:
-            return None
-        if x._offset is not None or a.shape != x._spec.shape or x._ctx is not ctx:
-            return None
-        arrays.append(a)
-    return arrays
 
 
 def _fits(result: Any, spec: Any, arrays: list[Any]) -> bool:

@@ -26,6 +26,7 @@ from d2lmini.device.parallel import parallel_for
 from d2lmini.ops.checks import check_choice, check_float, check_optional
 from d2lmini.ops.core import Shape, Spec, op, registry
 from d2lmini.ops.distributions import draw
+from d2lmini.ops.limits import at_least, at_most
 from d2lmini.ops.pieces import cut
 from d2lmini.ops.slopes import relu_backward, sigmoid_backward, tanh_backward
 
@@ -38,7 +39,7 @@ def _softrelu(xp: Any, data: Any, out: Any) -> Any:
     xp.negative(tail, out=tail)
     xp.exp(tail, out=tail)
     tail = _log1p_of_small(xp, tail)
-    y = xp.maximum(data, 0, out=out)
+    y = at_least(xp, data, 0, out)
     y += tail
     return y
 
@@ -151,11 +152,11 @@ def _leaky(xp: Any, x: Any, act_type: str, factor: Any, y: Any) -> None:
         normal *= x
         xp.multiply(normal, x.dtype.type(0.5), out=y)
         return
-    below = xp.minimum(x, 0, out=xp.empty(x.shape, x.dtype))
+    below = at_most(xp, x, 0, xp.empty(x.shape, x.dtype))
     if act_type in ("elu", "selu"):
         _expm1_of_negative(xp, below)
     below *= factor
-    xp.maximum(x, 0, out=y)
+    at_least(xp, x, 0, y)
     y += below
     if act_type == "selu":
         y *= x.dtype.type(SELU_SCALE)

@@ -28,8 +28,9 @@ from typing import Any
 import numpy as np
 
 from d2lmini.ops.core import Number, Spec, op
+from d2lmini.ops.numbers import Numbers, NumbersPerModule
 from d2lmini.ops.pairs import broadcast_any, equal_any, pair
-from d2lmini.ops.scalars import Numbers, NumbersPerModule, beside_number
+from d2lmini.ops.scalars import beside_number
 
 
 class _ExactNumbers(Numbers):

@@ -26,8 +26,10 @@ import numpy as np
 
 from d2lmini.ops.checks import check_float
 from d2lmini.ops.core import Number, Op, Spec, op
+from d2lmini.ops.limits import at_least, at_most
+from d2lmini.ops.numbers import fit
 from d2lmini.ops.passing import copied
-from d2lmini.ops.scalars import beside_number, fit, limit
+from d2lmini.ops.scalars import beside_number
 from d2lmini.ops.slopes import relu_backward, sigmoid_backward
 from d2lmini.ops.unary import numbers_only, pointwise, widely
 
@@ -126,7 +128,7 @@ def rint(xp, data, *, out=None):
 @op(infer=numbers_only, elementwise=True)
 def relu(xp, data, *, out=None):
     """max(data, 0); nan stays nan. The gradient at 0 is 0."""
-    return xp.maximum(data, fit[xp][data.dtype].zero, out=out)
+    return at_least(xp, data, 0, out)
 
 
 @relu.gradient(saves="y")
@@ -176,7 +178,7 @@ def hard_sigmoid(xp, data, *, alpha: float = 0.2, beta: float = 0.5, out=None):
         numbers = fit[xp][x.dtype]
         y = xp.multiply(x, numbers[alpha], out=out)
         y = xp.add(y, numbers[beta], out=out)
-        return xp.minimum(xp.maximum(y, numbers.zero, out=out), numbers[1], out=out)
+        return at_most(xp, at_least(xp, y, 0, out), 1, out)
 
     return widely(xp, formula, data, out)
 
@@ -223,10 +225,8 @@ def clip(xp, data, *, a_min: Number, a_max: Number, out=None):
 
     Limits beside an integer array are cut towards zero, and may lie outside its range.
     """
-    limits = limit[xp][data.dtype]
     # Two ufuncs, not xp.clip, which takes 2 us to find out that it is these two.
-    y = xp.maximum(data, limits[a_min], out=out)
-    return xp.minimum(y, limits[a_max], out=out)
+    return at_most(xp, at_least(xp, data, a_min, out), a_max, out)
 
 
 @clip.gradient(saves="data")

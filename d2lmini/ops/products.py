@@ -55,10 +55,14 @@ def matmul(xp: Any, a: Any, b: Any, out: Any = None) -> Any:
             return product.astype("float16")
         xp.copyto(out, product, casting="same_kind")
         return out
+    rows, columns = a.shape[-2], b.shape[-1]
     # A column times a row, which NumPy's matmul is slow at, needs no sums.
     function = xp.multiply if a.shape[-1] == 1 else xp.matmul
-    rows, columns = a.shape[-2], b.shape[-1]
-    if xp is not np or (a.size * columns <= SERIAL_PRODUCT and b.size * rows <= SERIAL_PRODUCT):
+    if xp is not np:
+        return function(a, b, out=out)
+    if a.size * columns <= SERIAL_PRODUCT and b.size * rows <= SERIAL_PRODUCT:
+        if out is None and a.ndim == b.ndim == 2 and a.shape[1] > 1:
+            return a.dot(b)  # the same, 0.7 us sooner than by matmul
         return function(a, b, out=out)
     if out is None:
         batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])

@@ -24,6 +24,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from d2lmini.device.parallel import parallel_for
 from d2lmini.ops import pieces
+from d2lmini.ops.limits import at_least
 from d2lmini.ops.products import matmul
 from d2lmini.ops.rnn_gates import cut, gru_slopes, gru_step, lstm_slopes, lstm_step
 
@@ -227,7 +228,7 @@ class Relu(Tanh):
     """h' = max(a + c, 0)."""
 
     def activate(self, y: Any) -> None:
-        self.xp.maximum(y, 0, out=y)
+        at_least(self.xp, y, 0, y)
 
     def fill_slopes(self, D, states, y, kept, steps) -> None:
         self.xp.greater(y, 0, out=D[0])

@@ -29,9 +29,9 @@ from typing import Any
 import numpy as np
 
 from d2lmini.ops.core import Op, Spec, op
+from d2lmini.ops.numbers import fit
 from d2lmini.ops.pairs import check_numbers
 from d2lmini.ops.passing import cast_into
-from d2lmini.ops.scalars import fit
 from d2lmini.ops.slopes import tanh_backward
 
 
