@@ -30,6 +30,7 @@ from typing import Any
 from d2lmini.context import Context
 from d2lmini.gluon.guards import Guards
 from d2lmini.gluon.nested import flatten, regroup
+from d2lmini.gluon.parameter import Parameter
 from d2lmini.gluon.variables import arrays
 from d2lmini.graph.cached_op import CachedOp
 from d2lmini.graph.interpret import interpret
@@ -88,6 +89,10 @@ class Placed:
         """Look up all arrays that the graph uses, but those of the call."""
         made = arrays.now
         uses, ctx = self.trace.uses, self.ctx
+        # Gradients on several devices travel to be summed: the sooner they set out the better.
+        self.op.overlaps = not ctx.is_cpu and any(
+            len(x.list_ctx()) > 1 for x in uses.values() if isinstance(x, Parameter)
+        )
         self.filled = [
             x if x is None or isinstance(x, NDArray) else x.data(ctx)
             for x in map(uses.get, self.op.variables)

@@ -59,6 +59,23 @@ class CachedOp:
         self._compiled: dict[tuple, Compiled] = {}
         self._known: dict[tuple, tuple[Kind, Compiled]] = {}
         self._last: tuple[Any, Any] = (None, None)
+        self._overlaps = False
+
+    @property
+    def overlaps(self) -> bool:
+        """Does what follows a gradient begin while others are computed? Then backward runs in parts
+        (`parts`) where it is long enough. Gluon asks for it where parameters lie on several devices
+        and gradients travel; on one, nothing could run meanwhile. What was compiled before is
+        forgotten by a change."""
+        return self._overlaps
+
+    @overlaps.setter
+    def overlaps(self, wanted: bool) -> None:
+        if wanted is not self._overlaps:
+            self._overlaps = wanted
+            self._compiled.clear()
+            self._known.clear()
+            self._last = (None, None)
 
     def __call__(self, *inputs: NDArray, out: Any = None) -> Any:
         """The outputs for these arrays: one NDArray or a list, or `out` itself, filled. MXNetError
@@ -116,7 +133,9 @@ class CachedOp:
         specs = {node: x._spec for node, x in zip(self.variables, inputs)}
         variables, outputs = typed(self.symbol._entries, specs, modes.training)
         static_alloc = str(self.flags.get("static_alloc", False)) in ("True", "1")
-        return Compiled(self.name, list(variables.values()), outputs, needs, ctx, static_alloc)
+        return Compiled(
+            self.name, list(variables.values()), outputs, needs, ctx, static_alloc, self.overlaps
+        )
 
 
 class Compiled:
@@ -131,11 +150,12 @@ class Compiled:
 
     def __init__(
         self, name: str, variables: list[Node], outputs: list[Entry], needs: tuple[bool, ...],
-        ctx: Context, static_alloc: bool = False,
+        ctx: Context, static_alloc: bool = False, overlaps: bool = False,
     ):  # fmt: skip
         self.name = name
         self.ctx = ctx
         self.static_alloc = static_alloc
+        self.overlaps = overlaps
         self.variables = variables
         self.training = modes.training
         self.typed = outputs

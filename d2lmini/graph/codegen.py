@@ -41,17 +41,19 @@ import numpy as np
 
 from d2lmini.device.blas import SERIAL_PRODUCT
 from d2lmini.graph.blocks import given_or_new, in_blocks
+from d2lmini.graph.costs import cost_of
 from d2lmini.graph.expressions import Number, steps_of
 from d2lmini.graph.fusion import statements
 from d2lmini.graph.group import write_group
 from d2lmini.graph.layout import Buffer, Kind, Layout
 from d2lmini.graph.lower import lowered, spec_of
+from d2lmini.graph.parts import Part, parts_of
 from d2lmini.graph.text import WIDTH, assigned, fitted, indented, literal, plain, unpacked
 from d2lmini.graph.views import reshaped, view_text
 from d2lmini.ops.compare import exact
 from d2lmini.ops.core import Op, Shape
+from d2lmini.ops.numbers import fit, limit
 from d2lmini.ops.products import matmul
-from d2lmini.ops.scalars import fit, limit
 from d2lmini.symbol.node import Draw, Entry, Node
 
 #: What every program may use besides `xp`.
@@ -68,12 +70,17 @@ class Writer:
     namespace  what its global names mean
     nodes      line of the text -> the node that is computed there
     layout     where the values lie
+    parts      what runs as a task of its own; where there are several, `run` is a generator
     """
 
-    def __init__(self, name: str, inputs: Sequence[Node], outputs: Sequence[Entry]):
+    def __init__(
+        self, name: str, inputs: Sequence[Node], outputs: Sequence[Entry], most_parts: int = 1
+    ):
         outputs = lowered(outputs)
         self.layout = _smallest(inputs, outputs)
         self.statements = self.layout.statements
+        costs = [cost_of(self.layout, statement) for statement in self.statements]
+        self.parts = parts_of(self.layout, costs, most_parts)
         self.namespace: dict[str, Any] = dict(_COMMON)
         self._names: dict[Entry | Buffer | Op, str] = {}
         self._views: dict[tuple[str, Shape], str] = {}
@@ -96,13 +103,16 @@ class Writer:
         self._body: list[tuple[str, Node | None]] = []
         self.name = self.identifier(name)
         self._begin(inputs, outputs)
-        for when, statement in enumerate(self.statements):
-            if statement.shape is None:
-                self._alone(statement.nodes[0])
-            else:
-                write_group(self, statement)
-            self._let_go(when)
-        self._end(outputs)
+        for part in self.parts:
+            self._open(part, outputs)
+            for when in range(part.begin, part.end):
+                statement = self.statements[when]
+                if statement.shape is None:
+                    self._alone(statement.nodes[0])
+                else:
+                    write_group(self, statement)
+                self._let_go(when)
+            self._close(part)
         self._put_together()
 
     # -- names -------------------------------------------------------------------------------------
@@ -200,35 +210,50 @@ class Writer:
     # -- the beginning and the end -----------------------------------------------------------------
 
     def _begin(self, inputs: Sequence[Node], outputs: Sequence[Entry]) -> None:
-        """Names for what the program is given, and for the places of what it computes."""
+        """Names for what the program is given, for its outputs, and for what lies in the arena."""
         for node in inputs:
             self._names[node, 0] = self.identifier(node.name)
         names = [self._names[node, 0] for node in inputs]
         if names:
             self.write(unpacked(names) + " = arrays")
-        self._results: dict[int, str] = {}
         copied = {number for _, number in self.layout.copied}
-        for number, entry in enumerate(outputs):
-            text = f"copy_of_{entry[0].name}" if number in copied else _value_name(entry)
-            name = self._results[number] = self.identifier(text)
-            shape, dtype = spec_of(entry)
-            self.write(f"{name} = given_or_new(xp, places[{number}], {shape}, {self.dtype(dtype)})")
+        self._results = [
+            self.identifier(f"copy_of_{e[0].name}" if number in copied else _value_name(e))
+            for number, e in enumerate(outputs)
+        ]
         for buffer in dict.fromkeys(self.layout.buffers.values()):
-            entry = buffer.entries[0]
-            shape, dtype = buffer.spec
             if buffer.output is None:
-                name = self.identifier(_value_name(entry))
+                entry = buffer.entries[0]
+                shape, dtype = buffer.spec
+                name = self._names[buffer] = self.identifier(_value_name(entry))
                 self._frame.append(f"{name} = arena({buffer.offset}, {shape}, {self.dtype(dtype)})")
-            else:
-                result = spec_of(outputs[buffer.output]).shape
-                name = self._seen(self._results[buffer.output], result, shape, entry[0].name, False)
-            self._names[buffer] = name
 
-    def _end(self, outputs: Sequence[Entry]) -> None:
-        """What could not be computed into its place comes there."""
+    def _open(self, part: Part, outputs: Sequence[Entry]) -> None:
+        """The places of the outputs that it begins with."""
+        if len(self.parts) > 1:
+            self.write(f"# Part {self.parts.index(part) + 1} of {len(self.parts)}.")
+        for number in part.opens:
+            shape, dtype = spec_of(outputs[number])
+            place = f"given_or_new(xp, places[{number}], {shape}, {self.dtype(dtype)})"
+            self.write(f"{self._results[number]} = {place}")
+        for buffer in dict.fromkeys(self.layout.buffers.values()):
+            if buffer.output in part.opens:
+                result = spec_of(outputs[buffer.output]).shape
+                self._names[buffer] = self._seen(
+                    self._results[buffer.output], result, buffer.spec.shape,
+                    buffer.entries[0][0].name, False,
+                )  # fmt: skip
+
+    def _close(self, part: Part) -> None:
+        """What could not be computed into its place comes there; what is finished is given out."""
         for entry, number in self.layout.copied:
-            self.write(f"xp.copyto({self._results[number]}, {self.name_of(entry)})", entry[0])
-        self.write(f"return [{', '.join(self._results[i] for i in range(len(outputs)))}]")
+            if number in part.finishes:
+                self.write(f"xp.copyto({self._results[number]}, {self.name_of(entry)})", entry[0])
+        if len(self.parts) > 1:
+            pairs = [f"({number}, {self._results[number]})" for number in part.finishes]
+            self.write(f"yield [{', '.join(pairs)}]")
+        else:
+            self.write(f"return [{', '.join(self._results)}]")
 
     def write(self, line: str, node: Node | None = None) -> None:
         """Add a line to `run`, in which `node` is computed."""

@@ -1,4 +1,6 @@
-"""A call of a compiled graph on autograd's tape: one node, whose gradients are one program too."""
+"""A call of a compiled graph on autograd's tape: one node, whose gradients are one program too.
+
+Where gradients go on a journey as soon as they are there, this program runs in parts."""
 
 from __future__ import annotations
 
@@ -13,6 +15,8 @@ from d2lmini.autograd.tape import check_version
 from d2lmini.autograd.walk import grad
 from d2lmini.context import Context
 from d2lmini.graph.call import push
+from d2lmini.graph.call_parts import push_parts
+from d2lmini.graph.parts import MOST_PARTS
 from d2lmini.graph.program import Program
 from d2lmini.ndarray.apply import apply
 from d2lmini.ndarray.ndarray import NDArray
@@ -36,7 +40,11 @@ class Backward:
         variables = [of.variables[i] for i in self.inputs]
         variables += [of.kept_variables[i] for i in self.kept]
         variables += [of.heads[i] for i in self.heads]
-        self.program = Program(f"{of.name}_backward", variables, grads, of.ctx, of.static_alloc)
+        self.program = Program(
+            f"{of.name}_backward", variables, grads, of.ctx, of.static_alloc,
+            MOST_PARTS if of.overlaps else 1,
+        )  # fmt: skip
+        self.push = push_parts if len(self.program.parts) > 1 else push
 
 
 class ProgramNode(tape.Node):
@@ -88,7 +96,7 @@ class ProgramNode(tape.Node):
         inputs += [tape.zeros(self.outputs[i], self.ctx) if gs[i] is None else gs[i]
                    for i in backward.heads]  # fmt: skip
         outs = [places[i] for i in backward.positions]
-        results = push(backward.program, inputs, self.ctx, self.keys, outs)
+        results = backward.push(backward.program, inputs, self.ctx, self.keys, outs)
         grads: list[Any] = [None] * n
         for i, g in zip(backward.positions, results):
             grads[i] = g

@@ -33,9 +33,9 @@ from __future__ import annotations
 import linecache
 import traceback
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -45,15 +45,10 @@ from d2lmini.context import Context, cpu
 from d2lmini.device.storage import SMALL, Chunk, pool_of
 from d2lmini.engine.failure import OutOfMemoryError, OutOfRangeError
 from d2lmini.graph.codegen import Writer
-from d2lmini.graph.fusion import Statement
-from d2lmini.graph.layout import Kind, Layout
+from d2lmini.graph.costs import ProgramCost, together
 from d2lmini.graph.lower import spec_of
-from d2lmini.ndarray.plan import BYTES_PER_US, FLOPS_PER_US, PRODUCT_FLOPS_PER_US
 from d2lmini.symbol.node import Draw, Entry, Node, topological
 
-#: A statement without its work, in microseconds; what a product of a matrix with a vector reads.
-STATEMENT_US = 0.4
-READ_PER_US = 6e4
 #: An arena of up to so many bytes is kept from call to call.
 KEPT = 1 << 20
 #: Calls at once that find a frame waiting.
@@ -62,16 +57,6 @@ MOST_FRAMES = 4
 Run = Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], list[Any]]
 
 _serial = count()
-
-
-class ProgramCost(NamedTuple):
-    """What a call takes: arithmetic, bytes read and written by its statements, memory for
-    intermediate results, and how many of the statements are fused groups."""
-
-    flops: float
-    nbytes: float
-    arena_nbytes: int
-    groups: int
 
 
 class Frame:
@@ -98,6 +83,7 @@ class Program:
     plan          where intermediate results lie in the arena
     cost          of one call
     predicted_us  predicted run time
+    parts         those that may run as tasks of their own, `most_parts` or fewer; see `parts`
 
     `ctx` is where it will run; with `static_alloc` its arena is kept whatever its size.
     """
@@ -109,6 +95,7 @@ class Program:
         outputs: Sequence[Entry],
         ctx: Context | None = None,
         static_alloc: bool = False,
+        most_parts: int = 1,
     ):
         self.name = name
         self.inputs = list(inputs)
@@ -121,10 +108,14 @@ class Program:
         # Passes may have left out some that draw; the others keep their numbers.
         drawn = [v.number for node in nodes for v in node.attrs.values() if type(v) is Draw]
         self.draws = max(drawn, default=-1) + 1
-        writer = Writer(name, self.inputs, self.outputs)
+        writer = Writer(name, self.inputs, self.outputs, most_parts)
         self.source = writer.text
         self.plan = writer.layout.plan
-        self.cost, self.predicted_us = _cost(writer.layout, writer.statements)
+        self.parts = writer.parts
+        whole = together([part.cost for part in self.parts])
+        groups = sum(statement.shape is not None for statement in writer.statements)
+        self.cost = ProgramCost(whole.flops, whole.nbytes, self.plan.nbytes, groups)
+        self.predicted_us = whole.us
         self._nodes = writer.nodes
         self._ctx = ctx or cpu()
         self._keeps = static_alloc or self.plan.nbytes <= KEPT
@@ -145,17 +136,40 @@ class Program:
         `arrays` are C-contiguous. Several calls may run at once. An error names the node in which
         it happened, and the line that made that.
         """
-        try:
-            frame = self._frames.pop()
-        except IndexError:
-            frame = self.frame()
+        if len(self.parts) > 1:
+            found = dict(each for done in self.begin(arrays, places, keys) for each in done)
+            return [found[i] for i in range(len(self.outputs))]
+        frame = self._take()
         try:
             return frame.run(arrays, places, keys)
         except Exception as problem:
             raise self._explained(problem) from problem
         finally:
-            if self._keeps and len(self._frames) < MOST_FRAMES:
-                self._frames.append(frame)
+            self._give_back(frame)
+
+    def begin(
+        self, arrays: Sequence[np.ndarray], places: Sequence[np.ndarray | None], keys: Sequence[Any]
+    ) -> Iterator[list[tuple[int, np.ndarray]]]:
+        """The same part by part, where there are several: what each has finished, as pairs (number
+        of the output, result). A place is looked up in the part that opens it; an input is not read
+        after the last part that names it, nor an output's place after it was given out."""
+        frame = self._take()
+        try:
+            yield from frame.run(arrays, places, keys)  # type: ignore[misc]
+        except Exception as problem:
+            raise self._explained(problem) from problem
+        finally:
+            self._give_back(frame)
+
+    def _take(self) -> Frame:
+        try:
+            return self._frames.pop()
+        except IndexError:
+            return self.frame()
+
+    def _give_back(self, frame: Frame) -> None:
+        if self._keeps and len(self._frames) < MOST_FRAMES:
+            self._frames.append(frame)
 
     def frame(self) -> Frame:
         """A new arena, and the function with names for what will lie there."""
@@ -191,36 +205,3 @@ class Program:
 
     def __str__(self) -> str:
         return self.source
-
-
-def _cost(layout: Layout, statements: Sequence[Statement]) -> tuple[ProgramCost, float]:
-    """Of a call, and the predicted time: what stays inside a group is not read or written."""
-    flops = nbytes = predicted_us = 0.0
-    groups = 0
-    for statement in statements:
-        groups += statement.shape is not None
-        moved: dict[Entry, int] = {}
-        compute_us, bytes_per_us = 0.0, BYTES_PER_US
-        for node in statement.nodes:
-            if layout.kinds[node, 0] in (Kind.VIEW, Kind.CONSTANT):
-                continue
-            op = node.op
-            assert op is not None
-            entries = [e for e in node.inputs if e is not None]
-            outputs = [(node, i) for i in range(len(node.specs or ()))]
-            attrs = {k: v for k, v in node.attrs.items() if k in op.attr_names}
-            specs = [spec_of(e) for e in entries]
-            count = op.cost(specs, [spec_of(e) for e in outputs], **attrs).flops
-            flops += count
-            if callable(op.flops):
-                compute_us += count / PRODUCT_FLOPS_PER_US
-                bytes_per_us = READ_PER_US
-            else:
-                compute_us += count / FLOPS_PER_US
-            for entry in entries + outputs:
-                if layout.kinds[entry] is not Kind.BLOCK:
-                    moved[entry] = spec_of(entry).nbytes
-        if moved:
-            nbytes += sum(moved.values())
-            predicted_us += STATEMENT_US + max(compute_us, sum(moved.values()) / bytes_per_us)
-    return ProgramCost(flops, nbytes, layout.plan.nbytes, groups), predicted_us
