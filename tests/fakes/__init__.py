@@ -14,11 +14,18 @@ object, `cupy_arrays.hook`, which every array function goes through:
         than once. They end in `out`, a tuple of arrays of those shapes and dtypes (an array that is
         changed in place is among the inputs and in `out`), or in new ones. Where the work is put
         off, `specs_of(function, inputs)` tells the shapes and dtypes of what will come.
-    hook.synchronize(why)
-        The host waits for the current stream: `item`, `get`, `bool()`, `nonzero`, ...
+    hook.synchronize(why, array=None)
+        The host waits for the current stream, to read `array`: `item`, `bool()`, `nonzero`, ...
+    hook.to_host(array, out, stream), hook.from_host(array, source, stream)
+        `get` and `set`: copies on `stream` (None: the current one). Where the NumPy array is pinned
+        memory they return before they are done; to other memory they wait.
+
+Work that is put off must keep no array alive: its memory dies with the last reference of the
+program, while work on it is pending, as it does with CuPy. So `function` holds none.
 
 `array.raw` is the NumPy view of an array's memory. `cupy_arrays.Immediate`, the hook to begin
-with, does everything at once. `cupy_module.cupy` is the module that tests give to the library;
+with, does everything at once; within `cuda.fake_cuda(devices, memory, seed)` work goes to streams that
+run in a random legal order, and what nothing orders is an OrderError. `cupy_module.cupy` is the module that tests give to the library;
 `cuda` adds its own names to it. `cupy_arrays.host_syncs` lists why the host waited, and within
 `cupy_arrays.no_host_sync()` waiting is an error.
 """

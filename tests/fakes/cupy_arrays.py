@@ -57,8 +57,14 @@ class Immediate:
             place.raw[...] = result
         return tuple(out)
 
-    def synchronize(self, why: str) -> None:
+    def synchronize(self, why: str, array: Any = None) -> None:
         """There is nothing to wait for."""
+
+    def to_host(self, array: Any, out: np.ndarray, stream: Any) -> None:
+        out[...] = array.raw
+
+    def from_host(self, array: Any, source: np.ndarray, stream: Any) -> None:
+        array.raw[...] = source
 
 
 hook: Any = Immediate()
@@ -84,11 +90,11 @@ def no_host_sync() -> Iterator[None]:
         _mode.waiting_forbidden = before
 
 
-def synchronize(why: str) -> None:
-    """The host waits for the current stream."""
+def synchronize(why: str, array: Any = None) -> None:
+    """The host waits for the current stream, to read `array`."""
     assert not _mode.waiting_forbidden, f"{why} waits for the device"
     host_syncs.append(why)
-    hook.synchronize(why)
+    hook.synchronize(why, array)
 
 
 # -- one function ----------------------------------------------------------------------------------
@@ -111,26 +117,38 @@ def arrays_in(args: Any) -> Iterator[ndarray]:
             refuse(a)
 
 
+_PLACE: Any = object()
+
+
+def _empty_places(args: Any) -> Any:
+    """Arguments with a mark in the place of each array."""
+    if isinstance(args, ndarray):
+        return _PLACE
+    return type(args)(map(_empty_places, args)) if type(args) in (list, tuple) else args
+
+
 def launch(name: str, function: Callable, *args: Any, out: Any = None, **kwargs: Any) -> Any:
     """`function(*args, **kwargs)` on NumPy arrays in the places of ours, by way of the hook.
 
     `out`: an array that takes the result. One result is returned as it is, several as a tuple.
     """
 
+    inputs = tuple(arrays_in(args))
+    args = _empty_places(args)  # work that is put off keeps no array alive
+
     def work(*raws: np.ndarray) -> tuple[np.ndarray, ...]:
         left = iter(raws)
 
-        def swap(a: Any) -> Any:
-            if isinstance(a, ndarray):
+        def fill(a: Any) -> Any:
+            if a is _PLACE:
                 return next(left)
-            return type(a)(map(swap, a)) if type(a) in (list, tuple) else a
+            return type(a)(map(fill, a)) if type(a) in (list, tuple) else a
 
         with np.errstate(all="ignore"):
-            results = function(*map(swap, args), **kwargs)
+            results = function(*map(fill, args), **kwargs)
         results = results if isinstance(results, tuple) else (results,)
         return tuple(np.array(r) for r in results)
 
-    inputs = tuple(arrays_in(args))
     if out is None:
         results = hook.execute(name, work, inputs)
     else:
@@ -211,38 +229,45 @@ class ndarray:  # its name in CuPy
         self, stream: Any = None, order: str = "C", out: Any = None, blocking: bool = True
     ) -> np.ndarray:
         """A NumPy copy."""
-        synchronize("get")
-        if out is None:
-            return self.raw.copy()
-        out[...] = self.raw
+        if blocking or out is None:
+            assert not _mode.waiting_forbidden, "get waits for the device"
+            host_syncs.append("get")
+        if out is None or blocking:  # into memory that is not pinned: waits
+            values = np.empty_like(self.raw, subok=False)
+            hook.to_host(self, values, stream)
+            if out is None:
+                return values
+            out[...] = values
+        else:
+            hook.to_host(self, out, stream)
         return out
 
     def item(self, *index: int) -> Any:
-        synchronize("item")
+        synchronize("item", self)
         return self.raw.item(*index)
 
     def tolist(self) -> list:
-        synchronize("tolist")
+        synchronize("tolist", self)
         return self.raw.tolist()
 
     def tobytes(self, order: str = "C") -> bytes:
-        synchronize("tobytes")
+        synchronize("tobytes", self)
         return self.raw.tobytes(order)
 
     def __bool__(self) -> bool:
-        synchronize("bool()")
+        synchronize("bool()", self)
         return bool(self.raw)
 
     def __int__(self) -> int:
-        synchronize("int()")
+        synchronize("int()", self)
         return int(self.raw)
 
     def __float__(self) -> float:
-        synchronize("float()")
+        synchronize("float()", self)
         return float(self.raw)
 
     def __repr__(self) -> str:
-        synchronize("repr()")
+        synchronize("repr()", self)
         return repr(self.raw)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
@@ -255,8 +280,7 @@ class ndarray:  # its name in CuPy
         """Copy a NumPy array here."""
         if not isinstance(arr, np.ndarray) or arr.dtype != self.dtype or arr.shape != self.shape:
             raise TypeError(f"set: expected a NumPy array {self.shape} of {self.dtype}")
-        values = arr.copy()
-        launch("set", lambda: values, out=self)
+        hook.from_host(self, arr, stream)
 
     # NumPy's functions on it are CuPy's
 
@@ -289,9 +313,10 @@ class ndarray:  # its name in CuPy
         parts, dtype = _parts(key), self.dtype
         if not _has_arrays(parts):
             place = self[key]
+            shape = place.shape
             launch(
                 "setitem",
-                lambda v: np.broadcast_to(_leading_ones_off(v), place.shape).astype(dtype),
+                lambda v: np.broadcast_to(_leading_ones_off(v), shape).astype(dtype),
                 value, out=place,
             )  # fmt: skip
             return
