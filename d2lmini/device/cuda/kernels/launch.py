@@ -61,12 +61,15 @@ def parameters(source: str, name: str) -> tuple[Parameter, ...]:
     """Those of the kernel `name` in a source text."""
     head = re.search(rf"__global__\s+void\s+{name}\s*\(([^)]*)\)", source)
     assert head is not None, f"no kernel {name} in its own source"
+    meaning = {word: kind for kind, word in re.findall(r"typedef ([\w ]+) (\w+);", source)}
     found = []
     for text in filter(None, (part.strip() for part in head[1].split(","))):
         match = re.fullmatch(r"(const )?([\w ]+?)\s*(\*?)\s*(\w+)", text)
         assert match is not None, f"kernel {name}: cannot read the parameter {text!r}"
         const, kind, star, label = match.groups()
-        found.append(Parameter(kind, label, bool(star), bool(star) and not const))
+        found.append(
+            Parameter(meaning.get(kind, kind), label, bool(star), bool(star) and not const)
+        )
     return tuple(found)
 
 
@@ -109,9 +112,9 @@ class Kernel:
 
 def index_type(sizes: Sequence[int]) -> str:
     """The C type for places in arrays of these sizes: 64 bits, which a GPU computes with several
-    instructions, only where they are needed. A walk may step one grid beyond the end.
+    instructions, only where they are needed. A walk may step one grid of fours beyond the end.
 
     >>> index_type([10, 3]), index_type([1 << 31])
     ('int', 'long long')
     """
-    return "int" if max(sizes, default=0) < (1 << 31) - MOST_BLOCKS * THREADS else "long long"
+    return "int" if max(sizes, default=0) < (1 << 31) - 4 * MOST_BLOCKS * THREADS else "long long"
