@@ -79,6 +79,7 @@ __version__ = "0.1.0"
 
 # `num_gpus` asks the devices, a floor up; `Symbol.bind` is the executor's, two floors up.
 base.loaders["devices"] = lambda: importlib.import_module("d2lmini.device.devices")
+base.loaders["cuda"] = lambda: importlib.import_module("d2lmini.device.cuda.device")
 base.loaders["executor"] = lambda: importlib.import_module("d2lmini.graph.bind")
 base.loaders["CachedOp"] = lambda: importlib.import_module("d2lmini.graph.cached_op").CachedOp
 base.loaders["get_symbol"] = lambda: importlib.import_module("d2lmini.graph.recorded").get_symbol

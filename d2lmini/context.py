@@ -135,7 +135,7 @@ def cpu_shared(device_id: int = 0) -> Context:
 
 
 def num_gpus() -> int:
-    """How many GPUs there are; so far virtual ones only (`d2lmini.virtual_gpus`)."""
+    """How many GPUs there are: virtual ones (`virtual_gpus`), else those that CuPy finds."""
     return len(loaders["devices"]().gpus())
 
 

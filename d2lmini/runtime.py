@@ -20,6 +20,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 __all__ = ["Feature", "Features", "feature_list"]
+from d2lmini.device import devices
+from d2lmini.device.cuda import module
+
 
 _NAMES = """
     CUDA CUDNN NCCL CUDA_RTC TENSORRT CPU_SSE CPU_SSE2 CPU_SSE3 CPU_SSE4_1 CPU_SSE4_2 CPU_SSE4A
@@ -65,7 +68,14 @@ def _enabled() -> frozenset[str]:
 
 def feature_list() -> list[Feature]:
     """All features that MXNet knows, in its order."""
-    return [Feature(name, name in _enabled()) for name in _NAMES]
+    on = _enabled() | _of_gpus()
+    return [Feature(name, name in on) for name in _NAMES]
+
+
+def _of_gpus() -> set[str]:
+    if not any(device.kind == "cuda" for device in devices.gpus()):
+        return set()
+    return {"CUDA", "CUDA_RTC"} | ({"NCCL"} if module.nccl() is not None else set())
 
 
 class Features(OrderedDict[str, Feature]):

@@ -5,21 +5,25 @@
 >>> device_of(cpu())
 <cpu device cpu(0)>
 
-CPU contexts are there as soon as they are named. What `gpu(i)` means is decided by `install`:
-virtual GPUs are such devices.
+CPU contexts are there as soon as they are named. `gpu(i)` is CUDA's device i, looked for when a GPU
+is first asked about, unless `install` decides otherwise: virtual GPUs stand in place of real ones.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 
-from d2lmini.base import MXNetError
+from d2lmini.base import MXNetError, loaders
 from d2lmini.context import Context
 from d2lmini.device.interface import Device
 from d2lmini.device.numpy_device import NumpyDevice
 from d2lmini.engine import lanes
+from d2lmini.engine.road import Runner
 
 _devices: dict[Context, Device] = {}
+_door = threading.RLock()
+_looked = False  # for the GPUs of this machine, if no others were installed
 
 
 def device_of(ctx: Context) -> Device:
@@ -27,39 +31,79 @@ def device_of(ctx: Context) -> Device:
     device = _devices.get(ctx)
     if device is None:
         if not ctx.is_cpu:
-            raise MXNetError(_missing(ctx))
+            _look()
+            if ctx not in _devices:
+                raise MXNetError(_missing(ctx))
+            return _devices[ctx]
         device = _devices.setdefault(ctx, NumpyDevice(ctx))
     return device
 
 
 def exists(ctx: Context) -> bool:
     """Is there such a device?"""
+    if not (ctx.is_cpu or ctx in _devices):
+        _look()
     return ctx.is_cpu or ctx in _devices
 
 
 def gpus() -> list[Device]:
     """The devices that are no CPU, in their order."""
+    _look()
+    return _known()
+
+
+def _known() -> list[Device]:
     return [device for ctx, device in list(_devices.items()) if not ctx.is_cpu]
 
 
+def state() -> tuple[list[Device], int | None]:
+    """What `install` takes to bring back what is there now."""
+    return _known(), lanes.most_for_cpu
+
+
 def install(devices: Sequence[Device], cpu_workers: int | None) -> None:
-    """Let these be the devices beside the CPU, and no others; the engine must be idle.
-    `cpu_workers`: how many workers the CPU keeps, None for all."""
-    for device in gpus():
+    """Let these be the devices beside the CPU, and no others; the engine must be idle. None: those
+    of this machine, which are looked for when asked about. `cpu_workers`: how many workers the CPU
+    keeps, None for all."""
+    global _looked
+    for device in _known():
         del _devices[device.ctx]
-    threads: dict[tuple[Context, str], int] = {}
     for device in devices:
         _devices[device.ctx] = device
+    _looked = bool(devices)
+    lanes.install(*_lanes(devices, cpu_workers))
+
+
+def _look() -> None:
+    """Find the GPUs of this machine, once."""
+    global _looked
+    if _looked:
+        return
+    with _door:
+        if not _looked:
+            found = loaders["cuda"]().find()
+            lanes.add(*_lanes(found, None)[::2])
+            _devices.update((device.ctx, device) for device in found)
+            _looked = True
+
+
+def _lanes(
+    devices: Sequence[Device], cpu_workers: int | None
+) -> tuple[dict[tuple[Context, str], int], int | None, dict[tuple[Context, str], Runner]]:
+    threads: dict[tuple[Context, str], int] = {}
+    runners: dict[tuple[Context, str], Runner] = {}
+    for device in devices:
         threads.update(device.lanes())
-    lanes.install(threads, cpu_workers)
+        runners.update(device.runners())
+    return threads, cpu_workers, runners
 
 
 def _missing(ctx: Context) -> str:
-    found = len(gpus())
-    count = f"{found or 'no'} GPU{'' if found == 1 else 's'}"
+    found = _known()
+    count = f"{len(found) or 'no'} GPU{'' if len(found) == 1 else 's'}"
+    why = "" if found else f". {loaders['cuda']().module.missing()}"
     return (
         f"{ctx} is not available: this process has {count}. Use ctx=cpu(), or make virtual GPUs, "
         f"which compute on the CPU's cores: d2lmini.virtual_gpus({ctx.device_id + 1}), or the "
-        f"environment variable D2LMINI_VIRTUAL_GPUS={ctx.device_id + 1}. "
-        "Real ones will need CuPy (the extra 'gpu')"
+        f"environment variable D2LMINI_VIRTUAL_GPUS={ctx.device_id + 1}{why}"
     )

@@ -1,8 +1,9 @@
 """What a device is: memory with a limit, threads that compute, and a way to copy to and from it.
 
 Three kinds share this interface: the CPU (`numpy_device`), virtual GPUs (`virtual_device`), and
-GPUs through CuPy. The engine knows of a device only its lanes, the storage only its bound, arrays
-only how to copy; who adds a kind writes one class. `device_of(ctx)` in `devices` finds the device.
+GPUs through CuPy (`cuda`). The engine knows of a device only its lanes, the storage only its pool,
+arrays only how to compute and copy; who adds a kind writes one class. `device_of(ctx)` in `devices`
+finds the device.
 """
 
 from __future__ import annotations
@@ -11,17 +12,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from d2lmini import engine
+from d2lmini.base import MXNetError
 from d2lmini.context import Context
 
 if TYPE_CHECKING:
     from d2lmini.device.storage import Pool
 
 
+def not_shared(ctx: Context, by: str) -> MXNetError:
+    """The error where memory of a device would have to be lent to another library."""
+    return MXNetError(
+        f"{by}: the array is on {ctx}, whose memory is not shared with other libraries; "
+        "copy it first: x.as_in_context(cpu())"
+    )
+
+
 class Device:
     """One place where arrays live and are computed.
 
     ctx      its name
-    kind     "cpu", "virtual", ...
+    kind     "cpu", "virtual", "cuda"
     xp       the array module that computes there
     threads  how many tasks it runs at once; pieces of one large operation are shared by as many
     memory   the bytes that arrays may take there; None: as much as there is
@@ -41,10 +52,29 @@ class Device:
         """The threads of each of its lanes; none of its own where it shares the CPU's."""
         return {}
 
+    def runners(self) -> dict[tuple[Context, str], Any]:
+        """Who runs the tasks of those lanes, where the device works behind the host; see
+        `engine.lanes`."""
+        return {}
+
     def copy(self, target: Any, source: Any) -> None:
         """Fill `target` with `source`, arrays of one shape and dtype; at least one of them lies
-        here. Called by a task on a copy lane of this device; on return `target` may be read."""
+        here. Called by a task on a copy lane of this device; on return `target` may be read, by
+        those that come after on a device that keeps an order of its own."""
         raise NotImplementedError
+
+    def synchronize(self) -> None:
+        """Block until everything pushed so far is done, here and wherever it needs. Errors of
+        operations are kept for those who read their results."""
+        engine.current.wait_idle("synchronize")
+
+    def lend(self, array: Any, owner: Any, **options: Any) -> Any:
+        """A DLPack capsule of an array that lies here, which keeps `owner` alive."""
+        raise not_shared(self.ctx, "dlpack")
+
+    def dlpack_device(self) -> tuple[int, int]:
+        """What DLPack calls this device."""
+        raise not_shared(self.ctx, "dlpack")
 
     def memory_info(self) -> tuple[int, int]:
         """(free, total) bytes."""

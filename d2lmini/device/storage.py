@@ -56,9 +56,14 @@ class Memory(NamedTuple):
 class Pool(Account):
     """The memory of one context: blocks given back, by size class, and the books.
 
+    Arrays of `xp` live there. Where that is not NumPy the module takes memory itself (`new`) and
+    this keeps the books alone.
+
     Guarded by the one lock of `engine.core`. Ctrl-C may end a method at any call or jump, and a
     finalizer may allocate there: so the books are right whenever one is made.
     """
+
+    xp: Any = np
 
     def __init__(self, ctx: Context, limit: int | None = None):
         self.ctx = ctx
@@ -144,6 +149,20 @@ class Pool(Account):
                 self.cached -= size
                 blocks.pop()
 
+    def new(self, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+        """A new array of `xp`, which takes its memory itself (the lock is not held)."""
+        return self.xp.empty(shape, dtype)
+
+    def block_of(self, array: Any) -> Any:
+        """What `drain` is to get for an array of `xp` that was dropped; it has an `order`."""
+        raise NotImplementedError
+
+    def empty(self) -> None:
+        """Give what is kept for reuse back to the system."""
+        with lock:
+            self.drain()
+            self.release_cached()
+
     def stats(self) -> Memory:
         """The books now."""
         with lock:
@@ -174,7 +193,7 @@ class Chunk(WeightedVar):
         # The fields of Var, set here: a call saved on every small operation.
         self.data: Any
         self.block: Any
-        self.writer = self.error = self.data = self.block = None
+        self.writer = self.error = self.order = self.data = self.block = None
         self.readers = _NOBODY
         self.queue = _NO_QUEUE
         self.version = 0
@@ -187,6 +206,10 @@ class Chunk(WeightedVar):
 
     def allocate(self, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
         """Give it memory and return that as an array; contents undefined."""
+        if self.pool.xp is not np:
+            array = self.pool.new(shape, dtype)
+            self.adopt(array)
+            return array
         with lock:
             if self.nbytes < SMALL:
                 array = np.empty(shape, dtype)
@@ -201,6 +224,9 @@ class Chunk(WeightedVar):
         with lock:
             if self.nbytes >= SMALL:
                 self.pool.check_limit(self.nbytes)
+            if self.pool.xp is not np:
+                self.block = self.pool.block_of(array)
+                self.order = self.block.order
             self.own(array)
 
     def own(self, array: np.ndarray) -> None:
@@ -288,10 +314,7 @@ def set_limit(ctx: Context, nbytes: int | None) -> None:
 
 def release_cached(ctx: Context | None = None) -> None:
     """Give what is kept for reuse back to the system."""
-    pool = pool_of(ctx or current_context())
-    with lock:
-        pool.drain()
-        pool.release_cached()
+    pool_of(ctx or current_context()).empty()
 
 
 cache_releasers.append(release_cached)  # for Context.empty_cache

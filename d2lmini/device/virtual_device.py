@@ -30,7 +30,6 @@ from d2lmini.base import MXNetError
 from d2lmini.context import Context, gpu
 from d2lmini.device import blas, devices
 from d2lmini.device.interface import Device
-from d2lmini.engine import lanes
 from d2lmini.engine.threaded import default_workers
 
 #: What PCI Express of the third generation with 16 lanes moves in one direction, about.
@@ -77,8 +76,9 @@ class VirtualDevice(Device):
 class virtual_gpus:
     """Make `n` virtual GPUs, gpu(0) to gpu(n - 1), in place of those there are.
 
-    As a call they stay until the process ends or `virtual_gpus(0)`; as a scope until its end, when
-    what was there before is back. `as` gives the list of contexts.
+    As a call they stay until the process ends or `virtual_gpus(0)`, which brings back those of this
+    machine; as a scope until its end, when what was there before is back. `as` gives the list of
+    contexts.
 
     threads    workers, and so BLAS threads, of each
     link_gb_s  GB/s that its link to the others moves in each direction
@@ -104,7 +104,7 @@ class virtual_gpus:
             VirtualDevice(gpu(i), threads, int(memory or 0), link_gb_s) for i in range(n)
         ]
         engine.current.wait_idle("virtual_gpus")
-        self._before = devices.gpus(), lanes.most_for_cpu
+        self._before = devices.state()
         cpu_workers = max(1, default_workers() - n * threads) if n else None
         _install(self.devices, cpu_workers)
 
@@ -136,7 +136,7 @@ class virtual_gpus:
 
 
 def _install(new: Sequence[Device], cpu_workers: int | None) -> None:
-    blas.stay_serial(bool(new))
+    blas.stay_serial(any(device.kind == VirtualDevice.kind for device in new))
     devices.install(new, cpu_workers)
 
 

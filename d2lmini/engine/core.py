@@ -19,6 +19,7 @@ Fields
     Var.queue      tasks not yet granted, in program order: (task, writes?) from oldest to newest
     Var.version    how many writes were pushed so far (a number may be skipped, none comes twice)
     Var.error      why its value is missing (a Failure), or None
+    Var.order      on a device that runs behind the host: what to wait for beside the line, or None
     Task.waits     how many of its Vars are not yet granted, 0 ... number of Vars
     Task.seq       push order; breaks ties of priority
 
@@ -76,7 +77,7 @@ lock = threading.RLock()
 class Var:
     """A tag that tasks read and write; see the module's first page for the fields."""
 
-    __slots__ = ("error", "queue", "readers", "version", "writer", "__weakref__")
+    __slots__ = ("error", "order", "queue", "readers", "version", "writer", "__weakref__")
 
     #: Bytes that count against the bound on pending memory; a bare tag has none.
     weight = 0
@@ -87,6 +88,7 @@ class Var:
         self.queue: deque[tuple[Task, bool]] = _NO_QUEUE
         self.version = 0
         self.error: Failure | None = None
+        self.order: Any = None
 
     @property
     def idle(self) -> bool:
@@ -180,7 +182,18 @@ class FunctionTask(Task):
         self.fn = fn
 
     def run(self) -> None:
+        if self.ctx.is_cpu:
+            self._wait_for_devices()
         self.fn()
+
+    def _wait_for_devices(self) -> None:
+        """Where a GPU has been told to make what `fn` needs, it must have done so."""
+        for var in self.reads:
+            if var.order is not None:
+                var.order.wait()
+        for var in self.writes:
+            if var.order is not None:
+                var.order.wait(True)
 
 
 class Gate(Task):
@@ -292,6 +305,8 @@ def withdraw(task: Task) -> list[Task]:
         if var.queue and var.writer is None:
             _pass_on(var, ready)
     return ready
+
+
 
 
 def mend(variables: Iterable[Var]) -> list[Task]:

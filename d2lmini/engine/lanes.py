@@ -7,6 +7,10 @@ kind: as many as there are cores.
 
 The devices (one storey up, in `d2lmini.device`) enter here what they have; engines that exist drop
 the threads they had started for the lanes before.
+
+A device that works by itself, behind the host, gives each lane a *runner*. What it runs is complete
+for the engine as soon as the device was told to do it, so that the next task can be told as well;
+a Var's `order` knows what to wait for besides, and every wait goes on to wait for that.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from __future__ import annotations
 from d2lmini.context import Context
 from d2lmini.engine.core import Task, lock
 from d2lmini.engine.engine import Engine
+from d2lmini.engine.road import Road, Runner
 
 #: (context, lane) -> how many threads serve it.
 threads: dict[tuple[Context, str], int] = {}
@@ -28,11 +33,24 @@ def key_of(task: Task) -> object:
     return "cpu" if ctx.is_cpu else (ctx, task.lane)
 
 
-def install(lanes: dict[tuple[Context, str], int], cpu_workers: int | None) -> None:
+def install(
+    lanes: dict[tuple[Context, str], int],
+    cpu_workers: int | None,
+    runners: dict[tuple[Context, str], Runner],
+) -> None:
     """Let there be these lanes from now on, and no others; the engines must be idle."""
     global threads, most_for_cpu
     with lock:
         threads, most_for_cpu = dict(lanes), cpu_workers
+        Road.runners = dict(runners)
         engines = list(Engine.alive)
     for engine in engines:
         engine.lanes_changed()
+
+
+def add(lanes: dict[tuple[Context, str], int], runners: dict[tuple[Context, str], Runner]) -> None:
+    """Let there be these lanes too, of devices that nobody has used yet."""
+    global threads
+    with lock:
+        threads = {**threads, **lanes}
+        Road.runners = {**Road.runners, **runners}

@@ -16,9 +16,10 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Iterable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from d2lmini import callsite, instrument
+from d2lmini.context import Context
 from d2lmini.engine import core
 from d2lmini.engine.budget import Budget
 from d2lmini.engine.bulk import Segment
@@ -43,6 +44,16 @@ here = _Here()
 
 
 class Road:
+class Runner(Protocol):
+    """Who runs the tasks of a lane of a device that works behind the host; see `lanes`."""
+
+    def run(self, task: Task) -> None:
+        """Run `task`, and see to it that what it makes the device do comes in its order."""
+
+    def finish(self, deadline: float | None = None) -> bool:
+        """Block until the device has done what it was told here; False at the deadline."""
+
+
     """What a task passes, and the lists that it stands in meanwhile.
 
     pending     tasks and bulk segments that were pushed and are not complete
@@ -59,6 +70,9 @@ class Road:
 
     def __init__(self, inline_below: float, limit: int | None):
         self.lock = core.lock
+    #: (context, lane) -> who runs its tasks, where that is more than calling `Task.run`.
+    runners: ClassVar[dict[tuple[Context, str], Runner]] = {}
+
         self.inline_below = inline_below
         self.budget = Budget(limit)
         self._begin_anew()
@@ -147,6 +161,8 @@ class Road:
     def _claim(self, task: Task) -> None:
         if self.segments:
             self._flush((*task.shared, *task.writes))
+        """May `task` be queued now? Yes, too, if room can only come of what is pushed next."""
+
         try:
             self._sequence += 1
             task.seq = self._sequence
@@ -296,7 +312,11 @@ class Road:
             instrument.emit("start", task, worker)
         outer, here.task = here.task, task
         try:
-            task.run()
+            runner = None if task.ctx.is_cpu else self.runners.get((task.ctx, task.lane))
+            if runner is None:
+                task.run()
+            else:
+                runner.run(task)
         except BaseException as problem:
             if worker == "caller" and not isinstance(problem, Exception):
                 raise

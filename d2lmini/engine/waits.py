@@ -19,7 +19,7 @@ from d2lmini.base import MXNetError
 from d2lmini.engine import core
 from d2lmini.engine.budget import default_limit
 from d2lmini.engine.core import Gate, Task, Var
-from d2lmini.engine.failure import listed
+from d2lmini.engine.failure import Failure, listed
 from d2lmini.engine.road import Road, here
 
 # Windows delivers Ctrl-C only between waits. Elsewhere it interrupts one, unless it came in the
@@ -41,7 +41,7 @@ class Waits(Road):
         if var.queue or var.writer is not None or var.error is not None or (write and var.readers):
             self.read(by, var, _nothing, write)
         else:
-            self._wait(by, var, _nothing)
+            self._wait(by, var, _nothing, write)
 
     def read(self, by: str, var: Var, get: Callable[[], T], write: bool = False) -> T:
         """`wait`, and return `get()`, during which nobody writes `var`."""
@@ -50,7 +50,7 @@ class Waits(Road):
         gate = Gate(by, var, write)
         outer = here.task
         try:
-            self._wait(by, var, lambda: self._stand_in_line(gate, hold=get is not _nothing))
+            self._wait(by, var, lambda: self._stand_in_line(gate, hold=get is not _nothing), write)
             failure = var.error
             if failure is not None:
                 raise failure.error(callsite.find(), by)
@@ -80,12 +80,13 @@ class Waits(Road):
         """Back-pressure: block the pushing thread until the bound admits `task`."""
         if self.budget.limit is None:
             self.budget.limit = default_limit()
-        if not self.budget.admits(task):
+        with self.lock:
             self.budget.paused += 1
             self._wait("backpressure", None, lambda: self._stand_for_room(task))
 
-    def _wait(self, by: str, var: Var | None, block: Callable[[], T]) -> T:
-        """The one wait: refuse where it could not end, block, tell the ledger."""
+    def _wait(self, by: str, var: Var | None, block: Callable[[], T], write: bool = False) -> T:
+        """The one wait: refuse where it could not end, block, tell the ledger. What is done for the
+        engine may not be so on its device, which is waited for then."""
         if here.task is not None:
             raise MXNetError(
                 f"{by} inside the task {here.task.name!r}: a task must not wait, for it would hold "
@@ -103,6 +104,8 @@ class Waits(Road):
         if begin and instrument.listeners:
             end = time.perf_counter_ns()
             instrument.emit("wait", by, var, callsite.find(), begin, end)
+        if var is not None and var.order is not None and var.error is None:
+            var.order.wait(write)
         instrument.tell_dropped()
         return result
 
@@ -160,9 +163,11 @@ class Waits(Road):
             with core.lock:
                 self.budget.drain()
                 self._flush()
-                if not self.pending and not self._late:
-                    return True
-                opened = _shut(self.idle_locks)
+                opened = None
+                if self.pending or self._late:
+                    opened = _shut(self.idle_locks)
+            if opened is None:
+                return self._finish_devices(deadline)
             self._work_off()
             if not block(opened, deadline):
                 return False
@@ -170,6 +175,18 @@ class Waits(Road):
     def _stand_for_room(self, task: Task) -> None:
         """Block until `task` would not pass the bound."""
         while True:
+    def _finish_devices(self, deadline: float | None) -> bool:
+        """Block until the devices have done what they were told; False at the deadline. That one
+        failed is an error which no wait has raised yet."""
+        finished = True
+        for (ctx, _), runner in list(self.runners.items()):
+            try:
+                finished = runner.finish(deadline) and finished
+            except MXNetError as problem:
+                with self.lock:
+                    self.reports.add(Failure(str(ctx), None, problem), self._sequence, keep=True)
+        return finished
+
             with core.lock:
                 self.budget.drain()
                 self._flush()
@@ -177,7 +194,12 @@ class Waits(Road):
                     return
                 opened = _shut(self.room_locks)
             self._work_off()
-            block(opened)
+
+        while not block(lock, soon := watch.until(deadline)):
+            if soon == deadline:
+                return False
+            watch.look()
+        return True
 
 
 def _nothing() -> None:

@@ -14,11 +14,13 @@ import numpy as np
 from d2lmini import autograd, callsite, engine, random_state
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, current_context
+from d2lmini.device.devices import device_of
 from d2lmini.device.parallel import GRAIN, parallel_for
 from d2lmini.device.quiet import run_quietly
 from d2lmini.device.storage import Chunk, check_there, pool_of
 from d2lmini.engine.budget import Handle
 from d2lmini.engine.core import Task
+from d2lmini.ndarray.compute import compute_there
 from d2lmini.ndarray.plan import plan_of
 from d2lmini.ndarray.short import apply_small
 from d2lmini.ops.core import Op, Spec, Value, modes
@@ -71,6 +73,12 @@ class OpTask(Task):
     def _compute(self) -> None:
         arrays = [None if i is None else array_of(i) for i in self.inputs]
         op = self.op
+        if not self.ctx.is_cpu:
+            xp = device_of(self.ctx).xp
+            if xp is not np:
+                places = [None if o[0].data is None else array_of(o) for o in self.outputs]
+                compute_there(xp, op, arrays, self.attrs, self.outputs, places)
+                return
         if len(self.outputs) == 1:
             chunk, _, spec = self.outputs[0]
             if chunk.data is None and not (chunk.weight and op.takes_out):
@@ -80,8 +88,8 @@ class OpTask(Task):
         compute_into(op, arrays, self.attrs, self.outputs)
 
 
-def array_of(operand: Operand) -> np.ndarray:
-    """The operand's memory as a NumPy array of its shape."""
+def array_of(operand: Operand) -> Any:
+    """The operand's memory as an array of its shape, of its device's module."""
     chunk, offset, spec = operand
     data = chunk.data
     if offset is None:

@@ -21,8 +21,9 @@ import numpy as np
 from d2lmini import engine, serialize
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu, current_context
-from d2lmini.device.devices import exists
-from d2lmini.device.storage import Chunk, pool_of
+from d2lmini.device.devices import device_of, exists
+from d2lmini.device.interface import not_shared
+from d2lmini.device.storage import Chunk, check_there, pool_of
 from d2lmini.ndarray import transfer
 from d2lmini.ndarray.apply import apply, array_of, wrap
 from d2lmini.ops.core import Spec, as_dtype, registry
@@ -86,14 +87,20 @@ class _Lease:
 def as_numpy_view(x: Any, by: str = "asnumpy_view") -> np.ndarray:
     """The memory of `x` as a NumPy array that keeps it alive; waits."""
     if not x._ctx.is_cpu:
-        raise transfer.no_sharing(x, by)
+        raise not_shared(x._ctx, by)
     engine.current.wait(by, x._chunk)
     return np.asarray(_Lease(array_of((x._chunk, x._offset, x._spec)), x._chunk))
 
 
 def to_dlpack(x: Any, **options: Any) -> Any:
-    """A DLPack capsule that shares the memory of `x`; waits."""
-    return as_numpy_view(x, "dlpack").__dlpack__(**options)
+    """A DLPack capsule that shares the memory of `x`; waits until what writes it is done. Of a GPU
+    through CuPy too: whoever takes it there should be done with it before its last handle goes."""
+    if x._ctx.is_cpu:
+        return as_numpy_view(x, "dlpack").__dlpack__(**options)
+    device = device_of(x._ctx)
+    check_there(x._ctx, (x._chunk,))
+    engine.current.wait("dlpack", x._chunk)
+    return device.lend(array_of((x._chunk, x._offset, x._spec)), x._chunk, **options)
 
 
 def from_dlpack(source: Any) -> Any:

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from d2lmini import autograd, engine
-from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu
 from d2lmini.device.devices import device_of
 from d2lmini.device.storage import Chunk, check_there, pool_of
@@ -102,11 +101,3 @@ def across(source: Any, target: Any) -> None:
     engine.current.push(task)
     if modes.recording and source._node is not None:
         autograd.recorded(op, (source,), {"dtype": target._spec.dtype}, [target])
-
-
-def no_sharing(x: Any, by: str) -> MXNetError:
-    """The error where memory of a device would have to be lent to another library."""
-    return MXNetError(
-        f"{by}: the array is on {x._ctx}, whose memory is not shared with other libraries; "
-        "copy it first: x.as_in_context(cpu())"
-    )

@@ -1,0 +1,149 @@
+"""A lane of a GPU: one stream, and the worker that puts tasks there.
+
+The engine hands a task to the lane instead of running it (`engine.lanes`). The lane lets its stream
+wait for what the task depends on, runs it, which puts its work on the stream, and marks the place.
+Then the task counts as done; who needs its result on the host waits for the mark besides.
+
+A worker makes its device and stream the current ones when it runs its first task, and they stay so:
+CuPy keeps both per thread. A user's thread that runs a task itself (`NaiveEngine`) does so for the
+length of the task.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+from d2lmini.base import MXNetError
+from d2lmini.device.cuda.memory import Block
+from d2lmini.device.cuda.staging import Staging
+from d2lmini.device.cuda.streams import Mark, Stream
+from d2lmini.engine import road
+from d2lmini.engine.core import Task, lock
+
+if TYPE_CHECKING:
+    from d2lmini.device.cuda.device import CudaDevice
+
+
+class _Here(threading.local):
+    """Per thread: the lane whose device and stream are current."""
+
+    lane: CudaLane | None = None
+
+
+here = _Here()
+
+#: How the workers would leave their lanes; kept, for forgetting it would do so on any thread.
+_workers: list[ExitStack] = []
+
+
+class CudaLane:
+    """One stream of a device and what belongs to it.
+
+    graves   blocks allocated here that are to be let go of
+    staging  pinned memory, of a lane that copies
+    """
+
+    def __init__(self, device: CudaDevice, name: str):
+        self.device = device
+        self.name = name
+        self.graves: deque[Block] = deque()
+        self._stream: Stream | None = None
+        self._staging: Staging | None = None
+        self._busy = threading.Lock()  # for the streams' books; nobody waits here, but for an end
+
+    @property
+    def stream(self) -> Stream:
+        """Made once, for CuPy's pool knows its arenas by their streams."""
+        if self._stream is None:
+            cuda = self.device.xp.cuda
+            with cuda.Device(self.device.ordinal):
+                self._stream = Stream(cuda, cuda.Stream(non_blocking=True), self)
+        return self._stream
+
+    @property
+    def staging(self) -> Staging:
+        if self._staging is None:
+            self._staging = Staging(self.device.xp.cuda)
+        return self._staging
+
+    # -- what the engine asks ----------------------------------------------------------------------
+
+    def run(self, task: Task) -> None:
+        """Run `task`: put its work on the stream, after all it depends on."""
+        device = self.device
+        device.check()
+        with self._busy:
+            try:
+                if here.lane is self:
+                    self._run(task)
+                else:
+                    with self.entered():
+                        self._run(task)
+            except Exception as problem:
+                raise device.explained(problem) from None
+
+    def _run(self, task: Task) -> None:
+        stream = self.stream
+        self.bury()
+        stream.begin(task)
+        try:
+            task.run()
+        finally:
+            stream.end(task)  # also after an error: some of it may be on its way
+        self.device.pool.reserved = self.device.allocator.total_bytes()
+
+    def finish(self, deadline: float | None = None) -> bool:
+        """Block until all that was put here is done; False at the deadline. MXNetError if the
+        device failed."""
+        mark = None if self._stream is None else self._stream.last
+        return mark is None or self.device.dead is not None or self.wait(mark, deadline)
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    def wait(self, mark: Mark, deadline: float | None = None) -> bool:
+        """Block until a mark has passed; False at the deadline. MXNetError if the device failed,
+        for then nothing that is on it can be trusted."""
+        self.device.check()
+        try:
+            return mark.wait(deadline)
+        except Exception as problem:
+            self.device.failed(problem)
+            raise MXNetError(self.device.dead) from None
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """A scope in which device and stream are current on this thread."""
+        outer = here.lane
+        if outer is self:
+            yield
+            return
+        stack = ExitStack()
+        cupy = self.device.xp
+        stack.enter_context(cupy.cuda.Device(self.device.ordinal))
+        stack.enter_context(self.stream.handle)
+        stack.enter_context(cupy.cuda.using_allocator(self.device.allocate))
+        here.lane = self
+        if road.here.pool is not None and outer is None:
+            _workers.append(stack)  # it serves this lane only, and never leaves it
+            yield
+            return
+        try:
+            yield
+        finally:
+            here.lane = outer
+            stack.close()
+
+    def bury(self) -> None:
+        """Let go of the memory of arrays that were dropped: here, after all who used it."""
+        pool = self.device.pool
+        if pool.freed:
+            with lock:
+                pool.drain()
+        while self.graves:
+            block = self.graves.popleft()
+            self.stream.wait(block.order.marks(True))
+            block.array = None

@@ -1,0 +1,169 @@
+"""Marks on streams: who has to wait for whom on the GPU, and who need not.
+
+Work on one stream is done in the order in which it was put there; two streams know nothing of each
+other. After each task its stream gets a `Mark`: an event that comes to pass when the GPU is that
+far. An `Order`, on the Var, remembers the mark of the last task that wrote and of those that read
+since, one for each stream, the newest. Before the next task its own stream is told to wait for
+
+    what it reads      the last writer
+    what it writes     the last writer and all readers
+
+so the GPU keeps the order that the engine keeps on the host, and nobody on the host waits.
+
+Most waits can be left out. A stream need not wait for itself; nor for a mark it has waited for
+before; nor for one that came before such a mark, on the same stream or, since whoever set the mark
+had waited too, on any other. For that each stream knows how far it has `seen` the others.
+
+After MXNet 2.0 (its pull request 20331), where marks are events of a ring and may be overwritten;
+here each has one of its own, which ends with its last reference.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from d2lmini.engine.core import Task, Var
+
+
+class Mark:
+    """A point on a stream: number `seq`, with the event that says the GPU has come to it, and how
+    far the stream had seen others then."""
+
+    __slots__ = ("event", "seen", "seq", "stream")
+
+    def __init__(self, stream: Stream, seq: int, event: Any, seen: dict[Stream, int]):
+        self.stream = stream
+        self.seq = seq
+        self.event = event
+        self.seen = seen
+
+    @property
+    def passed(self) -> bool:
+        """Is the GPU known to have come so far?"""
+        return self.seq <= self.stream.passed
+
+    def wait(self, deadline: float | None = None) -> bool:
+        """Block this thread until the GPU has come so far; False at the deadline. What goes wrong
+        on the GPU is raised here: CUDA's own error.
+
+        The event is asked again and again, at growing intervals of at most a tenth of the time
+        waited and a millisecond: so Ctrl-C gets through, and nobody keeps the interpreter.
+        """
+        begin = time.monotonic()
+        while not self.passed:
+            if self.event.done:
+                self.event.synchronize()  # for what follows on the host; it returns at once
+                self.stream.passed = max(self.stream.passed, self.seq)
+                break
+            now = time.monotonic()
+            if deadline is not None and now > deadline:
+                return False
+            time.sleep(min((now - begin) / 10, 1e-3))
+        return True
+
+
+class Order:
+    """When on the GPU a Var is written and read: the last writer, and the readers since."""
+
+    __slots__ = ("readers", "writer")
+
+    def __init__(self) -> None:
+        self.writer: Mark | None = None
+        self.readers: dict[Stream, Mark] = {}
+
+    def marks(self, write: bool) -> list[Mark]:
+        """Those that a reader has to wait for; who will `write` waits for readers too."""
+        marks = [] if self.writer is None else [self.writer]
+        return marks + list(self.readers.values()) if write else marks
+
+    def wait(self, write: bool = False) -> None:
+        """Block this thread until what it is about is done. MXNetError if the device failed."""
+        for mark in self.marks(write):
+            mark.stream.lane.wait(mark)
+
+
+class Stream:
+    """A CUDA stream that counts its marks.
+
+    handle  CuPy's stream
+    lane    whose it is
+    last    its last mark, behind all that was put here
+    seq     the number of that
+    seen    of other streams: the newest mark that this one has waited for, itself or through others
+    passed  the newest of its own marks that the host has seen come to pass
+    """
+
+    __slots__ = ("cuda", "handle", "lane", "last", "passed", "seen", "seq")
+
+    def __init__(self, cuda: Any, handle: Any, lane: Any = None):
+        self.cuda = cuda
+        self.handle = handle
+        self.lane = lane
+        self.last: Mark | None = None
+        self.seq = 0
+        self.passed = 0
+        self.seen: dict[Stream, int] = {}  # replaced, never changed: marks share it
+
+    def wait(self, marks: Iterable[Mark]) -> None:
+        """Let what is put here from now on come after these marks."""
+        newest: dict[Stream, Mark] = {}
+        for mark in marks:
+            other = newest.get(mark.stream)
+            if other is None or other.seq < mark.seq:
+                newest[mark.stream] = mark
+        # One that has seen much first: it may make others needless.
+        for mark in sorted(newest.values(), key=lambda mark: -len(mark.seen)):
+            if mark.stream is self or self.seen.get(mark.stream, 0) >= mark.seq:
+                continue
+            self.handle.wait_event(mark.event)
+            self._learn(mark)
+
+    def _learn(self, mark: Mark) -> None:
+        seen = dict(self.seen)
+        for stream, seq in ((mark.stream, mark.seq), *mark.seen.items()):
+            if stream is not self and seen.get(stream, 0) < seq:
+                seen[stream] = seq
+        self.seen = seen
+
+    def mark(self) -> Mark:
+        """A new mark behind all that was put here; its device is the current one."""
+        event = self.cuda.Event(disable_timing=True)
+        event.record(self.handle)
+        self.seq += 1
+        self.last = mark = Mark(self, self.seq, event, self.seen)
+        return mark
+
+    def begin(self, task: Task) -> None:
+        """Let what `task` will put here come after what it depends on."""
+        marks: list[Mark] = []
+        for var in task.shared:
+            if var.order is not None:
+                marks += var.order.marks(False)
+        for var in task.writes:
+            if var.order is not None:
+                marks += var.order.marks(True)
+        if marks:
+            self.wait(marks)
+
+    def end(self, task: Task) -> None:
+        """Remember on its Vars that `task` has put here what it does."""
+        mark = self.mark()
+        for var in task.shared:
+            order = order_of(var)
+            if order is not None:
+                order.readers[self] = mark
+        for var in task.writes:
+            order = order_of(var)
+            if order is not None:
+                order.writer = mark
+                order.readers = {}
+
+
+def order_of(var: Var) -> Order | None:
+    """The order of a Var on GPUs: memory has one from its first contents on, a bare tag from its
+    first use. None of the host's memory, whose readers and writers are done when they return."""
+    if var.order is None and type(var) is Var:
+        var.order = Order()
+    return var.order
