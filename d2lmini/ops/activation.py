@@ -22,12 +22,11 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.device.parallel import parallel_for
 from d2lmini.ops.checks import check_choice, check_float, check_optional
 from d2lmini.ops.core import Shape, Spec, op, registry
 from d2lmini.ops.distributions import draw
 from d2lmini.ops.limits import at_least, at_most
-from d2lmini.ops.pieces import cut
+from d2lmini.ops.pieces import share
 from d2lmini.ops.slopes import relu_backward, sigmoid_backward, tanh_backward
 
 # -- Activation -----------------------------------------------------------------------------------
@@ -191,14 +190,15 @@ def LeakyReLU(
             factor = draw("uniform", rng, xp.empty(data.shape, data.dtype), bounds)
     y = xp.empty(data.shape, data.dtype) if out is None else out
     n = min(data.size // GRAIN, data.shape[0]) if data.ndim else 0
-    parts: list[Any] = cut(data.shape[0], n) if n > 1 else [...]
 
-    def body(i: int) -> None:
-        part = parts[i]
+    def body(part: Any) -> None:
         here = factor[part] if factor.ndim and factor.shape[0] > 1 else factor
         _leaky(xp, data[part], act_type, here, y[part])
 
-    parallel_for(len(parts), body)
+    if n > 1:
+        share(xp, data.shape[0], n, body)
+    else:
+        body(...)
     return y
 
 

@@ -24,11 +24,10 @@ from math import prod
 from typing import Any
 
 from d2lmini.base import MXNetError
-from d2lmini.device.parallel import parallel_for
 from d2lmini.ops.checks import check_float, check_shape
 from d2lmini.ops.core import ALL, Shape, Spec, normalize_axis, op, registry
 from d2lmini.ops.index import integers
-from d2lmini.ops.pieces import cut
+from d2lmini.ops.pieces import share
 from d2lmini.ops.softmax import GRAIN, log_softmax, softmax
 
 
@@ -71,8 +70,8 @@ def _in_blocks(xp: Any, data: Any, axis: int, body: Any) -> None:
     rows = prod(data.shape[:axis])
     wide = xp.promote_types(data.dtype, "float32")
     x = data.reshape(rows, data.shape[axis], -1)
-    parts = cut(rows, max(1, min(rows, x.size // GRAIN)))
-    parallel_for(len(parts), lambda i: body(parts[i], x[parts[i]].astype(wide, copy=False)))
+    n = min(rows, x.size // GRAIN)
+    share(xp, rows, n, lambda part: body(part, x[part].astype(wide, copy=False)))
 
 
 def _places(xp: Any, label: Any, part: slice, x: Any, rows: int) -> tuple:

@@ -25,9 +25,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_choice, check_float, check_optional, check_shape
 from d2lmini.ops.core import Spec, op
+from d2lmini.ops.index import scatter_add
 from d2lmini.ops.softmax import softmax_along
 
 
@@ -94,26 +97,35 @@ def _lattice(
     else:
         lengths = label_lengths.astype("int64")
     steps = xp.full(N, T) if data_lengths is None else data_lengths.astype("int64")
-    for name, counts, most in (("label", lengths, L), ("data", steps, T)):
-        if N and L and not (counts.min() >= 0 and counts.max() <= most):
-            raise MXNetError(f"CTCLoss: {name}_lengths must be in [0, {most}], got {counts}")
     b = 0 if blank == "first" else C - 1
     inside = xp.arange(L) < lengths[:, None]
     wrong = inside & ((label < 0) | (label >= C) | (label == b))
+    if xp is np:
+        _check(label, wrong, (("label", lengths, L), ("data", steps, T)), C, b)
+    states = xp.full((N, 2 * L + 1), b)
+    states[:, 1::2] = xp.where(inside & ~wrong, label, b)
+    minus_inf = -xp.inf
+    leap = xp.full(states.shape, minus_inf)
+    leap[:, 3::2] = xp.where(states[:, 3::2] != states[:, 1:-2:2], 0.0, minus_inf)
+    place, last = xp.arange(2 * L + 1), 2 * lengths[:, None]
+    start = xp.where((place < 2) & (place <= last), 0.0, minus_inf)
+    if xp is not np:  # to look would mean to wait for the GPU: the loss becomes nan
+        wrong = wrong.any(axis=1) | (lengths < 0) | (lengths > L) | (steps < 0) | (steps > T)
+        start = xp.where(wrong[:, None], xp.nan, start)
+    end = xp.where((place <= last) & (place >= last - 1), 0.0, minus_inf)
+    return _Lattice(states, leap, last[:, 0], steps, start, end)
+
+
+def _check(label: Any, wrong: Any, lengths: tuple, C: int, b: int) -> None:
+    """MXNetError for lengths or classes out of range."""
+    for name, counts, most in lengths:
+        if label.size and not (counts.min() >= 0 and counts.max() <= most):
+            raise MXNetError(f"CTCLoss: {name}_lengths must be in [0, {most}], got {counts}")
     if wrong.any():
         raise MXNetError(
             f"CTCLoss: labels must be classes in [0, {C}) other than the blank, {b}; "
             f"got {label[wrong][0]}"
         )
-    states = xp.full((N, 2 * L + 1), b)
-    states[:, 1::2] = xp.where(inside, label, b)
-    minus_inf = -xp.inf
-    leap = xp.full(states.shape, minus_inf)
-    leap[:, 3::2][states[:, 3::2] != states[:, 1:-2:2]] = 0.0
-    place, last = xp.arange(2 * L + 1), 2 * lengths[:, None]
-    start = xp.where((place < 2) & (place <= last), 0.0, minus_inf)
-    end = xp.where((place <= last) & (place >= last - 1), 0.0, minus_inf)
-    return _Lattice(states, leap, last[:, 0], steps, start, end)
 
 
 def _emissions(xp: Any, data: Any, states: Any) -> tuple[Any, Any]:
@@ -126,7 +138,9 @@ def _log_likelihood(xp: Any, lattice: _Lattice, alpha: Any) -> Any:
     """log of the probability of each label, (N,); -inf where no path of that length spells it."""
     N = len(lattice.steps)
     final = alpha[xp.maximum(lattice.steps - 1, 0), xp.arange(N)] + lattice.end  # (N, S)
-    total = xp.logaddexp.reduce(final, axis=1)
+    largest = final.max(axis=1, keepdims=True)
+    largest = xp.where(largest == -xp.inf, 0.0, largest)
+    total = xp.log(xp.exp(final - largest).sum(axis=1)) + largest[:, 0]
     return xp.where(lattice.steps > 0, total, -xp.inf)
 
 
@@ -148,8 +162,9 @@ def CTCLoss(
     steps, or with use_data_lengths after data_lengths (N,). A label too long for its sequence costs
     0 and has no gradient, as in MXNet.
 
-    MXNetError at the call for shapes, at a wait for lengths or classes out of range. alpha (T, N,
-    2 L + 1) is kept for backward. Cost: about 40 FLOPs for each state and step.
+    MXNetError at the call for shapes, at a wait for lengths or classes out of range (on a GPU the
+    loss is nan then). alpha (T, N, 2 L + 1) is kept for backward. Cost: about 40 FLOPs for each
+    state and step.
     """
     data_lengths, label_lengths = _sort_out(
         data_lengths, label_lengths, use_data_lengths, use_label_lengths
@@ -165,7 +180,7 @@ def CTCLoss(
         now[:, 2:] = xp.logaddexp(now[:, 2:], before[:, :-2] + lattice.leap[:, 2:])
         now += emit[t]
     total = _log_likelihood(xp, lattice, alpha)
-    return xp.where(total > -xp.inf, -total, 0.0).astype(data.dtype), alpha
+    return xp.where(total == -xp.inf, 0.0, -total).astype(data.dtype), alpha
 
 
 @CTCLoss.gradient(saves="y data label data_lengths label_lengths")
@@ -200,7 +215,7 @@ def _ctc_grad(
     lattice = _lattice(xp, data.shape, label, data_lengths, label_lengths, blank_label)
     log_p, emit = _emissions(xp, data, lattice.states)
     total = _log_likelihood(xp, lattice, alpha)
-    possible = total > -xp.inf
+    possible = total != -xp.inf
     share = xp.empty(alpha.shape)
     beta = xp.full(alpha.shape[1:], -xp.inf)
     for t in range(T - 1, -1, -1):
@@ -213,7 +228,7 @@ def _ctc_grad(
         share[t] = alpha[t] + beta
     share = xp.exp(share - xp.where(possible, total, 0.0)[:, None])
     cells = xp.arange(T * N).reshape(T, N, 1) * C + lattice.states
-    q = xp.bincount(cells.ravel(), share.ravel(), T * N * C).reshape(T, N, C)
+    q = scatter_add(xp, cells, share, (T, N, C), None)
     dx = xp.exp(log_p) - q
     counts = possible & (xp.arange(T)[:, None] < lattice.steps)  # (T, N)
     return xp.where(counts[:, :, None], dx * g[:, None], 0.0).astype(data.dtype)

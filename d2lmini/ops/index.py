@@ -33,6 +33,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
+from d2lmini.device.cuda.kernels.rows import add_rows
 from d2lmini.ops.core import ALL, NOWHERE, DType, Shape, Spec, normalize_axis, op, registry
 
 # -- from numbers to places ----------------------------------------------------------------------
@@ -44,8 +45,13 @@ def integers(xp: Any, index: Any) -> Any:
 
 
 def within(xp: Any, index: Any, size: int, axis: int) -> Any:
-    """int64 positions in [0, size); negative ones count from the end; IndexError if outside."""
+    """int64 positions in [0, size); negative ones count from the end; IndexError if outside.
+
+    On a GPU nobody looks, since that would mean to wait for it: what is outside counts as the
+    nearest end."""
     index = integers(xp, index)
+    if xp is not np:
+        return xp.clip(xp.where(index < 0, index + size, index), 0, size - 1)
     outside = (index < -size) | (index >= size)
     if outside.any():
         worst = int(index[outside].ravel()[0])
@@ -66,9 +72,11 @@ def _moded(xp: Any, index: Any, size: int, mode: str) -> Any:
 def scatter_add(xp: Any, places: Any, values: Any, shape: Shape, out: Any) -> Any:
     """Zeros of `shape`, then for each i in order: flat[places[i]] += values[i]."""
     if out is None:
-        out = xp.zeros(shape, values.dtype)
-    else:
-        out[...] = 0
+        out = xp.empty(shape, values.dtype)
+    if xp is not np:
+        add_rows(xp, places.ravel(), values.reshape(-1, 1), out.reshape(-1, 1))
+        return out
+    out[...] = 0
     # ufunc.at is quick for flat indices only, hence flat places.
     xp.add.at(out.reshape(-1), places.ravel(), values.ravel())
     return out
@@ -112,6 +120,11 @@ def _take_grad(xp, g, indices, *, shape: Shape, axis: int, mode: str, out=None):
     """What flows back through `take`: g added up at the places it was taken from."""
     axis %= len(shape)
     n, after = shape[axis], prod(shape[axis + 1 :])
+    if xp is not np and axis == 0:
+        out = xp.empty(shape, g.dtype) if out is None else out
+        rows = _moded(xp, indices, n, mode).ravel()
+        add_rows(xp, rows, g.reshape(-1, after), out.reshape(-1, after))
+        return out
     places = _moded(xp, indices, n, mode).reshape(-1, 1)
     before = xp.arange(prod(shape[:axis])).reshape(-1, 1, 1)
     places = (before * n + places) * after + xp.arange(after)
@@ -262,11 +275,8 @@ def fill_element_0index(xp, lhs, mhs, rhs):
 
     lhs (N, n), mhs (N,), rhs (N,) -> (N, n) of lhs's dtype; a row whose rhs is outside is kept.
     """
-    y = lhs.copy()
-    column = integers(xp, rhs)
-    row = xp.flatnonzero((column >= 0) & (column < lhs.shape[1]))
-    y[row, column[row]] = mhs[row]
-    return y
+    here = integers(xp, rhs)[:, None] == xp.arange(lhs.shape[1])
+    return xp.where(here, mhs[:, None].astype(lhs.dtype, copy=False), lhs)
 
 
 # -- one_hot ---------------------------------------------------------------------------------------
@@ -290,10 +300,15 @@ def one_hot(
     """
     if out is None:
         out = xp.empty((*indices.shape, depth), dtype)
-    out[...] = np.array(off_value).astype(out.dtype)
-    column = integers(xp, indices).reshape(-1)
-    row = xp.flatnonzero((column >= 0) & (column < depth))
-    out.reshape(column.size, depth)[row, column[row]] = np.array(on_value).astype(out.dtype)
+    on, off = (np.array(value).astype(out.dtype)[()] for value in (on_value, off_value))
+    column = integers(xp, indices)
+    if xp is not np:
+        out[...] = xp.where(column[..., None] == xp.arange(depth), on, off)
+        return out
+    out[...] = off
+    column = column.reshape(-1)
+    row = np.flatnonzero((column >= 0) & (column < depth))
+    out.reshape(column.size, depth)[row, column[row]] = on
     return out
 
 

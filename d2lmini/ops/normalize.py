@@ -30,10 +30,9 @@ from math import prod
 from typing import Any
 
 from d2lmini.base import MXNetError
-from d2lmini.device.parallel import parallel_for
 from d2lmini.ops.checks import check_float, check_one_dtype, check_shape
 from d2lmini.ops.core import ALL, Shape, Spec, normalize_axis, op
-from d2lmini.ops.pieces import cut
+from d2lmini.ops.pieces import share
 
 #: Parts that do not meet in a mean are worked on in groups of about this many elements.
 GRAIN = 1 << 17
@@ -51,10 +50,9 @@ def _normalize(
     wide = xp.promote_types(x.dtype, "float32")
     shape = tuple(1 if a in axes else n for a, n in enumerate(x.shape))
     means, variances = xp.zeros(shape, wide), xp.zeros(shape, wide)
-    parts = cut(x.shape[split], max(1, min(x.shape[split], x.size // GRAIN)))
 
-    def body(i: int) -> None:
-        part = (slice(None),) * split + (parts[i],)
+    def body(piece: slice) -> None:
+        part = (slice(None),) * split + (piece,)
         block = x[part].astype(wide, copy=False)
         mean = block.mean(axis=axes, keepdims=True)
         block = block - mean
@@ -65,7 +63,7 @@ def _normalize(
         xp.add(block, shift, out=y[part])
 
     if x.size:
-        parallel_for(len(parts), body)
+        share(xp, x.shape[split], min(x.shape[split], x.size // GRAIN), body)
     return means, variances
 
 
@@ -332,13 +330,12 @@ def BatchNorm(
         mean, var = (v.reshape(column).astype(wide) for v in (moving_mean, moving_var))
         scale = scale / xp.sqrt(var + wide.type(eps))
         shift = shift - mean * scale
-        parts = cut(view[1], max(1, min(view[1], x.size // GRAIN)))
 
-        def body(i: int) -> None:
-            part = (slice(None), parts[i])
+        def body(channels: slice) -> None:
+            part = (slice(None), channels)
             xp.add(x[part] * scale[part], shift[part], out=place[part])
 
-        parallel_for(len(parts), body)
+        share(xp, view[1], min(view[1], x.size // GRAIN), body)
     inverse = 1 / xp.sqrt(var + var.dtype.type(eps))
     return _all(y, mean.reshape(-1), inverse.reshape(-1), gamma.dtype, out)
 

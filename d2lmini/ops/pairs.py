@@ -237,8 +237,9 @@ def power(xp, lhs, rhs, *, out=None):
     if lhs.dtype.kind == "f":
         return xp.power(lhs, rhs, out=out)
     # 1 and -1 are the only integers whose inverse is not cut to 0; -1 keeps its sign if rhs is odd.
-    inverse = xp.where(xp.abs(lhs) == 1, xp.power(lhs, rhs & 1), 0)
-    y = xp.where(rhs < 0, inverse, xp.power(lhs, xp.maximum(rhs, 0)))
+    # (Ufuncs give arrays also of two numbers, of which one may be; operators would not.)
+    inverse = xp.where(xp.equal(xp.abs(lhs), 1), xp.power(lhs, rhs & 1), 0)
+    y = xp.where(xp.less(rhs, 0), inverse, xp.power(lhs, xp.maximum(rhs, 0)))
     if out is None:
         return y.astype(xp.promote_types(lhs.dtype, rhs.dtype), copy=False)
     xp.copyto(out, y, casting="unsafe")

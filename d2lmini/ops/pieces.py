@@ -8,7 +8,7 @@ and partial results are put together in the order of the pieces.
 >>> cut(10, 3)
 [slice(0, 3, None), slice(3, 6, None), slice(6, 10, None)]
 
-Only NumPy arrays are cut; a GPU shares out its own work.
+Only NumPy arrays are cut; a GPU shares out its own work, and pieces of it must not run elsewhere.
 """
 
 from __future__ import annotations
@@ -40,6 +40,16 @@ def cut(length: int, n: int) -> list[slice]:
 def along(axis: int, part: slice) -> tuple[slice, ...]:
     """The index that takes `part` of one axis and all of the axes before it."""
     return (slice(None),) * axis + (part,)
+
+
+def share(xp: Any, length: int, n: int, body: Callable[[slice], None]) -> None:
+    """Call body(part) for `length` places in n slices of nearly the same size; on a GPU for all of
+    them at once."""
+    if xp is not np or n < 2:
+        body(slice(0, length))
+        return
+    parts = cut(length, n)
+    parallel_for(n, lambda i: body(parts[i]))
 
 
 def copy(xp: Any, source: Any, out: Any) -> Any:

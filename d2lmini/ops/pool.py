@@ -30,11 +30,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.device.parallel import parallel_for
 from d2lmini.ops.checks import check_choice, check_float
 from d2lmini.ops.conv import check_layout
 from d2lmini.ops.core import Shape, Spec, op
-from d2lmini.ops.pieces import cut
+from d2lmini.ops.pieces import share
 from d2lmini.ops.pool_apart import are_squares, combine_neighbours, give_to_winners, is_near
 from d2lmini.ops.windows import full_lists
 
@@ -163,8 +162,8 @@ def _by_images(xp: Any, body: Callable[..., None], *arrays: Any) -> None:
     flat = [a.reshape(a.shape[0] * a.shape[1], *a.shape[2:]) for a in arrays]
     images = len(flat[0])
     largest = max(prod(a.shape[1:]) for a in flat)
-    parts = cut(images, max(1, min(images, images * largest // GRAIN)))
-    parallel_for(len(parts), lambda i: body(*(a[parts[i]] for a in flat)))
+    n = min(images, images * largest // GRAIN)
+    share(xp, images, n, lambda part: body(*(a[part] for a in flat)))
 
 
 # -- the ops --------------------------------------------------------------------------------------

@@ -22,7 +22,6 @@ from itertools import accumulate
 from math import prod
 from typing import Any, ClassVar, NamedTuple
 
-from d2lmini.device.parallel import parallel_for
 from d2lmini.ops import pieces
 from d2lmini.ops.limits import at_least
 from d2lmini.ops.products import matmul
@@ -190,11 +189,11 @@ def rows(a: Any) -> Any:
     return a.reshape(a.shape[0] * a.shape[1], a.shape[2])
 
 
-def _in_pieces(fill: Callable[..., None], *arrays: Any) -> None:
+def _in_pieces(xp: Any, fill: Callable[..., None], *arrays: Any) -> None:
     """Call `fill` on pieces of the first axis of all arrays; idle workers help."""
     T = len(arrays[0])
-    parts = pieces.cut(T, max(1, min(T, arrays[0].size // GRAIN)))
-    parallel_for(len(parts), lambda i: fill(*(a[parts[i]] for a in arrays)))
+    n = min(T, arrays[0].size // GRAIN)
+    pieces.share(xp, T, n, lambda part: fill(*(a[part] for a in arrays)))
 
 
 class Tanh(Layer):
@@ -260,7 +259,7 @@ class LSTM(Layer):
             lstm_slopes(self.xp, gates, before, after, cut(D, 4), through)
 
         for at, before in ((steps.first, states[1][None]), (steps.later, cells[steps.before])):
-            _in_pieces(fill, gates[at], before, cells[at], D[0][at], through[at])
+            _in_pieces(self.xp, fill, gates[at], before, cells[at], D[0][at], through[at])
         return through
 
     def back(self, order, D, across, kept, g, heads, extra) -> None:
@@ -316,7 +315,7 @@ class GRU(Layer):
             gru_slopes(self.xp, *arrays)
 
         for at, before in ((steps.first, states[0][None]), (steps.later, y[steps.before])):
-            _in_pieces(fill, rz[at], n[at], share[at], before, dn[at], dc[at])
+            _in_pieces(self.xp, fill, rz[at], n[at], share[at], before, dn[at], dc[at])
 
     def back(self, order, D, across, kept, g, heads, extra) -> None:
         dn, dc = D

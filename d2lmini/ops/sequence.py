@@ -82,7 +82,7 @@ def SequenceMask(
     if sequence_length is None:
         return data.copy()
     past = _steps(xp, data.shape, axis) >= _per_sequence(xp, sequence_length, axis)
-    return xp.where(_spread(past, data.ndim), np.array(value).astype(data.dtype), data)
+    return xp.where(_spread(past, data.ndim), np.array(value).astype(data.dtype)[()], data)
 
 
 @SequenceMask.gradient(saves="sequence_length")

@@ -21,10 +21,9 @@ from math import prod
 from typing import Any
 
 from d2lmini.base import MXNetError
-from d2lmini.device.parallel import parallel_for
 from d2lmini.ops.checks import check_choice, check_float, check_optional, check_shape
 from d2lmini.ops.core import DType, Shape, Spec, normalize_axis, op, registry
-from d2lmini.ops.pieces import cut
+from d2lmini.ops.pieces import share
 
 #: Rows are worked on in groups of about this many elements: they stay in the cache from the search
 #: for the largest to the last division.
@@ -68,10 +67,8 @@ def softmax_along(
     x, y = x.reshape(rows, n, -1), out.reshape(rows, n, -1)
     if length is not None:
         length = length.reshape(rows, 1, -1)
-    parts = cut(rows, max(1, min(rows, x.size // GRAIN)))
 
-    def body(i: int) -> None:
-        part = parts[i]
+    def body(part: slice) -> None:
         mask = None if length is None else xp.arange(n)[:, None] >= length[part]
         if x.dtype == y.dtype == wide:
             _softmax(xp, x[part], scale, log, mask, y[part])
@@ -80,7 +77,7 @@ def softmax_along(
         _softmax(xp, x[part].astype(wide), scale, log, mask, result)
         y[part] = result
 
-    parallel_for(len(parts), body)
+    share(xp, rows, min(rows, x.size // GRAIN), body)
     return out
 
 

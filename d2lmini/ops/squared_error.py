@@ -18,11 +18,10 @@ from math import prod
 from typing import Any
 
 from d2lmini.base import MXNetError
-from d2lmini.device.parallel import parallel_for
 from d2lmini.ops.checks import check_one_dtype
 from d2lmini.ops.core import ALL, Shape, Spec, normalize_axis, op
 from d2lmini.ops.pairs import check_numbers
-from d2lmini.ops.pieces import cut
+from d2lmini.ops.pieces import share
 
 #: Examples are worked on in groups of about this many elements.
 GRAIN = 1 << 17
@@ -63,12 +62,11 @@ def _over_examples(
     view = _examples(pred.shape, batch_axis)
     wide = _wide(xp, pred.dtype)
     pred, label = pred.reshape(view), label.reshape(view)
-    parts = cut(view[1], max(1, min(view[1], pred.size // GRAIN)))
 
-    def group(i: int) -> None:
-        body(parts[i], xp.subtract(pred[:, parts[i]], label[:, parts[i]], dtype=wide))
+    def group(part: slice) -> None:
+        body(part, xp.subtract(pred[:, part], label[:, part], dtype=wide))
 
-    parallel_for(len(parts), group)
+    share(xp, view[1], min(view[1], pred.size // GRAIN), group)
 
 
 @op("_squared_error", infer=_infer, flops=lambda pred, label, *, out, **_: 3.0 * pred.size)

@@ -64,16 +64,18 @@ def like_weight32(weight: Spec, grad: Spec, *states: Spec, **_attrs: Any) -> Spe
 def scaled(
     xp: Any, grad: Any, rescale: float, clip: float, weight: Any, wd: float, by: float = 1.0
 ) -> Any:
-    """by * (clip(rescale * grad) + wd * weight), in as few passes as that takes; a new array."""
+    """by * (clip(rescale * grad) + wd * weight), in as few passes as that takes; a new array.
+
+    On a GPU `by` and `wd` may be arrays of no axes, whose values only the GPU knows."""
     if clip >= 0 or grad.dtype.itemsize < 4:  # float16 cannot hold every product by * rescale
         step = xp.multiply(grad, rescale)
         if clip >= 0:
             xp.clip(step, -clip, clip, out=step)
-        if by != 1:
+        if type(by) is not float or by != 1:
             step *= by
     else:
         step = xp.multiply(grad, by * rescale)
-    if wd:
+    if type(wd) is not float or wd:
         step += weight * (by * wd)
     return step
 

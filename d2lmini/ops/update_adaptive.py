@@ -18,6 +18,10 @@ place, and all arrays are like the weight. Divisions and roots are taken element
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from d2lmini.base import MXNetError
 from d2lmini.ops.core import Spec, op
 from d2lmini.ops.update import decayed, like_weight, like_weight32, scaled, with_master
@@ -95,15 +99,27 @@ def adamw_update(
     `rescale_grad` is an array of one element, so that a
     loss scale may still be in the making; where it is 0, infinite or nan nothing is updated."""
     scale = rescale_grad.reshape(-1)[0]
+    how: dict[str, Any] = dict(
+        lr=eta * lr, rate=eta, beta1=beta1, beta2=beta2, epsilon=epsilon, wd=wd,
+        clip_gradient=clip_gradient,
+    )  # fmt: skip
+    if xp is not np:
+        # The host does not know the scale: take the step, then undo it where there is none to take.
+        before = weight.copy(), mean.copy(), var.copy()
+        y = _decoupled_adam_update.compute(
+            xp, weight, grad, mean, var, rescale_grad=scale.astype(grad.dtype), out=out, **how
+        )
+        for now, then in zip((y, mean, var), before, strict=True):
+            xp.copyto(now, then, where=~xp.isfinite(scale) | (scale == 0))
+        return y
     if not (xp.isfinite(scale) and scale):
         if out is None:
             return weight.copy()
         xp.copyto(out, weight)
         return out
     return _decoupled_adam_update.compute(
-        xp, weight, grad, mean, var, lr=eta * lr, rate=eta, beta1=beta1, beta2=beta2,
-        epsilon=epsilon, wd=wd, rescale_grad=float(scale), clip_gradient=clip_gradient, out=out,
-    )  # fmt: skip
+        xp, weight, grad, mean, var, rescale_grad=float(scale), out=out, **how
+    )
 
 
 @op(

@@ -172,10 +172,9 @@ def _infer(rule: Op) -> Any:
 def _many(xp: Any, rule: Op, data: Any, lrs: Any, wds: Any, out: Any, **attrs: Any) -> Any:
     if lrs is None:
         *data, lrs, wds = data
-    steps = [
-        Step(rule, {**attrs, "lr": float(lr), "wd": float(wd)})
-        for lr, wd in zip(lrs, wds, strict=True)
-    ]
+    if xp is np or isinstance(lrs, (tuple, list)):
+        lrs, wds = map(float, lrs), map(float, wds)
+    steps = [Step(rule, {**attrs, "lr": lr, "wd": wd}) for lr, wd in zip(lrs, wds, strict=True)]
     groups = _groups(steps, data)
     outs = [xp.empty_like(arrays[0]) for arrays in groups] if out is None else out
     run(xp, steps, groups, outs if isinstance(outs, (tuple, list)) else (outs,))
@@ -325,11 +324,19 @@ def _scale_arrays(xp, *data):
     Gradients are clipped so to a norm they have together (`gluon.utils.clip_global_norm`)."""
     factor, *arrays = data
     flat = [a.reshape(-1) for a in arrays]
+
+    def scale(x: Any) -> None:
+        x *= factor.reshape(-1).astype(x.dtype, copy=False)
+
+    if xp is not np:
+        for x in flat:
+            scale(x)
+        return ()
     pieces = pieces_of([a.size for a in flat])
 
     def body(k: int) -> None:
         for i, begin, end in pieces[k]:
-            flat[i][begin:end] *= factor.reshape(-1).astype(flat[i].dtype, copy=False)
+            scale(flat[i][begin:end])
 
     parallel_for(len(pieces), body)
     return ()

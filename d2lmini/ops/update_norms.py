@@ -141,16 +141,22 @@ def _sums(*data: Spec, num_arrays: int | None = None) -> Spec:
     return Spec((len(data),), np.float32)
 
 
+def _sum_sq(xp, x):
+    x = x.astype(xp.float32, copy=False)
+    return xp.dot(x, x)
+
+
 @op(infer=_sums, flops=lambda *data, out, **_: 2 * sum(d.size for d in data), grad=None)
 def multi_sum_sq(xp, *data, num_arrays: int | None = None):
     """The sum of squares of each array, one float32 vector of them. (MXNet wants `num_arrays`.)"""
+    if xp is not np:
+        return xp.stack([_sum_sq(xp, x.reshape(-1)) for x in data])
     cuts = [(i, b) for i, x in enumerate(data) for b in range(0, max(x.size, 1), GRAIN)]
     parts = [xp.zeros((), xp.float32)] * len(cuts)
 
     def piece(k: int) -> None:
         i, begin = cuts[k]
-        x = data[i].reshape(-1)[begin : begin + GRAIN].astype(xp.float32, copy=False)
-        parts[k] = xp.dot(x, x)
+        parts[k] = _sum_sq(xp, data[i].reshape(-1)[begin : begin + GRAIN])
 
     parallel_for(len(cuts), piece)
     sums = xp.zeros(len(data), xp.float32)
@@ -180,8 +186,12 @@ def multi_all_finite(xp, *data, num_arrays: int = 1, init_output: bool = True, o
 
 
 def _all_finite(xp, data, init_output, out):
-    finite = all(bool(xp.isfinite(x).all()) for x in data)
+    finite = xp.isfinite(data[0]).all()
+    for x in data[1:]:
+        finite = finite & xp.isfinite(x).all()
     if out is None:
-        return xp.full(1, finite, xp.float32)
-    out[0] = finite and (init_output or bool(out[0]))
+        out = xp.empty(1, xp.float32)
+    elif not init_output:
+        finite = finite & (out[0] != 0)
+    out[0] = finite
     return out
