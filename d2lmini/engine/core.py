@@ -307,8 +307,6 @@ def withdraw(task: Task) -> list[Task]:
     return ready
 
 
-
-
 def mend(variables: Iterable[Var]) -> list[Task]:
     """Finish what an interrupted move left half done on `variables`; those in line there that hold
     all they need. The Vars say who holds and who waits; the counts are made anew."""

@@ -161,8 +161,6 @@ class Runner(Protocol):
     def _claim(self, task: Task) -> None:
         if self.segments:
             self._flush((*task.shared, *task.writes))
-        """May `task` be queued now? Yes, too, if room can only come of what is pushed next."""
-
         try:
             self._sequence += 1
             task.seq = self._sequence

@@ -80,7 +80,7 @@ class Waits(Road):
         """Back-pressure: block the pushing thread until the bound admits `task`."""
         if self.budget.limit is None:
             self.budget.limit = default_limit()
-        with self.lock:
+        if not self.budget.admits(task):
             self.budget.paused += 1
             self._wait("backpressure", None, lambda: self._stand_for_room(task))
 
@@ -194,12 +194,7 @@ class Waits(Road):
                     return
                 opened = _shut(self.room_locks)
             self._work_off()
-
-        while not block(lock, soon := watch.until(deadline)):
-            if soon == deadline:
-                return False
-            watch.look()
-        return True
+            block(opened)
 
 
 def _nothing() -> None:
