@@ -24,8 +24,9 @@ Work that is put off must keep no array alive: its memory dies with the last ref
 program, while work on it is pending, as it does with CuPy. So `function` holds none.
 
 `array.raw` is the NumPy view of an array's memory. `cupy_arrays.Immediate`, the hook to begin
-with, does everything at once; within `cuda.fake_cuda(devices, memory, seed)` work goes to streams that
-run in a random legal order, and what nothing orders is an OrderError. `cupy_module.cupy` is the module that tests give to the library;
-`cuda` adds its own names to it. `cupy_arrays.host_syncs` lists why the host waited, and within
-`cupy_arrays.no_host_sync()` waiting is an error.
+with, does everything at once; within `cuda.fake_cuda(devices, memory, seed)` work goes to streams
+that run in a random legal order, and two accesses that nothing orders are an OrderError.
+`cupy_module.cupy` is the module that tests give to the library; that scope adds its own names to
+it. `cupy_arrays.host_syncs` lists why the host waited, and within `cupy_arrays.no_host_sync()`
+waiting is an error.
 """

@@ -140,8 +140,7 @@ class Stream:
     @property
     def done(self) -> bool:
         machine, queue = machines.current(), self.queue
-        if queue.capture is not None:
-            queue.capture.invalidate()
+        machine.refuse_capture(queue)
         return not queue.pending or machine.poll(queue.pending[-1])
 
     def synchronize(self) -> None:
@@ -315,6 +314,7 @@ class Hook:
             raise NotImplementedError(
                 "calling cuBLAS API during stream capture is currently unsupported"
             )
+        assert not _keeps_an_array(function), f"the work of {name} keeps an array alive"
         raws = [x.raw for x in inputs]
         specs = self._specs(machine, function, inputs)
         if out is None:
@@ -345,9 +345,9 @@ class Hook:
         """The host waits for the current stream, to read `array`."""
         machine = machines.current()
         reads = [] if array is None else [region for region in [region_of(array)] if region]
+        machine.refuse_capture(machine.current_queue)
         work = machine.issue(machine.current_queue, why, reads=reads)
-        if work is None:
-            raise CUDARuntimeError(900)
+        assert work is not None
         machine.synchronize(work, why)
         machine.local.has_waited = True
 
@@ -362,6 +362,23 @@ class Hook:
         region = region_of(array)
         if region is not None:
             from_host(array.raw, region, source, stream)
+
+
+def _keeps_an_array(thing: Any, depth: int = 5) -> bool:
+    """Whether a function holds an array of ours, itself or by what it holds."""
+    if isinstance(thing, ndarray):
+        return True
+    inside: Sequence = ()
+    if isinstance(thing, (list, tuple)):
+        inside = thing
+    elif isinstance(thing, dict):
+        inside = list(thing.values())
+    elif isinstance(thing, types.FunctionType) and thing.__closure__:
+        inside = [cell.cell_contents for cell in thing.__closure__ if cell != _EMPTY_CELL]
+    return depth > 0 and any(_keeps_an_array(part, depth - 1) for part in inside)
+
+
+_EMPTY_CELL = types.CellType()
 
 
 def region_of(array: ndarray) -> Region | None:

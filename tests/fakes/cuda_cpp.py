@@ -111,6 +111,7 @@ class RawKernel:
         written = [p.is_written for _, p in pairs if p.is_array]
         for arg, parameter in pairs:
             assert parameter.is_array or isinstance(arg, np.generic), (self.name, parameter, arg)
+        pairs = [(None if p.is_array else a, p) for a, p in pairs]  # put off, it keeps no array
 
         def function(*raws: np.ndarray) -> tuple[np.ndarray, ...]:
             fresh = [_same_layout(r) if w else r for r, w in zip(raws, written)]

@@ -82,11 +82,13 @@ class ufunc:  # its name in CuPy
         if out is None:
             return launch(self.__name__, self._numpy, *args, **options)
 
-        def spread(*raws):  # the result may be repeated along new axes of `out`
-            return np.broadcast_to(self._numpy(*raws, **options), out.shape)
-
         if not isinstance(out, ndarray):
             raise TypeError("return arrays must be of ArrayType")
+        shape = out.shape
+
+        def spread(*raws):  # the result may be repeated along new axes of `out`
+            return np.broadcast_to(self._numpy(*raws, **options), shape)
+
         launch(self.__name__, spread, *args, out=out)
         return out
 
@@ -137,7 +139,14 @@ class _Matmul(ufunc):
 
     def __call__(self, *args, out=None, dtype=None, casting="same_kind"):
         a, b = (_array(x, "matmul") for x in args)
-        return launch("matmul", np.matmul, a, b, out=out)
+        return launch("matmul", _product, a, b, out=out)
+
+
+def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """As cuBLAS: float16 is added up in float32."""
+    if a.dtype == b.dtype == np.float16:
+        return np.matmul(a.astype(np.float32), b.astype(np.float32)).astype(np.float16)
+    return np.matmul(a, b)
 
 
 cupy.matmul = _Matmul("matmul")

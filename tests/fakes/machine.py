@@ -261,6 +261,11 @@ class Machine:
         queue.issued, queue.clock = work.seq, work.clock
         queue.pending.append(work)
 
+    def refuse_capture(self, queue: Queue) -> None:
+        """The host would wait for work that is only being recorded: that ends a capture."""
+        if queue.capture is not None:
+            queue.capture.invalidate()
+
     def report(self, error: OrderError) -> None:
         """An error met where nobody can catch it: the next call of the host raises it."""
         self.errors.append(error)
@@ -271,8 +276,7 @@ class Machine:
     def synchronize(self, work: Work, why: str) -> None:
         """The host waits until `work` has run, and from now on comes after it."""
         with self.call(work.queue.device):
-            if work.queue.capture is not None:
-                work.queue.capture.invalidate()
+            self.refuse_capture(work.queue)
             self.waits.append((threading.current_thread().name, why))
             self._run_until(lambda: work.done)
             merge(self.host_clock, work.clock)
@@ -281,16 +285,15 @@ class Machine:
 
     def synchronize_queues(self, queues: Sequence[Queue], why: str) -> None:
         for queue in queues:
+            self.refuse_capture(queue)
             work = self.issue(queue, why)
-            if work is None:
-                raise CUDARuntimeError(900)
+            assert work is not None
             self.synchronize(work, why)
 
     def poll(self, work: Work) -> bool:
         """Whether `work` has run: the host asks, and time passes with each question."""
         with self.call(work.queue.device):
-            if work.queue.capture is not None:
-                work.queue.capture.invalidate()
+            self.refuse_capture(work.queue)
             if not work.done and self.random.random() < 0.7:
                 self._pass_time()
             if work.done:

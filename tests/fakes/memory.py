@@ -254,7 +254,7 @@ def from_host(target: np.ndarray, written: Region, source: np.ndarray, stream: A
     """Copy `source`, an array of the host, to a device. If it is pinned it must stay as it is until
     the copy has run; other memory has been copied when this returns."""
     machine, queue = _at_host(stream)
-    pinned = _pinned_region(machine, source)
+    pinned, source = _pinned(machine, source)
     was = source.copy() if pinned is None or pinned.block.is_idle else None
 
     def run() -> None:
@@ -272,7 +272,7 @@ def to_host(source: np.ndarray, read: Region, target: np.ndarray, stream: Any) -
     """Copy to `target`, an array of the host. If it is pinned this returns before the values are
     there, and until they are it is full of NaN; otherwise it waits."""
     machine, queue = _at_host(stream)
-    pinned = _pinned_region(machine, target)
+    pinned, target = _pinned(machine, target)
     poison = None
     if pinned is not None and pinned.block.is_idle:
         poison = np.full(target.nbytes, POISON, np.uint8).view(target.dtype).reshape(target.shape)
@@ -295,8 +295,7 @@ def _at_host(stream: Any) -> tuple[Machine, Queue]:
     """The machine, and the queue that a copy goes to."""
     machine = machines.current()
     queue = machine.queue_of(stream)
-    if queue.capture is not None:
-        queue.capture.invalidate()
+    machine.refuse_capture(queue)
     return machine, queue
 
 
@@ -308,12 +307,17 @@ def _host_bytes(mem: Any, size: int) -> np.ndarray:
     return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
 
 
-def _pinned_region(machine: Machine, host: np.ndarray) -> Region | None:
-    """Where in pinned memory `host` lies; None where it is not pinned."""
+def _pinned(machine: Machine, host: np.ndarray) -> tuple[Region | None, np.ndarray]:
+    """Where in pinned memory `host` lies, and the same array, which keeps no memory; None and
+    `host` where it is not pinned."""
     region = machine.region_at(*bounds(host))
-    if region is not None and region.block.device is not None:
+    if region is None:
+        return None, host
+    block = region.block
+    if block.device is not None:
         raise CUDARuntimeError(1)  # memory of a device
-    return region
+    offset = host.ctypes.data - block.address
+    return region, np.ndarray(host.shape, host.dtype, block.bytes, offset, host.strides)  # type: ignore
 
 
 def bounds(array: np.ndarray) -> tuple[int, int]:
