@@ -43,9 +43,8 @@ from d2lmini.device.blas import SERIAL_PRODUCT
 from d2lmini.graph.blocks import given_or_new, in_blocks
 from d2lmini.graph.costs import cost_of
 from d2lmini.graph.expressions import Number, steps_of
-from d2lmini.graph.fusion import statements
 from d2lmini.graph.group import write_group
-from d2lmini.graph.layout import Buffer, Kind, Layout
+from d2lmini.graph.layout import Buffer, Kind, laid_out
 from d2lmini.graph.lower import lowered, spec_of
 from d2lmini.graph.parts import Part, parts_of
 from d2lmini.graph.text import WIDTH, assigned, fitted, indented, literal, plain, unpacked
@@ -77,7 +76,7 @@ class Writer:
         self, name: str, inputs: Sequence[Node], outputs: Sequence[Entry], most_parts: int = 1
     ):
         outputs = lowered(outputs)
-        self.layout = _smallest(inputs, outputs)
+        self.layout = laid_out(inputs, outputs, most_parts > 1)
         self.statements = self.layout.statements
         costs = [cost_of(self.layout, statement) for statement in self.statements]
         self.parts = parts_of(self.layout, costs, most_parts)
@@ -401,20 +400,6 @@ class Writer:
                 self.nodes[len(lines)] = node
         lines += ["", "    return run"]
         self.text = "\n".join(lines)
-
-
-def _smallest(inputs: Sequence[Node], outputs: Sequence[Entry]) -> Layout:
-    """The layout with the smaller arena: what comes last may just as well be computed first.
-
-    Gradients of weights are asked for from the first layer to the last, and become known from the
-    last to the first: in that order what each of them needs does not have to wait for the others.
-    """
-    layout = Layout(inputs, outputs, statements(outputs))
-    if layout.mutated or len(outputs) == 1:
-        return layout  # who reads before a change must go on doing so
-    other = Layout(inputs, outputs, statements(outputs[::-1]))
-    smaller = other.plan.nbytes < layout.plan.nbytes
-    return other if smaller and len(other.statements) <= len(layout.statements) else layout
 
 
 def _value_name(entry: Entry) -> str:

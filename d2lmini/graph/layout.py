@@ -22,7 +22,7 @@ import numpy as np
 
 from d2lmini.graph.constant import CONSTANT
 from d2lmini.graph.expressions import may_overwrite, steps_of
-from d2lmini.graph.fusion import Statement
+from d2lmini.graph.fusion import Statement, statements
 from d2lmini.graph.lower import spec_of
 from d2lmini.graph.plan import Life, arrange
 from d2lmini.graph.views import seen, view_text
@@ -76,12 +76,12 @@ class Layout:
     """
 
     def __init__(
-        self, inputs: Sequence[Node], outputs: Sequence[Entry], statements: Sequence[Statement]
+        self, inputs: Sequence[Node], outputs: Sequence[Entry], ordered: Sequence[Statement]
     ):
         self.inputs = inputs
         self.outputs = outputs
-        self.statements = statements
-        self.mutated = {e[0] for s in statements for n in s.nodes for e in n.mutated}
+        self.statements = ordered
+        self.mutated = {e[0] for s in ordered for n in s.nodes for e in n.mutated}
         self.kinds: dict[Entry, Kind] = {}
         self.owners: dict[Entry, frozenset[Entry]] = {}
         self.last: dict[Entry, int] = {}
@@ -89,7 +89,7 @@ class Layout:
         self._shadows: dict[Entry, np.ndarray] = {}
         self._find_kinds()
         self._find_lives()
-        for when, statement in enumerate(statements):
+        for when, statement in enumerate(ordered):
             for node in statement.nodes:
                 self._make_buffers(node, when, statement)
         self.copied = self._place_outputs()
@@ -163,6 +163,11 @@ class Layout:
         if self.kinds[entry] is Kind.VIEW:
             return self._shadow(entry).flags.c_contiguous
         return self.kinds[entry] is not Kind.FRESH
+
+    def strides(self, entry: Entry) -> tuple[int, ...] | None:
+        """Those of a view, in bytes; None where elements follow each other."""
+        straight = self.kinds[entry] is not Kind.VIEW
+        return None if straight else self._shadow(entry).strides
 
     def _find_lives(self) -> None:
         """The last statement that needs the memory of each value."""
@@ -247,6 +252,30 @@ class Layout:
             else:
                 copied.append((entry, number))
         return copied
+
+
+def laid_out(
+    inputs: Sequence[Node], outputs: Sequence[Entry], last_first: bool, on_gpu: bool = False
+) -> Layout:
+    """The layout with the smaller arena: what comes last may just as well be computed first.
+
+    Gradients of weights are asked for from the first layer to the last, and become known from the
+    last to the first: in that order what each of them needs does not have to wait for the others.
+    With `last_first` so it is where both arenas are as large and the statements the same.
+    """
+    layout = Layout(inputs, outputs, statements(outputs, on_gpu))
+    if layout.mutated or len(outputs) == 1:
+        return layout  # who reads before a change must go on doing so
+    other = Layout(inputs, outputs, statements(outputs[::-1], on_gpu))
+    better = other.plan.nbytes < layout.plan.nbytes
+    if last_first and other.plan.nbytes == layout.plan.nbytes:
+        better = _groups(other) == _groups(layout)
+    return other if better and len(other.statements) <= len(layout.statements) else layout
+
+
+def _groups(layout: Layout) -> set[tuple[Node, ...]]:
+    """The ops of each statement, in whatever order these run."""
+    return {tuple(statement.nodes) for statement in layout.statements}
 
 
 def _is_pointwise(node: Node) -> bool:

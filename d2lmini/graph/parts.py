@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from d2lmini.graph.costs import Cost, together
@@ -54,9 +55,8 @@ class Part(NamedTuple):
 def parts_of(layout: Layout, costs: Sequence[Cost], most: int) -> list[Part]:
     """The parts of a program, up to `most`; `costs` are those of its statements."""
     outputs = range(len(layout.outputs))
-    whole = Part(
-        0, len(costs), tuple(range(len(layout.inputs))), *[tuple(outputs)] * 3, together(costs)
-    )
+    inputs, every = tuple(range(len(layout.inputs))), tuple(outputs)
+    whole = Part(0, len(costs), inputs, every, every, every, together(costs))
     # An input that is changed must be whole when others see it.
     if most == 1 or layout.mutated or whole.cost.us < 2 * LEAST_US or whole.end < 2:
         return [whole]
@@ -81,16 +81,17 @@ def parts_of(layout: Layout, costs: Sequence[Cost], most: int) -> list[Part]:
 
 def cuts(times_us: Sequence[float], finished: Collection[int], most: int) -> list[int]:
     """Before which statements parts end: all but the last right behind one that finishes something,
-    none sooner than half of an even share of what is left, and none shorter than LEAST_US."""
+    where that is nearest to an even share of what is left, and none shorter than LEAST_US."""
     ends: list[int] = []
-    spent, rest = 0.0, sum(times_us)
-    for when, time_us in enumerate(times_us):
-        spent, rest = spent + time_us, rest - time_us
-        if when in finished and len(ends) < most - 1 and rest >= LEAST_US:
-            share = (spent + rest) / (most - len(ends))
-            if spent >= max(share / 2, LEAST_US):
-                ends.append(when + 1)
-                spent = 0.0
+    until = list(accumulate(times_us))
+    begin_us = 0.0
+    for when, later in pairwise(sorted(finished)):
+        spent, rest = until[when] - begin_us, until[-1] - until[when]
+        share = (spent + rest) / (most - len(ends))
+        is_nearest = share - spent <= until[later] - begin_us - share
+        if is_nearest and min(spent, rest) >= LEAST_US and len(ends) < most - 1:
+            ends.append(when + 1)
+            begin_us = until[when]
     return [*ends, len(times_us)]
 
 
