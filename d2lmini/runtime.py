@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Feature", "Features", "feature_list"]
 from d2lmini.device import devices
 from d2lmini.device.cuda import module
 
+__all__ = ["Feature", "Features", "feature_list"]
 
 _NAMES = """
     CUDA CUDNN NCCL CUDA_RTC TENSORRT CPU_SSE CPU_SSE2 CPU_SSE3 CPU_SSE4_1 CPU_SSE4_2 CPU_SSE4A

@@ -43,7 +43,6 @@ class _Here(threading.local):
 here = _Here()
 
 
-class Road:
 class Runner(Protocol):
     """Who runs the tasks of a lane of a device that works behind the host; see `lanes`."""
 
@@ -54,6 +53,7 @@ class Runner(Protocol):
         """Block until the device has done what it was told here; False at the deadline."""
 
 
+class Road:
     """What a task passes, and the lists that it stands in meanwhile.
 
     pending     tasks and bulk segments that were pushed and are not complete
@@ -68,11 +68,11 @@ class Runner(Protocol):
     #: engines the same one, None while there is none. It is told of every push and wait.
     recorder: ClassVar[Any] = None
 
-    def __init__(self, inline_below: float, limit: int | None):
-        self.lock = core.lock
     #: (context, lane) -> who runs its tasks, where that is more than calling `Task.run`.
     runners: ClassVar[dict[tuple[Context, str], Runner]] = {}
 
+    def __init__(self, inline_below: float, limit: int | None):
+        self.lock = core.lock
         self.inline_below = inline_below
         self.budget = Budget(limit)
         self._begin_anew()

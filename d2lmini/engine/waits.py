@@ -19,7 +19,7 @@ from d2lmini.base import MXNetError
 from d2lmini.engine import core
 from d2lmini.engine.budget import default_limit
 from d2lmini.engine.core import Gate, Task, Var
-from d2lmini.engine.failure import Failure, listed
+from d2lmini.engine.failure import listed
 from d2lmini.engine.road import Road, here
 
 # Windows delivers Ctrl-C only between waits. Elsewhere it interrupts one, unless it came in the
@@ -101,11 +101,11 @@ class Waits(Road):
             self._push_late()
         begin = time.perf_counter_ns() if instrument.listeners else 0
         result = block()
+        if var is not None and var.order is not None and var.error is None:
+            var.order.wait(write)
         if begin and instrument.listeners:
             end = time.perf_counter_ns()
             instrument.emit("wait", by, var, callsite.find(), begin, end)
-        if var is not None and var.order is not None and var.error is None:
-            var.order.wait(write)
         instrument.tell_dropped()
         return result
 
@@ -172,9 +172,6 @@ class Waits(Road):
             if not block(opened, deadline):
                 return False
 
-    def _stand_for_room(self, task: Task) -> None:
-        """Block until `task` would not pass the bound."""
-        while True:
     def _finish_devices(self, deadline: float | None) -> bool:
         """Block until the devices have done what they were told; False at the deadline. That one
         failed is an error which no wait has raised yet."""
@@ -187,6 +184,9 @@ class Waits(Road):
                     self.reports.add(Failure(str(ctx), None, problem), self._sequence, keep=True)
         return finished
 
+    def _stand_for_room(self, task: Task) -> None:
+        """Block until `task` would not pass the bound."""
+        while True:
             with core.lock:
                 self.budget.drain()
                 self._flush()
