@@ -7,8 +7,9 @@
 
 The names are MXNet's. On are those that hold here: the BLAS and the instructions that NumPy uses,
 LAPACK (NumPy brings it), arrays of more than 2**31 elements, and Python's handling of signals.
-MXNet's other libraries (MKLDNN, OPENCV, ...) are not used, so they are off, and so is CUDA, of
-which virtual GPUs know nothing: ask `num_gpus()` whether there are devices.
+MXNet's other libraries (MKLDNN, OPENCV, ...) are not used, so they are off. CUDA and CUDA_RTC
+(kernels compiled while the program runs) are on where CuPy finds a GPU, NCCL where its library is
+there too; virtual GPUs know nothing of CUDA: ask `num_gpus()` whether there are devices.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from d2lmini.base import MXNetError
 from d2lmini.engine import core
 from d2lmini.engine.budget import default_limit
 from d2lmini.engine.core import Gate, Task, Var
-from d2lmini.engine.failure import listed
+from d2lmini.engine.failure import Failure, listed
 from d2lmini.engine.road import Road, here
 
 # Windows delivers Ctrl-C only between waits. Elsewhere it interrupts one, unless it came in the
