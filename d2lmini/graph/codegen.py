@@ -44,6 +44,7 @@ from d2lmini.graph.blocks import given_or_new, in_blocks
 from d2lmini.graph.costs import cost_of
 from d2lmini.graph.expressions import Number, steps_of
 from d2lmini.graph.group import write_group
+from d2lmini.graph.kernel_group import Kernel, kernel, lines_of, write_kernel
 from d2lmini.graph.layout import Buffer, Kind, laid_out
 from d2lmini.graph.lower import lowered, spec_of
 from d2lmini.graph.parts import Part, parts_of
@@ -73,16 +74,19 @@ class Writer:
     """
 
     def __init__(
-        self, name: str, inputs: Sequence[Node], outputs: Sequence[Entry], most_parts: int = 1
-    ):
+        self, name: str, inputs: Sequence[Node], outputs: Sequence[Entry], most_parts: int = 1,
+        on_gpu: bool = False,
+    ):  # fmt: skip
         outputs = lowered(outputs)
-        self.layout = laid_out(inputs, outputs, most_parts > 1)
+        self.layout = laid_out(inputs, outputs, most_parts > 1, on_gpu)
         self.statements = self.layout.statements
         costs = [cost_of(self.layout, statement) for statement in self.statements]
         self.parts = parts_of(self.layout, costs, most_parts)
-        self.namespace: dict[str, Any] = dict(_COMMON)
+        self.on_gpu = on_gpu
+        self.namespace: dict[str, Any] = dict(_COMMON, **({"kernel": kernel} if on_gpu else {}))
         self._names: dict[Entry | Buffer | Op, str] = {}
         self._views: dict[tuple[str, Shape], str] = {}
+        self._kernels: dict[Kernel, str] = {}
         self._constants: dict[int, str] = {}
         self._taken = {
             "xp",
@@ -92,7 +96,7 @@ class Writer:
             "keys",
             "run",
             "float",
-            *_COMMON,
+            *self.namespace,
             *dir(np),
         }
         self._ufuncs: dict[str, None] = {}
@@ -108,6 +112,8 @@ class Writer:
                 statement = self.statements[when]
                 if statement.shape is None:
                     self._alone(statement.nodes[0])
+                elif on_gpu:
+                    write_kernel(self, statement)
                 else:
                     write_group(self, statement)
                 self._let_go(when)
@@ -265,6 +271,13 @@ class Writer:
         for line, node in body:
             self._groups += [("        " + part, node) for part in fitted(line, WIDTH - 8)]
 
+    def kernel(self, made: Kernel) -> str:
+        """The name of a kernel, whose text is written down when it is first asked for."""
+        if made not in self._kernels:
+            name = self._kernels[made] = self.identifier(made.name)
+            self.define(lines_of(name, made), [])
+        return self._kernels[made]
+
     def _let_go(self, when: int) -> None:
         """Drop fresh memory that nobody needs any more."""
         layout = self.layout
@@ -287,7 +300,13 @@ class Writer:
         kind = self.layout.kinds[entry]
         if kind is Kind.CONSTANT:
             name = self._names[entry] = self.identifier(node.name)
-            self.namespace[name] = node.attrs["value"].array
+            value = node.attrs["value"].array
+            if self.on_gpu:
+                host = self.identifier(f"{name}_on_host")
+                self.namespace[host] = value
+                self._frame.append(f"{name} = xp.asarray({host})")
+            else:
+                self.namespace[name] = value
         elif kind is Kind.VIEW:
             self._view(node)
         elif kind is Kind.FRESH:

@@ -26,6 +26,7 @@ from collections.abc import Sequence
 from math import prod
 
 from d2lmini.graph.expressions import steps_of
+from d2lmini.graph.in_c import is_in_c
 from d2lmini.graph.lower import spec_of
 from d2lmini.ops.core import Shape
 from d2lmini.ops.reduce import reduced_axes
@@ -62,8 +63,11 @@ class Statement:
         self.users: set[Statement] = set()
 
 
-def statements(outputs: Sequence[Entry]) -> list[Statement]:
-    """The ops behind `outputs`, in groups where that is worth it."""
+def statements(outputs: Sequence[Entry], on_gpu: bool = False) -> list[Statement]:
+    """The ops behind `outputs`, in groups where that is worth it.
+
+    On a GPU a group is one kernel: it is worth while whatever the size, reductions are left out.
+    """
     order = topological(outputs)
     changed = {entry[0] for node in order for entry in node.mutated}
     number = {node: i for i, node in enumerate(order)}
@@ -71,7 +75,7 @@ def statements(outputs: Sequence[Entry]) -> list[Statement]:
     for node in order:
         if node.op is None:
             continue
-        new = Statement([node], number[node], _shape_in_blocks(node, changed))
+        new = Statement([node], number[node], _shape_in_blocks(node, changed, on_gpu))
         if new.shape is not None:
             new = _joined(new, home)
             new.nodes.sort(key=number.__getitem__)
@@ -136,7 +140,7 @@ def _joined(new: Statement, home: dict[Node, Statement]) -> Statement:
     return new
 
 
-def _shape_in_blocks(node: Node, changed: set[Node]) -> Shape | None:
+def _shape_in_blocks(node: Node, changed: set[Node], on_gpu: bool) -> Shape | None:
     """The shape of the result if the node can be computed block by block, and that is worth it."""
     op = node.op
     assert op is not None and node.specs is not None
@@ -145,7 +149,7 @@ def _shape_in_blocks(node: Node, changed: set[Node]) -> Shape | None:
         return None
     shapes = [spec_of(e).shape for e in entries]
     shape = shapes[0] if is_reduction(node) else node.specs[0].shape
-    if prod(shape) < SMALLEST:
+    if prod(shape) < (1 if on_gpu else SMALLEST) or (on_gpu and not is_in_c(node)):
         return None
     if is_reduction(node):
         return shape if _is_reduced_in_blocks(node) else None

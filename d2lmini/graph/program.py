@@ -42,6 +42,7 @@ import numpy as np
 from d2lmini import callsite
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu
+from d2lmini.device.devices import device_of
 from d2lmini.device.storage import SMALL, Chunk, pool_of
 from d2lmini.engine.failure import OutOfMemoryError, OutOfRangeError
 from d2lmini.graph.codegen import Writer
@@ -108,7 +109,9 @@ class Program:
         # Passes may have left out some that draw; the others keep their numbers.
         drawn = [v.number for node in nodes for v in node.attrs.values() if type(v) is Draw]
         self.draws = max(drawn, default=-1) + 1
-        writer = Writer(name, self.inputs, self.outputs, most_parts)
+        self._ctx = ctx or cpu()
+        self._xp = device_of(self._ctx).xp
+        writer = Writer(name, self.inputs, self.outputs, most_parts, self._xp is not np)
         self.source = writer.text
         self.plan = writer.layout.plan
         self.parts = writer.parts
@@ -117,7 +120,6 @@ class Program:
         self.cost = ProgramCost(whole.flops, whole.nbytes, self.plan.nbytes, groups)
         self.predicted_us = whole.us
         self._nodes = writer.nodes
-        self._ctx = ctx or cpu()
         self._keeps = static_alloc or self.plan.nbytes <= KEPT
         self._frames: list[Frame] = []
         self._file = f"<program {name} {next(_serial)}>"
@@ -174,14 +176,16 @@ class Program:
     def frame(self) -> Frame:
         """A new arena, and the function with names for what will lie there."""
         if not self.plan.lives:
-            return Frame(self._make(np, None), None)
+            return Frame(self._make(self._xp, None), None)
         memory = Chunk(pool_of(self._ctx), max(self.plan.nbytes, SMALL))
         block = memory.allocate((memory.nbytes,), np.dtype(np.uint8))
 
         def arena(offset: int, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-            return np.ndarray(shape, dtype, block, offset)
+            if self._xp is np:
+                return np.ndarray(shape, dtype, block, offset)
+            return self._xp.ndarray(shape, dtype, block.data + offset)
 
-        return Frame(self._make(np, arena), memory)
+        return Frame(self._make(self._xp, arena), memory)
 
     def _explained(self, problem: Exception) -> Exception:
         """The error with the name of the node in whose line it came up."""

@@ -9,8 +9,9 @@ kernel has those that it uses at its top.
 >>> written("exp", "f", ["x"]), written("exp", "d", ["x"])
 ('expf(x)', 'exp(x)')
 >>> print(helpers("maximum(x, 0)"), end="")
+// nan if one is; of 0 and -0 the second, as where NumPy runs on x86.
 template <class T> __device__ T maximum(T a, T b) {
-    return a >= b || a != a ? a : b;
+    return a > b || a != a ? a : b;
 }
 
 float16 is stored in 16 bits, `half_bits`, and computed in float, each result rounded back, which is
@@ -95,7 +96,7 @@ _INTEGERS = {
     "absolute": "{0} < 0 ? -{0} : {0}",
     "floor_divide": "floor_divide({0}, {1})",
     "remainder": "remainder_of({0}, {1})",
-    "fmod": "{1} == 0 ? 0 : {0} % {1}",
+    "fmod": "rest_of({0}, {1})",
     "power": "power({0}, {1})",
     "bitwise_and": "{0} & {1}",
     "bitwise_or": "{0} | {1}",
@@ -161,12 +162,13 @@ __device__ inline half_bits narrowed(double x) {
     "rounded": """// To a number that float16 has.
 template <class T> __device__ float rounded(T x) { return widened(narrowed(x)); }
 """,
-    "maximum": """template <class T> __device__ T maximum(T a, T b) {
-    return a >= b || a != a ? a : b;
+    "maximum": """// nan if one is; of 0 and -0 the second, as where NumPy runs on x86.
+template <class T> __device__ T maximum(T a, T b) {
+    return a > b || a != a ? a : b;
 }
 """,
     "minimum": """template <class T> __device__ T minimum(T a, T b) {
-    return a <= b || a != a ? a : b;
+    return a < b || a != a ? a : b;
 }
 """,
     "sign": """template <class T> __device__ T sign(T x) {
@@ -177,9 +179,15 @@ template <class T> __device__ float rounded(T x) { return widened(narrowed(x)); 
     return a == b ? a + log(T(2)) : maximum(a, b) + log1p(exp(-fabs(a - b)));
 }
 """,
+    "rest_of": """// With the sign of a; 0 by 0, and by -1, which a processor may refuse to divide by.
+template <class T> __device__ T rest_of(T a, T b) {
+    return b == 0 || (b == T(-1) && b < 0) ? T(0) : T(a % b);
+}
+""",
     "floor_divide": """// Rounded down; by 0: what the division gives, for integers 0.
 template <class T> __device__ T floor_divide(T a, T b) {
     if (b == 0) return 0;
+    if (b == T(-1) && b < 0) return -a;
     T q = a / b;
     return q * b != a && (a < 0) != (b < 0) ? q - 1 : q;
 }
@@ -196,8 +204,7 @@ __device__ inline double floor_divide(double a, double b) { return floor_divide_
 """,
     "remainder_of": """// With the sign of b; by 0: nan, for integers 0.
 template <class T> __device__ T remainder_of(T a, T b) {
-    if (b == 0) return 0;
-    T rest = a % b;
+    T rest = rest_of(a, b);
     return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
 template <class T> __device__ T remainder_of_floats(T a, T b) {

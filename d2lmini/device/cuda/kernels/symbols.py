@@ -81,7 +81,9 @@ def literal(value: Any, dtype: np.dtype) -> str:
         return "true" if value else "false"
     if dtype.kind in "iu":
         value = int(np.asarray(value).astype(dtype))
-        suffix = {"i": "ll", "u": "ull"}[dtype.kind] if dtype.itemsize == 8 else ""
+        if dtype.itemsize < 4:
+            return f"({c_type(dtype)}) {value}"
+        suffix = "u" * (dtype.kind == "u") + "ll" * (dtype.itemsize == 8)
         if value == np.iinfo(np.int64).min:
             return "(-9223372036854775807ll - 1)"
         if value == np.iinfo(np.int32).min:
