@@ -8,7 +8,7 @@ from op_rows import conv as plain
 
 from d2lmini import autograd, engine, nd
 from d2lmini.base import MXNetError
-from d2lmini.ops import convolve, convolve_each, convolve_rows, convolve_wide
+from d2lmini.ops import convolve, convolve_columns, convolve_each, convolve_rows, convolve_wide
 from d2lmini.ops.windows import geometry
 
 
@@ -86,9 +86,9 @@ def test_chosen_for_few_channels_and_many_images():
     assert way_of(32, (512, 512, 3, 3), (4, 4), pad=1) is convolve_wide
     assert way_of(64, (100, 100, 3), (500,)) is convolve_each
     assert way_of(8, (4, 4, 3, 3, 3), (8, 8, 8)) is convolve_each
-    # Groups, and arrays that are not NumPy's, go elsewhere.
+    # Groups, and a GPU's arrays, go elsewhere.
     assert way_of(256, (16, 3, 5, 5), (14, 14), groups=2) is convolve_wide
-    assert way_of(256, (6, 1, 5, 5), (28, 28), pad=2, xp=object()) is convolve_each
+    assert way_of(256, (6, 1, 5, 5), (28, 28), pad=2, xp=object()) is convolve_columns
 
 
 def test_a_band_matrix_holds_the_weight_once_for_each_output():

@@ -22,7 +22,10 @@ from collections.abc import Iterator
 from itertools import product
 from math import prod
 
+import numpy as np
+
 from d2lmini.base import MXNetError
+from d2lmini.device.cuda.kernels import windows
 from d2lmini.ops.core import Shape, Spec, op
 from d2lmini.ops.windows import Geometry, geometry
 
@@ -63,12 +66,15 @@ def im2col(
     """
     N, C, *size = data.shape
     geo = geometry(tuple(size), kernel, stride, dilate, pad)
+    if out is None:
+        out = xp.empty((N, C * geo.taps, prod(geo.out)), data.dtype)
+    if xp is not np:
+        windows.im2col(xp, xp.ascontiguousarray(data), out, geo)
+        return out
     if any(geo.pad):
         image = xp.zeros((N, C, *geo.padded), data.dtype)
         image[_inside(geo)] = data
         data = image
-    if out is None:
-        out = xp.empty((N, C * geo.taps, prod(geo.out)), data.dtype)
     columns = out.reshape(N, C, *kernel, *geo.out)
     for row, pixels in _taps(geo):
         columns[row] = data[pixels]
@@ -104,6 +110,10 @@ def col2im(
     """
     geo = geometry(output_size, kernel, stride, dilate, pad)
     N, C = data.shape[0], data.shape[1] // geo.taps
+    if xp is not np:
+        image = xp.empty((N, C, *output_size), data.dtype)
+        windows.col2im(xp, xp.ascontiguousarray(data), image, geo)
+        return image
     columns = data.reshape(N, C, *kernel, *geo.out)
     image = xp.zeros((N, C, *geo.padded), data.dtype)
     for row, pixels in _taps(geo):

@@ -24,7 +24,8 @@ the cache and whose results land where they belong; and of several images side b
 (`convolve_wide.py`), for images so small that a product for each would starve BLAS. Where channels
 and filters are few, copying columns takes longer than multiplying them: then rows of the image are
 multiplied as they lie, with the kernel as a band matrix (`convolve_rows.py`). 1x1 kernels need no
-columns at all. The ops on top of these are in `conv.py`.
+columns at all. A GPU has a way of its own (`convolve_columns.py`). The ops on top of these are in
+`conv.py`.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from typing import Any
 
 import numpy as np
 
+from d2lmini.ops import convolve_columns as columns
 from d2lmini.ops import convolve_each as each
 from d2lmini.ops import convolve_rows as rows
 from d2lmini.ops import convolve_wide as wide
@@ -75,9 +77,11 @@ def _pointwise(xp: Any, w: Any, x: Any, y: Any, groups: int) -> None:
 
 def _way(xp: Any, N: int, w: Shape, geo: Geometry, groups: int) -> Any:
     """By rows if that pays; else image by image, unless that makes too many products, or products
-    of too few columns for their weights. Sizes alone decide."""
+    of too few columns for their weights. Sizes alone decide. (On a GPU: columns of all images.)"""
+    if xp is not np:
+        return columns
     places = prod(geo.out)
-    if xp is np and groups == 1 and rows.pays(N, w, geo):
+    if groups == 1 and rows.pays(N, w, geo):
         return rows
     if groups > 1 or places < 64 or (places < 256 and prod(w) > 1 << 16):
         return wide
@@ -85,8 +89,8 @@ def _way(xp: Any, N: int, w: Shape, geo: Geometry, groups: int) -> Any:
 
 
 def computed(xp: Any, function: Any, a: Any, b: Any, geo: Any, groups: int, shape: Shape, out: Any):
-    """Call one of the three; float16 goes by way of float32."""
-    if a.dtype.itemsize > 2:
+    """Call one of the three; float16, for which a CPU has no products, goes by way of float32."""
+    if a.dtype.itemsize > 2 or xp is not np:
         out = xp.empty(shape, a.dtype) if out is None else out
         function(xp, a, b, geo, groups, out)
         return out

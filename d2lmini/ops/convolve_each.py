@@ -20,8 +20,6 @@ from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from d2lmini.device.parallel import parallel_for
 from d2lmini.device.scratch import scratch
 from d2lmini.ops.core import Shape
@@ -33,10 +31,8 @@ from d2lmini.ops.windows import Geometry, inside, with_zeros
 TILE_ELEMENTS = 1 << 19
 
 
-def _room(xp: Any, name: str, shape: Shape, dtype: Any) -> Any:
+def _room(name: str, shape: Shape, dtype: Any) -> Any:
     """Undefined memory of this shape, under a name for each that is in use at once."""
-    if xp is not np:
-        return xp.empty(shape, dtype)
     most = 8 * TILE_ELEMENTS * dtype.itemsize
     return scratch.array(name, prod(shape), dtype, most).reshape(shape)
 
@@ -51,7 +47,6 @@ class _Tile(NamedTuple):
 
 
 def _for_each_tile(
-    xp: Any,
     N: int,
     geo: Geometry,
     column: int,
@@ -72,11 +67,7 @@ def _for_each_tile(
             shape = (n.stop - n.start, last - first, *geo.out[1:])
             body(i, _Tile(n, slice(first, last), shape, slice(first * width, last * width)))
 
-    if xp is np:
-        parallel_for(groups, work)
-    else:
-        for i in range(groups):
-            work(i)
+    parallel_for(groups, work)
     return groups
 
 
@@ -98,7 +89,7 @@ def _columns(xp: Any, padded: Any, tile: _Tile, geo: Geometry) -> Any:
         (n, c, *(d * s for d, s in zip(geo.dilate, steps)),
          *(t * s for t, s in zip(geo.stride, steps))),
     )  # fmt: skip
-    columns = _room(xp, "columns", windows.shape, padded.dtype)
+    columns = _room("columns", windows.shape, padded.dtype)
     xp.copyto(columns, windows)
     return columns.reshape(tile.shape[0], -1, prod(tile.shape[1:]))
 
@@ -113,7 +104,7 @@ def convolve(xp: Any, x: Any, w: Any, geo: Geometry, _groups: int, y: Any) -> No
     def tile_of(_group: int, tile: _Tile) -> None:
         matmul(xp, w, _columns(xp, padded, tile, geo), y[tile.n, :, tile.places])
 
-    _for_each_tile(xp, N, geo, w.shape[1], tile_of)
+    _for_each_tile(N, geo, w.shape[1], tile_of)
 
 
 def convolve_weight(xp: Any, x: Any, g: Any, geo: Geometry, _groups: int, dw: Any) -> None:
@@ -128,11 +119,11 @@ def convolve_weight(xp: Any, x: Any, g: Any, geo: Geometry, _groups: int, dw: An
 
     def tile_of(group: int, tile: _Tile) -> None:
         columns = _columns(xp, padded, tile, geo)
-        parts = _room(xp, "parts", (tile.shape[0], *total.shape), total.dtype)
+        parts = _room("parts", (tile.shape[0], *total.shape), total.dtype)
         matmul(xp, g[tile.n, :, tile.places], columns.swapaxes(1, 2), parts)
         sums[group] += parts.sum(axis=0)
 
-    _for_each_tile(xp, N, geo, total.shape[1], tile_of)
+    _for_each_tile(N, geo, total.shape[1], tile_of)
     sums.sum(axis=0, out=total)
 
 
@@ -152,7 +143,7 @@ def convolve_data(xp: Any, g: Any, w: Any, geo: Geometry, _groups: int, dx: Any)
     if shifts:  # see `_add_shifted`
         room += -(-sum((k - 1) * d * n for k, d, n in zip(geo.kernel, geo.dilate, _steps(geo))) * 2
                   // prod(wide.out))  # fmt: skip
-    _for_each_tile(xp, N, wide, w.shape[0], tile_of, room)
+    _for_each_tile(N, wide, w.shape[0], tile_of, room)
     if padded is not dx:
         xp.copyto(dx, padded[inside(geo)])
 
@@ -175,10 +166,10 @@ def _add_shifted(xp: Any, images: Any, g: Any, w: Any, tile: _Tile, geo: Geometr
     margin = sum((k - 1) * shift for k, shift in zip(geo.kernel, shifts))
     places = prod(tile.shape[1:])  # of the columns
     reached = places + (geo.kernel[0] - 1) * shifts[0]  # of the image
-    laid = _room(xp, "laid", (*g.shape[:2], *tile.shape[1:]), g.dtype)
+    laid = _room("laid", (*g.shape[:2], *tile.shape[1:]), g.dtype)
     laid[...] = 0
     laid[(..., *(slice(size) for size in g.shape[3:]))] = g
-    columns = _room(xp, "columns", (n, w.shape[0], margin + reached), g.dtype)
+    columns = _room("columns", (n, w.shape[0], margin + reached), g.dtype)
     columns[:, :, :margin] = 0
     columns[:, :, margin + places :] = 0
     matmul(xp, w, laid.reshape(*g.shape[:2], -1), columns[:, :, margin : margin + places])
@@ -204,7 +195,7 @@ def _add_shifted(xp: Any, images: Any, g: Any, w: Any, tile: _Tile, geo: Geometr
 def _add_windows(xp: Any, images: Any, g: Any, w: Any, tile: _Tile, geo: Geometry) -> None:
     """Add the columns of a tile where they came from, tap by tap."""
     n, C = images.shape[:2]
-    columns = _room(xp, "columns", (n, w.shape[0], prod(tile.shape[1:])), g.dtype)
+    columns = _room("columns", (n, w.shape[0], prod(tile.shape[1:])), g.dtype)
     matmul(xp, w, xp.ascontiguousarray(g).reshape(*g.shape[:2], -1), columns)
     columns = columns.reshape(n, C, *geo.kernel, *tile.shape[1:])
     if tile.r.start == 0:

@@ -13,6 +13,8 @@ window costs 2 k operations and not k^2. Along an axis, tap j of all windows at 
 the image with the stride as its step; slices that would reach into the padding are cut short, so
 nothing is ever padded. (Small windows without padding go a quicker way: `pool_apart.py`.)
 
+On a GPU all this is done by kernels, a thread for each window (`device/cuda/kernels/pooling.py`).
+
 Backward. The sum's gradient spreads each g over its window, again axis by axis
 (`_pooling_spread`); the maximum's gives each g to the first place that held the largest value
 (`_max_pooling_backward`). Spreading and summing are each other's gradients, as are giving to the
@@ -30,6 +32,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from d2lmini.base import MXNetError
+from d2lmini.device.cuda.kernels import pooling as kernels
 from d2lmini.ops.checks import check_choice, check_float
 from d2lmini.ops.conv import check_layout
 from d2lmini.ops.core import Shape, Spec, op
@@ -100,8 +103,12 @@ def _along(axis: int, part: slice) -> tuple:
 
 def _reduce(xp: Any, x: Any, pool: Pool, largest: bool, y: Any) -> None:
     """The largest or the sum of x in every window: (images, *size) -> (images, *out)."""
+    if xp is not np:
+        reduce = kernels.max_pool if largest else kernels.sum_pool
+        reduce(xp, xp.ascontiguousarray(x), y, pool)
+        return
     combine, whole = (xp.maximum, xp.max) if largest else (xp.add, xp.sum)
-    if xp is np and is_near(*pool):
+    if is_near(*pool):
         combine_neighbours(combine, x, pool.kernel, pool.stride, y)
         return
     start = float(xp.finfo(x.dtype).min) if largest else 0.0
@@ -122,6 +129,9 @@ def _reduce(xp: Any, x: Any, pool: Pool, largest: bool, y: Any) -> None:
 
 def _spread(xp: Any, g: Any, pool: Pool, dx: Any) -> None:
     """The other way: each g is added to all places of its window."""
+    if xp is not np:
+        kernels.pool_spread(xp, xp.ascontiguousarray(g), dx, pool)
+        return
     for axis in reversed(range(len(pool.size))):
         shape = g.shape[: axis + 1] + (pool.size[axis],) + g.shape[axis + 2 :]
         result = dx if axis == 0 else xp.empty(shape, dx.dtype)
@@ -279,9 +289,12 @@ def max_pooling_backward(
     """The gradient of max pooling: g goes to the first place of its window that holds y."""
     pool = Pool(data.shape[2:], kernel, stride, pad, y.shape[2:])
     dx = xp.empty(data.shape, g.dtype) if out is None else out
+    if xp is not np:
+        kernels.max_pool_backward(xp, *map(xp.ascontiguousarray, (g, data, y)), dx, pool)
+        return dx
     apart = all(s >= k for s, k in zip(pool.stride, pool.kernel))  # no place is in two windows
     covered = all(s == k and o * k == n for n, k, s, _, o in zip(*pool))
-    if xp is np and are_squares(data.dtype, pool.size, pool.kernel, pool.stride, pool.out):
+    if are_squares(data.dtype, pool.size, pool.kernel, pool.stride, pool.out):
         _by_images(xp, give_to_winners, g, data, y, dx)
         return dx
 
@@ -305,6 +318,9 @@ def max_pooling_pick(xp, u, data, y, *, kernel: Shape, stride: Shape, pad: Shape
     """What u, of data's shape, holds at the place where each window of data is largest."""
     pool = Pool(data.shape[2:], kernel, stride, pad, y.shape[2:])
     picked = xp.empty(y.shape, u.dtype) if out is None else out
+    if xp is not np:
+        kernels.max_pool_pick(xp, *map(xp.ascontiguousarray, (u, data, y)), picked, pool)
+        return picked
 
     def body(u: Any, x: Any, y: Any, picked: Any) -> None:
         picked.fill(0)
