@@ -15,7 +15,7 @@ of what lies there. The inner one is called with the arrays:
 >>> print(Writer("net", list(variables.values()), outputs).text)
 def net(xp, arena):
     add, matmul, maximum, square = xp.add, xp.matmul, xp.maximum, xp.square
-    _0 = limit[xp][float32][0]
+    _0 = level(xp, float32, 0, (2, 4))
 <BLANKLINE>
     def run(arrays, places, keys):
         x, w, b = arrays
@@ -42,7 +42,7 @@ import numpy as np
 from d2lmini.device.blas import SERIAL_PRODUCT
 from d2lmini.graph.blocks import given_or_new, in_blocks
 from d2lmini.graph.costs import cost_of
-from d2lmini.graph.expressions import Number, steps_of
+from d2lmini.graph.expressions import Number, Step, steps_of
 from d2lmini.graph.group import write_group
 from d2lmini.graph.kernel_group import Kernel, kernel, lines_of, write_kernel
 from d2lmini.graph.layout import Buffer, Kind, laid_out
@@ -52,13 +52,15 @@ from d2lmini.graph.text import WIDTH, assigned, fitted, indented, literal, plain
 from d2lmini.graph.views import reshaped, view_text
 from d2lmini.ops.compare import exact
 from d2lmini.ops.core import Op, Shape
+from d2lmini.ops.limits import ROW, at_least, at_most, level
 from d2lmini.ops.numbers import fit, limit
 from d2lmini.ops.products import matmul
 from d2lmini.symbol.node import Draw, Entry, Node
 
 #: What every program may use besides `xp`.
 _COMMON = {
-    "exact": exact, "fit": fit, "limit": limit,
+    "exact": exact, "fit": fit, "limit": limit, "level": level,
+    "at_least": at_least, "at_most": at_most,
     "given_or_new": given_or_new, "in_blocks": in_blocks, "shared_matmul": matmul,
 }  # fmt: skip
 
@@ -181,11 +183,14 @@ class Writer:
         self._ufuncs[name] = None
         return name
 
-    def argument(self, value: Any) -> str:
-        """A number among the arguments of a ufunc."""
+    def argument(self, value: Any, shape: Shape | None = None) -> str:
+        """A number among the arguments of a ufunc, beside an array of this shape if it is known."""
         assert isinstance(value, Number)
         number = value.value.item() if isinstance(value.value, np.generic) else value.value
-        text = f"{value.table}[xp][{self.dtype(value.dtype)}][{literal(number)}]"
+        if value.table == "limit" and shape is not None:
+            text = f"level(xp, {self.dtype(value.dtype)}, {literal(number)}, {shape})"
+        else:
+            text = f"{value.table}[xp][{self.dtype(value.dtype)}][{literal(number)}]"
         if text not in self._numbers:
             digits = re.sub(r"[^\w]", "_", str(number).replace("-", "minus_"))
             self._numbers[text] = self.identifier("_" + digits)
@@ -321,11 +326,13 @@ class Writer:
         else:
             outs = [self.name_of((node, i)) for i in range(len(node.specs or ()))]
             inputs = self._inputs(node)
+            shape = spec_of(entry).shape
             if steps_of(node) is not None and (row := _one_row(node)):
                 # NumPy is quicker where it need not find out that nothing is broadcast.
+                shape = row
                 inputs = [self.shaped(e, row) for e in node.inputs if e is not None]
                 outs = [self.shaped(entry, row)]
-            for line in self.lines_of(node, inputs, outs):
+            for line in self.lines_of(node, inputs, outs, shape):
                 self.write(line, node)
 
     def _view(self, node: Node) -> None:
@@ -337,21 +344,37 @@ class Writer:
     def _inputs(self, node: Node) -> list[str | None]:
         return [None if e is None else self.name_of(e) for e in node.inputs]
 
-    def lines_of(self, node: Node, inputs: Sequence[str | None], outs: Sequence[str]) -> list[str]:
-        """The lines that compute a node into its places."""
+    def lines_of(
+        self, node: Node, inputs: Sequence[str | None], outs: Sequence[str],
+        shape: Shape | None = None,
+    ) -> list[str]:  # fmt: skip
+        """The lines that compute a node into its places; `shape`: that of all its arrays, None
+        where they are blocks of them."""
         steps = steps_of(node)
         if steps is None:
             out = outs[0] if len(outs) == 1 else f"({', '.join(outs)})"
             return [self._call(node, inputs, out) + _comment(node, outs)]
         lines = []
         for step in steps:
+            at_hand = {i: name for i, name in enumerate(inputs)} | {"y": outs[0]}
+            numbers = [a for a in step.args if type(a) is Number]
+            few = shape is not None and prod(shape) <= ROW
+            if not few and any(number.table == "limit" for number in numbers):
+                lines.append(self._limited(step, at_hand))
+                continue
             args = [
-                inputs[a] if type(a) is int else outs[0] if a == "y" else self.argument(a)
-                for a in step.args
+                self.argument(a, shape) if type(a) is Number else str(at_hand[a]) for a in step.args
             ]
-            lines.append(f"{self.ufunc(step.ufunc)}({', '.join(args)}, out={outs[0]})")  # type: ignore[arg-type]
+            lines.append(f"{self.ufunc(step.ufunc)}({', '.join(args)}, out={outs[0]})")
         lines[0] += _comment(node, outs)
         return lines
+
+    def _limited(self, step: Step, at_hand: dict[Any, str | None]) -> str:
+        """`maximum` or `minimum` of many elements and a number."""
+        data, number = sorted(step.args, key=lambda a: type(a) is Number)
+        function = {"maximum": "at_least", "minimum": "at_most"}[step.ufunc]
+        value = self._attribute(number.value)
+        return f"{function}(xp, {at_hand[data]}, {value}, out={at_hand['y']})"
 
     def _call(self, node: Node, inputs: Sequence[str | None], out: str | None = None) -> str:
         """A call of the op itself, attributes that are the usual ones left out."""

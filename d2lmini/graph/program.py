@@ -13,7 +13,7 @@
 >>> print(program)
 def net(xp, arena):
     maximum, negative = xp.maximum, xp.negative
-    _0 = limit[xp][float32][0]
+    _0 = level(xp, float32, 0, (3,))
 <BLANKLINE>
     def run(arrays, places, keys):
         (x,) = arrays
