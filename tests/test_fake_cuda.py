@@ -1,4 +1,4 @@
-"""The fake of CUDA's order can be trusted: right programs give the same values under every schedule,
+"""The fake of CUDA's order can be trusted: right programs give the same values in every schedule,
 and each way to go wrong is told by name."""
 
 from __future__ import annotations

@@ -271,6 +271,15 @@ class Machine:
         self.errors.append(error)
         self._untold.append(error)
 
+    def take_errors(self) -> list[OrderError]:
+        """Every OrderError that there is when all is done; they are forgotten, so that none is
+        raised at the end."""
+        with self.lock:
+            self._run_all()
+            taken, self.errors = self.errors, []
+            self._untold.clear()
+            return taken
+
     # -- waiting
 
     def synchronize(self, work: Work, why: str) -> None:
@@ -367,10 +376,13 @@ class Machine:
     def finish(self) -> None:
         """Run all that is left; the first OrderError that nobody was told is raised."""
         with self.lock:
-            for queue in self.queues:
-                self._run_until(lambda queue=queue: not queue.pending)
+            self._run_all()
             if self._untold:
                 raise self._untold.pop(0)
+
+    def _run_all(self) -> None:
+        for queue in self.queues:
+            self._run_until(lambda queue=queue: not queue.pending)
 
     # -- faults
 

@@ -1,0 +1,279 @@
+"""The order that GPUs keep, against the fake of CUDA: random programs over the CPU and two GPUs.
+
+The fake runs streams in a random legal order and reports every two accesses that no event orders.
+So the device is right if programs give NumPy's values and nothing was reported; and the fake is
+worth that trust if devices that were broken on purpose are found out.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+from fakes.cuda import fake_cuda
+
+from d2lmini import MXNetError, cpu, engine, gpu, nd
+from d2lmini.device.cuda import lanes, module, staging, streams
+from d2lmini.device.cuda.device import CudaDevice, logical_gpus
+
+CONTEXTS = (cpu(), gpu(0), gpu(1))
+SHAPES = ((4, 4), (16, 32), (64, 128))
+
+
+@contextmanager
+def two_gpus(seed: int, **options: Any) -> Iterator[Any]:
+    """gpu(0) and gpu(1), of the fake; gives its machine."""
+    with fake_cuda(2, seed=seed, **options) as cupy, module.using(cupy), logical_gpus(2):
+        yield cupy.machine
+
+
+class Pair:
+    """An array of ours and what it has to hold. Values are small whole numbers, so that every order
+    of exact arithmetic gives the same bits, and a wrong order of the work does not."""
+
+    def __init__(self, ours: nd.NDArray, theirs: np.ndarray):
+        self.ours, self.theirs = ours, theirs
+
+    def check(self) -> None:
+        np.testing.assert_array_equal(self.ours.asnumpy(), self.theirs)
+
+
+def new(rng: random.Random) -> Pair:
+    values = np.random.default_rng(rng.randrange(1 << 30)).integers(0, 17, rng.choice(SHAPES))
+    values = values.astype(np.float32)
+    return Pair(nd.array(values, ctx=rng.choice(CONTEXTS)), values.copy())
+
+
+def moved(pair: Pair, ctx: Any) -> nd.NDArray:
+    return pair.ours.as_in_context(ctx)
+
+
+def step(rng: random.Random, arrays: list[Pair]) -> None:
+    """One random statement, done in both worlds."""
+    x = rng.choice(arrays)
+    y = rng.choice([a for a in arrays if a.theirs.shape == x.theirs.shape])
+    ctx, k = x.ours.context, rng.randrange(1, 9)
+    kind = rng.randrange(13)
+    if kind <= 1:
+        ours = (x.ours + moved(y, ctx)) % 17
+        arrays.append(Pair(ours, (x.theirs + y.theirs) % 17))
+    elif kind == 2:
+        x.ours += moved(y, ctx)
+        x.ours %= 17
+        x.theirs += y.theirs
+        x.theirs %= 17
+    elif kind == 3:
+        x.ours[:] = k
+        x.theirs[...] = k
+    elif kind == 4 and x is not y and not np.may_share_memory(x.theirs, y.theirs):
+        y.ours.copyto(x.ours)  # across devices, into memory that others read
+        x.theirs[...] = y.theirs
+    elif kind == 5:
+        i = rng.randrange(len(x.theirs))
+        x.ours[i] = k
+        x.theirs[i] = k
+    elif kind == 6 and len(x.theirs) > 2:
+        i, j = sorted(rng.sample(range(len(x.theirs) + 1), 2))
+        arrays.append(Pair(x.ours[i:j], x.theirs[i:j]))  # shares memory
+    elif kind == 7:
+        ours = nd.dot(x.ours, moved(y, ctx).T) % 17
+        arrays.append(Pair(ours, (x.theirs @ y.theirs.T) % 17))
+    elif kind == 8:
+        other = rng.choice(CONTEXTS)
+        arrays.append(Pair(x.ours.copyto(other), x.theirs.copy()))
+    elif kind == 9:
+        ours = (x.ours * k).sum(axis=0, keepdims=True) % 17
+        arrays.append(Pair(ours, (x.theirs * k).sum(axis=0, keepdims=True) % 17))
+    elif kind == 10:
+        arrays.append(new(rng))
+    elif kind == 11:
+        x.check()
+    else:
+        x.ours.wait_to_read()
+    while len(arrays) > 8:  # what is dropped is used again while others still read it
+        arrays.pop(rng.randrange(len(arrays)))
+
+
+def run_program(seed: int, statements: int = 40) -> None:
+    rng = random.Random(seed)
+    arrays = [new(rng) for _ in range(3)]
+    for _ in range(statements):
+        step(rng, arrays)
+    for pair in arrays:
+        pair.check()
+    engine.waitall()
+
+
+@pytest.fixture
+def small_pieces(monkeypatch):
+    """Copies from and to the host go in several pieces, of which few may be on their way."""
+    monkeypatch.setattr(staging, "PIECE", 4096)
+    monkeypatch.setattr(staging, "MOST", 3)
+
+
+# -- the device as it is ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first", range(0, 150, 15))
+def test_programs_over_cpu_and_gpus_equal_numpy(first: int, small_pieces):
+    for seed in range(first, first + 15):
+        with two_gpus(seed) as machine:
+            run_program(seed)
+            assert not machine.errors, f"seed {seed}"
+
+
+def test_the_serial_engine_too(small_pieces):
+    for seed in range(20):
+        with engine.use("naive"), two_gpus(seed) as machine:
+            run_program(seed)
+            assert not machine.errors, f"seed {seed}"
+
+
+def test_workers_that_compute_wait_for_nothing(small_pieces):
+    """The GPU orders its streams itself; the host waits where values go to the host."""
+    for seed in range(10):
+        with two_gpus(seed) as machine:
+            run_program(seed)
+            waiting = {name for name, _ in machine.waits}
+            assert waiting, "values were read"
+            assert not [name for name in waiting if "compute" in name], f"seed {seed}: {waiting}"
+
+
+def test_little_memory(small_pieces):
+    """Memory that runs short is given back in order, too."""
+    for seed in range(10):
+        with two_gpus(seed, memory=400_000) as machine:
+            run_program(seed)
+            assert not machine.errors, f"seed {seed}"
+
+
+# -- the device broken on purpose ------------------------------------------------------------------
+
+
+def no_waits(monkeypatch) -> None:
+    """Streams do not wait for each other."""
+    monkeypatch.setattr(streams.Stream, "wait", lambda self, marks: None)
+
+
+def no_wait_for_writers(monkeypatch) -> None:
+    """A reader does not wait for who wrote."""
+    marks = lambda self, write: list(self.readers.values()) if write else []  # noqa: E731
+    monkeypatch.setattr(streams.Order, "marks", marks)
+
+
+def no_wait_for_readers(monkeypatch) -> None:
+    """A writer waits for the last writer, not for those that still read."""
+    marks = lambda self, write: [] if self.writer is None else [self.writer]  # noqa: E731
+    monkeypatch.setattr(streams.Order, "marks", marks)
+
+
+def marks_too_early(monkeypatch) -> None:
+    """The event is recorded before the work it stands for."""
+    begin, end = streams.Stream.begin, streams.Stream.end
+    early: dict[streams.Stream, Any] = {}
+
+    def first(self, task):
+        begin(self, task)
+        early[self] = self.mark().event
+
+    def last(self, task):
+        end(self, task)
+        self.last.event = early[self]
+
+    monkeypatch.setattr(streams.Stream, "begin", first)
+    monkeypatch.setattr(streams.Stream, "end", last)
+
+
+def knows_too_much(monkeypatch) -> None:
+    """Who has waited for a mark thinks that it has waited for all that its stream does later."""
+
+    def learn(self, mark):
+        self.seen = {**self.seen, mark.stream: mark.seq + 1000}
+
+    monkeypatch.setattr(streams.Stream, "_learn", learn)
+
+
+def frees_without_order(monkeypatch) -> None:
+    """Memory is given back while others still read it."""
+
+    def bury(self) -> None:
+        with lanes.lock:
+            self.device.pool.drain()
+        while self.graves:
+            self.graves.popleft().array = None
+
+    monkeypatch.setattr(lanes.CudaLane, "bury", bury)
+
+
+def frees_where_it_happens(monkeypatch) -> None:
+    """Another lane gives memory back, which its stream has not waited for either."""
+    bury = lanes.CudaLane.bury
+
+    def others(self) -> None:
+        bury(self)
+        for other in self.device._lanes.values():
+            while other.graves:
+                other.graves.popleft().array = None
+
+    monkeypatch.setattr(lanes.CudaLane, "bury", others)
+
+
+def stages_too_soon(monkeypatch) -> None:
+    """Pinned memory is filled again before the copy has read it."""
+    monkeypatch.setattr(staging.Staging, "give_after", lambda self, mark, piece: self.give(piece))
+
+
+def reads_too_soon(monkeypatch) -> None:
+    """The host takes from pinned memory what has not come yet."""
+    monkeypatch.setattr(streams.Mark, "wait", lambda self, deadline=None: True)
+
+
+def copies_by_no_stream(monkeypatch) -> None:
+    """Copies between GPUs go on a stream that nobody orders."""
+    copy = CudaDevice.copy
+
+    def copied(self, target, source):
+        if isinstance(source, np.ndarray) or isinstance(target, np.ndarray):
+            copy(self, target, source)
+        elif source.size:
+            target.data.copy_from_device_async(source.data, source.nbytes, self.xp.cuda.Stream.null)
+
+    monkeypatch.setattr(CudaDevice, "copy", copied)
+
+
+BROKEN = (
+    no_waits, no_wait_for_writers, no_wait_for_readers, marks_too_early, knows_too_much,
+    frees_without_order, frees_where_it_happens, stages_too_soon, reads_too_soon,
+    copies_by_no_stream,
+)  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:.*dropped unseen")
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda f: f.__name__)
+def test_a_broken_device_is_found_out(broken: Callable, monkeypatch, small_pieces):
+    """By an OrderError, or by values that are wrong."""
+    broken(monkeypatch)
+    found = 0
+    for seed in range(10):
+        with two_gpus(seed) as machine:
+            raised = errors_of(run_program, seed)
+            while more := errors_of(engine.waitall):
+                raised += more
+            reported = machine.take_errors()
+            values_differ = any(isinstance(error, AssertionError) for error in raised)
+            assert reported or values_differ or not raised, raised
+            found += bool(reported or values_differ)
+    assert found
+
+
+def errors_of(function: Callable, *args: Any) -> list[Exception]:
+    """What `function` raises: AssertionError for values, MXNetError for what a task met."""
+    try:
+        function(*args)
+    except (AssertionError, MXNetError) as error:
+        return [error]
+    return []
