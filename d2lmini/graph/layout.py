@@ -254,17 +254,19 @@ class Layout:
         return copied
 
 
-def laid_out(inputs: Sequence[Node], outputs: Sequence[Entry], last_first: bool) -> Layout:
+def laid_out(
+    inputs: Sequence[Node], outputs: Sequence[Entry], last_first: bool, on_gpu: bool = False
+) -> Layout:
     """The layout with the smaller arena: what comes last may just as well be computed first.
 
     Gradients of weights are asked for from the first layer to the last, and become known from the
     last to the first: in that order what each of them needs does not have to wait for the others.
     With `last_first` so it is where both arenas are as large and the statements the same.
     """
-    layout = Layout(inputs, outputs, statements(outputs))
+    layout = Layout(inputs, outputs, statements(outputs, on_gpu))
     if layout.mutated or len(outputs) == 1:
         return layout  # who reads before a change must go on doing so
-    other = Layout(inputs, outputs, statements(outputs[::-1]))
+    other = Layout(inputs, outputs, statements(outputs[::-1], on_gpu))
     better = other.plan.nbytes < layout.plan.nbytes
     if last_first and other.plan.nbytes == layout.plan.nbytes:
         better = _groups(other) == _groups(layout)
