@@ -15,7 +15,8 @@
 
 All take a matrix on the last two axes or any batch of them, in float32 or float64, and call LAPACK
 through NumPy. Wrong shapes and dtypes are MXNetErrors at the call; a matrix that cannot be factored
-or inverted fails when the task runs, and the error waits on the result.
+or inverted fails when the task runs, and the error waits on the result. (On a GPU, through CuPy,
+such a matrix gives nan or numbers that mean nothing: to look would be to wait.)
 
 The gradients of factorizations are those of M. Seeger et al., "Auto-Differentiating Linear
 Algebra" (2017), and I. Murray, "Differentiation of the Cholesky decomposition" (2016): a few
@@ -106,7 +107,7 @@ def inverse(xp, A):
 @op("_linalg_inverse_or_zero", infer=like_square, flops=_cubic(3.0))
 def inverse_or_zero(xp, A):
     """A^-1 where there is one, else zeros: what `linalg_det` needs to go on after a singular A."""
-    singular = (xp.linalg.slogdet(A)[0] == 0)[..., None, None]
+    singular = (xp.linalg.slogdet(A)[1] == -xp.inf)[..., None, None]
     return xp.linalg.inv(xp.where(singular, xp.eye(A.shape[-1], dtype=A.dtype), A)) * ~singular
 
 
@@ -137,6 +138,7 @@ def slogdet(xp, A):
     A singular matrix gives 0 and -inf. The sign has no gradient, nor has a singular A.
     """
     sign, logabsdet = xp.linalg.slogdet(A)
+    sign = xp.where(logabsdet == -xp.inf, 0, sign)  # CuPy leaves it 1 or -1
     shape: Shape = A.shape[:-2] or (1,)
     return sign.reshape(shape), logabsdet.reshape(shape)
 

@@ -22,6 +22,8 @@ from __future__ import annotations
 from math import isqrt
 from typing import Any
 
+import numpy as np
+
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_float, check_shape
 from d2lmini.ops.core import ALL, Spec, op
@@ -89,7 +91,7 @@ def _triangle(xp: Any, n: int, offset: int, lower: bool) -> tuple[Any, Any]:
     """Row and column numbers of a triangle: all from diagonal `offset` down if that is negative, up
     if positive, and for the main diagonal as `lower` says; downwards row by row, upwards column by
     column."""
-    rows, columns = xp.tril_indices(n, -abs(offset))
+    rows, columns = map(xp.asarray, np.tril_indices(n, -abs(offset)))
     return (rows, columns) if offset < 0 or (offset == 0 and lower) else (columns, rows)
 
 

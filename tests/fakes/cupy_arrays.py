@@ -127,10 +127,14 @@ def _empty_places(args: Any) -> Any:
     return type(args)(map(_empty_places, args)) if type(args) in (list, tuple) else args
 
 
-def launch(name: str, function: Callable, *args: Any, out: Any = None, **kwargs: Any) -> Any:
+def launch(
+    name: str, function: Callable, *args: Any, out: Any = None, casting: str = "same_kind",
+    **kwargs: Any,
+) -> Any:  # fmt: skip
     """`function(*args, **kwargs)` on NumPy arrays in the places of ours, by way of the hook.
 
-    `out`: an array that takes the result. One result is returned as it is, several as a tuple.
+    `out`: an array that takes the result, by `casting`. One result is returned as it is, several as
+    a tuple.
     """
 
     inputs = tuple(arrays_in(args))
@@ -154,18 +158,19 @@ def launch(name: str, function: Callable, *args: Any, out: Any = None, **kwargs:
     else:
         if not isinstance(out, ndarray):
             raise TypeError(f"{name}: out must be a cupy.ndarray, got {type(out)}")
-        results = hook.execute(name, _fitting(name, work, out.shape, out.dtype), inputs, (out,))
+        work = _fitting(name, work, out.shape, out.dtype, casting)
+        results = hook.execute(name, work, inputs, (out,))
     return results[0] if len(results) == 1 else results
 
 
-def _fitting(name: str, work: Callable, shape: tuple, dtype: np.dtype) -> Callable:
+def _fitting(name: str, work: Callable, shape: tuple, dtype: np.dtype, casting: Any) -> Callable:
     """`work`, whose one result is checked against the array that takes it."""
 
     def checked(*raws: np.ndarray) -> tuple[np.ndarray]:
         (result,) = work(*raws)
         if result.shape != shape:
             raise ValueError(f"{name}: the result has shape {result.shape}, out has {shape}")
-        if not np.can_cast(result.dtype, dtype, "same_kind"):
+        if not np.can_cast(result.dtype, dtype, casting):
             raise TypeError(f"{name}: cannot cast {result.dtype} to out's {dtype}")
         return (result.astype(dtype),)
 

@@ -89,7 +89,7 @@ class ufunc:  # its name in CuPy
         def spread(*raws):  # the result may be repeated along new axes of `out`
             return np.broadcast_to(self._numpy(*raws, **options), shape)
 
-        launch(self.__name__, spread, *args, out=out)
+        launch(self.__name__, spread, *args, out=out, casting=casting)
         return out
 
     def _allowed(self, method: str) -> None:
@@ -266,7 +266,7 @@ def _maker(name: str, *parameters: Any) -> None:
     _public(function)
 
 
-for _name in ("arange", "eye", "linspace", "tri", "tril_indices", "triu_indices", "indices"):
+for _name in ("arange", "eye", "linspace", "tri"):
     _maker(_name)
 
 # -- functions of arrays -------------------------------------------------------------------------
