@@ -97,6 +97,8 @@ class HybridBlock(Block):
             ctx = self._context_of(x, args)
             if ctx is None:
                 return self._forward_symbols(x, args)
+        if not self._reg_params:
+            return self.hybrid_forward(nd, x, *args)
         params: dict[str, Any] = {}
         try:
             for name, parameter in self._reg_params.items():

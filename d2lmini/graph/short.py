@@ -86,14 +86,15 @@ class ShortRoad:
         """The arrays of the inputs, if nothing is pending on them and each is the whole of its
         memory (lock held)."""
         arrays = []
+        add = arrays.append
         for x, known in zip(inputs, self.known):
             chunk = x._chunk
-            a = chunk.data
             if chunk.writer is not None or chunk.queue or chunk.error is not None:
                 return None
+            a = chunk.data
             if a is not known and not self._fits(x, a):
                 return None
-            arrays.append(a)
+            add(a)
         self.known = arrays
         return arrays
 

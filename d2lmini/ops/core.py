@@ -260,7 +260,8 @@ class Op:
         key: tuple | None = None
         if kwargs and len(args) == len(self.input_names) and not self.variadic:
             # With their types: 1, 1.0 and True are equal, and do not mean the same.
-            key = (*kwargs.items(), *map(type, kwargs.values()))
+            values = kwargs.values()
+            key = (*kwargs, *values, *map(type, values))
             try:
                 attrs = self.bound.get(key)
             except TypeError:  # a list, perhaps

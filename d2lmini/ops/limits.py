@@ -47,14 +47,18 @@ _levels = _Levels()
 def at_least(xp: Any, data: Any, number: Any, out: Any = None) -> Any:
     """max(data, number), nan where data is; the shape of data, its dtype (int64 for bool)."""
     if xp is np:
-        return _beside(np.maximum, data, number, out)
+        if data.size <= ROW:
+            return np.maximum(data, _levels[data.dtype, number, data.shape], out=out)
+        return _by_rows(np.maximum, data, number, out)
     return xp.maximum(data, limit[xp][data.dtype][number], out=out)
 
 
 def at_most(xp: Any, data: Any, number: Any, out: Any = None) -> Any:
     """min(data, number), nan where data is; the shape of data, its dtype (int64 for bool)."""
     if xp is np:
-        return _beside(np.minimum, data, number, out)
+        if data.size <= ROW:
+            return np.minimum(data, _levels[data.dtype, number, data.shape], out=out)
+        return _by_rows(np.minimum, data, number, out)
     return xp.minimum(data, limit[xp][data.dtype][number], out=out)
 
 
@@ -65,10 +69,8 @@ def level(xp: Any, dtype: np.dtype, number: Any, shape: Shape) -> Any:
     return limit[xp][dtype][number]
 
 
-def _beside(ufunc: Any, data: np.ndarray, number: Any, out: np.ndarray | None) -> np.ndarray:
+def _by_rows(ufunc: Any, data: np.ndarray, number: Any, out: np.ndarray | None) -> np.ndarray:
     n = data.size
-    if n <= ROW:
-        return ufunc(data, _levels[data.dtype, number, data.shape], out=out)
     row = _levels[data.dtype, number, (ROW,)]
     if out is None:
         out = np.empty(data.shape, row.dtype)
