@@ -118,9 +118,9 @@ def small_pieces(monkeypatch):
 # -- the device as it is ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("first", range(0, 150, 15))
+@pytest.mark.parametrize("first", range(0, 100, 10))
 def test_programs_over_cpu_and_gpus_equal_numpy(first: int, small_pieces):
-    for seed in range(first, first + 15):
+    for seed in range(first, first + 10):
         with two_gpus(seed) as machine:
             run_program(seed)
             assert not machine.errors, f"seed {seed}"
@@ -143,12 +143,22 @@ def test_workers_that_compute_wait_for_nothing(small_pieces):
             assert not [name for name in waiting if "compute" in name], f"seed {seed}: {waiting}"
 
 
-def test_little_memory(small_pieces):
-    """Memory that runs short is given back in order, too."""
+def test_memory_that_runs_short_is_given_back_in_order():
+    """Two thirds of a GPU were filled by its copying lane and dropped, and the other GPU still
+    reads them, when its computing lane needs as much."""
+    values = np.arange(16_000, dtype=np.float32)
     for seed in range(10):
-        with two_gpus(seed, memory=400_000) as machine:
-            run_program(seed)
+        with two_gpus(seed, memory=100_000) as machine:
+            for k in range(2):
+                x = nd.array(values + k, ctx=gpu(0))
+                y = x.as_in_context(gpu(1))
+                del x
+                z = nd.full(values.shape, k, ctx=gpu(0))
+                np.testing.assert_array_equal(y.asnumpy(), values + k, f"seed {seed}")
+                np.testing.assert_array_equal(z.asnumpy(), np.full(values.shape, k))
+                del y, z
             assert not machine.errors, f"seed {seed}"
+            assert "free_all_blocks" in [why for _, why in machine.waits], f"seed {seed}"
 
 
 # -- the device broken on purpose ------------------------------------------------------------------
@@ -257,8 +267,9 @@ BROKEN = (
 def test_a_broken_device_is_found_out(broken: Callable, monkeypatch, small_pieces):
     """By an OrderError, or by values that are wrong."""
     broken(monkeypatch)
-    found = 0
-    for seed in range(10):
+    found, seed = False, 0
+    while not found:
+        assert seed < 40, "never found out"
         with two_gpus(seed) as machine:
             raised = errors_of(run_program, seed)
             while more := errors_of(engine.waitall):
@@ -266,8 +277,8 @@ def test_a_broken_device_is_found_out(broken: Callable, monkeypatch, small_piece
             reported = machine.take_errors()
             values_differ = any(isinstance(error, AssertionError) for error in raised)
             assert reported or values_differ or not raised, raised
-            found += bool(reported or values_differ)
-    assert found
+            found = bool(reported or values_differ)
+            seed += 1
 
 
 def errors_of(function: Callable, *args: Any) -> list[Exception]:
