@@ -178,7 +178,7 @@ class Program:
         if not self.plan.lives:
             return Frame(self._make(self._xp, None), None)
         memory = Chunk(pool_of(self._ctx), max(self.plan.nbytes, SMALL))
-        block = memory.allocate((memory.nbytes,), np.dtype(np.uint8))
+        block: Any = memory.allocate((memory.nbytes,), np.dtype(np.uint8))
 
         def arena(offset: int, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
             if self._xp is np:

@@ -25,11 +25,14 @@ The `multi_` and `preloaded_multi_` ops are MXNet's own ones of this kind.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from d2lmini.base import MXNetError
+from d2lmini.device.cuda.kernels.functions import NotInC
+from d2lmini.device.cuda.kernels.updates import update
 from d2lmini.device.parallel import GRAIN, parallel_for
 from d2lmini.ops.core import Op, Spec, op
 from d2lmini.ops.update import mp_sgd_mom_update, mp_sgd_update, sgd_mom_update, sgd_update
@@ -81,8 +84,7 @@ def run(xp: Any, steps: Sequence[Step], groups: list[tuple], outs: Sequence[Any]
     """Take all steps, in blocks, over all cores. groups: the arrays of each step, weight first;
     outs: where each new weight goes."""
     if xp is not np:
-        for step, arrays, out in zip(steps, groups, outs, strict=True):
-            _take(xp, step, arrays, out)
+        _run_together(xp, steps, groups, outs)
         return
     flat = [[a.reshape(-1) for a in arrays] for arrays in groups]
     places = [out.reshape(-1) for out in outs]
@@ -97,10 +99,37 @@ def run(xp: Any, steps: Sequence[Step], groups: list[tuple], outs: Sequence[Any]
     parallel_for(len(pieces), body)
 
 
+def _run_together(xp: Any, steps: Sequence[Step], groups: list[tuple], outs: Sequence[Any]) -> None:
+    """On a GPU: steps that differ in their arrays alone are one launch."""
+    alike: dict[Any, list[int]] = {}
+    for i, (step, arrays, out) in enumerate(zip(steps, groups, outs, strict=True)):
+        kept = tuple(a.dtype for a in arrays), out.dtype, out is arrays[0]
+        ordered = all(a.flags.c_contiguous for a in (*arrays, out))
+        numbers = all(isinstance(v, (int, float)) for v in step.attrs.values())
+        attrs = tuple(step.attrs.items()) if ordered and numbers else i
+        alike.setdefault((step.op, step.mixed, kept, attrs), []).append(i)
+    for members in alike.values():
+        step = steps[members[0]]
+        compute = partial(_with_master, step.op) if step.mixed else step.op.compute
+        parts = [groups[i] for i in members], [outs[i] for i in members]
+        try:
+            update(xp, step.op.name.strip("_"), compute, step.attrs, *parts)
+        except NotInC:  # an array of numbers, or a decision that depends on one
+            for i in members:
+                _take(xp, steps[i], groups[i], outs[i])
+
+
+def _with_master(
+    rule: Op, xp: Any, weight: Any, grad: Any, *rest: Any, out: Any, **attrs: Any
+) -> Any:
+    """A step in mixed precision; the master copy comes last."""
+    *states, weight32 = rest
+    return master(xp, rule, weight, grad, tuple(states), weight32, out, **attrs)
+
+
 def _take(xp: Any, step: Step, arrays: Sequence[Any], out: Any) -> None:
     if step.mixed:
-        weight, grad, *states, weight32 = arrays
-        master(xp, step.op, weight, grad, tuple(states), weight32, out, **step.attrs)
+        _with_master(step.op, xp, *arrays, out=out, **step.attrs)
     else:
         step.op.compute(xp, *arrays, out=out, **step.attrs)
 

@@ -86,26 +86,28 @@ def elementwise(
     """
     body = Body()
     texts = [f"x{i}" for i in range(len(inputs))]
-    given = [_loaded(body, text, np.dtype(o.dtype)) for text, o in zip(texts, inputs)]
+    given = [loaded_name(body, text, np.dtype(o.dtype)) for text, o in zip(texts, inputs)]
     results = list(formula(*given))
     outs = [f"y{i}" for i in range(len(results))]
-    stored = [f"{y} = {_stored(value)};" for y, value in zip(outs, results)]
+    stored = [f"{y} = {stored_text(value)};" for y, value in zip(outs, results)]
     types = [C_TYPES[np.dtype(o.dtype).char] for o in inputs]
     out_types = [C_TYPES[value.dtype.char] for value in results]
 
-    element = _signature(
+    element = broken(
         "__device__ inline void element(",
         [f"const {t} {x}" for t, x in zip(types, texts)]
         + [f"{t}& {y}" for t, y in zip(out_types, outs)],
+        end=") {",
     )
     index = index_type([prod(domain), *(_reach(o) for o in inputs)])
-    kernel = _signature(
+    kernel = broken(
         f'extern "C" __global__ void {name}(',
         [f"const {t}* {x}" for t, x in zip(types, texts)]
         + [f"{t}* {y}" for t, y in zip(out_types, outs)]
         + [f"const {index} n"],
+        end=") {",
     )
-    lines = [element, *(f"    {line}" for line in [*body.lines, *stored]), "}", "", kernel]
+    lines = [*element, *(f"    {line}" for line in [*body.lines, *stored]), "}", "", *kernel]
     lines += _loops(
         index, texts, types, [_spread(o, domain) for o in inputs], domain, outs, out_types
     )
@@ -124,26 +126,16 @@ def kept(name: str, source: str) -> Kernel:
 # -- values ---------------------------------------------------------------------------------------
 
 
-def _loaded(body: Body, text: str, dtype: np.dtype) -> Name:
+def loaded_name(body: Body, text: str, dtype: np.dtype) -> Name:
+    """What lies in an array, to compute with."""
     if dtype.char == "e":
         return body.line(f"widened({text})", dtype)
     return body.given(text, dtype)
 
 
-def _stored(value: Name) -> str:
+def stored_text(value: Name) -> str:
+    """A value as it lies in an array."""
     return f"narrowed({value.text})" if value.dtype.char == "e" else value.text
-
-
-def _signature(begin: str, parameters: Sequence[str]) -> str:
-    line = f"{begin}{', '.join(parameters)}) {{"
-    if len(line) <= 100:
-        return line
-    rows = [""]
-    for parameter in parameters:
-        if len(rows[-1]) + len(parameter) > 90:
-            rows.append("")
-        rows[-1] += f"{parameter}, "
-    return "\n".join([begin, *(f"    {row.rstrip()}" for row in rows)]).rstrip(",") + "\n) {"
 
 
 # -- places ---------------------------------------------------------------------------------------
@@ -221,7 +213,7 @@ def _loops(
     call = [f"{x}[{place}]" for x, place in zip(inputs, places)] + [f"{y}[i]" for y in outputs]
     lines += [
         f"    for ({index} i = {start}; i < n; i += threads) {{",
-        *_broken("        element(", call),
+        *broken("        element(", call),
         "    }",
     ]
     return lines
@@ -243,7 +235,7 @@ def _four_at_a_time(
     ready = [f"aligned({x})" for x in [*(x for x, w in zip(inputs, wide) if w), *outputs]]
     lines = [
         f"    {index} done = 0;",
-        *_broken("    if (", ready, " && ", ") {"),
+        *broken("    if (", ready, " && ", ") {"),
         f"        for ({index} i = 4 * first; i < n - 3; i += 4 * threads) {{",
     ]
     args = []
@@ -257,13 +249,13 @@ def _four_at_a_time(
             loads.setdefault(t, []).append(f"a{i} = {x}[{place}]")
             args.append(f"a{i}")
     for kind, found in loads.items():
-        lines += _broken(f"            const {kind} ", found, end=";")
+        lines += broken(f"            const {kind} ", found, end=";")
     spaces: dict[str, list[str]] = {}
     for i, t in enumerate(out_types):
         spaces.setdefault(t, []).append(f"b{i}")
         args.append(f"b{i}.at[k]")
     lines += [f"            Four<{t}> {', '.join(found)};" for t, found in spaces.items()]
-    lines += _broken("            for (int k = 0; k < 4; ++k) element(", args)
+    lines += broken("            for (int k = 0; k < 4; ++k) element(", args)
     lines += [f"            four({y} + i) = b{i};" for i, y in enumerate(outputs)]
     return [*lines, "        }", "        done = n / 4 * 4;", "    }"]
 
@@ -273,7 +265,7 @@ def _bare(text: str) -> str:
     return text[1:-1] if text[0] == "(" and " + " not in text else text
 
 
-def _broken(begin: str, parts: Sequence[str], between: str = ", ", end: str = ");") -> list[str]:
+def broken(begin: str, parts: Sequence[str], between: str = ", ", end: str = ");") -> list[str]:
     """A line, or several where it is too long."""
     lines, space = [begin], " " * (len(begin) - len(begin.lstrip()) + 4)
     for i, part in enumerate(parts):

@@ -179,7 +179,7 @@ template <class T> __device__ T maximum(T a, T b) {
     return a == b ? a + log(T(2)) : maximum(a, b) + log1p(exp(-fabs(a - b)));
 }
 """,
-    "rest_of": """// With the sign of a; 0 by 0, and by -1, which a processor may refuse to divide by.
+    "rest_of": """// With the sign of a; 0 by 0 and by -1, by which not every processor divides.
 template <class T> __device__ T rest_of(T a, T b) {
     return b == 0 || (b == T(-1) && b < 0) ? T(0) : T(a % b);
 }

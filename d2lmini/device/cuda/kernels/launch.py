@@ -66,7 +66,7 @@ def parameters(source: str, name: str) -> tuple[Parameter, ...]:
     for text in filter(None, (part.strip() for part in head[1].split(","))):
         match = re.fullmatch(r"(const )?([\w ]+?)\s*(\*?)\s*(\w+)", text)
         assert match is not None, f"kernel {name}: cannot read the parameter {text!r}"
-        const, kind, star, label = match.groups()
+        const, kind, star, label = match.groups(default="")
         found.append(
             Parameter(meaning.get(kind, kind), label, bool(star), bool(star) and not const)
         )

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -181,8 +181,7 @@ def _call(ufunc: str, *args: Any, out: Any = None, dtype: Any = None, **options:
     if body is None:
         raise NotInC(f"{ufunc} of constants alone")
     given = tuple(_operand(a) for a in args)
-    how = {} if dtype is None else {"signature": (None,) * function.nin + (np.dtype(dtype),)}
-    *loop, result = function.resolve_dtypes((*given, None), **how)
+    *loop, result = _loop(function, given, None if dtype is None else np.dtype(dtype))
     texts = []
     for arg, kind, needed in zip(args, given, loop):
         if isinstance(arg, Name):
@@ -194,6 +193,13 @@ def _call(ufunc: str, *args: Any, out: Any = None, dtype: Any = None, **options:
     if result.char == "e":
         text = f"rounded({text})"
     return _kept(body.line(text, result), out)
+
+
+@lru_cache(maxsize=4096)
+def _loop(function: np.ufunc, given: tuple[Any, ...], dtype: Any) -> tuple[np.dtype, ...]:
+    """The dtypes in which NumPy would compute, and that of the result."""
+    how = {} if dtype is None else {"signature": (None,) * function.nin + (dtype,)}
+    return function.resolve_dtypes((*given, None), **how)
 
 
 def _kept(value: Any, out: Any) -> Any:
