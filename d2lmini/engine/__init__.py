@@ -10,7 +10,8 @@
 
 Which engine: `D2LMINI_ENGINE=threaded|naive` (or MXNet's `MXNET_ENGINE_TYPE=NaiveEngine`) for the
 process, `with engine.use("naive"):` for a scope. To be read in this order: `core` (the rules),
-`budget`, `bulk`, `failure`, `road`, `waits`, `engine`, `threaded` (the threads), `naive`.
+`budget`, `bulk`, `meeting`, `failure`, `road`, `waits`, `engine`, `threaded` (the threads),
+`naive`.
 
 `engine.inline_below` (microseconds) is the dial of inline execution: operations predicted to be
 shorter run on the thread that issues them, because handing them to a worker would cost more; 0
@@ -171,6 +172,7 @@ def explain(value: Any) -> str:
 
 def _describe(task: Task) -> str:
     waits = f", waiting for {task.waits} more" if task.waits else ""
+    waits = ", more may join it" if task.open else waits
     return f"{task.name} (issued at {callsite.describe(task.site)}{waits})"
 
 

@@ -15,8 +15,8 @@ from collections.abc import Iterable
 from d2lmini.engine import core
 from d2lmini.engine.core import Task, Var
 
-# While a segment is open it must not become ready, however many Vars it is granted.
-_OPEN = 1 << 30
+#: What an open task waits for: it must not become ready, however many Vars it is granted.
+OPEN = 1 << 30
 
 
 class Segment(Task):
@@ -33,7 +33,7 @@ class Segment(Task):
         self.shared = {}
         self.writes = {}
         self.parts: deque[Task] = deque()  # type: ignore[misc]
-        self.waits = _OPEN
+        self.waits = OPEN
         self.seq = first.seq
         self.open = True
 

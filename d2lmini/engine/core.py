@@ -38,7 +38,8 @@ Transitions, all under the one lock of this module
     complete  release: each Var passes on, to one writer or to all readers up to the next writer;
               those whose last Var this was become ready
     fail      complete, with a Failure kept on the Vars it writes; whoever reads them is skipped
-              and passes the same Failure on; a task that only writes (a full overwrite) clears it
+              and passes the same Failure on; a task that only writes (a full overwrite) clears it.
+              What a skipped task would have changed in place, beside results, is as it was
     mend      after Ctrl-C in the midst of one of these: what was begun is finished or taken back
 
 Promises. Per Var, tasks take effect in program order: readers together, a writer alone. Every task
@@ -136,8 +137,10 @@ class Task:
         self.waits = 0
 
     lane = "compute"
-    #: Only a bulk segment can be: in line already, while more may join it (see `bulk`).
+    #: Bulk segments and meetings can be: in line already, while more may join (see `bulk`).
     open = False
+    #: If it fails, is what it changes in place as good as before?
+    spares = False
     #: How many versions of what it writes it makes; 0 if they were counted when it was recorded.
     counts = 1
     #: Of a task whose parts fail apart: why some of what it writes is missing though it ran.
@@ -305,6 +308,12 @@ def withdraw(task: Task) -> list[Task]:
         if var.queue and var.writer is None:
             _pass_on(var, ready)
     return ready
+
+
+def leave(task: Task, var: Var) -> None:
+    """Take a task that was not granted `var` out of its queue."""
+    if not holds(task, var):
+        var.queue = deque(entry for entry in var.queue if entry[0] is not task)
 
 
 def mend(variables: Iterable[Var]) -> list[Task]:

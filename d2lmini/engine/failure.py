@@ -51,10 +51,11 @@ class Report:
 class Failure:
     """Why a value is missing: the operation, its line, what went wrong."""
 
-    __slots__ = ("kind", "report", "__weakref__")
+    __slots__ = ("kind", "report", "sudden", "__weakref__")
 
     def __init__(self, name: str, site: Site | None, problem: BaseException):
         self.kind: type[MXNetError] = MXNetError
+        self.sudden = not isinstance(problem, Exception)  # Ctrl-C: it may be half done
         if isinstance(problem, MemoryError):
             self.kind = OutOfMemoryError
         elif isinstance(problem, IndexError):

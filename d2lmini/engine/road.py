@@ -25,6 +25,7 @@ from d2lmini.engine.budget import Budget
 from d2lmini.engine.bulk import Segment
 from d2lmini.engine.core import Gate, Task, Var
 from d2lmini.engine.failure import Failure, Reports
+from d2lmini.engine.meeting import Meeting, at_rest
 
 
 class _Here(threading.local):
@@ -60,6 +61,7 @@ class Road:
     running     those of them that have begun
     gates       of the waits that are in line for a Var now
     segments    open bulk segments, by thread
+    meetings    that have not run, and perhaps some that have (`meeting.at_rest` strikes them out)
     idle_locks  each blocks a wait for everything
     room_locks  each blocks a push for which too much is pending
     """
@@ -84,6 +86,7 @@ class Road:
         self.running: set[Task] = set()
         self.gates: set[Gate] = set()
         self.segments: dict[int, Segment] = {}
+        self.meetings: set[Meeting] = set()
         self.idle_locks: list[threading.Lock] = []
         self.room_locks: list[threading.Lock] = []
         self.reports = Reports()
@@ -151,12 +154,16 @@ class Road:
         """Claim what `task` touches and dispatch it if it is ready. False if it is `bounded` and
         would pass the bound on pending bytes."""
         with self.lock:
-            if bounded and not self.budget.admits(task):
+            if bounded and not self._admits(task):
                 return False
             self._claim(task)
         if self._late:
             self._push_late()
         return True
+
+    def _admits(self, task: Task) -> bool:
+        """May `task` be queued now? Yes, too, if room can only come of what is pushed next."""
+        return self.budget.admits(task) or at_rest(self)
 
     def _claim(self, task: Task) -> None:
         if self.segments:
@@ -367,8 +374,15 @@ class Road:
                 self.reports.add(failure, task.seq, keep=False)
 
     def _fail(self, task: Task, failure: Failure, new: bool) -> None:
-        """Keep `failure` on what `task` writes; a `new` one is to be reported (lock held)."""
-        for var in task.writes:
+        """Keep `failure` on what `task` writes; a `new` one is to be reported (lock held).
+
+        What it changes in place beside results of its own, as BatchNorm its running statistics, is
+        as it was before, if the task was skipped or is one that `spares` it: the results tell.
+        """
+        results: list[Var] = []
+        if (task.spares or not new) and not failure.sudden:
+            results = [var for var in task.writes if var not in task.reads]
+        for var in results or task.writes:
             var.error = failure
         if new:
             self.reports.add(failure, task.seq, keep=not task.writes)

@@ -117,7 +117,7 @@ class ThreadedEngine(Engine):
         """Let `task` travel with others of this thread; as `_enter` otherwise."""
         mine = threading.get_ident()
         with self.lock:
-            if bounded and not self.budget.admits(task):
+            if bounded and not self._admits(task):
                 return False
             self._flush((*task.shared, *task.writes), own=False)
             if mine in self.segments and not self.segments[mine].fits(task):

@@ -20,6 +20,7 @@ from d2lmini.engine import core
 from d2lmini.engine.budget import default_limit
 from d2lmini.engine.core import Gate, Task, Var
 from d2lmini.engine.failure import Failure, listed
+from d2lmini.engine.meeting import Watch
 from d2lmini.engine.road import Road, here
 
 # Windows delivers Ctrl-C only between waits. Elsewhere it interrupts one, unless it came in the
@@ -80,7 +81,9 @@ class Waits(Road):
         """Back-pressure: block the pushing thread until the bound admits `task`."""
         if self.budget.limit is None:
             self.budget.limit = default_limit()
-        if not self.budget.admits(task):
+        with self.lock:
+            admitted = self._admits(task)
+        if not admitted:
             self.budget.paused += 1
             self._wait("backpressure", None, lambda: self._stand_for_room(task))
 
@@ -139,7 +142,7 @@ class Waits(Road):
             if gate.claim():
                 return
         self._work_off()
-        block(gate.opened)
+        self._block(gate.opened)
 
     def _let_go(self, gate: Gate) -> None:
         """Leave the line, wherever in it; harmless when repeated."""
@@ -169,7 +172,7 @@ class Waits(Road):
             if opened is None:
                 return self._finish_devices(deadline)
             self._work_off()
-            if not block(opened, deadline):
+            if not self._block(opened, deadline):
                 return False
 
     def _finish_devices(self, deadline: float | None) -> bool:
@@ -190,11 +193,20 @@ class Waits(Road):
             with core.lock:
                 self.budget.drain()
                 self._flush()
-                if self.budget.admits(task):
+                if self._admits(task):
                     return
                 opened = _shut(self.room_locks)
             self._work_off()
-            block(opened)
+            block(opened, Watch(self).until(None))
+
+    def _block(self, lock: threading.Lock, deadline: float | None = None) -> bool:
+        """`block`; meanwhile, if there are meetings, look whether it is in vain."""
+        watch = Watch(self)
+        while not block(lock, soon := watch.until(deadline)):
+            if soon == deadline:
+                return False
+            watch.look()
+        return True
 
 
 def _nothing() -> None:

@@ -28,6 +28,8 @@ class ProgramTask(Task):
 
     __slots__ = ("inputs", "keys", "outputs", "program")
 
+    spares = True
+
     def __init__(
         self, program: Program, inputs: list[Operand], outputs: list[Operand], ctx: Context,
         keys: Sequence[Any],

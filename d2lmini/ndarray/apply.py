@@ -39,6 +39,8 @@ class OpTask(Task):
 
     __slots__ = ("attrs", "inputs", "op", "outputs")
 
+    spares = True
+
     def __init__(
         self,
         op: Op,
