@@ -296,7 +296,7 @@ def test_reprs(build, text):
         ("nn.HybridLambda('nothing')", AssertionError, "nothing is not found in symbol/ndarray"),
         ("nn.ReflectionPad2D((1, 2))", AssertionError, "eight"),
         ("contrib.PixelShuffle2D((1, 2, 3))", AssertionError, "wrong length 3"),
-        ("contrib.SyncBatchNorm()", NotImplementedError, "SyncBatchNorm comes with several dev"),
+        ("contrib.SyncBatchNorm(num_devices=0)", ValueError, "num_devices is 1 or more, got 0"),
     ],
 )
 def test_errors_of_the_constructor(build, error, words):

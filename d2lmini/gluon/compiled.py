@@ -27,6 +27,7 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
+from d2lmini.base import MXNetError
 from d2lmini.context import Context
 from d2lmini.gluon.guards import Guards
 from d2lmini.gluon.nested import flatten, regroup
@@ -40,6 +41,11 @@ from d2lmini.ops.core import modes
 from d2lmini.symbol import Symbol
 from d2lmini.symbol.node import Node
 from d2lmini.symbol.symbol import output_name
+
+
+class AsWritten(MXNetError):
+    """Raised by a Block that is being traced and can only run as it is written, in this mode. The
+    Blocks around it then do so too, each of which calls its children, compiled or not."""
 
 
 class _Watched(CachedOp):
@@ -151,6 +157,7 @@ class CompiledForward:
         self.placed: dict[Any, Placed] = {}
         self.form: Any = None  # how the inputs of the first trace are nested
         self._general = False  # does that hold for all inputs?
+        self._as_written: set[bool] = set()  # the modes in which it is not compiled
         self._last: Placed | None = None
 
     def __call__(self, *args: Any) -> Any:
@@ -184,7 +191,13 @@ class CompiledForward:
             # Arrays alone, in the trace of a Block around it: they become variables of that graph.
             stood = [x if x is None else here.trace.stands_for(x) for x in flat]
             return type(block).forward(block, *regroup(stood, form)[0])
-        placed = self.place(block, flat, form, ctx)
+        if modes.training in self._as_written:
+            return type(block).forward(block, *args)
+        try:
+            placed = self.place(block, flat, form, ctx)
+        except AsWritten:
+            self._as_written.add(modes.training)
+            return type(block).forward(block, *args)
         if block._op_hooks:
             return placed.watched(flat, block._op_hooks)
         if placed.single or (placed.trace.general and form == [0] * len(flat)):

@@ -31,19 +31,13 @@ _LEFT_OUT = {
     "a Python loop or if does the same": "foreach while_loop cond",
     "np.histogram(x.asnumpy()) does the same": "histogram",
     "x[begin:end] = value does the same": "slice_assign slice_assign_scalar",
-}
-# Not yet: the part of the library they come with, and the names.
-_LATER = {
-    "several devices": "SyncBatchNorm",
+    "gluon.contrib.nn.SyncBatchNorm, the layer, does it": "SyncBatchNorm",
 }
 
 
 def explain(where: str, name: str) -> AttributeError:
-    """The error for a name that is not there: left out on purpose, still to come, or unknown."""
+    """The error for a name that is not there: left out on purpose, or unknown."""
     for reason, names in _LEFT_OUT.items():
         if any(fnmatchcase(name, pattern) for pattern in names.split()):
             return AttributeError(f"{where}.{name} is left out of d2lmini, {reason}")
-    for part, names in _LATER.items():
-        if any(fnmatchcase(name, pattern) for pattern in names.split()):
-            return AttributeError(f"{where}.{name} is not built yet: it comes with {part}")
     return AttributeError(f"{where} has no {name!r}; dir({where}) lists what there is")

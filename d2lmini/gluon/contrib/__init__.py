@@ -1,6 +1,6 @@
 """What MXNet keeps apart from its main layers.
 
-nn      layers side by side, pixels out of channels
+nn      layers side by side, a norm across devices, pixels out of channels
 data    a sampler
 
 >>> from d2lmini import gluon

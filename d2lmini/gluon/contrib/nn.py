@@ -1,4 +1,4 @@
-"""Layers side by side, and pixels out of channels.
+"""Layers side by side, a norm across devices, and pixels out of channels.
 
 >>> from d2lmini import nd
 >>> from d2lmini.gluon import nn
@@ -17,9 +17,9 @@ from math import prod
 from typing import Any
 
 from d2lmini import ndarray as nd
+from d2lmini.gluon.contrib.sync_norm import SyncBatchNorm as SyncBatchNorm
 from d2lmini.gluon.hybrid_block import HybridBlock
 from d2lmini.gluon.nn.basic import Embedding
-from d2lmini.gluon.nn.norm import BatchNorm
 from d2lmini.gluon.nn.sequential import HybridSequential, Sequential
 
 
@@ -64,16 +64,6 @@ class SparseEmbedding(Embedding):
         **kwargs: Any,
     ):
         super().__init__(input_dim, output_dim, dtype, weight_initializer, True, **kwargs)
-
-
-class SyncBatchNorm(BatchNorm):
-    """BatchNorm over the batches of several devices: refused by name."""
-
-    def __init__(self, *args: Any, **kwargs: Any):
-        raise NotImplementedError(
-            "SyncBatchNorm comes with several devices; on one use nn.BatchNorm, which is the same "
-            "there"
-        )
 
 
 class _PixelShuffle(HybridBlock):

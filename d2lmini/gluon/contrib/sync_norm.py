@@ -1,0 +1,313 @@
+"""SyncBatchNorm: one BatchNorm over the parts of a batch that lie on several devices.
+
+>>> from d2lmini import autograd, cpu, nd
+>>> from d2lmini.gluon.contrib.nn import SyncBatchNorm
+>>> net = SyncBatchNorm(in_channels=1)
+>>> net.initialize(ctx=[cpu(0), cpu(1)])
+>>> with autograd.record():
+...     a = net(nd.array([[1], [2]], ctx=cpu(0)))
+...     b = net(nd.array([[6], [7]], ctx=cpu(1)))
+>>> a.round().asnumpy().ravel().tolist(), b.round().asnumpy().ravel().tolist()
+([-1.0, -1.0], [1.0, 1.0])
+
+Each by itself would have become [-1, 1]. But how can the first call be computed before the second
+is made, by the same thread? It cannot, and need not be: it returns at once, as all calls do. What
+it returns waits for the mean and variance of the whole, which a `Meeting` writes (see
+`engine/meeting.py`): a task that is ready when all devices have brought the moments of their parts.
+Backward meets in the same way, over the sums that its formula needs, so losses may be walked back
+one by one or as a list.
+
+The n-th call on one device meets the n-th calls on the others. A device that does not come is an
+error where its absence is noticed; see `SyncBatchNorm`. H. Zhang et al., "Context Encoding for
+Semantic Segmentation" (2018).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from d2lmini import autograd, engine
+from d2lmini.base import MXNetError
+from d2lmini.context import Context, cpu
+from d2lmini.device.storage import Chunk, pool_of
+from d2lmini.engine.meeting import Meeting
+from d2lmini.gluon.compiled import AsWritten
+from d2lmini.gluon.nn.norm import BatchNorm
+from d2lmini.graph.trace import here
+from d2lmini.ndarray import NDArray
+from d2lmini.ndarray.apply import array_of, wrap
+from d2lmini.ops.core import modes, registry
+
+#: A device may be so many calls of a layer ahead of the others.
+MOST_AHEAD = 16
+
+#: Over the books below. Nothing is pushed under it.
+_lock = threading.Lock()
+
+
+class Gathering:
+    """An array from each of n devices, and what is made of them all: `combine(arrays, sizes)`.
+
+    The arrays are combined in the order of their contexts, whichever came first, on the CPU.
+    """
+
+    def __init__(self, n: int, name: str, combine: Callable[[list, list[int]], Any]):
+        self.n = n
+        self.name = name
+        self.combine = combine
+        self.parts: dict[Context, tuple[NDArray, int]] = {}
+        self.total: Any = None
+        self.task: Any = None
+
+    @property
+    def complete(self) -> bool:
+        return len(self.parts) == self.n
+
+    @property
+    def failed(self) -> bool:
+        """Was it ended before all came?"""
+        if self.task is None or self.complete:
+            return False
+        return not self.task.open or self.total._chunk.error is not None
+
+    def add(self, x: NDArray, size: int) -> NDArray:
+        """Bring the array of one device, the summary of `size` values; the result, on that device.
+        Returns at once."""
+        ctx = x.context
+        part = x if ctx.is_cpu else x.as_in_context(cpu())
+        with _lock:
+            if self.task is None:
+                self.total = wrap(Chunk(pool_of(cpu()), x._spec.nbytes), x._spec, cpu())
+                var = self.total._chunk
+                self.task = Meeting(self.name, self.n, self._combine, var, self.missing)
+            self.parts[ctx] = part, size
+        self.task.join(engine.current, part._chunk)
+        return self.total if ctx.is_cpu else self.total.as_in_context(ctx)
+
+    def missing(self) -> str:
+        """Why it cannot be complete."""
+        came = ", ".join(map(str, sorted(self.parts, key=_rank)))
+        if self.complete:
+            return (
+                f"{self.name}: the data of one of its devices ({came}) depends on its result on "
+                "another, so neither can be computed"
+            )
+        return (
+            f"{self.name}: {len(self.parts)} of {self.n} devices came ({came}), and the result is "
+            "wanted before the others. Call the net on the data of every device before you wait "
+            "for anything, or say with num_devices= how many devices take part"
+        )
+
+    def _combine(self) -> None:
+        parts = [self.parts[ctx] for ctx in sorted(self.parts, key=_rank)]
+        arrays = [array_of((x._chunk, x._offset, x._spec)) for x, _ in parts]
+        spec = self.total._spec
+        result = self.combine(arrays, [size for _, size in parts])
+        self.total._chunk.allocate(spec.shape, spec.dtype)[...] = result
+
+
+def _rank(ctx: Context) -> tuple[str, int]:
+    return ctx.device_type, ctx.device_id
+
+
+def merge_moments(moments: list[np.ndarray], sizes: list[int]) -> np.ndarray:
+    """Mean and variance of the whole from those of its parts, (2, C) each, in float64 meanwhile.
+
+    The variance is that within the parts and that of their means (T. Chan et al., "Updating
+    formulae and a pairwise algorithm for computing sample variances", 1979).
+    """
+    pairs = np.stack(moments).astype(np.float64)  # (k, 2, C)
+    share = np.asarray(sizes, np.float64) / max(sum(sizes), 1)
+    mean = share @ pairs[:, 0]
+    variance = share @ (pairs[:, 1] + (pairs[:, 0] - mean) ** 2)
+    return np.stack([mean, variance])
+
+
+def mean_of_sums(sums: list[np.ndarray], sizes: list[int]) -> np.ndarray:
+    """The mean over the whole, from the sums over its parts."""
+    return np.stack(sums).astype(np.float64).sum(axis=0) / max(sum(sizes), 1)
+
+
+class _Round:
+    """One call of a layer on every device: where they meet on the way there, and back."""
+
+    def __init__(self, n: int, name: str):
+        self.n = n
+        self.name = name
+        self.members: set[Context] = set()
+        self.forward = Gathering(n, name, merge_moments)
+        self.back: list[Gathering] = []
+
+    def backward(self, ctx: Context) -> Gathering:
+        """Where `ctx` brings its sums; with a tape that is kept, it may do so more than once."""
+        with _lock:
+            for each in self.back:
+                if ctx not in each.parts and not each.failed:
+                    return each
+            self.back.append(Gathering(self.n, f"{self.name} (backward)", mean_of_sums))
+            return self.back[-1]
+
+
+class _Normalize(autograd.Function):
+    """The part of one device in a round: data, gamma, beta -> normalized data."""
+
+    def __init__(self, meets: _Round, layer: SyncBatchNorm, moving: tuple[NDArray, NDArray]):
+        self.meets = meets
+        self.moving = moving
+        options = layer._kwargs
+        self.how: dict[str, Any] = {"axis": options["axis"], "eps": options["eps"]}
+        self.fixed: dict[str, Any] = {"fix_gamma": options["fix_gamma"]}
+        self.momentum = options["momentum"]
+
+    def forward(self, x: Any, gamma: Any, beta: Any) -> Any:
+        # Others wait for what is brought here: it goes before what is not urgent.
+        with engine.prioritized(1):
+            own = registry["_channel_moments"](x, axis=self.how["axis"])
+            moments = self.meets.forward.add(own, _per_channel(x, self.how["axis"]))
+        self.save_for_backward(x, gamma, moments)
+        return registry["_normalize_by"](
+            x, gamma, beta, *self.moving, moments, momentum=self.momentum, **self.how, **self.fixed
+        )
+
+    def backward(self, dy: Any) -> Any:
+        x, gamma, moments = self.saved_tensors
+        with engine.prioritized(1):
+            sums = registry["_norm_sums"](dy, x, moments, **self.how)
+            gathering = self.meets.backward(x.context)
+            means = gathering.add(sums, _per_channel(x, self.how["axis"]))
+        dx = registry["_norm_gradient"](dy, x, gamma, moments, means, **self.how, **self.fixed)
+        sums = sums.astype(gamma.dtype, copy=False)
+        return dx, None if self.fixed["fix_gamma"] else sums[1], sums[0]
+
+
+def _per_channel(x: NDArray, axis: int) -> int:
+    channels = x.shape[axis]
+    return x.size // channels if channels else 0
+
+
+class _Rounds:
+    """The rounds of a layer that are not complete, oldest first."""
+
+    def __init__(self) -> None:
+        self.open: list[_Round] = []
+
+    def join(self, ctx: Context, n: int, name: str) -> _Round:
+        """The first round in which `ctx` is not yet. MXNetError if the others are too far behind,
+        or gave up waiting for it."""
+        failed = next((r for r in self.open if r.forward.failed or r.n != n), None)
+        if failed is not None:
+            if ctx not in failed.members:
+                failed.members.add(ctx)  # told once; with its next call all begin anew
+                raise MXNetError(
+                    f"{failed.forward.missing()}. Now {ctx} comes too late; the next call is the "
+                    "first of a new round"
+                )
+            self.open.clear()
+        mine = next((r for r in self.open if ctx not in r.members), None)
+        if mine is None:
+            if len(self.open) >= MOST_AHEAD:
+                oldest = self.open[0].forward
+                raise MXNetError(
+                    f"{name}: called {MOST_AHEAD + 1} times on {ctx} and not on as many other "
+                    f"devices as num_devices={n} says. {oldest.missing()}"
+                )
+            mine = _Round(n, name)
+            self.open.append(mine)
+        mine.members.add(ctx)
+        if len(mine.members) == n:
+            self.open.remove(mine)
+        return mine
+
+
+_rounds: WeakKeyDictionary[Any, _Rounds] = WeakKeyDictionary()
+
+
+class SyncBatchNorm(BatchNorm):
+    """BatchNorm over the whole batch where each device has a part of it; shape kept.
+
+    In training, mean and variance are those of the parts on all `num_devices` devices, and so are
+    the running ones, on every device alike. Gradients are those of the whole batch; gamma's and
+    beta's are left in parts that Trainer adds up. Results do not depend on timing: two runs agree
+    to the bit. Otherwise, on one device, or with use_global_stats, it is BatchNorm. The axis is 1.
+
+    num_devices: how many take part; None: as many as its parameters were initialized on. (MXNet
+    takes as many as there are GPUs.)
+
+    Call the net on the part of every device before you wait for anything: a wait that would need a
+    part that has not come raises MXNetError, at once, or after two seconds where other threads are
+    alive that might bring it; so does a part that comes after that. More num_devices than its
+    parameters have is an MXNetError at the call. Only first-order gradients pass through the
+    meeting of devices. A hybridized net compiles, in training, the blocks in it that do not contain
+    it. In symbols and files it is BatchNorm.
+    """
+
+    def __init__(
+        self,
+        in_channels: int = 0,
+        num_devices: int | None = None,
+        momentum: float = 0.9,
+        epsilon: float = 1e-5,
+        center: bool = True,
+        scale: bool = True,
+        use_global_stats: bool = False,
+        beta_initializer: Any = "zeros",
+        gamma_initializer: Any = "ones",
+        running_mean_initializer: Any = "zeros",
+        running_variance_initializer: Any = "ones",
+        **kwargs: Any,
+    ):
+        super().__init__(
+            1, momentum, epsilon, center, scale, use_global_stats, beta_initializer,
+            gamma_initializer, running_mean_initializer, running_variance_initializer, in_channels,
+            **kwargs,
+        )  # fmt: skip
+        if num_devices is not None and num_devices < 1:
+            raise ValueError(f"SyncBatchNorm: num_devices is 1 or more, got {num_devices}")
+        self._num_devices = num_devices
+
+    def hybrid_forward(
+        self, F: Any, x: Any, gamma: Any, beta: Any, running_mean: Any, running_var: Any
+    ) -> Any:
+        if here.trace is not None:
+            if modes.training and not self._alone:
+                raise AsWritten(f"{self.name}: in training a SyncBatchNorm runs as it is written")
+            here.trace.shaped = True  # for this mode only
+        elif modes.training and not self._alone and isinstance(x, NDArray):
+            n = self._devices()
+            if n > 1:
+                meets = self._round(x.context, n)
+                return _Normalize(meets, self, (running_mean, running_var))(x, gamma, beta)
+        return super().hybrid_forward(F, x, gamma, beta, running_mean, running_var)
+
+    @property
+    def _alone(self) -> bool:
+        """Can it never have to do with other devices?"""
+        return self._num_devices == 1 or bool(self._kwargs["use_global_stats"])
+
+    def _round(self, ctx: Context, n: int) -> _Round:
+        with _lock:
+            rounds = _rounds.setdefault(self, _Rounds())
+            return rounds.join(ctx, n, f"SyncBatchNorm {self.name}")
+
+    def _devices(self) -> int:
+        """How many take part."""
+        places = self.gamma.list_ctx()
+        if self._num_devices is None:
+            return len(places)
+        if self._num_devices > len(places):
+            raise MXNetError(
+                f"SyncBatchNorm {self.name}: num_devices={self._num_devices}, but its parameters "
+                f"are only on {places}: the others will never come. Initialize it on a list of "
+                "all devices, or leave num_devices out"
+            )
+        return self._num_devices
+
+    def __repr__(self) -> str:
+        how = ", ".join(f"{key}={value!r}" for key, value in self._kwargs.items() if key != "axis")
+        devices = f"ndev={self._num_devices}, key={self.prefix!r}"
+        return f"SyncBatchNorm({how}, {devices}, in_channels={self.gamma.shape[0] or None})"
