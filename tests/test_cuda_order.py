@@ -14,9 +14,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fakes import cuda_cpp
 from fakes.cuda import fake_cuda
 
-from d2lmini import MXNetError, cpu, engine, gpu, nd
+from d2lmini import MXNetError, autograd, cpu, engine, gluon, gpu, init, nd
+from d2lmini import random as mx_random
 from d2lmini.device.cuda import lanes, module, staging, streams
 from d2lmini.device.cuda.device import CudaDevice, logical_gpus
 
@@ -29,6 +31,26 @@ def two_gpus(seed: int, **options: Any) -> Iterator[Any]:
     """gpu(0) and gpu(1), of the fake; gives its machine."""
     with fake_cuda(2, seed=seed, **options) as cupy, module.using(cupy), logical_gpus(2):
         yield cupy.machine
+
+
+def train(ctxs: list, steps: int, kvstore: str) -> list[list[np.ndarray]]:
+    """The parameters, on each device, of a small net after some steps on random batches."""
+    mx_random.seed(7)
+    net = gluon.nn.Sequential()
+    net.add(gluon.nn.Dense(16, activation="relu"), gluon.nn.Dense(8), gluon.nn.Dense(4))
+    net.initialize(init.Xavier(), ctx=ctxs)
+    trainer = gluon.Trainer(
+        net.collect_params(), "sgd", {"learning_rate": 0.1, "momentum": 0.9}, kvstore
+    )
+    rng = np.random.default_rng(1)
+    for _ in range(steps):
+        X = rng.standard_normal((12, 8)).astype(np.float32)
+        with autograd.record():
+            losses = [(net(part) ** 2).mean(axis=1) for part in gluon.utils.split_and_load(X, ctxs)]
+        autograd.backward(losses)
+        trainer.step(len(X))
+    parameters = net.collect_params().values()
+    return [[x.asnumpy() for x in p.list_data()] for p in parameters]
 
 
 class Pair:
@@ -159,6 +181,35 @@ def test_memory_that_runs_short_is_given_back_in_order():
                 del y, z
             assert not machine.errors, f"seed {seed}"
             assert "free_all_blocks" in [why for _, why in machine.waits], f"seed {seed}"
+
+
+needs_kernels = pytest.mark.skipif(
+    cuda_cpp.COMPILER is None, reason="no g++, which stands for the compiler of CUDA's kernels"
+)
+
+
+@needs_kernels
+def test_training_on_gpus_equals_training_on_the_cpu():
+    """Forward, backward, sums of gradients while backward goes on, steps of all parameters."""
+    steps = 3
+    for kvstore in ("device", "local"):
+        expected = train([cpu()], steps=steps, kvstore=kvstore)
+        for seed, ctxs in enumerate(([gpu(0)], [gpu(0), gpu(1)], [cpu(), gpu(1)])):
+            with two_gpus(seed) as machine:
+                trained = train(ctxs, steps=steps, kvstore=kvstore)
+                assert not machine.errors, f"{ctxs}, seed {seed}"
+            for values, (want,) in zip(trained, expected, strict=True):
+                for got in values:
+                    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+@needs_kernels
+def test_two_runs_of_training_are_equal_to_the_bit():
+    runs = []
+    for seed in (1, 2):
+        with two_gpus(seed):
+            runs.append(train([gpu(0), gpu(1)], steps=3, kvstore="device"))
+    np.testing.assert_equal(runs[0], runs[1])
 
 
 # -- the device broken on purpose ------------------------------------------------------------------

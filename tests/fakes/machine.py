@@ -342,6 +342,12 @@ class Machine:
                 lines.append(f"  {work}, which waits for {', '.join(missing)}")
         return "\n".join(lines)
 
+    def is_over(self, work: Work) -> bool:
+        """Whether the host knows that `work` uses no memory any more: it has waited for it, or the
+        device is lost."""
+        device = work.queue.device
+        return self.host_clock.get(work.queue, 0) >= work.seq or device in self.lost
+
     # -- running
 
     def _step(self) -> bool:
