@@ -27,6 +27,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from d2lmini.base import MXNetError
 from d2lmini.ops.core import ALL, Op, Shape, Spec, op, registry
 from d2lmini.ops.reduce import sum_to
@@ -201,7 +203,13 @@ def div(xp, lhs, rhs, *, out=None):
     """
     if lhs.dtype.kind == "f":
         return xp.divide(lhs, rhs, out=out)
-    return xp.floor_divide(lhs - xp.fmod(lhs, rhs), rhs, out=out)
+    if xp is np or lhs.dtype.itemsize < 8:
+        return xp.floor_divide(lhs - xp.fmod(lhs, rhs), rhs, out=out)
+    # CuPy's fmod of integers goes by way of float64.
+    below = xp.floor_divide(lhs, rhs)
+    is_broken = (below * rhs != lhs) & xp.not_equal(rhs, 0)
+    is_broken &= xp.less(lhs, 0) != xp.less(rhs, 0)
+    return xp.add(below, is_broken, out=out)
 
 
 @div.gradient(saves="y lhs.shape rhs")

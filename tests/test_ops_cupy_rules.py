@@ -1,0 +1,146 @@
+"""What ops do on CuPy that differs from NumPy, or that no row of the table shows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from fakes.cupy_arrays import no_host_sync
+from fakes.cupy_module import cupy
+from op_rows.case import draw
+
+from d2lmini.ops import convolve_columns
+from d2lmini.ops.core import registry
+
+
+def on_both(name: str, *arrays, **attrs):
+    """(on CuPy, on NumPy), of arrays that are given as NumPy's."""
+    there = [cupy.asarray(a) for a in arrays]
+    with no_host_sync():
+        got = registry[name].compute(cupy, *there, **attrs)
+    with np.errstate(all="ignore"):
+        want = registry[name].compute(np, *(a.copy() for a in arrays), **attrs)
+    return got, want
+
+
+# -- integers --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint64"])
+def test_large_integers_are_divided_exactly(dtype: str):
+    large = np.array([2**53 + 1, 2**62 + 3, 7, 0, 5], dtype)
+    small = np.array([1, 3, 2, 4, 0], dtype)
+    got, want = on_both("broadcast_div", large, small)
+    assert got.raw.tolist() == want.tolist()
+    if dtype == "int64":
+        got, want = on_both("broadcast_div", -large, small)
+        assert got.raw.tolist() == want.tolist() == [-(2**53) - 1, -((2**62 + 3) // 3), -3, 0, 0]
+    got, want = on_both("_rdiv_scalar", small, scalar=2**53 + 1)
+    assert got.raw.tolist() == want.tolist()
+
+
+# -- indices that lie outside: to raise would mean to wait -----------------------------------------
+
+OUTSIDE = np.array([7, -9, 1])
+
+
+def test_indices_outside_count_as_the_nearest_end():
+    x = np.arange(10.0).reshape(5, 2)
+    with no_host_sync():
+        there = cupy.asarray(x)
+        rows = registry["gather_nd"].compute(cupy, there, cupy.asarray(OUTSIDE[None]))
+        put = registry["_contrib_index_copy"].compute(
+            cupy, there, cupy.asarray(OUTSIDE), cupy.asarray(-np.ones((3, 2)))
+        )
+    assert rows.raw.tolist() == x[[4, 0, 1]].tolist()
+    assert put.raw.tolist() == np.where(np.isin(np.arange(5), [4, 0, 1])[:, None], -1, x).tolist()
+    with pytest.raises(IndexError):
+        registry["gather_nd"].compute(np, x, OUTSIDE[None])
+
+
+def test_a_label_outside_makes_the_loss_nan():
+    data, good, bad = draw((4, 2, 3)), np.array([[1, 2], [2, 1]]), np.array([[1, 2], [3, 1]])
+    (loss, _), (want, _) = on_both("CTCLoss", data, good)
+    np.testing.assert_allclose(loss.raw, want, rtol=1e-5)
+    with no_host_sync():
+        loss, alpha = registry["CTCLoss"].compute(cupy, *map(cupy.asarray, (data, bad)))
+        g = cupy.ones(2, "float32")
+        dx = registry["_ctc_grad"].compute(
+            cupy, g, alpha, cupy.asarray(data), cupy.asarray(bad), use_data_lengths=False,
+            use_label_lengths=False, blank_label="first",
+        )  # fmt: skip
+    assert np.isfinite(loss.raw[0]) and np.isnan(loss.raw[1])
+    assert np.isfinite(dx.raw[:, 0]).all() and np.isnan(dx.raw[:, 1]).any(axis=1).all()
+
+
+# -- decisions that depend on values ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", [0.5, 0.0, np.inf, np.nan])
+@pytest.mark.parametrize("in_place", [False, True])
+def test_adamw_takes_no_step_where_the_scale_is_none(scale: float, in_place: bool):
+    arrays = [draw((3,), seed=i) for i in range(3)] + [draw((3,), 1, 2), np.array([scale], "f")]
+    mine, his = [a.copy() for a in arrays], [cupy.asarray(a) for a in arrays]
+    how = dict(lr=0.1, eta=0.9, wd=0.01)
+    with no_host_sync():
+        got = registry["_adamw_update"].compute(cupy, *his, out=his[0] if in_place else None, **how)
+    with np.errstate(all="ignore"):
+        want = registry["_adamw_update"].compute(
+            np, *mine, out=mine[0] if in_place else None, **how
+        )
+    np.testing.assert_allclose(got.raw, want, rtol=1e-6)
+    for here, there in zip(mine, his, strict=True):
+        np.testing.assert_allclose(there.raw, here, rtol=1e-6)
+
+
+def test_rates_on_the_device_stay_there():
+    weights = [draw((3,), seed=i) for i in range(4)]
+    rates = np.array([0.1, 0.2], "float32"), np.array([0.0, 0.01], "float32")
+    got, want = on_both("preloaded_multi_sgd_update", *weights, *rates, num_weights=2)
+    for g, w in zip(got, want, strict=True):
+        np.testing.assert_allclose(g.raw, w, rtol=1e-6)
+
+
+# -- convolution -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workspace", [1, 3000, 1 << 28])
+@pytest.mark.parametrize("groups", [1, 2])
+def test_columns_of_few_images_at_a_time(monkeypatch, workspace: int, groups: int):
+    """The workspace bounds the memory, not the result."""
+    monkeypatch.setattr(convolve_columns, "WORKSPACE", workspace)
+    x, w, g = draw((5, 4, 7, 6)), draw((6, 4 // groups, 3, 2), seed=1), draw((5, 6, 4, 5), seed=2)
+    how = dict(kernel=(3, 2), stride=(2, 1), dilate=(1, 2), pad=(1, 0))
+    how |= dict(num_group=groups)
+    g = g[:, :, :, :4]
+    got, want = on_both("Convolution", x, w, num_filter=6, no_bias=True, **how)
+    np.testing.assert_allclose(got.raw, want, rtol=1e-4, atol=1e-5)
+    got, want = on_both("_conv_backward_weight", x, g, **how)
+    np.testing.assert_allclose(got.raw, want, rtol=1e-4, atol=1e-5)
+    got, want = on_both("_conv_backward_data", g, w, shape=x.shape, **how)
+    np.testing.assert_allclose(got.raw, want, rtol=1e-4, atol=1e-5)
+
+
+def test_no_images_no_gradient():
+    x, g = np.zeros((0, 2, 4, 4), "f"), np.zeros((0, 3, 2, 2), "f")
+    how = dict(kernel=(3, 3), stride=(), dilate=(), pad=(), num_group=1)
+    got, want = on_both("_conv_backward_weight", x, g, **how)
+    assert got.raw.tolist() == want.tolist()
+
+
+def test_arrays_that_lie_otherwise_are_put_in_order():
+    """Kernels take pointers: an op that hands them a view makes it straight first."""
+    x = draw((2, 3, 6, 8))
+    how = dict(kernel=(3, 2), stride=(2, 2), pad=(1, 0))
+    there = cupy.asarray(x.swapaxes(2, 3).copy()).swapaxes(2, 3)
+    assert not there.flags.c_contiguous
+    for attrs in (dict(pool_type="max"), dict(pool_type="avg"), dict(pool_type="lp", p_value=2)):
+        got = registry["Pooling"].compute(cupy, there, **how, **attrs)
+        want = registry["Pooling"].compute(np, x, **how, **attrs)
+        np.testing.assert_allclose(got.raw, want, rtol=1e-5)
+    got = registry["im2col"].compute(cupy, there, **how)
+    assert got.raw.tolist() == registry["im2col"].compute(np, x, **how).tolist()
+    w = draw((4, 3, 3, 2), seed=1)
+    y = registry["Convolution"]
+    got = y.compute(cupy, there, cupy.asarray(w), num_filter=4, no_bias=True, **how)
+    want = y.compute(np, x, w, num_filter=4, no_bias=True, **how)
+    np.testing.assert_allclose(got.raw, want, rtol=1e-4, atol=1e-5)
