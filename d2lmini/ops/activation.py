@@ -187,7 +187,7 @@ def LeakyReLU(
         bounds = {"low": lower_bound, "high": upper_bound}
         factor = kind((lower_bound + upper_bound) / 2)
         if training:
-            factor = draw("uniform", rng, xp.empty(data.shape, data.dtype), bounds)
+            factor = draw(xp, "uniform", rng, xp.empty(data.shape, data.dtype), bounds)
     y = xp.empty(data.shape, data.dtype) if out is None else out
     n = min(data.size // GRAIN, data.shape[0]) if data.ndim else 0
 

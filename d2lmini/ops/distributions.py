@@ -6,7 +6,7 @@ cores and the numbers do not depend on who draws them.
 
 >>> import numpy as np
 >>> from d2lmini import random_state
->>> out = draw("uniform", random_state.Key(1, 0, 0), np.empty(3), {"low": 1.0, "high": 1.0})
+>>> out = draw(np, "uniform", random_state.Key(1, 0, 0), np.empty(3), {"low": 1.0, "high": 1.0})
 >>> out.tolist()
 [1.0, 1.0, 1.0]
 """
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
+from d2lmini.device.cuda.kernels import random as kernels
 from d2lmini.device.parallel import parallel_for
 from d2lmini.random_state import Key
 
@@ -111,9 +112,18 @@ def _require(name: str, parameter: str, holds: Any, needs: str, value: Any) -> N
         raise MXNetError(f"_random_{name}: {parameter} must be {needs}, got {value}")
 
 
-def draw(name: str, rng: Key, out: np.ndarray, parameters: dict[str, Any]) -> np.ndarray:
+def standard_uniform(xp: Any, key: Key, piece: int, shape: tuple[int, ...]) -> Any:
+    """float32 from 0 (included) to 1 (excluded), from the stream of one piece of an operation."""
+    if xp is not np:
+        return kernels.uniform(xp, (*key, piece), shape)
+    return key.generator(piece).random(shape, dtype="float32")
+
+
+def draw(xp: Any, name: str, rng: Key, out: Any, parameters: dict[str, Any]) -> Any:
     """Fill `out` from a distribution whose parameters are numbers."""
     check(name, parameters)
+    if xp is not np:
+        return _by_kernel(xp, name, rng, out, parameters)
     one = DISTRIBUTIONS[name][0]
     flat = out.reshape(-1)
 
@@ -124,9 +134,19 @@ def draw(name: str, rng: Key, out: np.ndarray, parameters: dict[str, Any]) -> np
     return out
 
 
-def draw_each(name: str, rng: Key, out: np.ndarray, parameters: dict[str, Any]) -> np.ndarray:
+def _by_kernel(xp: Any, name: str, rng: Key, out: Any, parameters: dict[str, Any]) -> Any:
+    """On a GPU: every element has its own stream."""
+    if out.flags.c_contiguous:
+        return kernels.fill(xp, name, rng, out, parameters)
+    out[...] = kernels.fill(xp, name, rng, xp.empty(out.shape, out.dtype), parameters)
+    return out
+
+
+def draw_each(xp: Any, name: str, rng: Key, out: Any, parameters: dict[str, Any]) -> Any:
     """Fill `out` from a distribution whose parameters are arrays: row i of `out` (all its further
     axes) belongs to parameter i."""
+    if xp is not np:
+        return _by_kernel(xp, name, rng, out, parameters)
     check(name, parameters)
     count = next(iter(parameters.values())).size
     rows = out.reshape(count, -1)

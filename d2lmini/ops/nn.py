@@ -16,6 +16,8 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from d2lmini.base import MXNetError
 from d2lmini.device.parallel import parallel_for
 from d2lmini.ops.checks import (
@@ -26,7 +28,7 @@ from d2lmini.ops.checks import (
     check_shape,
 )
 from d2lmini.ops.core import ALL, NOWHERE, Shape, Spec, normalize_axes, op
-from d2lmini.ops.distributions import PIECE
+from d2lmini.ops.distributions import PIECE, standard_uniform
 from d2lmini.ops.linalg import dot
 from d2lmini.ops.products import matmul
 
@@ -141,17 +143,17 @@ def dropped(xp, data, *, p: float, axes: Shape, key, out=None):
     """data times the mask that `key` draws: 0 with probability p, else 1 / (1 - p)."""
     y = xp.empty(data.shape, data.dtype) if out is None else out
     scale = data.dtype.type(0 if p == 1 else 1 / (1 - p))
-    if axes:
-        shared = normalize_axes(axes, data.ndim)
+    if axes or xp is not np:
+        shared = normalize_axes(axes, data.ndim) if axes else ()
         shape = tuple(1 if i in shared else n for i, n in enumerate(data.shape))
-        kept = xp.asarray(key.generator(0).random(shape, dtype="float32")) >= p
-        return xp.multiply(data, kept * scale, out=y)
+        drawn = standard_uniform(xp, key, 0, shape)
+        return xp.multiply(data, (drawn >= p) * scale, out=y)
     flat, place = data.reshape(-1), y.reshape(-1)
 
     def piece(i: int) -> None:
         part = slice(i * PIECE, min((i + 1) * PIECE, flat.size))
         drawn = key.generator(i).random(part.stop - part.start, dtype="float32")
-        xp.multiply(flat[part], (xp.asarray(drawn) >= p) * scale, out=place[part])
+        np.multiply(flat[part], (drawn >= p) * scale, out=place[part])
 
     parallel_for(-(-flat.size // PIECE), piece)
     return y

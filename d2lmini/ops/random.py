@@ -10,7 +10,8 @@ True
 `_random_NAME` gives numbers of `shape`; `_sample_NAME` for every element of its parameter arrays
 an array of `shape`; `_random_NAME_like` numbers in the shape and dtype of its input. Parameters out
 of range are found while drawing, as in MXNet: the error is kept on the result. Names and
-parameters are MXNet 1.9's; the streams are not (a seed gives other numbers there).
+parameters are MXNet 1.9's; the streams are not (a seed gives other numbers there, and others on a
+GPU than on the CPU: see `device/cuda/kernels/random.py`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
+from d2lmini.device.cuda.kernels import random as kernels
 from d2lmini.ops.core import DType, Shape, Spec, op
 from d2lmini.ops.distributions import draw, draw_each
 
@@ -75,20 +77,24 @@ def random_uniform(
     out=None,
 ):
     """Evenly between low (included) and high."""
-    return draw("uniform", rng, _place(xp, out, shape or (1,), dtype), {"low": low, "high": high})
+    return draw(
+        xp, "uniform", rng, _place(xp, out, shape or (1,), dtype), {"low": low, "high": high}
+    )
 
 
 @_sampled("uniform")
 def sample_uniform(xp, low, high, *, shape: Shape = (), dtype: DType = "float32", rng, out=None):
     """`_random_uniform` for each element of the arrays; (low.shape + shape)."""
     place = _place(xp, out, low.shape + shape, dtype)
-    return draw_each("uniform", rng, place, {"low": low, "high": high})
+    return draw_each(xp, "uniform", rng, place, {"low": low, "high": high})
 
 
 @_alike("uniform")
 def random_uniform_like(xp, data, *, low: float = 0.0, high: float = 1.0, rng, out=None):
     """`_random_uniform` in the shape and dtype of data."""
-    return draw("uniform", rng, _place(xp, out, data.shape, data.dtype), {"low": low, "high": high})
+    return draw(
+        xp, "uniform", rng, _place(xp, out, data.shape, data.dtype), {"low": low, "high": high}
+    )
 
 
 @_drawn("normal", "normal")
@@ -103,21 +109,23 @@ def random_normal(
     out=None,
 ):
     """Gaussian with mean loc and standard deviation scale (0 is allowed here, not in MXNet)."""
-    return draw("normal", rng, _place(xp, out, shape or (1,), dtype), {"loc": loc, "scale": scale})
+    return draw(
+        xp, "normal", rng, _place(xp, out, shape or (1,), dtype), {"loc": loc, "scale": scale}
+    )
 
 
 @_sampled("normal")
 def sample_normal(xp, loc, scale, *, shape: Shape = (), dtype: DType = "float32", rng, out=None):
     """`_random_normal` for each element of the arrays; (loc.shape + shape)."""
     place = _place(xp, out, loc.shape + shape, dtype)
-    return draw_each("normal", rng, place, {"loc": loc, "scale": scale})
+    return draw_each(xp, "normal", rng, place, {"loc": loc, "scale": scale})
 
 
 @_alike("normal")
 def random_normal_like(xp, data, *, loc: float = 0.0, scale: float = 1.0, rng, out=None):
     """`_random_normal` in the shape and dtype of data."""
     return draw(
-        "normal", rng, _place(xp, out, data.shape, data.dtype), {"loc": loc, "scale": scale}
+        xp, "normal", rng, _place(xp, out, data.shape, data.dtype), {"loc": loc, "scale": scale}
     )
 
 
@@ -133,21 +141,23 @@ def random_gamma(
     out=None,
 ):
     """Gamma with shape alpha and scale beta: mean alpha * beta."""
-    return draw("gamma", rng, _place(xp, out, shape or (1,), dtype), {"alpha": alpha, "beta": beta})
+    return draw(
+        xp, "gamma", rng, _place(xp, out, shape or (1,), dtype), {"alpha": alpha, "beta": beta}
+    )
 
 
 @_sampled("gamma")
 def sample_gamma(xp, alpha, beta, *, shape: Shape = (), dtype: DType = "float32", rng, out=None):
     """`_random_gamma` for each element of the arrays; (alpha.shape + shape)."""
     place = _place(xp, out, alpha.shape + shape, dtype)
-    return draw_each("gamma", rng, place, {"alpha": alpha, "beta": beta})
+    return draw_each(xp, "gamma", rng, place, {"alpha": alpha, "beta": beta})
 
 
 @_alike("gamma")
 def random_gamma_like(xp, data, *, alpha: float = 1.0, beta: float = 1.0, rng, out=None):
     """`_random_gamma` in the shape and dtype of data."""
     return draw(
-        "gamma", rng, _place(xp, out, data.shape, data.dtype), {"alpha": alpha, "beta": beta}
+        xp, "gamma", rng, _place(xp, out, data.shape, data.dtype), {"alpha": alpha, "beta": beta}
     )
 
 
@@ -156,20 +166,20 @@ def random_exponential(
     xp, *, lam: float = 1.0, shape: Shape = (), dtype: DType = "float32", rng, out=None
 ):
     """Exponential with rate lam: mean 1 / lam."""
-    return draw("exponential", rng, _place(xp, out, shape or (1,), dtype), {"lam": lam})
+    return draw(xp, "exponential", rng, _place(xp, out, shape or (1,), dtype), {"lam": lam})
 
 
 @_sampled("exponential")
 def sample_exponential(xp, lam, *, shape: Shape = (), dtype: DType = "float32", rng, out=None):
     """`_random_exponential` for each element of the arrays; (lam.shape + shape)."""
     place = _place(xp, out, lam.shape + shape, dtype)
-    return draw_each("exponential", rng, place, {"lam": lam})
+    return draw_each(xp, "exponential", rng, place, {"lam": lam})
 
 
 @_alike("exponential")
 def random_exponential_like(xp, data, *, lam: float = 1.0, rng, out=None):
     """`_random_exponential` in the shape and dtype of data."""
-    return draw("exponential", rng, _place(xp, out, data.shape, data.dtype), {"lam": lam})
+    return draw(xp, "exponential", rng, _place(xp, out, data.shape, data.dtype), {"lam": lam})
 
 
 @_drawn("poisson")
@@ -177,20 +187,20 @@ def random_poisson(
     xp, *, lam: float = 1.0, shape: Shape = (), dtype: DType = "float32", rng, out=None
 ):
     """Poisson with mean lam."""
-    return draw("poisson", rng, _place(xp, out, shape or (1,), dtype), {"lam": lam})
+    return draw(xp, "poisson", rng, _place(xp, out, shape or (1,), dtype), {"lam": lam})
 
 
 @_sampled("poisson")
 def sample_poisson(xp, lam, *, shape: Shape = (), dtype: DType = "float32", rng, out=None):
     """`_random_poisson` for each element of the arrays; (lam.shape + shape)."""
     place = _place(xp, out, lam.shape + shape, dtype)
-    return draw_each("poisson", rng, place, {"lam": lam})
+    return draw_each(xp, "poisson", rng, place, {"lam": lam})
 
 
 @_alike("poisson")
 def random_poisson_like(xp, data, *, lam: float = 1.0, rng, out=None):
     """`_random_poisson` in the shape and dtype of data."""
-    return draw("poisson", rng, _place(xp, out, data.shape, data.dtype), {"lam": lam})
+    return draw(xp, "poisson", rng, _place(xp, out, data.shape, data.dtype), {"lam": lam})
 
 
 @_drawn("negative_binomial")
@@ -205,7 +215,9 @@ def random_negative_binomial(
     out=None,
 ):
     """Failures before the k-th success of probability p."""
-    return draw("negative_binomial", rng, _place(xp, out, shape or (1,), dtype), {"k": k, "p": p})
+    return draw(
+        xp, "negative_binomial", rng, _place(xp, out, shape or (1,), dtype), {"k": k, "p": p}
+    )
 
 
 @_sampled("negative_binomial")
@@ -214,13 +226,15 @@ def sample_negative_binomial(
 ):
     """`_random_negative_binomial` for each element of the arrays; (k.shape + shape)."""
     place = _place(xp, out, k.shape + shape, dtype)
-    return draw_each("negative_binomial", rng, place, {"k": k, "p": p})
+    return draw_each(xp, "negative_binomial", rng, place, {"k": k, "p": p})
 
 
 @_alike("negative_binomial")
 def random_negative_binomial_like(xp, data, *, k: float = 1.0, p: float = 1.0, rng, out=None):
     """`_random_negative_binomial` in the shape and dtype of data."""
-    return draw("negative_binomial", rng, _place(xp, out, data.shape, data.dtype), {"k": k, "p": p})
+    return draw(
+        xp, "negative_binomial", rng, _place(xp, out, data.shape, data.dtype), {"k": k, "p": p}
+    )
 
 
 @_drawn("generalized_negative_binomial")
@@ -236,6 +250,7 @@ def random_generalized_negative_binomial(
 ):
     """Negative binomial with mean mu and dispersion alpha; alpha 0 is Poisson."""
     return draw(
+        xp,
         "generalized_negative_binomial",
         rng,
         _place(xp, out, shape or (1,), dtype),
@@ -249,7 +264,7 @@ def sample_generalized_negative_binomial(
 ):
     """`_random_generalized_negative_binomial` for each element; (mu.shape + shape)."""
     place = _place(xp, out, mu.shape + shape, dtype)
-    return draw_each("generalized_negative_binomial", rng, place, {"mu": mu, "alpha": alpha})
+    return draw_each(xp, "generalized_negative_binomial", rng, place, {"mu": mu, "alpha": alpha})
 
 
 @_alike("generalized_negative_binomial")
@@ -258,6 +273,7 @@ def random_generalized_negative_binomial_like(
 ):
     """`_random_generalized_negative_binomial` in the shape and dtype of data."""
     return draw(
+        xp,
         "generalized_negative_binomial",
         rng,
         _place(xp, out, data.shape, data.dtype),
@@ -276,6 +292,8 @@ def _integers(*, low: int, high: int, shape: Shape, dtype: Any) -> Spec:
 @op("_random_randint", aliases=("random_randint",), infer=_integers, flops=_FLOPS, grad=None)
 def random_randint(xp, *, low: int, high: int, shape: Shape = (), dtype: DType = "int32", rng):
     """Integers from low (included) to high (excluded)."""
+    if xp is not np:
+        return kernels.integers(xp, rng, low, high, shape or (1,), dtype)
     return rng.generator(0).integers(low, high, shape or (1,), dtype=dtype)
 
 
@@ -300,21 +318,30 @@ def sample_multinomial(
     probabilities = data.reshape(-1, data.shape[-1]).astype("float64")
     upper = probabilities.cumsum(1)
     count = int(np.prod(shape, dtype=int))
-    uniform = rng.generator(0).random((len(upper), count)) * upper[:, -1:]
-    rows = [np.searchsorted(u, x, side="right") for u, x in zip(upper, uniform, strict=True)]
-    picked = np.minimum(np.reshape(rows, (len(upper), count)), data.shape[-1] - 1).astype(int)
+    if xp is np:
+        uniform = rng.generator(0).random((len(upper), count)) * upper[:, -1:]
+        rows = [np.searchsorted(u, x, side="right") for u, x in zip(upper, uniform, strict=True)]
+        rows = np.reshape(rows, (len(upper), count))
+    else:
+        uniform = kernels.uniform(xp, rng, (len(upper), count), "float64") * upper[:, -1:]
+        rows = xp.stack([xp.searchsorted(upper[i], uniform[i], "right") for i in range(len(upper))])
+    picked = xp.minimum(rows, data.shape[-1] - 1).astype(np.int64)
     result = picked.reshape((data.shape[:-1] + tuple(shape)) or (1,))
     if not get_prob:
         return result.astype(dtype)
-    chosen = np.take_along_axis(probabilities, picked, 1).reshape(result.shape)
+    chosen = xp.take_along_axis(probabilities, picked, 1).reshape(result.shape)
     with np.errstate(divide="ignore"):
-        return result.astype(dtype), np.log(chosen).astype(data.dtype)
+        return result.astype(dtype), xp.log(chosen).astype(data.dtype)
 
 
 @op("_shuffle", aliases=("shuffle",), flops=_FLOPS, grad=None)
 def shuffle(xp, data, *, rng, out=None):
     """The rows of data (its first axis) in random order."""
-    order = rng.generator(0).permutation(data.shape[0]) if data.ndim else ...
+    order: Any = ...
+    if data.ndim and xp is np:
+        order = rng.generator(0).permutation(data.shape[0])
+    elif data.ndim:
+        order = kernels.permutation(xp, rng, data.shape[0])
     if out is None:
         return data[order]
     out[...] = data[order]

@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_choice, check_float, check_optional, check_shape
 from d2lmini.ops.core import ALL, Shape, Spec, op
+from d2lmini.ops.distributions import standard_uniform
 from d2lmini.ops.join import concat
 from d2lmini.ops.rnn_layers import KINDS, Clip, Layer, Weights, views_of
 
@@ -211,7 +212,7 @@ def _mask(xp: Any, key: Any, layer: int, p: float, sizes: Sizes, dtype: Any) -> 
     if all are kept."""
     if not p:
         return None
-    drawn = xp.asarray(key.generator(layer).random(sizes.output, dtype="float32"))
+    drawn = standard_uniform(xp, key, layer, sizes.output)
     return (drawn >= p) * dtype.type(0 if p == 1 else 1 / (1 - p))
 
 

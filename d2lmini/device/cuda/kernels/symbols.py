@@ -198,7 +198,7 @@ def _call(ufunc: str, *args: Any, out: Any = None, dtype: Any = None, **options:
 @lru_cache(maxsize=4096)
 def _loop(function: np.ufunc, given: tuple[Any, ...], dtype: Any) -> tuple[np.dtype, ...]:
     """The dtypes in which NumPy would compute, and that of the result."""
-    how = {} if dtype is None else {"signature": (None,) * function.nin + (dtype,)}
+    how: dict[str, Any] = {} if dtype is None else {"signature": (None,) * function.nin + (dtype,)}
     return function.resolve_dtypes((*given, None), **how)
 
 

@@ -1,9 +1,9 @@
 """Optimizer steps of many parameters in few launches.
 
-A net has tens of parameters, most of them tiny, and a launch costs more than a tiny update. So up to
-`MOST` parameters go into one: row r of its blocks (blockIdx.y) works on parameter r.
+A net has tens of parameters, most of them tiny, and a launch costs more than a tiny update. So up
+to `MOST` parameters go into one: row r of its blocks (blockIdx.y) works on parameter r.
 
-The step is an op of `ops/update.py` or `update_adaptive.py`, which computes on names in C as the ops
+The step is an op of `ops/update.py` or `update_adaptive.py`, which computes on names in C as those
 of a fused group do (`symbols`). Its numbers, such as a learning rate that changes with every step,
 become parameters of the kernel: the text stays the same, and it is compiled once.
 
