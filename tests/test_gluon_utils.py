@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from d2lmini import autograd, cpu, engine, nd, util
+from d2lmini import autograd, cpu, engine, instrument, nd, util, virtual_gpus
 from d2lmini.gluon import utils
 
 TWO = [cpu(0), cpu(1)]
@@ -69,6 +69,49 @@ def test_split_and_load(data):
     assert whole.context == cpu(1) and whole.shape == (4, 2)
     with pytest.raises(TypeError, match=r"a list of contexts, got cpu\(0\)"):
         utils.split_and_load(data, cpu(0))
+
+
+class Pushed(instrument.Instrument):
+    """The names of what is pushed meanwhile."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def push(self, task):
+        self.names.append(task.name)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_every_part_is_copied_once_and_straight_to_its_device(axis):
+    x = np.arange(6e4, dtype="float32").reshape(200, 300)
+    with virtual_gpus(2) as gpus:
+        on_cpu, on_gpu = nd.array(x), nd.array(x, ctx=gpus[0])
+        for data, others in ((x, 0), (on_cpu, 2 * axis), (on_gpu, 2 * axis)):
+            nd.waitall()
+            log = Pushed()
+            instrument.add(log)
+            try:
+                parts = utils.split_and_load(data, gpus, batch_axis=axis)
+            finally:
+                instrument.remove(log)
+            copies = [name for name in log.names if name.startswith("Copy")]
+            assert len(copies) == (1 if data is on_gpu else 2), log.names
+            assert len(log.names) == len(copies) + others, log.names
+            assert [part.context for part in parts] == gpus
+            assert (np.concatenate([part.asnumpy() for part in parts], axis) == x).all()
+
+
+def test_what_cannot_be_split():
+    x = nd.zeros((4, 2))
+    with pytest.raises(ValueError, match="num_slice is 1 or more, got 0"):
+        utils.split_data(x, 0)
+    with pytest.raises(IndexError, match=r"batch_axis=2, data has shape \(4, 2\)"):
+        utils.split_data(x, 2, batch_axis=2)
+    with pytest.raises(TypeError, match=r"a list of contexts, got \[\]"):
+        utils.split_and_load(x, [])
+    parts = utils.split_and_load([nd.ones(2), nd.zeros(2)], TWO)
+    assert [part.asnumpy().tolist() for part in parts] == [[[1, 1]], [[0, 0]]]
 
 
 # ---- clip_global_norm

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini import ndarray as nd
-from d2lmini.context import Context
+from d2lmini.context import Context, cpu
 from d2lmini.ndarray import NDArray
 from d2lmini.ops.core import invoke, registry
 from d2lmini.util import is_np_shape
@@ -30,11 +30,18 @@ __all__ = ["HookHandle", "check_sha1", "clip_global_norm", "download", "shape_is
 
 
 def split_data(data: Any, num_slice: int, batch_axis: int = 0, even_split: bool = True) -> list:
-    """`data` cut into `num_slice` parts along `batch_axis`; along axis 0 they are views.
+    """`data`, an NDArray or NumPy array, cut into `num_slice` parts along `batch_axis`; those of a
+    NumPy array are views, those of an NDArray along axis 0.
 
     ValueError when the size is no multiple and `even_split` is True; with False the first parts are
-    longer by one.
+    longer by one, and the last ones empty if there are more parts than rows. IndexError for an axis
+    that `data` does not have.
     """
+    ndim = len(data.shape)
+    if num_slice < 1:
+        raise ValueError(f"split_data: num_slice is 1 or more, got {num_slice}")
+    if not -ndim <= batch_axis < ndim:
+        raise IndexError(f"split_data: batch_axis={batch_axis}, data has shape {data.shape}")
     size = data.shape[batch_axis]
     if even_split and size % num_slice:
         raise ValueError(
@@ -44,23 +51,30 @@ def split_data(data: Any, num_slice: int, batch_axis: int = 0, even_split: bool 
         )
     step, longer = divmod(size, num_slice)
     cuts = [i * step + min(i, longer) for i in range(num_slice + 1)]
-    before = (slice(None),) * (batch_axis % len(data.shape))
+    before = (slice(None),) * (batch_axis % ndim)
     return [data[(*before, slice(i, j))] for i, j in pairwise(cuts)]
 
 
 def split_and_load(
     data: Any, ctx_list: Sequence[Context], batch_axis: int = 0, even_split: bool = True
 ) -> list[NDArray]:
-    """`split_data` into one part for each context, and each part copied there. `data` may also be
-    a NumPy array or a list of numbers."""
-    if isinstance(ctx_list, Context):
+    """`split_data` into one part for each context, and each part copied there: one copy of its own
+    for each, nothing where it lies there already.
+
+    `data` may also be a NumPy array or numbers in lists, which become float32 as in `nd.array`;
+    their parts go to their devices without an array of the whole. With one context all of `data`
+    is the part, whatever its shape.
+    """
+    if isinstance(ctx_list, Context) or not len(ctx_list):
         raise TypeError(f"split_and_load: expected a list of contexts, got {ctx_list}")
-    if not isinstance(data, NDArray):
-        data = nd.array(data, ctx=ctx_list[0])
-    if len(ctx_list) == 1:
-        return [data.as_in_context(ctx_list[0])]
-    parts = split_data(data, len(ctx_list), batch_axis, even_split)
-    return [part.as_in_context(ctx) for part, ctx in zip(parts, ctx_list)]
+    if not isinstance(data, (NDArray, np.ndarray)):
+        data = nd.array(data, ctx=cpu())
+    parts = [data]
+    if len(ctx_list) > 1:
+        parts = split_data(data, len(ctx_list), batch_axis, even_split)
+    if isinstance(data, NDArray):
+        return [part.as_in_context(ctx) for part, ctx in zip(parts, ctx_list)]
+    return [nd.array(part, ctx=ctx) for part, ctx in zip(parts, ctx_list)]
 
 
 def clip_global_norm(arrays: list[NDArray], max_norm: float, check_isfinite: bool = True) -> Any:
