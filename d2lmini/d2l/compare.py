@@ -26,6 +26,7 @@ from dataclasses import replace
 from d2lmini import engine
 from d2lmini.d2l import claims
 from d2lmini.d2l.verdict import Verdict
+from d2lmini.device import blas
 
 Function = Callable[[], object]
 
@@ -122,5 +123,7 @@ def _blas_threads() -> int | None:
     """Threads a matrix product may use now; None where the BLAS cannot be asked (as Apple's)."""
     import threadpoolctl
 
-    threads = [p["num_threads"] for p in threadpoolctl.threadpool_info() if p["user_api"] == "blas"]
-    return max(threads, default=None)
+    if not any(p["user_api"] == "blas" for p in threadpoolctl.threadpool_info()):
+        return None
+    # Of the BLAS that this library calls: another package may have brought one of its own.
+    return blas.threads()
