@@ -13,8 +13,8 @@ gpu(1) -> cpu: 4 bytes in 1 copy
 >>> links.into["gpu(1)"], links.out_of["gpu(1)"], links.nbytes
 (4000, 4, 4004)
 
-What an operation predicts (`op.cost`) and what a link has to carry can so be compared, whoever asked
-for the copies: the program, KVStore, or a wait that brings values home.
+So a prediction of what the links have to carry can be checked, whoever asks for the copies: the
+program, a KVStore, or a wait that brings values home.
 """
 
 from __future__ import annotations
