@@ -6,6 +6,7 @@ That a sum is taken while backward goes on is proved by holding backward up unti
 from __future__ import annotations
 
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -326,6 +327,26 @@ def test_add_null_write_and_once_more(gpus, finely):
         assert same(grads_of(net, gpus[1]), once)
 
 
+def test_gradients_are_added_up_between_the_parts(finely):
+    """Though they were pushed behind them all: the first part is held up until they were."""
+    with virtual_gpus(2, link_gb_s=100) as gpus:
+        net = deep(3)
+        inputs = started(net, gpus)
+        back(net, inputs)
+        net.collect_params().setattr("grad_req", "add")
+        back(net, inputs)
+        nd.waitall()
+        with instrument.listening(Gate(lambda t: is_part(t, 0), lambda t: False)) as gate:
+            back(net, inputs[:1])
+            gate.open.set()
+            nd.waitall()
+        ran = ["part" if " of " in name else name for name in gate.names]
+        n = len(backward_program(net, gpus[0]).parts)
+        assert ran.count("part") == n > 2
+        first, last = ran.index("part"), len(ran) - 1 - ran[::-1].index("part")
+        assert "add_n" in ran[first:last]
+
+
 def test_grad_and_the_gradient_of_a_gradient(gpus, finely):
     net = deep(3)
     x = started(net, gpus)[0]
@@ -380,6 +401,35 @@ def test_an_error_in_one_part_spares_those_before_it(gpus, finely, monkeypatch):
     failing.armed = False
     back(net, inputs)  # a full overwrite clears the error
     assert same(grads_of(net, gpus[0]), want)
+
+
+def test_parts_that_are_cancelled_and_those_that_had_begun(gpus, finely):
+    net = deep(3)
+    x = started(net, gpus)[0]
+    back(net, [x])
+    want = net[-1].bias.grad(gpus[0]).asnumpy()
+    with instrument.listening(Gate(lambda t: is_part(t, 0), lambda t: False)) as gate:
+        back(net, [x])
+        while not any("(1 of" in name for name in gate.names):
+            time.sleep(0.001)
+        engine.cancel_pending()
+        gate.open.set()
+        with pytest.raises(MXNetError, match="cancelled before it ran"):
+            net[0].weight.grad(gpus[0]).asnumpy()
+        assert net[-1].bias.grad(gpus[0]).asnumpy().tobytes() == want.tobytes()
+
+
+def test_inputs_that_failed_fail_every_part(gpus, finely):
+    net = deep(3)
+    x = started(net, gpus)[0]
+    back(net, [x])
+    failed = nd.random.normal(0, -1, shape=x.shape, ctx=gpus[0])
+    back(net, [failed])
+    for layer in net:
+        with pytest.raises(MXNetError, match="scale must be 0 or more"):
+            layer.bias.grad(gpus[0]).asnumpy()
+    back(net, [x])
+    assert np.isfinite(net[0].weight.grad(gpus[0]).asnumpy()).all()
 
 
 def test_gradients_that_share_memory_come_at_the_end_of_one_task(gpus, finely):

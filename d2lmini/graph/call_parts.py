@@ -1,9 +1,9 @@
 """A call of a program in parts: a task for each, which run one after the other.
 
-The tasks share one Var, which each of them changes: so they keep their order, and where one fails
-those behind it have its error. What a part has finished is nobody's concern any more: whoever waits
-for it goes on while the next part runs, and if that fails, it stands. An input is let go of by the
-last part that reads it.
+Each task writes a Var that the next one reads: so they keep their order, and where one fails those
+behind it have its error. What a part has finished is nobody's concern any more: whoever waits for
+it goes on while the next part runs, and if that fails, it stands. An input is let go of by the last
+part that reads it.
 
 The arena belongs to the call from its first part to its last. A worker takes the oldest task first,
 so a call that has begun ends before another one begins there.
@@ -22,22 +22,22 @@ from d2lmini.device.storage import Chunk, check_there, pool_of
 from d2lmini.engine.core import Var
 from d2lmini.graph.call import ProgramTask, push
 from d2lmini.graph.program import Program
-from d2lmini.ndarray.apply import Operand, array_of, note_writes, wrap
+from d2lmini.ndarray.apply import Operand, array_of, is_whole, note_writes, wrap
 from d2lmini.ndarray.ndarray import NDArray
 
 
 class Call:
     """What the tasks of a call share.
 
-    order    the Var that keeps them in order
+    done     of each part, a Var that says so
     places   of all outputs, each known once the part runs that begins with it
     results  what the parts finish, from the first part on
     """
 
-    __slots__ = ("order", "places", "results")
+    __slots__ = ("done", "places", "results")
 
     def __init__(self, program: Program):
-        self.order = Var()
+        self.done = [Var() for _ in program.parts]
         self.places: list[np.ndarray | None] = [None] * len(program.outputs)
         self.results: Iterator[list[tuple[int, np.ndarray]]] | None = None
 
@@ -57,10 +57,8 @@ class PartTask(ProgramTask):
         super().__init__(program, list(given), [outputs[i] for i in part.holds], ctx, keys)
         self.name = f"{program.name} ({number + 1} of {len(program.parts)})"
         self.predicted_us = part.cost.us
-        # What an earlier part has begun is changed in place.
-        begun = [outputs[i][0] for i in part.holds if i not in part.opens]
-        self.reads = (*self.reads, *begun, call.order)
-        self.writes = (*self.writes, call.order)
+        self.reads = (*self.reads, *call.done[max(number - 1, 0) : number])
+        self.writes = (*self.writes, call.done[number])
         self.call = call
         self.number = number
 
@@ -90,10 +88,11 @@ def push_parts(
     outs: Sequence[Any],
 ) -> list[NDArray]:  # fmt: skip
     """Push the parts of a call; its outputs, new arrays where `outs` has None. One task for all if
-    an output has no memory of its own: then it comes to its place when everything is computed."""
-    taken = [x._chunk for x in (*inputs, *outs) if x is not None]
-    own = [x._chunk for x in outs if x is not None]
-    if any(taken.count(chunk) > 1 for chunk in own):
+    an output is a view, or lies where an input does: it comes there when everything is computed."""
+    given = [x for x in outs if x is not None]
+    taken = {x._chunk for x in (*inputs, *given)}
+    read = {x._chunk for x in inputs}
+    if len(taken) < len(read) + len(given) or not all(map(is_whole, given)):
         return push(program, inputs, ctx, keys, outs)
     pool = inputs[0]._chunk.pool if inputs else pool_of(ctx)
     results = [
@@ -109,6 +108,6 @@ def push_parts(
         if changed:
             note_writes(changed)
         if not ctx.is_cpu:
-            check_there(ctx, [x for x in (*task.reads, *task.writes) if x is not call.order])
+            check_there(ctx, [x._chunk for x in (*inputs, *results)])
         engine.current.push(task)
     return results
