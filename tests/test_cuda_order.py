@@ -33,24 +33,24 @@ def two_gpus(seed: int, **options: Any) -> Iterator[Any]:
         yield cupy.machine
 
 
-def train(ctxs: list, steps: int, kvstore: str) -> list[list[np.ndarray]]:
-    """The parameters, on each device, of a small net after some steps on random batches."""
+def train(ctxs: list, kvstore: str = "device", hybridize: bool = False) -> list[list[np.ndarray]]:
+    """The parameters, on each device, of a small net after three steps on random batches."""
     mx_random.seed(7)
-    net = gluon.nn.Sequential()
+    net = gluon.nn.HybridSequential()
     net.add(gluon.nn.Dense(16, activation="relu"), gluon.nn.Dense(8), gluon.nn.Dense(4))
     net.initialize(init.Xavier(), ctx=ctxs)
-    trainer = gluon.Trainer(
-        net.collect_params(), "sgd", {"learning_rate": 0.1, "momentum": 0.9}, kvstore
-    )
+    if hybridize:
+        net.hybridize(static_alloc=True, static_shape=True)
+    parameters = net.collect_params()
+    trainer = gluon.Trainer(parameters, "sgd", {"learning_rate": 0.1, "momentum": 0.9}, kvstore)
     rng = np.random.default_rng(1)
-    for _ in range(steps):
+    for _ in range(3):
         X = rng.standard_normal((12, 8)).astype(np.float32)
         with autograd.record():
             losses = [(net(part) ** 2).mean(axis=1) for part in gluon.utils.split_and_load(X, ctxs)]
         autograd.backward(losses)
         trainer.step(len(X))
-    parameters = net.collect_params().values()
-    return [[x.asnumpy() for x in p.list_data()] for p in parameters]
+    return [[x.asnumpy() for x in parameter.list_data()] for parameter in parameters.values()]
 
 
 class Pair:
@@ -189,18 +189,19 @@ needs_kernels = pytest.mark.skipif(
 
 
 @needs_kernels
-def test_training_on_gpus_equals_training_on_the_cpu():
+@pytest.mark.parametrize("hybridize", [False, True])
+@pytest.mark.parametrize("kvstore", ["device", "device without NCCL", "local"])
+def test_training_on_gpus_equals_training_on_the_cpu(kvstore: str, hybridize: bool):
     """Forward, backward, sums of gradients while backward goes on, steps of all parameters."""
-    steps = 3
-    for kvstore in ("device", "local"):
-        expected = train([cpu()], steps=steps, kvstore=kvstore)
-        for seed, ctxs in enumerate(([gpu(0)], [gpu(0), gpu(1)], [cpu(), gpu(1)])):
-            with two_gpus(seed) as machine:
-                trained = train(ctxs, steps=steps, kvstore=kvstore)
-                assert not machine.errors, f"{ctxs}, seed {seed}"
-            for values, (want,) in zip(trained, expected, strict=True):
-                for got in values:
-                    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+    kind, _, without_nccl = kvstore.partition(" without ")
+    expected = train([cpu()])
+    for seed, ctxs in enumerate(([gpu(0)], [gpu(0), gpu(1)], [cpu(), gpu(1)])):
+        with two_gpus(seed, nccl=not without_nccl) as machine:
+            trained = train(ctxs, kind, hybridize)
+            assert not machine.errors, f"{ctxs}, seed {seed}"
+        for values, (want,) in zip(trained, expected, strict=True):
+            for got in values:
+                np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
 
 
 @needs_kernels
@@ -208,7 +209,7 @@ def test_two_runs_of_training_are_equal_to_the_bit():
     runs = []
     for seed in (1, 2):
         with two_gpus(seed):
-            runs.append(train([gpu(0), gpu(1)], steps=3, kvstore="device"))
+            runs.append(train([gpu(0), gpu(1)]))
     np.testing.assert_equal(runs[0], runs[1])
 
 

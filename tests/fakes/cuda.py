@@ -197,7 +197,7 @@ def _device_synchronize() -> None:
     Device().synchronize()
 
 
-def _namespaces(machine: Machine) -> dict[str, Any]:
+def _namespaces(machine: Machine, has_nccl: bool) -> dict[str, Any]:
     """What the module `cupy` has beside its array functions."""
     runtime = types.SimpleNamespace(
         CUDARuntimeError=CUDARuntimeError,
@@ -239,7 +239,7 @@ def _namespaces(machine: Machine) -> dict[str, Any]:
         get_elapsed_time=get_elapsed_time,
         is_available=lambda: machine.devices > 0,
         memory=names,
-        nccl=nccl.namespace(machine),
+        nccl=nccl.namespace(has_nccl),
         runtime=runtime,
         set_allocator=set_allocator,
         stream=types.SimpleNamespace(Event=Event, Stream=Stream),
@@ -256,16 +256,16 @@ def _namespaces(machine: Machine) -> dict[str, Any]:
 
 @contextmanager
 def fake_cuda(
-    devices: int = 2, memory: int = 1 << 28, seed: int = 0, **options: Any
+    devices: int = 2, memory: int = 1 << 28, seed: int = 0, nccl: bool = True, **options: Any
 ) -> Iterator[Any]:
     """`devices` GPUs with `memory` bytes each; gives the module `cupy`, with `machine` and `cupyx`
-    beside CuPy's names. `options` are those of `Machine`. An OrderError that nobody noticed is
-    raised at the end."""
+    beside CuPy's names. `nccl`: is it installed? `options` are those of `Machine`. An OrderError
+    that nobody noticed is raised at the end."""
     machine = Machine(devices, memory, seed, **options)
     machine.pool, machine.pinned_pool = MemoryPool(), PinnedMemoryPool()
     machine.allocator = machine.pool.malloc
     names = {
-        **_namespaces(machine),
+        **_namespaces(machine, nccl),
         "machine": machine,
         "cupyx": types.SimpleNamespace(empty_pinned=empty_pinned),
     }

@@ -21,6 +21,7 @@ import bisect
 import random
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -109,6 +110,7 @@ class Machine:
     eagerness   how likely a ready work runs at a call of the host; None: drawn, 0 to 0.9
     patience_s  how long a wait in which nothing can run hopes for other threads of the host
     waits       (name of the thread, why) of each time that the host waited for a device
+    issued      how often work of each name was issued
     errors      every OrderError, also those that nobody has caught
     """
 
@@ -129,6 +131,7 @@ class Machine:
         )
         self.patience_s = patience_s
         self.waits: list[tuple[str, str]] = []
+        self.issued: Counter[str] = Counter()
         self.compute_types: dict[str, int] = {}
         self.errors: list[OrderError] = []
         self.faults: list[Fault] = []
@@ -258,6 +261,7 @@ class Machine:
     def enqueue(self, work: Work) -> None:
         self._stuck_since = None
         queue = work.queue
+        self.issued[work.name] += 1
         queue.issued, queue.clock = work.seq, work.clock
         queue.pending.append(work)
 

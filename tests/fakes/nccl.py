@@ -231,8 +231,10 @@ def groupEnd() -> None:
             issue()
 
 
-def namespace(machine: Machine) -> Any:
-    """The names of `cupy.cuda.nccl` that the fake has."""
+def namespace(available: bool) -> Any:
+    """The names of `cupy.cuda.nccl` that the fake has; without the library CuPy has one of them."""
+    if not available:
+        return types.SimpleNamespace(available=False)
     names = "INT8 UINT8 INT32 UINT32 INT64 UINT64 FLOAT16 FLOAT32 FLOAT64"
     kinds = {f"NCCL_{name}": number for number, name in enumerate(names.split())}
     kinds |= {f"NCCL_{name}": i for i, name in enumerate("SUM PROD MAX MIN AVG".split())}
