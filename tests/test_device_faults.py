@@ -1,0 +1,215 @@
+"""Faults on one of several devices: out of memory, a task that fails, a limit exceeded in the midst
+of a step. The error says what and where; the other devices and the engine go on; the next step
+works."""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import pytest
+
+import d2lmini
+from d2lmini import MXNetError, autograd, cpu, engine, gluon, kvstore, nd, virtual_gpus
+from d2lmini.engine import OutOfMemoryError
+from d2lmini.gluon import nn
+
+MEMORY = 600_000
+DATA = np.random.default_rng(0).normal(size=(4000, 64)).astype("float32")
+
+
+@pytest.fixture(params=["threaded", "naive"])
+def gpus(request):
+    """Two devices of 0.6 MB; all is quiet in the end."""
+    with engine.use(request.param):
+        with virtual_gpus(2, memory=MEMORY) as devices:
+            yield devices
+            engine.current.wait_idle("test")
+            engine.current.check()
+
+
+def build(devices, norm=False, hybridized=False, **how):
+    d2lmini.random.seed(1)
+    net = nn.HybridSequential(prefix="n_")
+    with net.name_scope():
+        net.add(nn.Dense(32, in_units=64))
+        if norm:
+            net.add(nn.BatchNorm(in_channels=32))
+        net.add(nn.Dense(4, in_units=32))
+    net.initialize(d2lmini.init.Xavier(), ctx=devices)
+    if hybridized:
+        net.hybridize()
+    options = {"learning_rate": 0.01, "momentum": 0.9}
+    return net, gluon.Trainer(net.collect_params(), "sgd", options, **how)
+
+
+def losses_of(net, devices, rows=(4, 4)):
+    """Forward and backward on so many rows for each device."""
+    with autograd.record():
+        losses = [(net(nd.array(DATA[:n], ctx=c)) ** 2).sum() for n, c in zip(rows, devices)]
+    autograd.backward(losses)
+    return losses
+
+
+def step(net, trainer, devices, rows=(4, 4)):
+    """One step of a loop that looks at its losses before it uses their gradients."""
+    values = [l.asscalar() for l in losses_of(net, devices, rows)]
+    trainer.step(sum(rows))
+    return values
+
+
+def weights(net):
+    return [x.asnumpy() for p in net.collect_params().values() for x in p.list_data()]
+
+
+# -- out of memory ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("hybridized", [False, True], ids=["as written", "hybridized"])
+@pytest.mark.parametrize("rows", [(4, 4000), (4, 1500)], ids=["the data", "what is computed"])
+def test_out_of_memory_on_one_device(gpus, rows, hybridized):
+    """The batch is too large for one of them: a smaller one goes, as if nothing had been."""
+    net, trainer = build(gpus, hybridized=hybridized)
+    twin, other = build(gpus, hybridized=hybridized)
+    step(net, trainer, gpus)
+    step(twin, other, gpus)
+    losses = losses_of(net, gpus, rows)
+    with pytest.raises(OutOfMemoryError, match=r"out of memory on gpu\(1\)(.|\n)*issued at"):
+        losses[1].asscalar()
+    assert np.isfinite(losses[0].asscalar())
+    for _ in range(2):
+        assert step(net, trainer, gpus) == step(twin, other, gpus)
+    for ours, undisturbed in zip(weights(net), weights(twin)):
+        assert (ours == undisturbed).all()
+    nd.waitall()
+
+
+@pytest.mark.parametrize("hybridized", [False, True], ids=["as written", "hybridized"])
+def test_running_statistics_survive_a_batch_that_fails(gpus, hybridized):
+    net, trainer = build(gpus, norm=True, hybridized=hybridized)
+    step(net, trainer, gpus)
+    before = net[1].running_mean.data(gpus[1]).asnumpy()
+    losses = losses_of(net, gpus, (4, 1500))
+    with pytest.raises(OutOfMemoryError, match=r"gpu\(1\)"):
+        losses[1].asscalar()
+    assert (net[1].running_mean.data(gpus[1]).asnumpy() == before).all()
+    assert np.isfinite(step(net, trainer, gpus)).all()
+    assert np.isfinite(weights(net)[0]).all()
+
+
+def test_memory_of_a_failed_batch_is_given_back(gpus):
+    net, trainer = build(gpus)
+    step(net, trainer, gpus)
+    nd.waitall()
+    gc.collect()
+    free = [c.memory_info()[0] for c in gpus]
+    losses = losses_of(net, gpus, (4, 1500))
+    with pytest.raises(OutOfMemoryError):
+        losses[1].asscalar()
+    del losses
+    step(net, trainer, gpus)
+    nd.waitall()
+    gc.collect()
+    assert [c.memory_info()[0] for c in gpus] == free
+
+
+# -- in the midst of a step ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("on_kvstore", [True, False], ids=["on the kvstore", "on each device"])
+def test_a_limit_exceeded_in_the_midst_of_a_step(gpus, on_kvstore, tmp_path):
+    """There is room for the gradients, and none for what the step makes beside. What it would have
+    changed says so, until other contents come: those of a file."""
+    net, trainer = build(gpus, update_on_kvstore=on_kvstore)
+    net.save_parameters(str(tmp_path / "net.params"))
+    for l in losses_of(net, gpus):
+        l.asscalar()
+    nd.waitall()
+    free = min(c.memory_info()[0] for c in gpus)
+    hogs = [nd.zeros((free - 4000) // 4, ctx=c) for c in gpus]
+    nd.waitall()
+    trainer.step(8)
+    with pytest.raises(OutOfMemoryError, match=r"out of memory on gpu\(\d\)"):
+        weights(net)
+    assert [(hog + 0).shape for hog in (nd.ones(9, ctx=c) for c in gpus)] == [(9,)] * 2
+    del hogs
+    gc.collect()
+    net.load_parameters(str(tmp_path / "net.params"), ctx=gpus)
+    again = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.01, "momentum": 0.9})
+    twin, other = build(gpus)
+    for _ in range(3):
+        assert step(net, again, gpus) == step(twin, other, gpus)
+    for ours, undisturbed in zip(weights(net), weights(twin)):
+        assert (ours == undisturbed).all()
+    with pytest.warns(UserWarning, match="dropped unseen"):  # the others that found no room
+        nd.waitall()
+
+
+def test_a_step_on_gradients_that_failed_and_back_to_a_file(gpus, tmp_path):
+    """Nobody looked at the loss: weights and momentum wait for contents that are good."""
+    net, trainer = build(gpus)
+    twin, other = build(gpus)
+    for each, its in ((net, trainer), (twin, other)):
+        step(each, its, gpus)
+    net.save_parameters(str(tmp_path / "net.params"))
+    trainer.save_states(str(tmp_path / "net.states"))
+    losses_of(net, gpus, (4, 4000))
+    trainer.step(8)
+    with pytest.raises(OutOfMemoryError, match=r"out of memory on gpu\(1\)"):
+        weights(net)
+    net.load_parameters(str(tmp_path / "net.params"), ctx=gpus)
+    trainer.load_states(str(tmp_path / "net.states"))
+    assert step(net, trainer, gpus) == step(twin, other, gpus)
+    for ours, undisturbed in zip(weights(net), weights(twin)):
+        assert (ours == undisturbed).all()
+
+
+# -- a task that fails -----------------------------------------------------------------------------
+
+
+def test_a_task_that_fails_on_one_device(gpus):
+    net, trainer = build(gpus)
+    first = step(net, trainer, gpus)
+    x = [nd.ones(3, ctx=c) for c in gpus]
+
+    def broken():
+        raise ValueError("a fuse blew")
+
+    engine.push(broken, writes=[x[1]], ctx=gpus[1])
+    y = [each * 2 for each in x]
+    both = y[0].as_in_context(cpu()) + y[1].as_in_context(cpu())
+    assert y[0].asnumpy().tolist() == [2, 2, 2]
+    for failed in (y[1], both):
+        with pytest.raises(MXNetError, match=r"broken: ValueError: a fuse blew(.|\n)*issued at"):
+            failed.asnumpy()
+    assert step(net, trainer, gpus) != first
+    nd.waitall()
+
+
+@pytest.mark.parametrize("kind", ["local", "device"])
+def test_a_sum_with_a_part_that_failed(gpus, kind):
+    """The sum is missing everywhere; the next one is good."""
+    kv = kvstore.create(kind)
+    kv.init("w", nd.zeros(3))
+    out = [nd.zeros(3, ctx=c) for c in gpus]
+    bad = nd.random.normal(0, -1, shape=3, ctx=gpus[1])
+    kv.pushpull("w", [nd.ones(3, ctx=gpus[0]), bad], out)
+    for x in out:
+        with pytest.raises(MXNetError, match="scale must be 0 or more"):
+            x.asnumpy()
+    kv.pushpull("w", [nd.ones(3, ctx=c) for c in gpus], out)
+    assert [x.asnumpy().tolist() for x in out] == [[2, 2, 2]] * 2
+
+
+def test_a_device_that_is_full_does_not_stop_copies_between_others(gpus):
+    hog = nd.zeros(MEMORY // 4 - 2000, ctx=gpus[1])
+    hog.wait_to_read()
+    x = nd.ones(20_000, ctx=gpus[0])
+    there = x.as_in_context(gpus[1])
+    back = (x * 3).as_in_context(cpu())
+    with pytest.raises(OutOfMemoryError, match=r"CopyCPU2GPU|CopyGPU2GPU: .*gpu\(1\)"):
+        there.asnumpy()
+    assert back.asnumpy().sum() == 60_000
+    del hog
+    gc.collect()
+    assert x.as_in_context(gpus[1]).asnumpy().sum() == 20_000
