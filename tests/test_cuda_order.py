@@ -8,7 +8,7 @@ worth that trust if devices that were broken on purpose are found out.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -64,17 +64,17 @@ class Pair:
         np.testing.assert_array_equal(self.ours.asnumpy(), self.theirs)
 
 
-def new(rng: random.Random) -> Pair:
+def new(rng: random.Random, contexts: Sequence = CONTEXTS) -> Pair:
     values = np.random.default_rng(rng.randrange(1 << 30)).integers(0, 17, rng.choice(SHAPES))
     values = values.astype(np.float32)
-    return Pair(nd.array(values, ctx=rng.choice(CONTEXTS)), values.copy())
+    return Pair(nd.array(values, ctx=rng.choice(contexts)), values.copy())
 
 
 def moved(pair: Pair, ctx: Any) -> nd.NDArray:
     return pair.ours.as_in_context(ctx)
 
 
-def step(rng: random.Random, arrays: list[Pair]) -> None:
+def step(rng: random.Random, arrays: list[Pair], contexts: Sequence = CONTEXTS) -> None:
     """One random statement, done in both worlds."""
     x = rng.choice(arrays)
     y = rng.choice([a for a in arrays if a.theirs.shape == x.theirs.shape])
@@ -105,13 +105,13 @@ def step(rng: random.Random, arrays: list[Pair]) -> None:
         ours = nd.dot(x.ours, moved(y, ctx).T) % 17
         arrays.append(Pair(ours, (x.theirs @ y.theirs.T) % 17))
     elif kind == 8:
-        other = rng.choice(CONTEXTS)
+        other = rng.choice(contexts)
         arrays.append(Pair(x.ours.copyto(other), x.theirs.copy()))
     elif kind == 9:
         ours = (x.ours * k).sum(axis=0, keepdims=True) % 17
         arrays.append(Pair(ours, (x.theirs * k).sum(axis=0, keepdims=True) % 17))
     elif kind == 10:
-        arrays.append(new(rng))
+        arrays.append(new(rng, contexts))
     elif kind == 11:
         x.check()
     else:
@@ -211,6 +211,29 @@ def test_two_runs_of_training_are_equal_to_the_bit():
         with two_gpus(seed):
             runs.append(train([gpu(0), gpu(1)]))
     np.testing.assert_equal(runs[0], runs[1])
+
+
+@pytest.mark.filterwarnings("ignore:.*dropped unseen")
+def test_of_a_lost_gpu_nothing_wrong_is_read_and_the_others_go_on():
+    """It fails somewhere in a program over it and the CPU: each array is right or an error, at
+    whatever time the schedule lets the host know."""
+    failures = 0
+    for seed in range(20):
+        rng = random.Random(seed)
+        contexts = (cpu(), gpu(0))
+        with two_gpus(seed) as machine:
+            machine.fail(0, status=700, after=rng.randrange(40))
+            arrays = [new(rng, contexts) for _ in range(3)]
+            for _ in range(40):
+                failures += len(mxnet_errors(step, rng, arrays, contexts))
+            for pair in arrays:
+                failures += len(mxnet_errors(pair.check))
+            assert (nd.ones(4, ctx=gpu(1)) * 2).asnumpy().tolist() == [2] * 4
+            assert (nd.ones(4) * 2).asnumpy().tolist() == [2] * 4
+            while mxnet_errors(engine.waitall):
+                pass
+            assert not machine.errors
+    assert failures > 20
 
 
 # -- the device broken on purpose ------------------------------------------------------------------
@@ -331,6 +354,15 @@ def test_a_broken_device_is_found_out(broken: Callable, monkeypatch, small_piece
             assert reported or values_differ or not raised, raised
             found = bool(reported or values_differ)
             seed += 1
+
+
+def mxnet_errors(function: Callable, *args: Any) -> list[MXNetError]:
+    """What tasks met, if `function` raises it. Wrong values fail the test."""
+    try:
+        function(*args)
+    except MXNetError as error:
+        return [error]
+    return []
 
 
 def errors_of(function: Callable, *args: Any) -> list[Exception]:
