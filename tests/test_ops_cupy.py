@@ -8,7 +8,10 @@ are written in ops, run on it too.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -18,6 +21,7 @@ from op_rows.case import Case
 from test_ops import GRADIENT_ROWS, OP_ROWS, find, saved_value
 
 from d2lmini import random_state
+from d2lmini.device import parallel
 from d2lmini.device.cuda.kernels import random as kernels
 from d2lmini.ops.core import Op, as_specs, registry
 from d2lmini.ops.distributions import draw
@@ -109,12 +113,14 @@ def check(case: Case, got: list, want: list) -> None:
 @pytest.fixture(autouse=True)
 def same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels draw other numbers than NumPy does; here they are given NumPy's."""
+    job = parallel._Job
 
     def fill(xp: Any, name: str, key: Any, out: Any, parameters: dict) -> Any:
         names, piece = random_state.Key(*key[:3]), key[3] if len(key) > 3 else None
         raw = np.empty(out.shape, out.dtype)
         if piece is None:
-            draw(np, name, names, raw, parameters)
+            with mock.patch.object(parallel, "_Job", job):
+                draw(np, name, names, raw, parameters)
         else:
             raw[...] = names.generator(piece).random(out.shape, dtype="float32")
         out[...] = xp.asarray(raw)
@@ -123,12 +129,25 @@ def same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "fill", fill)
 
 
-#: Ops whose result has a shape, or whose computation a road, that the host must know values for.
-WAITING: dict[str, str] = {}
+#: The rows for which the host waits for the GPU: (op, attribute, its value) and why.
+WAITING = {
+    ("take", "mode", "raise"): "to raise is to know that an index lies outside",
+}
 
 
-def waits(op: Op) -> Any:
-    return no_host_sync()
+def may_wait(case: Case) -> bool:
+    return any(op == case.op and case.attrs.get(name) == v for op, name, v in WAITING)
+
+
+@contextmanager
+def watched(case: Case) -> Iterator[None]:
+    """A scope in which the host must not wait, unless it is said to, and nothing is handed to other
+    workers: they have streams of their own, or none."""
+    with (
+        mock.patch.object(parallel, "_Job", side_effect=AssertionError("handed out in pieces")),
+        nullcontext() if may_wait(case) else no_host_sync(),
+    ):
+        yield
 
 
 @pytest.mark.parametrize("case", OP_ROWS, ids=[c.id for c in OP_ROWS])
@@ -137,7 +156,7 @@ def test_op_equals_numpys(case: Case):
     op, arrays, attrs = bound(np, case)
     want = compute(np, op, arrays, attrs)
     _, there, _ = bound(cupy, case)
-    with waits(op):
+    with watched(case):
         got = compute(cupy, op, there, attrs)
     check(case, got, want)
     check(case, [a for a in there if a is not None], [a for a in arrays if a is not None])
@@ -152,7 +171,7 @@ def test_op_writes_where_it_is_told(case: Case):
     want = compute(np, op, arrays, attrs)
     _, there, _ = bound(cupy, case)
     places = [cupy.empty(w.shape, w.dtype) for w in want]
-    with waits(op):
+    with watched(case):
         compute(cupy, op, there, attrs, tuple(places) if len(places) > 1 else places[0])
     check(case, places, want)
 
@@ -170,8 +189,15 @@ def test_gradient_rule_equals_numpys(case: Case):
         return [f.array for f in found if f is not None]
 
     want = gradients(np)
-    with waits(find(case.op)):
+    with watched(case):
         got = gradients(cupy)
     for g, w in zip(got, want, strict=True):
         assert (g.shape, g.dtype) == (w.shape, w.dtype)
     check(case, got, want)
+
+
+@pytest.mark.parametrize("case", [c for c in OP_ROWS if may_wait(c)], ids=lambda c: c.id)
+def test_what_is_said_to_wait_does(case: Case):
+    op, arrays, attrs = bound(cupy, case)
+    with no_host_sync(), pytest.raises(AssertionError, match="waits"):
+        compute(cupy, op, arrays, attrs)

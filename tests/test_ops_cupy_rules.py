@@ -10,6 +10,8 @@ from op_rows.case import draw
 
 from d2lmini.ops import convolve_columns
 from d2lmini.ops.core import registry
+from d2lmini.ops.distributions import DISTRIBUTIONS
+from d2lmini.random_state import Key
 
 
 def on_both(name: str, *arrays, **attrs):
@@ -144,3 +146,91 @@ def test_arrays_that_lie_otherwise_are_put_in_order():
     got = y.compute(cupy, there, cupy.asarray(w), num_filter=4, no_bias=True, **how)
     want = y.compute(np, x, w, num_filter=4, no_bias=True, **how)
     np.testing.assert_allclose(got.raw, want, rtol=1e-4, atol=1e-5)
+
+
+# -- random numbers: others than the CPU's, of the same distributions ------------------------------
+
+PARAMETERS = {
+    "uniform": {"low": -1.0, "high": 3.0},
+    "normal": {"loc": 2.0, "scale": 0.5},
+    "gamma": {"alpha": 2.5, "beta": 0.5},
+    "exponential": {"lam": 4.0},
+    "poisson": {"lam": 6.0},
+    "negative_binomial": {"k": 3.0, "p": 0.4},
+    "generalized_negative_binomial": {"mu": 2.0, "alpha": 0.3},
+}
+
+
+def drawn(name: str, xp, *arrays, number: int = 1, **attrs):
+    with no_host_sync():
+        return registry[name].compute(xp, *arrays, rng=Key(5, 0, number), **attrs)
+
+
+def test_every_distribution_is_here():
+    assert set(PARAMETERS) == set(DISTRIBUTIONS)
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_a_gpu_draws_from_the_same_distributions(name: str, dtype: str):
+    """The two samples by the distance of their distribution functions (N. Smirnov, 1948)."""
+    parameters, n = PARAMETERS[name], 4000
+    op = f"_random_{name}"
+    got = drawn(op, cupy, shape=(n,), dtype=dtype, **parameters)
+    want = drawn(op, np, shape=(n,), dtype=dtype, **parameters)
+    assert got.dtype == want.dtype == dtype and got.shape == (n,)
+    mine, his = np.sort(got.raw.astype("f8")), np.sort(want.astype("f8"))
+    places = np.union1d(mine, his)
+    shares = (np.searchsorted(x, places, side="right") / n for x in (mine, his))
+    assert abs(np.subtract(*shares)).max() < 1.95 * (2 / n) ** 0.5  # once in a thousand otherwise
+    assert drawn(op, cupy, shape=(n,), dtype=dtype, **parameters).raw.tolist() == got.raw.tolist()
+    other = drawn(op, cupy, shape=(n,), dtype=dtype, number=2, **parameters)
+    assert other.raw.tolist() != got.raw.tolist()
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_a_gpu_draws_for_each_parameter(name: str):
+    """Parameters as arrays, or numbers like another array; one out of range gives nan."""
+    parameters = PARAMETERS[name]
+    arrays = [cupy.full((2, 1), value, "float32") for value in parameters.values()]
+    got = drawn(f"_sample_{name}", cupy, *arrays, shape=(500, 3))
+    assert got.shape == (2, 1, 500, 3) and got.dtype == "float32"
+    want = drawn(f"_random_{name}", np, shape=(3000,), **parameters)
+    for half in got.raw:
+        assert abs(half.mean() - want.mean()) < 6 * want.std() / 1500**0.5
+    like = drawn(f"_random_{name}_like", cupy, cupy.zeros((3, 4), "float64"), **parameters)
+    assert like.shape == (3, 4) and like.dtype == "float64"
+    arrays[-1 if name == "normal" else 0][1] = 5.0 if name == "uniform" else -1.0
+    got = drawn(f"_sample_{name}", cupy, *arrays, shape=(5,))
+    assert np.isnan(got.raw[1]).all() and np.isfinite(got.raw[0]).all()
+
+
+def test_a_gpu_draws_categories():
+    p = np.array([[0.1, 0.0, 0.6, 0.3], [0.0, 1.0, 0.0, 0.0], [2.0, 2.0, 0.0, 0.0]], "float32")
+    got, logs = drawn("_sample_multinomial", cupy, cupy.asarray(p), shape=(4000,), get_prob=True)
+    assert got.shape == (3, 4000) and got.dtype == "int32" and logs.dtype == "float32"
+    shares = np.array([np.bincount(row, minlength=4) for row in got.raw]) / 4000
+    np.testing.assert_allclose(shares, p / p.sum(axis=1, keepdims=True), atol=0.03)
+    assert (shares[p == 0] == 0).all()
+    np.testing.assert_allclose(logs.raw, np.log(np.take_along_axis(p, got.raw, 1)), rtol=1e-6)
+    one = drawn("_sample_multinomial", cupy, cupy.asarray(p[0]))
+    assert one.shape == (1,) and one.raw[0] in (0, 2, 3)
+
+
+def test_a_gpu_shuffles_and_draws_integers():
+    x = np.arange(60).reshape(30, 2)
+    y = drawn("_shuffle", cupy, cupy.asarray(x)).raw
+    assert sorted(y.tolist()) == x.tolist() != y.tolist()
+    n = drawn("_random_randint", cupy, low=-2, high=3, shape=(1000,), dtype="int64")
+    assert n.dtype == "int64" and set(n.raw.tolist()) == {-2, -1, 0, 1, 2}
+
+
+def test_dropout_drops_the_same_again():
+    x = np.ones((50, 40), "float32")
+    y = drawn("Dropout", cupy, cupy.asarray(x), p=0.25, training=True)
+    assert set(np.unique(y.raw)) == {np.float32(0), np.float32(1 / 0.75)}
+    assert abs((y.raw == 0).mean() - 0.25) < 0.05
+    g = registry["_dropped"].compute(cupy, cupy.asarray(x), p=0.25, axes=(), key=Key(5, 0, 1))
+    assert g.raw.tolist() == y.raw.tolist()
+    rows = drawn("Dropout", cupy, cupy.asarray(x), p=0.5, axes=(1,), training=True).raw
+    assert (rows == rows[:, :1]).all() and 5 < (rows[:, 0] == 0).sum() < 45

@@ -318,20 +318,26 @@ def sample_multinomial(
     probabilities = data.reshape(-1, data.shape[-1]).astype("float64")
     upper = probabilities.cumsum(1)
     count = int(np.prod(shape, dtype=int))
-    if xp is np:
-        uniform = rng.generator(0).random((len(upper), count)) * upper[:, -1:]
-        rows = [np.searchsorted(u, x, side="right") for u, x in zip(upper, uniform, strict=True)]
-        rows = np.reshape(rows, (len(upper), count))
-    else:
-        uniform = kernels.uniform(xp, rng, (len(upper), count), "float64") * upper[:, -1:]
-        rows = xp.stack([xp.searchsorted(upper[i], uniform[i], "right") for i in range(len(upper))])
-    picked = xp.minimum(rows, data.shape[-1] - 1).astype(np.int64)
+    picked = xp.minimum(_picked(xp, upper, count, rng), data.shape[-1] - 1).astype(np.int64)
     result = picked.reshape((data.shape[:-1] + tuple(shape)) or (1,))
     if not get_prob:
         return result.astype(dtype)
     chosen = xp.take_along_axis(probabilities, picked, 1).reshape(result.shape)
     with np.errstate(divide="ignore"):
         return result.astype(dtype), xp.log(chosen).astype(data.dtype)
+
+
+def _picked(xp: Any, upper: Any, count: int, rng: Any) -> Any:
+    """(N, count) numbers of categories, whose probabilities add up to `upper` (N, K)."""
+    N, K = upper.shape
+    if xp is np:
+        uniform = rng.generator(0).random((N, count)) * upper[:, -1:]
+        rows = [np.searchsorted(u, x, side="right") for u, x in zip(upper, uniform, strict=True)]
+        return np.reshape(rows, (N, count))
+    # One search for all rows: sums and numbers of row n lie from n to n + 1.
+    row = xp.arange(N)[:, None]
+    sums, uniform = upper / upper[:, -1:] + row, kernels.uniform(xp, rng, (N, count), "float64")
+    return xp.searchsorted(sums.ravel(), uniform + row, "right") - row * K
 
 
 @op("_shuffle", aliases=("shuffle",), flops=_FLOPS, grad=None)

@@ -127,15 +127,15 @@ extern "C" __global__ void draw_$kind(
 }
 """
 
-_FLOAT = "A y;\n        {}_of(s, y);\n        out[i] = stored(A({}) + A({}) * y);"
+_FLOAT = "A y;\n        {}_of(s, y);\n        out[i] = stored({} ? {} : A(0.0 / 0.0));"
 
 #: name: (parameters, how one number is drawn)
 _DISTRIBUTIONS = {
-    "uniform": ("low high", _FLOAT.format("uniform", "low", "high - low")),
-    "normal": ("loc scale", _FLOAT.format("normal", "loc", "scale")),
-    "exponential": (
-        "lam", "A y;\n        uniform_of(s, y);\n        out[i] = stored(-log1p(-y) / A(lam));",
+    "uniform": (
+        "low high", _FLOAT.format("uniform", "low <= high", "A(low) + A(high - low) * y"),
     ),
+    "normal": ("loc scale", _FLOAT.format("normal", "scale >= 0", "A(loc) + A(scale) * y")),
+    "exponential": ("lam", _FLOAT.format("uniform", "lam > 0", "-log1p(-y) / A(lam)")),
     "gamma": ("alpha beta", "out[i] = stored(A(gamma_of(s, alpha) * beta));"),
     "poisson": ("lam", "out[i] = stored(A(poisson_of(s, lam)));"),
     "negative_binomial": (
