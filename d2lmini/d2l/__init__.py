@@ -16,9 +16,10 @@ be concluded from them), `claims.py` (claims of the chapters, checked on your ma
 
 The helpers of the book's own package, under its names, for its programs (`import d2lzh as d2l`
 after `d2lmini.install_as_mxnet()`): `context.py` (try_gpu), `data.py`, `digits.py`, `text.py`,
-`models.py`, `training.py` (train_ch3, ...), `chars.py` (recurrent nets), `figures.py`. They are
-imported when first used, as are `programs.py` (folding), `classes.py` (family), `recorder.py` and
-`dependencies.py` (dependency_graph), and matplotlib when first drawn with.
+`models.py`, `training.py` (train_ch3, ...), `devices.py` (several GPUs), `chars.py` (recurrent
+nets), `figures.py`. They are imported when first used, as are `programs.py` (folding), `classes.py`
+(family), `recorder.py` and `dependencies.py` (dependency_graph), and matplotlib when first drawn
+with.
 """
 
 from __future__ import annotations
@@ -51,6 +52,12 @@ if TYPE_CHECKING:
         load_data_fashion_mnist,
     )
     from d2lmini.d2l.dependencies import dependency_graph
+    from d2lmini.d2l.devices import (
+        evaluate_accuracy_gpus,
+        split_batch,
+        train_batch_ch13,
+        train_ch13,
+    )
     from d2lmini.d2l.digits import load_data_digits
     from d2lmini.d2l.figures import (
         bbox_to_rect,
@@ -89,6 +96,7 @@ _FILES = {
         train_and_predict_rnn_gluon""",
     "classes": "family",
     "context": "try_all_gpus try_gpu",
+    "devices": "evaluate_accuracy_gpus split_batch train_batch_ch13 train_ch13",
     "data": "data_iter get_data_ch7 get_fashion_mnist_labels load_data_fashion_mnist",
     "dependencies": "dependency_graph",
     "digits": "load_data_digits",

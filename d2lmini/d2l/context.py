@@ -12,13 +12,13 @@ from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu, gpu, num_gpus
 
 
-def try_gpu() -> Context:
-    """`gpu(0)` if an array can be made there, else `cpu()`."""
+def try_gpu(i: int = 0) -> Context:
+    """`gpu(i)` if an array can be made there, else `cpu()`."""
     try:
-        nd.zeros((1,), ctx=gpu())
+        nd.zeros((1,), ctx=gpu(i))
     except MXNetError:
         return cpu()
-    return gpu()
+    return gpu(i)
 
 
 def try_all_gpus() -> list[Context]:
