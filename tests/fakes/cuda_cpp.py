@@ -15,7 +15,9 @@ import shutil
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,9 @@ FLAGS = ["-std=c++17", "-O0", "-fPIC", "-shared", "-w", "-fwrapv", "-ffp-contrac
 SHIM = Path(__file__).with_name("cuda_shim.h")
 FOLDER = Path(tempfile.gettempdir()) / f"d2lmini-kernels-{os.getuid()}"
 
+#: Where `rehearsal` writes down what is launched; None: launches run.
+rehearsed: list[tuple[str, str]] | None = None
+
 _functions: dict[tuple[str, str], Any] = {}
 _lock = threading.Lock()
 
@@ -38,14 +43,36 @@ def build(kernels: Iterable[tuple[str, str]]) -> None:
     with _lock:
         missing = [key for key in dict.fromkeys(kernels) if key not in _functions]
         if missing:
-            library = ctypes.CDLL(str(_library([_part(i, *key) for i, key in enumerate(missing)])))
-            for i, key in enumerate(missing):
-                _functions[key] = getattr(library, f"run_{i}")
+            half = -(-len(missing) // (2 if len(missing) > 100 else 1))
+            halves = [missing[i : i + half] for i in range(0, len(missing), half)]
+            with ThreadPoolExecutor(len(halves)) as pool:
+                paths = list(pool.map(_library, halves))
+            for path, keys in zip(paths, halves):
+                library = ctypes.CDLL(str(path))
+                for i, key in enumerate(keys):
+                    _functions[key] = getattr(library, f"run_{i}")
+
+
+@contextmanager
+def rehearsal() -> Iterator[None]:
+    """A scope in which kernels are not run but written down, and compiled at its end, all at once:
+    what comes after it finds them."""
+    global rehearsed
+    rehearsed = []
+    try:
+        yield
+    finally:
+        found, rehearsed = rehearsed, None
+        if COMPILER:
+            build(found)
 
 
 def run(source: str, name: str, grid: Sequence[int], args: Sequence[Any]) -> None:
     """Call a kernel on NumPy arrays and numbers; `grid` as at a launch, of which only the number
     of rows counts."""
+    if rehearsed is not None:
+        rehearsed.append((source, name))
+        return
     build([(source, name)])
     pointers = (ctypes.c_void_p * len(args))()
     numbers = []
@@ -77,14 +104,15 @@ def _part(i: int, source: str, name: str) -> str:
     )
 
 
-def _library(parts: Sequence[str]) -> Path:
+def _library(kernels: Sequence[tuple[str, str]]) -> Path:
     assert COMPILER, "there is no g++"
+    parts = [_part(i, *key) for i, key in enumerate(kernels)]
     text = "\n".join([SHIM.read_text(), *parts])
     digest = hashlib.sha256((text + " ".join(FLAGS)).encode()).hexdigest()[:24]
     FOLDER.mkdir(exist_ok=True)
     path = FOLDER / f"{digest}.so"
     if not path.exists():
-        source, made = FOLDER / f"{digest}.{os.getpid()}.cpp", FOLDER / f"{digest}.{os.getpid()}.so"
+        source, made = (FOLDER / f"{digest}.{os.getpid()}.{kind}" for kind in ("cpp", "so"))
         source.write_text(text)
         done = subprocess.run(
             [COMPILER, *FLAGS, str(source), "-o", str(made)], capture_output=True, text=True

@@ -30,7 +30,7 @@ def compiled(source: str, arch: str, options: Sequence[str] = OPTIONS) -> bytes:
         nvrtc.compileProgram(program, (f"-arch={arch}", "-ftz=true", *options))
     except nvrtc.NVRTCError as problem:
         raise AssertionError(f"{problem}\n{nvrtc.getProgramLog(program)}\n{source}") from None
-    code = nvrtc.getCUBIN(program)
+    code = nvrtc.getCUBIN(program) if arch.startswith("sm") else nvrtc.getPTX(program)
     nvrtc.destroyProgram(program)
     assert len(code) > 500
     return code

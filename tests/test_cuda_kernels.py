@@ -1,0 +1,634 @@
+"""Kernels for GPUs, tested without one: they compile for three generations of GPUs, and their text,
+compiled by g++ (tests/fakes/cuda_shim.h), computes what NumPy computes.
+
+All texts of a test go through the compiler at once.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from fakes import cuda_cpp, nvrtc
+from fakes.cupy_module import cupy
+from graphs import Graph, assert_close, evaluate, graphs
+from hypothesis import HealthCheck, Phase, given, settings
+
+from d2lmini import sym
+from d2lmini.base import MXNetError
+from d2lmini.device.cuda.kernels import elementwise as elementwise_module
+from d2lmini.device.cuda.kernels import pooling, random, rows, windows
+from d2lmini.device.cuda.kernels.elementwise import Operand, elementwise
+from d2lmini.device.cuda.kernels.functions import NotInC
+from d2lmini.device.cuda.kernels.launch import Kernel
+from d2lmini.device.cuda.kernels.symbols import Name, names, traced
+from d2lmini.device.cuda.kernels.typed import TypedKernel
+from d2lmini.device.quiet import run_quietly
+from d2lmini.graph import program as program_module
+from d2lmini.graph.fusion import _NOT_BY_BLOCKS
+from d2lmini.graph.program import Program
+from d2lmini.graph.typed import typed
+from d2lmini.ops import update_multi as um
+from d2lmini.ops.core import Op, registry
+from d2lmini.ops.pool import Pool
+from d2lmini.ops.spec import Spec
+from d2lmini.ops.windows import geometry
+
+needs_cpp = pytest.mark.skipif(cuda_cpp.COMPILER is None, reason="there is no g++")
+needs_nvrtc = pytest.mark.skipif(bool(nvrtc.missing()), reason=nvrtc.missing() or "NVRTC is here")
+
+DTYPES = ("float16", "float32", "float64", "int32", "uint8", "bool")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def all_texts_at_once(request: pytest.FixtureRequest) -> None:
+    """Rehearse the tests: what they would launch is compiled in one go."""
+    with cuda_cpp.rehearsal():
+        for item in request.session.items:
+            if item.module is request.module and item.get_closest_marker("skipif"):
+                names_of = set(inspect.signature(item.obj).parameters)
+                given = item.callspec.params if hasattr(item, "callspec") else {}
+                if names_of == set(given):
+                    item.obj(**given)
+
+
+def same(got: np.ndarray, want: Any, tolerance: float = 0) -> None:
+    """Equal, or nearly; in a rehearsal there are no results."""
+    if cuda_cpp.rehearsed is None:
+        np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance / 20)
+
+
+# -- every op that a group may hold ----------------------------------------------------------------
+
+
+class Written(NamedTuple):
+    """An op on arrays of a dtype: its kernel, the arrays, and what NumPy makes of them."""
+
+    name: str
+    kernel: Kernel
+    arrays: list[np.ndarray]
+    want: np.ndarray
+
+
+def samples(dtype: str, seed: int) -> np.ndarray:
+    """Numbers of all sizes, with the special ones of the dtype among them; 37 of them."""
+    rng = np.random.default_rng(seed)
+    kind = np.dtype(dtype).kind
+    if kind == "b":
+        return rng.integers(0, 2, 37).astype(bool)
+    if kind in "iu":
+        info = np.iinfo(dtype)
+        special = [0, 1, 2, 3, info.max, info.min]
+        return np.array([*special, *rng.integers(max(info.min, -9), 9, 31)]).astype(dtype)
+    special = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, 2.5, -2.5]
+    values = [*special, *rng.normal(0, 2, 20), *rng.uniform(-1, 1, 7)]
+    rng.shuffle(values)
+    return np.array(values).astype(dtype)
+
+
+def attributes(op: Op) -> Iterator[dict[str, Any]]:
+    """Ways to call it."""
+    attrs = {**op.defaults, **{key: 2 for key in op.required}}
+    if "act_type" in attrs:
+        for kind in ("relu", "sigmoid", "tanh", "softrelu", "softsign"):
+            yield {**attrs, "act_type": kind}
+    elif "dtype" in attrs:
+        for dtype in (*DTYPES, "int64", "int8"):
+            yield {**attrs, "dtype": np.dtype(dtype)}
+    elif "scalar" in attrs:
+        for scalar in (2, -1.5):
+            yield {**attrs, "scalar": scalar}
+    else:
+        yield attrs
+
+
+def ops_in_groups() -> list[Op]:
+    """All that `fusion` takes into a group."""
+    return [
+        op
+        for op in dict.fromkeys(registry.values())
+        if op.name in ("where", "add_n")
+        or (
+            op.elementwise
+            and not (op.mutates or op.injects or op.variadic or "shape" in op.attr_names)
+            and op.name not in _NOT_BY_BLOCKS
+        )
+    ]
+
+
+def written(op: Op, dtype: str, attrs: dict[str, Any]) -> Written | None:
+    """The op as a kernel; None if it does not take the dtype."""
+    count = 3 if op.variadic else len(op.input_names)
+    arrays = [samples(dtype, seed) for seed in range(count)]
+    specs = [Spec(x.shape, x.dtype) for x in arrays]
+    try:
+        inferred = op.infer(*specs, **attrs)
+        want = run_quietly(lambda: op.compute(np, *arrays, **attrs))
+    except (MXNetError, TypeError, ValueError):
+        return None
+    if want.dtype != inferred.dtype:  # an optimizer's step on integers
+        return None
+
+    def formula(*given: Name) -> list[Name]:
+        return [traced(op.compute, given, attrs)]
+
+    kernel = elementwise("op", [Operand(x.dtype, x.shape) for x in arrays], (37,), formula)
+    return Written(f"{op.name} {dtype} {attrs}", kernel, arrays, want)
+
+
+@functools.cache
+def every_op() -> list[Written]:
+    """All of them on all dtypes."""
+    found = [written(op, d, a) for op in ops_in_groups() for a in attributes(op) for d in DTYPES]
+    return [each for each in found if each is not None]
+
+
+#: Relative errors of functions in C and in NumPy, in units of the dtype's eps.
+ROUNDINGS = 16
+
+
+@needs_cpp
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_op_of_a_group_computes_what_numpy_computes(dtype):
+    found = [each for each in every_op() if each.arrays[0].dtype == dtype]
+    assert len(found) > (20 if dtype == "bool" else 90)
+    wrong = []
+    for name, kernel, arrays, want in found:
+        got = np.empty_like(want)
+        cuda_cpp.run(kernel.source, kernel.name, (1,), [*arrays, got, got.size])
+        if cuda_cpp.rehearsed is None and (problem := difference(kernel, want, got, arrays)):
+            wrong.append(f"{name}: {problem}")
+    assert not wrong, "\n".join(wrong)
+
+
+def difference(
+    kernel: Kernel, want: np.ndarray, got: np.ndarray, arrays: Sequence[np.ndarray]
+) -> str:
+    """What is not the same; empty if all is."""
+    if want.dtype.kind == "f":
+        eps = np.finfo(want.dtype).eps
+        with np.errstate(all="ignore"):
+            near = abs(got - want) <= ROUNDINGS * eps * np.maximum(abs(want), 1e-3)
+        right = near | (got == want) | (np.isnan(got) & np.isnan(want))
+        if "imum(" not in kernel.source:  # which of 0 and -0 is larger NumPy leaves open
+            right &= (want != 0) | (np.signbit(got) == np.signbit(want)) | ~(want == got)
+    else:
+        right = got == want
+        # What a nan or a number too large is as an integer, C leaves open.
+        for x in arrays:
+            if x.dtype.kind == "f":
+                right |= ~(abs(x.astype(float)) < 100)
+    if right.all():
+        return ""
+    i = int(np.flatnonzero(~right)[0])
+    return f"{[x[i] for x in arrays]}: {want[i]!r}, not {got[i]!r}"
+
+
+def test_ops_of_every_kind_were_written():
+    """The list above is not short because something could not be written."""
+    names = {each.name.split()[0] for each in every_op()}
+    assert {"erf", "gammaln", "where", "add_n", "cast", "broadcast_mod", "sgd_update"} <= names
+    missing = {op.name for op in ops_in_groups()} - names
+    assert missing <= {"_contrib_div_sqrt_dim", "multi_lars", "lamb_update_phase2"}, missing
+
+
+def test_what_is_no_formula_is_refused():
+    x = Operand("float32", (4,))
+    for formula, word in (
+        (lambda x: [x if x > 0 else -x], "decision"),
+        (lambda x: [x[1:]], "part"),
+        (lambda x: [names.sort(x)], "sort"),
+        (lambda x: [names.add(x, "1")], "str"),
+    ):
+        with pytest.raises((NotInC, AttributeError), match=word):
+            elementwise("no", [x], (4,), formula)
+
+
+# -- how elements are found ------------------------------------------------------------------------
+
+
+def launched(kernel: Kernel, *args: Any, rows: int = 1) -> None:
+    """Run a kernel on arrays of the fake."""
+    kernel(cupy, 1, *args, rows=rows)
+
+
+SHAPES = [
+    ((8, 6, 5, 4), [(8, 6, 5, 4), (6, 1, 1), (1,), (8, 1, 1, 4)]),
+    ((8, 12), [(12,), (8, 1), (8, 12)]),
+    ((7, 3), [(3,), (7, 1)]),
+    ((5, 1, 4), [(5, 1, 4), (1, 1, 4)]),
+    ((37,), [(37,), ()]),
+    ((2, 3, 4), [(3, 1), (2, 1, 4)]),
+]
+
+
+@needs_cpp
+@pytest.mark.parametrize(("domain", "shapes"), SHAPES, ids=[str(d) for d, _ in SHAPES])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_broadcasting_in_order_and_not(domain, shapes, dtype):
+    """Each input once in order, once as a view with other strides, once misaligned."""
+    rng = np.random.default_rng(5)
+    arrays = [rng.integers(-8, 8, shape).astype(dtype) for shape in shapes]
+    want = np.zeros(domain, dtype)
+    for i, array in enumerate(arrays):
+        want = want + (i + 1) * array
+
+    def formula(*given: Name) -> list[Name]:
+        total = given[0] * 1
+        for i, x in enumerate(given[1:]):
+            total = total + x * (i + 2)
+        return [total, -total]
+
+    for turned, begin in ((False, 0), (True, 0), (False, 1)):
+        there = [_on_gpu(a, turned, begin) for a in arrays]
+        item = np.dtype(dtype).itemsize
+        inputs = [Operand(dtype, a.shape, tuple(s // item for s in a.strides)) for a in there]
+        kernel = elementwise("total", inputs, domain, formula)
+        y, z = cupy.empty(domain, dtype), cupy.empty(domain, dtype)
+        launched(kernel, *there, y, z, y.size)
+        same(y.get(), want)
+        same(z.get(), -want)
+
+
+def _on_gpu(array: np.ndarray, turned: bool, begin: int) -> Any:
+    """The values on the fake GPU: in order, from element `begin` of their memory on, or as the view
+    of an array with its axes reversed, backwards along the last."""
+    if turned and array.ndim:
+        return cupy.asarray(array[..., ::-1].T.copy()).T[..., ::-1]
+    memory = cupy.empty(array.size + begin, array.dtype)
+    memory[begin:] = cupy.asarray(array.ravel())
+    return memory[begin:].reshape(array.shape)
+
+
+@needs_cpp
+def test_an_output_may_lie_over_an_input():
+    x = np.arange(11, dtype="float32")
+    operand = Operand("float32", (11,))
+    kernel = elementwise("over", [operand, operand], (11,), lambda x, y: [x * 2 + y])
+    there = cupy.asarray(x)
+    launched(kernel, there, there, there, 11)
+    same(there.get(), 3 * x)
+
+
+def test_kernels_are_few_and_indices_as_short_as_they_may_be():
+    def relu(x: Name) -> list[Name]:
+        return [names.maximum(x, 0)]
+
+    made = elementwise("relu", [Operand("float32", (8, 4))], (8, 4), relu)
+    assert made is elementwise("relu", [Operand("float32", (800, 70))], (800, 70), relu)
+    assert "const int n" in made.source
+    huge = elementwise("relu", [Operand("float32", (1 << 16, 1 << 16))], (1 << 16, 1 << 16), relu)
+    assert "const long long n" in huge.source and "(long long i" in huge.source
+
+
+# -- programs --------------------------------------------------------------------------------------
+
+
+class _Gpu:
+    xp = cupy
+
+
+def on_gpu(graph: Graph) -> Program:
+    """The program that a GPU would run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(program_module, "device_of", lambda ctx: _Gpu)
+        return Program("net", graph.variables, graph.outputs)
+
+
+@functools.cache
+def random_programs(count: int) -> list[tuple[Graph, Program]]:
+    """Programs of random graphs, with their gradients; always the same."""
+    found: list[tuple[Graph, Program]] = []
+
+    @given(graphs(random=False, mutating=False))
+    @settings(
+        max_examples=count, derandomize=True, database=None, deadline=None,
+        phases=[Phase.generate], suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    def collect(graph: Graph) -> None:
+        joint = graph.with_gradients()
+        found.append((joint, on_gpu(joint)))
+
+    collect()
+    return found
+
+
+def kernels_of(program: Program) -> list[tuple[str, str]]:
+    """The texts of its groups."""
+    return [(k.source, k.name) for k in elementwise_module._kernels.values()
+            if f'kernel("{k.name}"' in program.source]  # fmt: skip
+
+
+@needs_cpp
+def test_random_programs_on_a_gpu_equal_the_interpreter():
+    """With gradients; every group is one kernel, all texts compiled at once."""
+    programs = random_programs(60)
+    assert sum("kernel(" in program.source for _, program in programs) > 20
+    for graph, program in programs:
+        arrays = graph.arrays()
+        want, _ = evaluate(graph.variables, graph.outputs, arrays, graph.keys())
+        memory = cupy.empty(max(program.plan.nbytes, 1), "uint8")
+
+        def arena(offset: int, shape: tuple, dtype: Any, memory: Any = memory) -> Any:
+            return cupy.ndarray(shape, dtype, memory.data + offset)
+
+        run = program._make(cupy, arena)
+        got = run([cupy.asarray(a) for a in arrays], [None] * len(want), graph.keys())
+        for a, b in zip(want, got, strict=True):
+            if cuda_cpp.rehearsed is None:
+                assert_close(a, b.get())
+
+
+def test_a_group_is_one_kernel_whose_text_the_program_shows():
+    x, b = sym.var("x"), sym.var("b")
+    y = sym.broadcast_mul(sym.tanh(sym.broadcast_add(x, b)), x, name="y")
+    specs = {x._entry[0]: Spec((4, 6), "float32"), b._entry[0]: Spec((6,), "float32")}
+    variables, outputs = typed(y._entries, specs, False)
+    program = on_gpu(Graph(list(variables.values()), outputs, False))
+    assert program.source.count("__global__") == 1
+    assert "tanhf(" in program.source and "x1[i % 6]" in program.source
+    assert program.cost.groups == 1
+    assert program.cost.arena_nbytes == 0
+
+
+# -- the other kernels -----------------------------------------------------------------------------
+
+
+GEOMETRIES = [
+    (1, (7,), (3,), (2,), (1,), (1,)),
+    (2, (6, 5), (3, 2), (1, 1), (1, 1), (1, 0)),
+    (2, (7, 6), (2, 2), (2, 2), (1, 1), (0, 0)),
+    (2, (9, 8), (3, 3), (2, 1), (2, 3), (2, 3)),
+    (3, (4, 5, 6), (2, 3, 2), (1, 2, 3), (1, 1, 2), (1, 1, 0)),
+]
+
+
+@needs_cpp
+@pytest.mark.parametrize("case", GEOMETRIES, ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_columns_and_back(case, dtype):
+    _, size, kernel, stride, dilate, pad = case
+    geo = geometry(size, kernel, stride, dilate, pad)
+    how = dict(kernel=kernel, stride=stride, dilate=dilate, pad=pad)
+    N, C = 2, 3
+    rng = np.random.default_rng(1)
+    image = rng.integers(-8, 8, (N, C, *size)).astype(dtype)
+    want = registry["im2col"].compute(np, image, **how)
+    rows, places = want.shape[1:]
+    for side_by_side in (False, True):
+        shape = (rows, N, places) if side_by_side else (N, rows, places)
+        columns = cupy.empty(shape, dtype)
+        windows.im2col(cupy, cupy.asarray(image), columns, geo, side_by_side)
+        there = columns.get().swapaxes(0, 1) if side_by_side else columns.get()
+        same(there, want)
+        back = cupy.empty(image.shape, dtype)
+        windows.col2im(cupy, columns, back, geo, side_by_side)
+        added = registry["col2im"].compute(np, want, output_size=size, **how)
+        same(back.get(), added)
+
+
+@needs_cpp
+@pytest.mark.parametrize("case", [c for c in GEOMETRIES if set(c[4]) == {1}], ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("convention", ["valid", "full"])
+def test_pooling_and_its_gradients(case, dtype, convention):
+    _, size, kernel, stride, _, pad = case
+    how = dict(kernel=kernel, stride=stride, pad=pad)
+    rng = np.random.default_rng(2)
+    x = rng.integers(-3, 3, (2, 2, *size)).astype(dtype)  # with ties
+    if dtype == "float32":
+        x[0, 0].flat[3] = np.nan
+    for kind, pooled in (("max", pooling.max_pool), ("sum", pooling.sum_pool)):
+        op = registry["Pooling"]
+        want = op.compute(np, x, pool_type=kind, pooling_convention=convention, **how)
+        pool = Pool(size, kernel, stride, pad, want.shape[2:])
+        y = cupy.empty(want.shape, dtype)
+        pooled(cupy, cupy.asarray(x), y, pool)
+        same(y.get(), want)
+        g = rng.integers(-8, 8, want.shape).astype(dtype)
+        dx = cupy.empty(x.shape, dtype)
+        if kind == "sum":
+            back = dict(shape=x.shape, pooling_convention=convention, **how)
+            pooling.pool_spread(cupy, cupy.asarray(g), dx, pool)
+            same(dx.get(), registry["_pooling_spread"].compute(np, g, **back))
+            continue
+        given = [cupy.asarray(a) for a in (g, x, want)]
+        pooling.max_pool_backward(cupy, *given[:2], given[2], dx, pool)
+        there = registry["_max_pooling_backward"].compute(np, g, x, want, **how)
+        same(dx.get(), there)
+        u = rng.integers(-8, 8, x.shape).astype(dtype)
+        picked = cupy.empty(want.shape, dtype)
+        pooling.max_pool_pick(cupy, cupy.asarray(u), given[1], given[2], picked, pool)
+        held = registry["_max_pooling_pick"].compute(np, u, x, want, **how)
+        same(picked.get(), held)
+
+
+@needs_cpp
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int32"])
+def test_rows_are_added_up_in_order(dtype):
+    rng = np.random.default_rng(3)
+    taken = rng.integers(0, 5, 40)
+    taken[taken == 2] = 3  # nobody took row 2
+    g = rng.integers(-8, 8, (40, 3)).astype(dtype)
+    want = np.zeros((6, 3), dtype)
+    np.add.at(want, taken, g)
+    out = cupy.empty((6, 3), dtype)
+    rows.add_rows(cupy, cupy.asarray(taken), cupy.asarray(g), out)
+    same(out.get(), want)
+
+
+UPDATES = [
+    op
+    for op in dict.fromkeys(registry.values())
+    if op.name.endswith("_update")
+    and op.input_names[:2] == ("weight", "grad")
+    and op.name[:3] not in ("mp_", "_mp")
+]
+
+
+@needs_cpp
+@pytest.mark.parametrize("op", UPDATES, ids=lambda op: op.name)
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_optimizer_steps_of_many_parameters(op, dtype):
+    """float16 with a master copy; 35 parameters are two launches; the numbers may change."""
+    rng = np.random.default_rng(4)
+    mixed = dtype == "float16"
+    clip = next(name for name in op.attr_names if name.startswith("clip_grad"))
+    attrs = {**op.defaults, **{k: 0.1 for k in op.required}, "wd": 0.01, clip: 0.5}
+    steps = [um.Step(op, {**attrs, "wd": 0.01 * (i % 2)}, mixed) for i in range(35)]
+    data = []
+    for i, step in enumerate(steps):
+        for k in range(step.width):
+            size = 1 if op.input_names[-1] == "rescale_grad" and k == 4 else i % 5 + 1
+            kind = dtype if k < 2 else "float32"
+            data.append(rng.uniform(0.1, 0.2, size).astype(kind))
+    there = [cupy.asarray(a) for a in data]
+    if op.name == "_adamw_update":
+        return  # it looks at a number on the device, and is no formula
+    texts = len(elementwise_module._kernels)
+    for factor in (1.0, 0.5):
+        for xp, arrays in ((np, data), (cupy, there)):
+            now = [s._replace(attrs=_scaled(s.attrs, factor)) for s in steps]
+            groups = um._groups(now, arrays)
+            run_quietly(um.run, xp, now, groups, [group[0] for group in groups])
+    for a, b in zip(data, there, strict=True):
+        same(b.get(), a, 2e-3 if mixed else 2e-5)
+    assert len(elementwise_module._kernels) - texts <= 4  # with decay and without
+
+
+def _scaled(attrs: dict[str, Any], factor: float) -> dict[str, Any]:
+    return {k: v * factor if k in ("lr", "epsilon") else v for k, v in attrs.items()}
+
+
+# -- random numbers --------------------------------------------------------------------------------
+
+
+@needs_cpp
+def test_philox_gives_the_published_numbers(monkeypatch):
+    """Of the paper's own test of philox4x32 with 10 rounds: counter 0, key 0."""
+    monkeypatch.setattr(random, "words_of", lambda key: (0, 0))
+    low = random.integers(cupy, (), 0, 1 << 63, (1,), "int64").get()[0]
+    assert hex(low) == "0x6627e8d5e169c58d"
+
+
+@needs_cpp
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_numbers_have_the_moments_of_their_distribution(dtype):
+    n = 20000
+    for name, parameters, mean, variance in (
+        ("uniform", {"low": -1.0, "high": 3.0}, 1.0, 16 / 12),
+        ("normal", {"loc": 1.0, "scale": 2.0}, 1.0, 4.0),
+        ("exponential", {"lam": 2.0}, 0.5, 0.25),
+        ("gamma", {"alpha": 0.4, "beta": 2.0}, 0.8, 1.6),
+        ("gamma", {"alpha": 5.0, "beta": 0.5}, 2.5, 1.25),
+        ("poisson", {"lam": 3.0}, 3.0, 3.0),
+        ("poisson", {"lam": 40.0}, 40.0, 40.0),
+        ("negative_binomial", {"k": 3.0, "p": 0.4}, 4.5, 11.25),
+        ("generalized_negative_binomial", {"mu": 3.0, "alpha": 0.5}, 3.0, 7.5),
+    ):
+        y = random.fill(cupy, name, (1, 2, 3), cupy.empty(n, dtype), parameters).get()
+        y = y.astype("float64")
+        if cuda_cpp.rehearsed is not None:
+            continue
+        assert abs(y.mean() - mean) < 5 * (variance / n) ** 0.5, (name, y.mean())
+        assert abs(y.var() / variance - 1) < 0.12, (name, y.var())
+
+
+@needs_cpp
+def test_numbers_depend_on_key_and_place_alone():
+    a = random.uniform(cupy, (7, 0, 1), (100,)).get()
+    b = random.uniform(cupy, (7, 0, 1), (40,)).get()
+    c = random.uniform(cupy, (7, 0, 2), (100,)).get()
+    same(a[:40], b)
+    each = random.fill(
+        cupy, "normal", (1,), cupy.empty((3, 50), "float32"),
+        {"loc": cupy.asarray([0.0, 100, 1000]), "scale": cupy.asarray([0.0, 1, 0])},
+    ).get()  # fmt: skip
+    whole = random.integers(cupy, (2,), -3, 4, (500,), "int32").get()
+    order = random.permutation(cupy, (3,), 50).get()
+    if cuda_cpp.rehearsed is not None:
+        return
+    assert not (a == c).any() and a.min() >= 0 and a.max() < 1
+    assert (each[0] == 0).all() and (each[2] == 1000).all()
+    assert 99 < each[1].mean() < 101 and each[1].std() > 0.5
+    assert set(whole.tolist()) == set(range(-3, 4))
+    assert sorted(order.tolist()) == list(range(50))
+
+
+# -- NVIDIA's compiler -----------------------------------------------------------------------------
+
+
+ARCHITECTURES = ("sm_70", "sm_80", "sm_90")
+
+
+def fixed_kernels(chars: str) -> list[Kernel]:
+    """The kernels that are no groups, for some dtypes, with short and long indices."""
+    found = []
+    for module in (windows, pooling, rows):
+        for value in list(vars(module).values()):
+            for each in value.values() if isinstance(value, dict) else [value]:
+                if isinstance(each, TypedKernel):
+                    found += [each.of(c, "long long" if c == "d" else "int") for c in chars]
+    return found
+
+
+def drawing_kernels(chars: str) -> list[Kernel]:
+    """Those that draw, with numbers for parameters and with arrays."""
+    found = [random._INTEGERS.of("i", "int")]
+    for name in random._DISTRIBUTIONS:
+        found += [random._kernel(name, c == "d").of(c, "int") for c in chars]
+    return found
+
+
+def together(kernels: Sequence[tuple[str, str]]) -> str:
+    """Many texts as one, each in a namespace of its own."""
+    parts = (source.replace('extern "C" ', "") for source, _ in kernels)
+    return "\n".join(f"namespace kernel_{i} {{\n{part}\n}}" for i, part in enumerate(parts))
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_kernels_compile_for_gpus(arch):
+    """The fixed ones, and a few of the groups of random programs with an optimizer's step."""
+    chars = {"sm_70": "e", "sm_80": "d", "sm_90": "f"}[arch]
+    texts = [(k.source, k.name) for k in fixed_kernels(chars)]
+    assert len(texts) == 9
+    if arch == "sm_90":
+        texts += [(k.source, k.name) for k in drawing_kernels("f")]
+    for _, program in random_programs(60)[:6]:
+        texts += kernels_of(program)
+    nvrtc.compiled(together(list(dict.fromkeys(texts))), arch)
+
+
+@needs_nvrtc
+def test_a_kernel_compiles_as_it_is():
+    """Not in a namespace but as CuPy hands it over; and the compiler does refuse."""
+    kernel = next(each.kernel for each in every_op() if each.name.startswith("erf float16"))
+    nvrtc.compiled(kernel.source, "sm_90")
+    with pytest.raises(AssertionError, match="t1"):
+        nvrtc.compiled(kernel.source.replace("float t1 =", "float t_1 ="), "sm_90")
+
+
+@needs_nvrtc
+@pytest.mark.stress
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_everything_compiles_for_gpus(arch):
+    """Every op on every dtype, every group of the random programs, every fixed kernel."""
+    texts = [(k.source, k.name) for k in fixed_kernels("efd") + drawing_kernels("efd")]
+    texts += [(each.kernel.source, each.kernel.name) for each in every_op()]
+    texts += [key for _, program in random_programs(60) for key in kernels_of(program)]
+    texts = list(dict.fromkeys(texts))
+    assert len(texts) > 600
+    for begin in range(0, len(texts), 100):
+        nvrtc.compiled(together(texts[begin : begin + 100]), arch)
+
+
+# -- the launcher ----------------------------------------------------------------------------------
+
+
+def test_arguments_are_packed_as_the_text_says():
+    calls = []
+
+    class Module:
+        class RawKernel:
+            def __init__(self, source, name, options):
+                assert name == "k"
+
+            def __call__(self, grid, block, args):
+                calls.append((grid, block, args))
+
+    kernel = Kernel("k", 'extern "C" __global__ void k(float* y, const double a, const int n) {}')
+    kernel(Module, 1000, "y", 1, 1000)
+    ((grid, block, args),) = calls
+    assert (grid, block) == ((4, 1), (256,))
+    assert [type(a) for a in args] == [str, np.float64, np.int32]
+    kernel(Module, 0, "y", 1, 0)
+    assert len(calls) == 1  # CUDA refuses an empty grid
+    with pytest.raises(TypeError, match="takes 3 arguments, got 2"):
+        kernel(Module, 1, "y", 1)
+    with pytest.raises(OverflowError):
+        kernel(Module, 1, "y", 1, 1 << 31)
