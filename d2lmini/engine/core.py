@@ -55,7 +55,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from d2lmini.context import Context, cpu
@@ -78,7 +78,12 @@ lock = threading.RLock()
 class Var:
     """A tag that tasks read and write; see the module's first page for the fields."""
 
-    __slots__ = ("error", "order", "queue", "readers", "version", "writer", "__weakref__")
+    __slots__ = (
+        "error", "order", "queue", "readers", "serial", "version", "writer", "__weakref__",
+    )  # fmt: skip
+
+    #: The number by which traces know it; not set before the first of them meets it.
+    serial: int
 
     #: Bytes that count against the bound on pending memory; a bare tag has none.
     weight = 0
@@ -154,6 +159,11 @@ class Task:
     def parts(self) -> Sequence[Task]:
         """The operations in it that have not run: itself, or those of a bulk segment."""
         return (self,)
+
+    def footprint(self) -> Callable[[], Any] | None:
+        """What tells its cost later, when it is gone with its arrays (traces ask); None: nobody
+        knows."""
+        return None
 
     def prepare(self) -> None:
         """Called when the task is queued: sort out which Vars it only reads, name each once."""

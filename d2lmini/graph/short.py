@@ -85,7 +85,7 @@ class ShortRoad:
     def _contents(self, inputs: Sequence[NDArray]) -> list[np.ndarray] | None:
         """The arrays of the inputs, if nothing is pending on them and each is the whole of its
         memory (lock held)."""
-        arrays = []
+        arrays: list[Any] = []
         add = arrays.append
         for x, known in zip(inputs, self.known):
             chunk = x._chunk

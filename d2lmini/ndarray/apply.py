@@ -7,6 +7,7 @@ the outputs' Vars.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -66,8 +67,11 @@ class OpTask(Task):
     @property
     def cost(self) -> Any:
         """Predicted FLOPs and bytes."""
-        attrs = {k: v for k, v in self.attrs.items() if k not in self.op.injects}
-        return self.op.cost([i[2] for i in self.inputs], [o[2] for o in self.outputs], **attrs)
+        return self.footprint()()
+
+    def footprint(self) -> Any:
+        specs = [i[2] for i in self.inputs if i is not None], [o[2] for o in self.outputs]
+        return partial(_cost, self.op, *specs, self.attrs)
 
     def run(self) -> None:
         run_quietly(self._compute)
@@ -88,6 +92,11 @@ class OpTask(Task):
                 store(op, chunk, spec, op.compute(np, *arrays, **self.attrs), arrays)
                 return
         compute_into(op, arrays, self.attrs, self.outputs)
+
+
+def _cost(op: Op, inputs: list[Spec], outputs: list[Spec], attrs: dict[str, Any]) -> Any:
+    attrs = {k: v for k, v in attrs.items() if k not in op.injects}
+    return op.cost(inputs, outputs, **attrs)
 
 
 def array_of(operand: Operand) -> Any:
