@@ -20,7 +20,7 @@ if not MXNET:
     pytest.skip("D2LMINI_MXNET_PYTHON names no interpreter", allow_module_level=True)
 
 
-def experiment(mx, np):
+def experiment(mx, np, folder):
     """All results by name; `mx` is either library."""
     nd, create = mx.nd, mx.kv.create
     places = [mx.cpu(0), mx.cpu(1)]
@@ -124,6 +124,80 @@ def experiment(mx, np):
     ):  # fmt: skip
         refused(f"{kind} {params}", create(kind).set_gradient_compression, params)
 
+    # Names, and what a store can do.
+    for kind in (
+        "local", "device", "local_update_cpu", "local_allreduce_cpu", "local_allreduce_device",
+        "Device",
+    ):  # fmt: skip
+        keep(f"named/{kind}", [nd.array([create(kind).type == kind.lower()])])
+    words = (mx.kv.KVStore.OPTIMIZER, "OPTIMIZER")
+    keep("capable", [nd.array([create().is_capable(word) for word in words])])
+
+    # States of an optimizer, out to a file and back to another store.
+    for dump in (False, True):
+        kv, again = create("device"), create("device")
+        kv.set_optimizer(mx.optimizer.create("sgd", learning_rate=0.1, momentum=0.9))
+        kv.init([0, 1], [nd.ones((7, 3))] * 2)
+        for step in range(3):
+            kv.push([0, 1], [draw(step), draw(step + 9)])
+        kv.save_optimizer_states(folder + "/states", dump_optimizer=dump)
+        outs = [zeros(1), zeros(1)]
+        kv.pull([0, 1], out=outs)
+        rate = 7 if dump else 0.1  # then it comes from the file
+        again.set_optimizer(mx.optimizer.create("sgd", learning_rate=rate, momentum=0.9))
+        again.init([0, 1], [out[0] for out in outs])
+        again.load_optimizer_states(folder + "/states")
+        again.push([0, 1], [draw(4), draw(5)])
+        again.pull([0, 1], out=outs)
+        keep(f"states/{dump}", outs[0] + outs[1])
+
+    # A store of one's own, with and without an optimizer.
+    class Told(mx.kv.KVStoreBase):
+        able = False
+        type, rank, num_workers = "told", 0, 1
+        calls = []
+
+        @classmethod
+        def is_capable(cls, capability):
+            return cls.able
+
+        def broadcast(self, key, value, out, priority=0):
+            self.calls.append([1, key, len(out)])
+            for x in out:
+                x[:] = value.as_in_context(x.context)
+
+        def pushpull(self, key, value, out=None, priority=0):
+            self.calls.append([2, key, priority])
+            total = sum(x.as_in_context(places[0]) for x in value)
+            for x in value if out is None else out:
+                old = x.as_in_context(places[0])
+                x[:] = (old - total if self.able else total).as_in_context(x.context)
+
+        def set_optimizer(self, optimizer):
+            self.calls.append([3, 0, 0])
+
+    mx.kv.KVStoreBase.register(Told)
+    for able in (False, True):
+        for wish in (None, False, True):
+            Told.able, Told.calls[:] = able, []
+            net = mx.gluon.nn.Dense(2, in_units=3, prefix="n_")
+            net.initialize("ones", ctx=places)
+            trainer = mx.gluon.Trainer(
+                net.collect_params(), "sgd", {"learning_rate": 0.1}, "told", update_on_kvstore=wish
+            )
+            try:
+                for step in range(2):
+                    with mx.autograd.record():
+                        losses = [net(x).sum() for x in draw(step)]
+                    mx.autograd.backward(losses)
+                    trainer.step(2)
+            except ValueError:
+                results[f"refused/told {able} {wish}"] = np.array(True)
+                continue
+            results[f"told/{able}/{wish}"] = np.array(Told.calls)
+            keep(f"told/{able}/{wish}/weight", net.weight.list_data())
+    results["registered"] = np.array(create("TOLD").able)
+
     # Training with compressed gradients.
     for on_kvstore in (True, False):
         p = mx.gluon.Parameter("p", shape=(7, 3), init="ones")
@@ -147,21 +221,23 @@ warnings.simplefilter("ignore")
 import mxnet as mx
 import numpy as np
 {experiment}
-np.savez(sys.argv[1], **experiment(mx, np))
+np.savez(sys.argv[1], **experiment(mx, np, sys.argv[2]))
 """
 
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory) -> tuple[dict, dict]:
     """What d2lmini says, and MXNet."""
-    path = tmp_path_factory.mktemp("mxnet") / "results.npz"
+    folder = tmp_path_factory.mktemp("mxnet")
+    path = folder / "results.npz"
     program = PROGRAM.format(experiment=inspect.getsource(experiment))
     done = subprocess.run(
-        [str(MXNET), "-", str(path)], input=program.encode(), capture_output=True, timeout=120
-    )
+        [str(MXNET), "-", str(path), str(folder)], input=program.encode(), capture_output=True,
+        timeout=120,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr.decode()[-2000:]
     with np.load(path) as file:
-        return experiment(d2lmini, np), dict(file)
+        return experiment(d2lmini, np, str(folder)), dict(file)
 
 
 def test_values_agree(both):

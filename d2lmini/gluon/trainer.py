@@ -49,8 +49,9 @@ class Trainer:
 
     params: a ParameterDict or dict (taken in the order of names) or a list of Parameters.
     optimizer: a name with `optimizer_params` as its keywords, or an Optimizer.
-    kvstore: a name or a KVStore; only several devices need one. update_on_kvstore: update the
-    weights there (True), or on each device (False); None: there, if there is one.
+    kvstore: a name, a KVStore or KVStoreBase; only several devices need one. update_on_kvstore:
+    update the weights there (True), or on each device (False); None: there, if there is one that
+    can.
     compression_params: how gradients travel to a KVStore 'device' (`kvstore.compression`).
     """
 
@@ -121,8 +122,14 @@ class Trainer:
             self._kvstore = wanted
         self._distributed = self._kvstore is not None and "dist" in self._kvstore.type
         on_kvstore = self._kvstore_params["update_on_kvstore"]
+        able = self._kvstore is None or self._kvstore.is_capable(kv.KVStoreBase.OPTIMIZER)
+        if on_kvstore and not able:
+            raise ValueError(
+                f"Please set update_on_kvstore=False when training with {type(self._kvstore)}: it "
+                "does not run optimizers"
+            )
         if on_kvstore is None:
-            on_kvstore = os.environ.get("MXNET_UPDATE_ON_KVSTORE", "1") != "0"
+            on_kvstore = able and os.environ.get("MXNET_UPDATE_ON_KVSTORE", "1") != "0"
         self._update_on_kvstore = bool(on_kvstore) and self._kvstore is not None
         if self._kvstore is not None:
             if self._compression_params:
@@ -139,8 +146,12 @@ class Trainer:
                 waiting.append(param)
             elif self._kvstore is not None:
                 index = self._param2idx[param.name]
+                if not isinstance(self._kvstore, kv.KVStore):
+                    copies = param.list_data()
+                    self._kvstore.broadcast(index, copies[0], copies)
+                    continue
                 # A KVStore that was given has them still from before `_reset_kvstore`.
-                known = index in self._entered and isinstance(self._kvstore, kv.KVStore)
+                known = index in self._entered
                 (self._kvstore._replace if known else self._kvstore.init)(
                     index, param.list_data()[0]
                 )
@@ -231,6 +242,11 @@ class Trainer:
             if param._grad_req != "null":
                 keys.append(i)
                 grads.append(param.list_grad())
+        if not isinstance(self._kvstore, kv.KVStore):
+            for nth, (i, parts) in enumerate(zip(keys, grads)):
+                outs = self._params[i].list_data() if self._update_on_kvstore else parts
+                self._kvstore.pushpull(i, parts, out=outs, priority=-nth)
+            return
         # Above 0 for every key: a sum goes before what is left of backward on its device, which
         # it holds up but little, so that it can travel on meanwhile.
         if self._update_on_kvstore:
@@ -240,6 +256,8 @@ class Trainer:
 
     def _update(self, ignore_stale_grad: bool) -> None:
         if self._update_on_kvstore:
+            if not isinstance(self._kvstore, kv.KVStore):
+                return  # `pushpull` has brought the weights
             learnt = [i for i, p in enumerate(self._params) if p._grad_req != "null"]
             self._kvstore.pull(learnt, [self._params[i].list_data() for i in learnt])
             return
@@ -279,7 +297,8 @@ class Trainer:
         self._prepare()
         if self._update_on_kvstore:
             self._kvstore.load_optimizer_states(fname)
-            self._optimizer = self._kvstore._updater.optimizer
+            if isinstance(self._kvstore, kv.KVStore):
+                self._optimizer = self._kvstore._updater.optimizer
         else:
             with open(fname, "rb") as file:
                 states = file.read()

@@ -12,7 +12,8 @@
 
 from __future__ import annotations
 
+from d2lmini.kvstore.base import KVStoreBase
 from d2lmini.kvstore.compression import Compression
 from d2lmini.kvstore.local import KVStore, create
 
-__all__ = ["Compression", "KVStore", "create"]
+__all__ = ["Compression", "KVStore", "KVStoreBase", "create"]

@@ -24,6 +24,7 @@ from d2lmini import engine
 from d2lmini import optimizer as opt
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu
+from d2lmini.kvstore.base import KVStoreBase
 from d2lmini.kvstore.compression import Compression
 from d2lmini.ndarray import NDArray
 from d2lmini.ops.core import registry
@@ -35,7 +36,7 @@ Key = Any  # int or str
 Pairs = list[tuple[Key, list[NDArray]]]
 
 
-class KVStore:
+class KVStore(KVStoreBase):
     """Values by key, in one process; see this module.
 
     Keys may be lists, and the arrays of each key one or a list. Of several keys in one call the
@@ -60,7 +61,7 @@ class KVStore:
     @staticmethod
     def is_capable(capability: str) -> bool:
         """Can it run the optimizer? ValueError for any other capability, as in MXNet."""
-        if capability != "optimizer":
+        if capability.lower() != KVStoreBase.OPTIMIZER:
             raise ValueError(f"Unknown capability: {capability}")
         return True
 
@@ -252,14 +253,17 @@ class KVStore:
             self._updater.set_states(file.read())
 
 
-def create(name: str = "local") -> KVStore:
-    """A KVStore: 'local' adds up on the CPU, 'device' on the devices; see this module.
+def create(name: str = "local") -> Any:
+    """A KVStore: 'local' adds up on the CPU, 'device' on the devices; see this module. Or one of a
+    class that was registered (`KVStoreBase.register`).
 
     MXNetError for those over several machines ('dist_sync', 'horovod', ...), and unknown names.
     """
     if not isinstance(name, str):
         raise TypeError("name must be a string")
     kind = name.lower()
+    if kind in KVStoreBase.kv_registry:
+        return KVStoreBase.kv_registry[kind]()
     if kind.startswith("dist") or kind in ("horovod", "byteps", "p3"):
         raise MXNetError(
             f"KVStore {name!r} trains past one machine, which is not built yet; 'local' and "
