@@ -9,6 +9,7 @@ import gc
 import os
 import random
 import threading
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -707,3 +708,144 @@ def test_another_engine_inside_a_scope():
             assert scope.computed == 1
         assert scope.computed == 2
     assert z.asnumpy().tolist() == [4.0] * 3
+
+
+# -- several devices -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def gpus():
+    with d2lmini.virtual_gpus(2, link_gb_s=100) as found:
+        yield found
+        nd.waitall()
+
+
+def test_what_a_device_computes_is_recorded(gpus):
+    x = nd.ones((2, 3), ctx=gpus[0])
+    x.wait_to_read()
+    with instrument.listening(Ended()) as ended, d2lmini.lazy() as scope:
+        for _ in range(100):
+            y = x + 1
+        assert not ended.names
+        assert y.asnumpy().tolist() == [[2] * 3] * 2
+        assert ended.names == ["lazy", "CopyGPU2CPU"] and y.context == gpus[0]
+    assert (scope.recorded, scope.computed, scope.dropped, scope.compiled) == (100, 1, 99, 1)
+
+
+def test_a_wait_for_everything_pushes_a_task_for_each_device(gpus):
+    places = [d2lmini.cpu(), *gpus]
+    xs = [nd.ones(3, ctx=ctx) for ctx in places]
+    nd.waitall()
+    with d2lmini.lazy() as scope:
+        ys = [[x + i for x in xs] for i in range(4)]  # in turns
+        with instrument.listening(Tasks()) as tasks:
+            nd.waitall()
+        assert sorted(str(task.ctx) for task in tasks.ended) == ["cpu(0)", "gpu(0)", "gpu(1)"]
+        assert {task.name for task in tasks.ended} == {"lazy"} and scope.computed == 12
+    assert [[y.asscalar() for y in map(lambda y: y[:1], row)] for row in ys] == [
+        [i + 1] * 3 for i in range(4)
+    ]
+
+
+class Tasks(instrument.Instrument):
+    """The tasks that ended."""
+
+    def __init__(self):
+        self.ended = []
+
+    def end(self, task, failure):
+        self.ended.append(task)
+
+
+def test_a_copy_computes_what_it_takes_along_and_no_more(gpus):
+    a, b = gpus
+    x, other = nd.ones(3, ctx=a), nd.ones(3, ctx=a)
+    nd.waitall()
+    with d2lmini.lazy() as scope, instrument.listening(Tasks()) as tasks:
+        y = x * 2
+        unread = other * 3
+        z = y.as_in_context(b) + 1
+        assert scope.computed == 1 and scope.recorded == 3
+        assert z.asnumpy().tolist() == [3] * 3
+        assert [task.name for task in tasks.ended] == [
+            "lazy", "CopyGPU2GPU", "lazy", "CopyGPU2CPU",
+        ]  # fmt: skip
+        assert scope.computed == 2
+        del unread
+    assert (scope.computed, scope.dropped) == (2, 1)
+
+
+def test_what_a_copy_overwrites_is_read_before(gpus):
+    a, b = gpus
+    x, y = nd.ones(3, ctx=a), nd.zeros(3, ctx=b)
+    with d2lmini.lazy():
+        before = y + 1
+        x.copyto(y)
+        after = y + 1
+        assert (before.asnumpy().tolist(), after.asnumpy().tolist()) == ([1] * 3, [2] * 3)
+
+
+def test_an_error_on_a_device_is_that_of_the_operation(gpus):
+    good = nd.ones(3, ctx=gpus[0])
+    with d2lmini.lazy():
+        bad = nd.random.normal(0, -1, shape=(3,), ctx=gpus[0])
+        y, fine = bad + 1, good + 1
+        with pytest.raises(MXNetError, match="scale must be 0 or more"):
+            y.asnumpy()
+        assert fine.asnumpy().tolist() == [2] * 3
+
+
+def test_programs_of_a_device_that_ended_are_forgotten():
+    for n in (1, 2):
+        with d2lmini.virtual_gpus(n) as gpus:
+            x = nd.ones((40, 50), ctx=gpus[0])
+            counts = []
+            for _ in range(2):
+                with d2lmini.lazy() as scope:
+                    y = (nd.dot(x, x, transpose_b=True) + 1).sum()
+                    total = y.asscalar()
+                assert total == 40 * 40 * 51
+                counts.append(scope.compiled)
+            assert counts == [1, 0]
+            del x, y
+
+
+def test_steps_that_keep_half_of_a_devices_memory_alive_are_pushed():
+    """They alone hold what they read: 60 arrays of 1 MB on a device of 16."""
+    with d2lmini.virtual_gpus(1, memory=16 << 20) as gpus, d2lmini.lazy() as scope:
+        total = nd.zeros(1, ctx=gpus[0])
+        for i in range(60):
+            host = nd.full((1 << 18,), i, ctx=d2lmini.cpu())
+            total = total + host.as_in_context(gpus[0]).max()
+        assert total.asscalar() == sum(range(60))
+        assert scope.recorded >= 120
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 5)] * 4), max_size=40), st.integers(0, 1000))
+@settings(max_examples=30)
+def test_random_programs_on_three_devices(calls, seed):
+    """Arithmetic, writes in place, copies, reads, in any order: inside a scope as outside."""
+    found = []
+    with d2lmini.virtual_gpus(2, link_gb_s=100) as gpus:
+        places = [d2lmini.cpu(), *gpus]
+        for scope in (d2lmini.lazy, nullcontext):
+            rng = np.random.default_rng(seed)
+            with scope():
+                xs = [nd.array(rng.integers(0, 9, 4), ctx=places[i % 3]) for i in range(6)]
+                seen = []
+                for what, i, j, k in calls:
+                    y = xs[j].as_in_context(xs[i].context)
+                    if what < 2:
+                        xs[k] = xs[i] + y if what else nd.maximum(xs[i], y * 2)
+                    elif what == 2:
+                        xs[i] += y
+                    elif what == 3 and xs[i] is not xs[k]:
+                        xs[i].copyto(xs[k])
+                    elif what == 4:
+                        xs[i][j % 4] = k
+                    elif what == 5:
+                        seen.append(xs[k].asnumpy())
+                nd.waitall()
+                found.append([*seen, *[x.asnumpy() for x in xs]])
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_array_equal(a, b)

@@ -24,7 +24,9 @@ shows the generated code. At the end of the scope all that somebody can still re
 All else keeps its meaning. Shapes are checked at the call, and random numbers drawn there. An
 operation that changes part of an array, or is none of ours (`engine.push`, a compiled net), is
 pushed as always, after all that it reads, and all that must read before it writes. Other threads
-may wait for what is recorded. An error is that of the operation which failed, with its line.
+may wait for what is recorded. An error is that of the operation which failed, with its line. What
+lies on several devices is recorded alike; a copy between them is pushed, and computes what it takes
+along.
 
 How it is done is told in `lazy_recorder`.
 """

@@ -4,6 +4,10 @@ Tasks are recorded on their way to the engine, when all is known of them, and th
 counted. What a chunk holds now is either its value here (`values`, weakly: it goes with the last
 handle), or what the engine has put or will put there (`Source`). Before anything else is pushed,
 what it reads is, and who reads what it overwrites; before a wait, what is waited for.
+
+An operation reads what lies on its own device, so the steps of a device never need those of another
+but by way of a copy, which is a task of its own and ends what it copies. Each task takes the steps
+of one device; a wait for everything pushes as many tasks as there are devices with something to do.
 """
 
 from __future__ import annotations
@@ -16,8 +20,8 @@ from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 
 from d2lmini import callsite, engine, instrument
 from d2lmini.base import MXNetError
-from d2lmini.context import cpu
-from d2lmini.device.storage import Chunk, pool_of
+from d2lmini.context import Context, cpu
+from d2lmini.device.storage import Chunk, Pool, pool_of
 from d2lmini.engine.budget import default_limit
 from d2lmini.engine.core import Task, Var
 from d2lmini.engine.core import lock as engine_lock
@@ -69,7 +73,9 @@ class Recorder:
         # By key; with the specs that it names by their identity, so that they stay alive.
         self._programs: dict[tuple, tuple[Program, list[Spec]]] = {}
         self._forms: dict[tuple, list[Program]] = {}
-        self._fresh_nbytes = 0  # of sources, since they were last added up
+        self._pools: dict[Context, Pool] = {}  # of the devices that they were compiled for
+        # By device: bytes of sources since they were last added up.
+        self._fresh_nbytes: dict[Pool, int] = {}
         # While somebody listens, nothing is computed on the short roads, past the engine.
         self._listener = instrument.Instrument()
 
@@ -97,6 +103,7 @@ class Recorder:
     def _leave(self) -> None:
         if not self.scopes and not self.values:
             Road.recorder = None
+            self._fresh_nbytes.clear()
             instrument.remove(self._listener)
 
     def waiting(self, scope: Any) -> int:
@@ -154,7 +161,8 @@ class Recorder:
     def _record(self, task: OpTask, scope: Any) -> None:
         with self.lock:
             self._note_step(task, scope)
-            full = len(self.live) > MOST_STEPS or self._holds_too_much()
+            pool = task.outputs[0][0].pool
+            full = len(self.live) > MOST_STEPS or self._holds_too_much(pool)
         if full:
             self._push([chunk for chunk, _ in self._recorded()])
 
@@ -184,19 +192,22 @@ class Recorder:
         source = self.sources.get(id(chunk))
         if source is None:
             source = self.sources[id(chunk)] = Source(chunk)
-            self._fresh_nbytes += chunk.weight
+            pool = chunk.pool
+            self._fresh_nbytes[pool] = self._fresh_nbytes.get(pool, 0) + chunk.weight
         return Reading(source, 0, offset, spec)
 
-    def _holds_too_much(self) -> bool:
-        """Do steps alone keep more memory alive than half of what may be pending?"""
-        limit = engine.current.budget.limit
+    def _holds_too_much(self, pool: Pool) -> bool:
+        """Do steps alone keep more memory of a device alive than half of what may be pending?"""
+        limit = pool.most_pending or engine.current.budget.limit
         if limit is None:
             limit = engine.current.budget.limit = default_limit()
-        if self._fresh_nbytes <= limit // 2:
+        if self._fresh_nbytes.get(pool, 0) <= limit // 2:
             return False
-        self._fresh_nbytes = 0
+        self._fresh_nbytes[pool] = 0
         chunks = [source.chunk for source in list(self.sources.values())]
-        return sum(c.weight for c in chunks if c.weight and not c.held) > limit // 4
+        return sum(c.weight for c in chunks if c.weight and not c.held and c.pool is pool) > (
+            limit // 4
+        )
 
     # -- pushing -----------------------------------------------------------------------------------
 
@@ -211,13 +222,18 @@ class Recorder:
         """Push the values of `chunks`, and those that are computed from what is in the chunks
         `overwritten` and in no others."""
         chunks, overwritten = tuple(chunks), tuple(overwritten)
-        while True:
+        pushed, rest = False, True
+        while rest:
             with self.lock:
-                task = self._task(chunks, overwritten)
-                if task is None or self._offer(*task):
+                task, found, rest = self._task(chunks, overwritten)
+                if task is None:
                     break
-            engine.current.pause(task[0])
-        if task is not None:
+                entered = self._offer(task, found)
+            pushed = pushed or entered
+            if not entered:
+                rest = True
+                engine.current.pause(task)
+        if pushed:
             engine.current._work_off()
             if not self.scopes:  # left over, when Ctrl-C ended the end of a scope
                 with self.lock:
@@ -261,8 +277,9 @@ class Recorder:
 
     def _task(
         self, chunks: tuple, overwritten: tuple
-    ) -> tuple[LazyTask, dict[tuple[Step, int], Chunk]] | None:
-        """What is to be pushed for `chunks`, and before `overwritten` are; None if nothing is.
+    ) -> tuple[LazyTask | None, dict[tuple[Step, int], Chunk], bool]:
+        """What is to be pushed for `chunks`, and before `overwritten` are, on one device; None if
+        nothing is. Where its outputs go, and whether there is something to do on others.
 
         Among its outputs is each value that somebody can read, or that a step left behind reads:
         nothing is computed twice. A step comes along that reads what an output overwrites, or an
@@ -271,7 +288,7 @@ class Recorder:
         values = list(self.values.items())
         roots = {self.values[chunk][0] for chunk in chunks if chunk in self.values}
         if not roots and not any(id(chunk) in self.sources for chunk in overwritten):
-            return None
+            return None, {}, False
         live = cone(step for _, (step, _) in values)
         while True:
             due = cone(roots)
@@ -284,7 +301,12 @@ class Recorder:
                 break
             roots |= more
         if not due:
-            return None
+            return None, {}, False
+        places = {_place(step) for step in due}
+        if len(places) > 1:
+            first = _place(min(due, key=lambda step: step.number))
+            due = {step for step in due if _place(step) == first}
+            targets = {entry: chunk for entry, chunk in targets.items() if entry[0] in due}
         for step in rest:
             for origin, i, _, _ in readings(step):
                 if origin in due and (origin, i) not in targets:
@@ -294,25 +316,32 @@ class Recorder:
         deed = Deed(due, entries)
         program, singly = self._program(deed)
         outputs: list[Operand] = [(targets[step, i], None, step.specs[i]) for step, i in entries]
-        return LazyTask(program, singly, deed, outputs, deed.rows[-1][0].ctx), targets
+        task = LazyTask(program, singly, deed, outputs, deed.rows[-1][0].ctx)
+        return task, targets, len(places) > 1
 
     def _program(self, deed: Deed) -> tuple[Program, bool]:
         """The program for a deed, which is found by its key if it was compiled before. Or one for
         other numbers, and True: the steps are to be taken one by one."""
-        known = self._programs.get(deed.key)
-        scope = deed.rows[-1][0].scope
+        scope, place = deed.rows[-1][0].scope, _place(deed.rows[-1][0])
+        pool = pool_of(place)
+        if self._pools.setdefault(place, pool) is not pool:  # another device has that name now
+            self._pools = {place: pool}
+            self._programs.clear()
+            self._forms.clear()
+        key, form = (*deed.key, place), (*deed.form, place)
+        known = self._programs.get(key)
         if known is None:
-            alike = self._forms.setdefault(deed.form, [])
+            alike = self._forms.setdefault(form, [])
             if len(alike) >= MOST_NUMBERS:
                 return alike[0], True
             if len(self._programs) >= MOST_PROGRAMS:
                 self._programs.clear()
-                self._forms = {deed.form: alike}
+                self._forms = {form: alike}
             variables, outputs = deed.graph()
-            program = Program("lazy", variables, simplify(outputs), cpu())
+            program = Program("lazy", variables, simplify(outputs), place)
             alike.append(program)
             specs = [ref[3] for _, refs in deed.rows for ref in refs if ref is not None]
-            known = self._programs[deed.key] = program, specs
+            known = self._programs[key] = program, specs
             scope.compiled += 1
         scope._programs[known[0]] = None
         return known[0], False
@@ -323,10 +352,14 @@ def _pure(task: OpTask) -> bool:
     is the whole of a chunk."""
     return (
         not task.op.mutates
-        and task.ctx.is_cpu
         and all(offset is None and spec.nbytes == c.nbytes for c, offset, spec in task.outputs)
         and len({chunk for chunk, _, _ in task.outputs}) == len(task.outputs)
     )
+
+
+def _place(step: Step) -> Context:
+    """The device of a step; all contexts of the CPU are one."""
+    return cpu() if step.ctx.is_cpu else step.ctx
 
 
 def _count_versions(task: Task) -> None:

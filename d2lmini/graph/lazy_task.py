@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from d2lmini.context import Context
+from d2lmini.device.devices import device_of
 from d2lmini.device.quiet import run_quietly
 from d2lmini.engine.core import Var
 from d2lmini.engine.failure import Failure
@@ -57,13 +56,14 @@ class LazyTask(ProgramTask):
 
     def _one_by_one(self) -> dict[Var, Failure]:
         """Take the steps singly; which outputs are missing, and why."""
+        xp = device_of(self.ctx).xp
         values: list[Any] = []  # of each step: its outputs, or why there are none
         for step, refs in self.deed.rows:
-            inputs = [None if ref is None else self._value(ref, values) for ref in refs]
+            inputs = [None if ref is None else self._value(xp, ref, values) for ref in refs]
             failure = next((x for x in inputs if isinstance(x, Failure)), None)
             if failure is None:
                 try:
-                    result = step.op.compute(np, *inputs, **step.attrs)
+                    result = step.op.compute(xp, *inputs, **step.attrs)
                     several = isinstance(result, (tuple, list))
                     values.append(list(result) if several else [result])
                     continue
@@ -79,13 +79,13 @@ class LazyTask(ProgramTask):
             try:
                 fresh = chunk.data is None
                 place = chunk.allocate(spec.shape, spec.dtype) if fresh else array_of(operand)
-                np.copyto(place, np.asarray(values[n][i]).reshape(spec.shape), casting="same_kind")
+                xp.copyto(place, xp.asarray(values[n][i]).reshape(spec.shape), casting="same_kind")
             except Exception as problem:
                 step = self.deed.rows[n][0]
                 failures[chunk] = Failure(step.op.name, step.site, problem)
         return failures
 
-    def _value(self, ref: Ref, values: list[Any]) -> Any:
+    def _value(self, xp: Any, ref: Ref, values: list[Any]) -> Any:
         n, i, offset, spec = ref
         if n < 0:
             operand = self.inputs[i]
@@ -94,7 +94,7 @@ class LazyTask(ProgramTask):
         value = values[n]
         if isinstance(value, Failure):
             return value
-        array = np.ascontiguousarray(value[i])
+        array = xp.ascontiguousarray(value[i])
         if array.size != spec.size:
             array = array.reshape(-1)[offset or 0 :][: spec.size]
         return array.reshape(spec.shape)
