@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from fakes.order import Block, OrderError, Queue, Region, Work, merge
+from fakes.order import Block, Clock, OrderError, Queue, Region, Work, merge
 
 #: The errors that the fake raises, as CUDA words them.
 STATUS = {
@@ -136,8 +136,9 @@ class Machine:
         self.errors: list[OrderError] = []
         self.faults: list[Fault] = []
         self.lost: dict[int, CUDARuntimeError] = {}
-        self.host_clock: dict[Queue, int] = {}
+        self.host_clock: Clock = {}
         self.queues: list[Queue] = []
+        self._busy: dict[Queue, None] = {}  # those that have work, in order
         self.local = threading.local()
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
@@ -245,17 +246,17 @@ class Machine:
         reads: Sequence[Region] = (),
         writes: Sequence[Region] = (),
         waits: Sequence[Work] = (),
-        with_clocks: Sequence[dict[Queue, int]] = (),
+        with_clocks: Sequence[Clock] = (),
     ) -> Work:
         """Work that is checked against what the memory has seen; the caller holds the lock."""
         work = Work(queue, name, run, [wait for wait in waits if not wait.done])
-        for clock in (self.host_clock, *(wait.clock for wait in waits), *with_clocks):
+        for clock in (*(wait.clock for wait in waits), *with_clocks):
             merge(work.clock, clock)
         for act in (Region.check, Region.note):
             for region in reads:
-                act(region, work, False)
+                act(region, work, False, self.host_clock)
             for region in writes:
-                act(region, work, True)
+                act(region, work, True, self.host_clock)
         return work
 
     def enqueue(self, work: Work) -> None:
@@ -264,6 +265,7 @@ class Machine:
         self.issued[work.name] += 1
         queue.issued, queue.clock = work.seq, work.clock
         queue.pending.append(work)
+        self._busy[queue] = None
 
     def refuse_capture(self, queue: Queue) -> None:
         """The host would wait for work that is only being recorded: that ends a capture."""
@@ -282,9 +284,10 @@ class Machine:
             try:
                 self._run_all()
             except DeadlockError:
-                for queue in self.queues:
+                for queue in self._busy:
                     while queue.pending:
                         queue.pending.popleft().done = True
+                self._busy.clear()
             taken, self.errors = self.errors, []
             self._untold.clear()
             return taken
@@ -297,16 +300,25 @@ class Machine:
             self.refuse_capture(work.queue)
             self.waits.append((threading.current_thread().name, why))
             self._run_until(lambda: work.done)
-            merge(self.host_clock, work.clock)
+            self._learn(work)
         with self.call(work.queue.device):
             pass  # a fault of what ran is told by the wait that ran it
 
     def synchronize_queues(self, queues: Sequence[Queue], why: str) -> None:
         for queue in queues:
             self.refuse_capture(queue)
+            known = self.host_clock.get(queue, 0) >= queue.issued
+            if known and queue.device not in self.lost:
+                continue
             work = self.issue(queue, why)
             assert work is not None
             self.synchronize(work, why)
+
+    def _learn(self, work: Work) -> None:
+        """The host knows now that `work` is done; clocks of streams need not tell it any more."""
+        merge(self.host_clock, work.clock)
+        queue, host = work.queue, self.host_clock
+        queue.clock = {q: seq for q, seq in queue.clock.items() if seq > host.get(q, 0)}
 
     def poll(self, work: Work) -> bool:
         """Whether `work` has run: the host asks, and time passes with each question."""
@@ -315,7 +327,7 @@ class Machine:
             if not work.done and self.random.random() < 0.7:
                 self._pass_time()
             if work.done:
-                merge(self.host_clock, work.clock)
+                self._learn(work)
             return work.done
 
     def _run_until(self, is_done: Callable[[], bool]) -> None:
@@ -361,12 +373,14 @@ class Machine:
 
     def _step(self) -> bool:
         """Run one work that may run; False if there is none."""
-        ready = [queue for queue in self.queues if queue.pending and queue.pending[0].is_ready]
+        ready = [queue for queue in self._busy if queue.pending[0].is_ready]
         if not ready:
             return False
         first = self.random.choices(ready, [queue.weight for queue in ready])[0].pending[0]
         for work in first.party:
             work.queue.pending.popleft()
+            if not work.queue.pending:
+                del self._busy[work.queue]
         try:
             if not any(work.queue.device in self.lost for work in first.party):
                 for work in first.party:
@@ -396,8 +410,7 @@ class Machine:
                 raise self._untold.pop(0)
 
     def _run_all(self) -> None:
-        for queue in self.queues:
-            self._run_until(lambda queue=queue: not queue.pending)
+        self._run_until(lambda: not self._busy)
 
     # -- faults
 

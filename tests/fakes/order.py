@@ -44,7 +44,7 @@ class Queue:
         self.weight = weight
         self.issued = 0
         self.pending: deque[Work] = deque()
-        self.clock: dict[Queue, int] = {}
+        self.clock: Clock = {}
         self.capture: Any = None
 
     def __repr__(self) -> str:
@@ -78,8 +78,9 @@ class Work:
         self.seq = queue.issued + 1
         self.clock = {**queue.clock, queue: self.seq}
 
-    def is_after(self, other: Work) -> bool:
-        return self.clock.get(other.queue, 0) >= other.seq
+    def is_after(self, other: Work, host: Clock) -> bool:
+        """Whether it comes after `other`, by what streams waited for or what the `host` did."""
+        return max(self.clock.get(other.queue, 0), host.get(other.queue, 0)) >= other.seq
 
     @property
     def is_ready(self) -> bool:
@@ -94,7 +95,11 @@ class Work:
         return f"{self.name!r} (work {self.seq} of {self.queue})"
 
 
-def merge(clock: dict[Queue, int], other: dict[Queue, int]) -> None:
+#: Queue -> how many of its works come before.
+Clock = dict[Queue, int]
+
+
+def merge(clock: Clock, other: Clock) -> None:
     """Make `clock` also come after all that `other` comes after."""
     for queue, seq in other.items():
         if clock.get(queue, 0) < seq:
@@ -143,19 +148,19 @@ class Region(NamedTuple):
     start: int
     stop: int
 
-    def check(self, work: Work, writes: bool) -> None:
+    def check(self, work: Work, writes: bool, host: Clock) -> None:
         """OrderError if `work` may overlap an access that it conflicts with."""
         for access in self._overlapping():
-            if (writes or access.writes) and not work.is_after(access.work):
+            if (writes or access.writes) and not work.is_after(access.work, host):
                 raise OrderError(self._explain(work, writes, access))
 
-    def note(self, work: Work, writes: bool) -> None:
+    def note(self, work: Work, writes: bool, host: Clock) -> None:
         """Remember the access by `work`, instead of those that whoever comes after it follows."""
         block, start, stop = self
         block.accesses = [
             old
             for old in block.accesses
-            if not (start <= old.start and old.stop <= stop and work.is_after(old.work))
+            if not (start <= old.start and old.stop <= stop and work.is_after(old.work, host))
             or (old.writes and not writes)
         ]
         block.accesses.append(Access(work, start, stop, writes, block.life))
