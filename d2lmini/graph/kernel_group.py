@@ -11,8 +11,10 @@ body; the kernel stands in the program's text, for the reader and for the compil
 >>> y = sym.sigmoid(x * 2, name="y")
 >>> variables, outputs = typed(y._entries, {x._entry[0]: Spec((8, 4), "float32")}, False)
 >>> text = Writer("net", list(variables.values()), outputs, on_gpu=True).text
->>> begin, end = text.index("        __device__ inline void element"), text.index("        extern")
->>> print(text[begin:end], "...", text[text.index("    def run") :], sep="")
+>>> print(text[: text.index("extern")], "...", text[text.index("    def run") :], sep="")
+def net(xp, arena):
+<BLANKLINE>
+    mul_scalar_sigmoid = kernel("mul_scalar_sigmoid", '''
         __device__ inline void element(const float x0, float& y0) {
             const float t1 = x0 * 2.0f;
             const float t2 = -t1;
@@ -39,7 +41,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
-from d2lmini.device.cuda.kernels.elementwise import Operand, elementwise, kept
+from d2lmini.device.cuda.kernels.elementwise import Operand, completed, elementwise
 from d2lmini.device.cuda.kernels.launch import Kernel
 from d2lmini.device.cuda.kernels.symbols import Name
 from d2lmini.graph.fusion import Statement
@@ -100,11 +102,13 @@ def _title(nodes: Sequence[Node]) -> str:
 
 
 def kernel(name: str, source: str) -> Kernel:
-    """What a program calls to get the kernel whose text it has."""
-    return kept(name, textwrap.dedent(source).lstrip("\n"))
+    """What a program calls to get the kernel whose text it has; functions that this uses besides,
+    such as `maximum` with NumPy's rules, are in the kernel's own `source`."""
+    return completed(name, textwrap.dedent(source).lstrip("\n"))
 
 
 def lines_of(name: str, made: Kernel) -> list[str]:
     """The lines that bring a kernel into a program."""
-    source = textwrap.indent(made.source, "    ").splitlines()
+    own = made.source[made.source.index("__device__ inline void element(") :]
+    source = textwrap.indent(own, "    ").splitlines()
     return [f"{name} = kernel(\"{made.name}\", '''", *source, "''')"]

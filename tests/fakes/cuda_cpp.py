@@ -23,8 +23,10 @@ from typing import Any
 
 import numpy as np
 
+from d2lmini.device.cuda.kernels.elementwise import FOUR
 from d2lmini.device.cuda.kernels.functions import HELPERS
 from d2lmini.device.cuda.kernels.launch import parameters
+from d2lmini.device.cuda.kernels.random import STREAM
 
 COMPILER = shutil.which("g++")
 FLAGS = ["-std=c++17", "-O0", "-fPIC", "-shared", "-w", "-fwrapv", "-ffp-contract=off"]
@@ -92,8 +94,8 @@ def _part(i: int, source: str, name: str) -> str:
         for k, p in enumerate(parameters(source, name))
     )
     inner = source.replace('extern "C" ', "")
-    for helper in ("widened", "narrowed"):  # the shim has them
-        inner = inner.replace(HELPERS[helper], "")
+    for text in (*HELPERS.values(), FOUR, STREAM):  # these stand at the top
+        inner = inner.replace(text, "")
     return (
         f"namespace kernel_{i} {{\n{inner}\n}}\n"
         f'extern "C" void run_{i}(unsigned rows, void** args) {{\n'
@@ -107,7 +109,9 @@ def _part(i: int, source: str, name: str) -> str:
 def _library(kernels: Sequence[tuple[str, str]]) -> Path:
     assert COMPILER, "there is no g++"
     parts = [_part(i, *key) for i, key in enumerate(kernels)]
-    text = "\n".join([SHIM.read_text(), *parts])
+    # The shim has its own conversions to and from float16.
+    common = [t for name, t in HELPERS.items() if name not in ("widened", "narrowed")]
+    text = "\n".join([SHIM.read_text(), *common, FOUR, STREAM, *parts])
     digest = hashlib.sha256((text + " ".join(FLAGS)).encode()).hexdigest()[:24]
     FOLDER.mkdir(exist_ok=True)
     path = FOLDER / f"{digest}.so"

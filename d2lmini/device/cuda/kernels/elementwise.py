@@ -49,7 +49,8 @@ from d2lmini.device.cuda.kernels.symbols import Body, Name
 
 Shape = tuple[int, ...]
 
-_FOUR = """// Four elements side by side.
+#: What a kernel that takes four at a time needs.
+FOUR = """// Four elements side by side.
 template <class T> struct alignas(4 * sizeof(T) < 16 ? 4 * sizeof(T) : 16) Four { T at[4]; };
 template <class T> __device__ const Four<T>& four(const T* x) { return *(const Four<T>*) x; }
 template <class T> __device__ Four<T>& four(T* x) { return *(Four<T>*) x; }
@@ -112,7 +113,12 @@ def elementwise(
         index, texts, types, [_spread(o, domain) for o in inputs], domain, outs, out_types
     )
     text = "\n".join([*lines, "}", ""])
-    return kept(name, helpers(text) + (_FOUR if "Four<" in text else "") + text)
+    return completed(name, text)
+
+
+def completed(name: str, text: str) -> Kernel:
+    """The kernel of a text that begins with what is done to one element, and what that uses."""
+    return kept(name, helpers(text) + (FOUR if "Four<" in text else "") + text)
 
 
 def kept(name: str, source: str) -> Kernel:

@@ -20,7 +20,8 @@ import numpy as np
 
 from d2lmini.device.cuda.kernels.typed import TypedKernel
 
-_STREAM = """
+#: The stream of one element, and how numbers are drawn from it.
+STREAM = """
 typedef unsigned int Word;
 struct Stream {
     Word key[2], counter[4], words[4];
@@ -162,7 +163,7 @@ extern "C" __global__ void draw_integers(
     }
 }
 """,
-    stream=_STREAM,
+    stream=STREAM,
 )
 
 
@@ -175,7 +176,7 @@ def _kernel(name: str, as_arrays: bool) -> TypedKernel:
         take = "\n        ".join(f"const double {w} = {w}_of[i / each];" for w in words.split())
     parameters = ", ".join(f"const double{star} {word}{ending}" for word in words.split())
     return TypedKernel(
-        f"draw_{name}", _DRAW, stream=_STREAM, kind=name, parameters=parameters, take=take,
+        f"draw_{name}", _DRAW, stream=STREAM, kind=name, parameters=parameters, take=take,
         draw=draw,
     )  # fmt: skip
 
