@@ -148,6 +148,15 @@ def test_programs_over_cpu_and_gpus_equal_numpy(first: int, small_pieces):
             assert not machine.errors, f"seed {seed}"
 
 
+@pytest.mark.stress
+@pytest.mark.parametrize("first", range(1000, 2000, 100))
+def test_many_long_programs(first: int, small_pieces):
+    for seed in range(first, first + 100):
+        with two_gpus(seed) as machine:
+            run_program(seed, statements=120)
+            assert not machine.errors, f"seed {seed}"
+
+
 def test_the_serial_engine_too(small_pieces):
     for seed in range(20):
         with engine.use("naive"), two_gpus(seed) as machine:
