@@ -290,7 +290,8 @@ def max_pooling_backward(
     pool = Pool(data.shape[2:], kernel, stride, pad, y.shape[2:])
     dx = xp.empty(data.shape, g.dtype) if out is None else out
     if xp is not np:
-        kernels.max_pool_backward(xp, *map(xp.ascontiguousarray, (g, data, y)), dx, pool)
+        g, data, y = map(xp.ascontiguousarray, (g, data, y))
+        kernels.max_pool_backward(xp, g, data, y, dx, pool)
         return dx
     apart = all(s >= k for s, k in zip(pool.stride, pool.kernel))  # no place is in two windows
     covered = all(s == k and o * k == n for n, k, s, _, o in zip(*pool))
@@ -319,7 +320,8 @@ def max_pooling_pick(xp, u, data, y, *, kernel: Shape, stride: Shape, pad: Shape
     pool = Pool(data.shape[2:], kernel, stride, pad, y.shape[2:])
     picked = xp.empty(y.shape, u.dtype) if out is None else out
     if xp is not np:
-        kernels.max_pool_pick(xp, *map(xp.ascontiguousarray, (u, data, y)), picked, pool)
+        u, data, y = map(xp.ascontiguousarray, (u, data, y))
+        kernels.max_pool_pick(xp, u, data, y, picked, pool)
         return picked
 
     def body(u: Any, x: Any, y: Any, picked: Any) -> None:
