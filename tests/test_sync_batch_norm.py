@@ -8,9 +8,12 @@ import time
 
 import numpy as np
 import pytest
+from fakes.cuda import fake_cuda
 
 import d2lmini
 from d2lmini import MXNetError, autograd, cpu, engine, gluon, nd, virtual_gpus
+from d2lmini.device.cuda import module
+from d2lmini.device.cuda.device import logical_gpus
 from d2lmini.gluon import nn
 from d2lmini.gluon.contrib.nn import SyncBatchNorm
 
@@ -120,6 +123,16 @@ def test_k_devices_equal_one(kind, build, data, k, hybridized):
     for other in (b, c):
         assert all((x == y).all() for x, y in zip(a, other)), "two runs differ"
     assert all((x == y).all() for n in p for x, y in zip(p[n], q[n])), "two runs differ"
+
+
+@pytest.mark.parametrize("hybridized", [False, True], ids=["as written", "hybridized"])
+def test_on_the_fake_of_cuda(hybridized):
+    """Streams in a random legal order; what no event orders would raise."""
+    want, _ = fit(image_net, nn.BatchNorm, IMAGES, [cpu()], False, False)
+    with fake_cuda(2, seed=5) as cupy, module.using(cupy), logical_gpus(2) as gpus:
+        got, _ = fit(image_net, SyncBatchNorm, IMAGES, gpus, hybridized, True)
+    for ours, whole in zip(got, want, strict=True):
+        np.testing.assert_allclose(ours, whole, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype, tolerance", [("float64", 1e-12), ("float16", 2e-2)])
