@@ -10,6 +10,7 @@ import time
 
 import numpy as np
 import pytest
+from fakes.cuda import fake_cuda
 from graphs import Graph, graphs
 from hybrid_nets import NETS, row
 from hypothesis import assume, given
@@ -28,6 +29,8 @@ from d2lmini import (
     sym,
     virtual_gpus,
 )
+from d2lmini.device.cuda import module
+from d2lmini.device.cuda.device import logical_gpus
 from d2lmini.device.quiet import run_quietly
 from d2lmini.gluon import nn
 from d2lmini.gluon.nested import flatten
@@ -284,8 +287,8 @@ def test_what_a_part_has_read_may_be_overwritten_and_what_it_wrote_be_read(gpus,
         assert early.asnumpy().tobytes() == want[0].tobytes()
 
 
-@pytest.mark.parametrize("name", ["mlp", "lenet", "densenet block", "gru unrolled"])
-def test_training_in_parts_gives_the_same_bits(name, gpus, finely, monkeypatch, engine_kind):
+def check_training(name, gpus, monkeypatch):
+    """Three steps in parts and in one: the weights on all devices are the same to the bit."""
     weights = []
     for most in (6, 1):
         monkeypatch.setattr(history, "MOST_PARTS", most)
@@ -300,6 +303,18 @@ def test_training_in_parts_gives_the_same_bits(name, gpus, finely, monkeypatch, 
         assert (len(program.parts) > 1) == (most > 1) == ("yield" in program.source)
         weights.append([x.asnumpy() for p in net.collect_params().values() for x in p.list_data()])
     assert same(*weights)
+
+
+@pytest.mark.parametrize("name", ["mlp", "lenet", "densenet block", "gru unrolled"])
+def test_training_in_parts_gives_the_same_bits(name, gpus, finely, monkeypatch, engine_kind):
+    check_training(name, gpus, monkeypatch)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_training_in_parts_on_gpus_that_run_behind_the_host(seed, finely, monkeypatch):
+    """On the fake CUDA: work in a random legal order, accesses that no event orders raise."""
+    with fake_cuda(2, seed=seed) as fake, module.using(fake), logical_gpus(2) as gpus:
+        check_training("mlp" if seed else "lenet", gpus, monkeypatch)
 
 
 # -- what autograd means stays ---------------------------------------------------------------------

@@ -9,10 +9,11 @@ import gc
 import os
 import random
 import threading
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 
 import numpy as np
 import pytest
+from fakes.cuda import fake_cuda
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from interrupts import PACKAGE
@@ -21,6 +22,8 @@ from test_random_programs import SHAPES, Pair, step
 
 import d2lmini
 from d2lmini import MXNetError, autograd, engine, gluon, instrument, nd
+from d2lmini.device.cuda import module
+from d2lmini.device.cuda.device import logical_gpus
 from d2lmini.engine.road import Road
 from d2lmini.graph.lazy_recorder import MOST_NUMBERS, here, recorder
 
@@ -713,11 +716,22 @@ def test_another_engine_inside_a_scope():
 # -- several devices -------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def gpus():
-    with d2lmini.virtual_gpus(2, link_gb_s=100) as found:
+@pytest.fixture(params=["virtual", "fake"])
+def gpus(request):
+    """Two devices on the cores, or of the fake CUDA, which runs behind the host."""
+    with some_gpus(request.param) as found:
         yield found
         nd.waitall()
+
+
+@contextmanager
+def some_gpus(kind, seed=0):
+    if kind == "virtual":
+        with d2lmini.virtual_gpus(2, link_gb_s=100) as found:
+            yield found
+    else:
+        with fake_cuda(2, seed=seed) as fake, module.using(fake), logical_gpus(2) as found:
+            yield found
 
 
 def test_what_a_device_computes_is_recorded(gpus):
@@ -821,12 +835,13 @@ def test_steps_that_keep_half_of_a_devices_memory_alive_are_pushed():
         assert scope.recorded >= 120
 
 
+@pytest.mark.parametrize("kind", ["virtual", "fake"])
 @given(st.lists(st.tuples(*[st.integers(0, 5)] * 4), max_size=40), st.integers(0, 1000))
 @settings(max_examples=30)
-def test_random_programs_on_three_devices(calls, seed):
+def test_random_programs_on_three_devices(kind, calls, seed):
     """Arithmetic, writes in place, copies, reads, in any order: inside a scope as outside."""
     found = []
-    with d2lmini.virtual_gpus(2, link_gb_s=100) as gpus:
+    with some_gpus(kind, seed) as gpus:
         places = [d2lmini.cpu(), *gpus]
         for scope in (d2lmini.lazy, nullcontext):
             rng = np.random.default_rng(seed)
