@@ -24,6 +24,7 @@ from d2lmini.device.cuda.kernels import elementwise as elementwise_module
 from d2lmini.device.cuda.kernels import pooling, random, rows, updates, windows
 from d2lmini.device.cuda.kernels.elementwise import Operand, elementwise
 from d2lmini.device.cuda.kernels.functions import NotInC
+from d2lmini.device.cuda.kernels.fused import fused
 from d2lmini.device.cuda.kernels.launch import Kernel
 from d2lmini.device.cuda.kernels.symbols import Name, names, traced
 from d2lmini.device.cuda.kernels.typed import TypedKernel
@@ -283,6 +284,22 @@ def test_kernels_are_few_and_indices_as_short_as_they_may_be():
     assert "const int n" in made.source
     huge = elementwise("relu", [Operand("float32", (1 << 16, 1 << 16))], (1 << 16, 1 << 16), relu)
     assert "const long long n" in huge.source and "(long long i" in huge.source
+
+
+def _away(xp: Any, x: Any, mean: Any, *, scale: float) -> Any:
+    return (x - mean) * scale
+
+
+@needs_cpp
+def test_a_formula_on_arrays_is_one_pass():
+    x, mean = np.arange(12.0).reshape(3, 4), np.array([[1.0], [2], [3]], "float32")
+    there = [cupy.asarray(x), cupy.asarray(mean)]
+    got = fused(cupy, _away, there, scale=2.0)
+    assert got.dtype == np.float64
+    same(got.get(), (x - mean) * 2)
+    out = cupy.empty((4, 3), "float32")
+    assert fused(cupy, _away, there, out=out.T, scale=0.5) is not None
+    same(out.get().T, (x - mean) / 2)
 
 
 # -- programs --------------------------------------------------------------------------------------

@@ -29,7 +29,10 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from d2lmini.base import MXNetError
+from d2lmini.device.cuda.kernels.fused import fused
 from d2lmini.ops.checks import check_float, check_one_dtype, check_shape
 from d2lmini.ops.core import ALL, Shape, Spec, normalize_axis, op
 from d2lmini.ops.pieces import share
@@ -44,8 +47,9 @@ def _normalize(
     """Fill y with the normalized x; returns mean and (biased) variance, of x's shape with 1 at
     axes.
 
-    The work is cut along axis `split`, over which no mean is taken. float16 is computed in
-    float32. The variance is that of the differences: E x^2 - (E x)^2 would lose the digits.
+    The work is cut along axis `split`, over which no mean is taken; on a GPU it is two sums and two
+    passes for all the rest. float16 is computed in float32. The variance is that of the
+    differences: E x^2 - (E x)^2 would lose the digits.
     """
     wide = xp.promote_types(x.dtype, "float32")
     shape = tuple(1 if a in axes else n for a, n in enumerate(x.shape))
@@ -62,9 +66,24 @@ def _normalize(
         block *= scale / xp.sqrt(variance + wide.type(eps))
         xp.add(block, shift, out=y[part])
 
-    if x.size:
+    if x.size and xp is not np:
+        means = x.mean(axis=axes, dtype=wide, keepdims=True)
+        variances = fused(xp, _squared_distance, [x, means]).mean(axis=axes, keepdims=True)
+        fused(xp, _normalized, [x, means, variances, gamma, beta], out=y, eps=float(eps))
+    elif x.size:
         share(xp, x.shape[split], min(x.shape[split], x.size // GRAIN), body)
     return means, variances
+
+
+def _squared_distance(xp: Any, x: Any, mean: Any) -> Any:
+    away = x - mean
+    return away * away
+
+
+def _normalized(
+    xp: Any, x: Any, mean: Any, variance: Any, gamma: Any, beta: Any, *, eps: float
+) -> Any:
+    return (x - mean) * (gamma / xp.sqrt(variance + eps)) + beta
 
 
 def _gradients(

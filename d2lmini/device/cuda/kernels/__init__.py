@@ -4,6 +4,7 @@
     functions    what each ufunc of NumPy is in C, to the letter of NumPy's rules
     symbols      an array module whose arrays are names in C: ops run on it to write themselves down
     elementwise  a kernel for any elementwise formula: fused groups, broadcast or straight
+    fused        such a formula on arrays at hand, compiled when first used
     updates      one launch for the optimizer steps of many parameters
     windows      im2col and col2im
     pooling      windows reduced to a number each, and their gradients
