@@ -151,7 +151,7 @@ def test_colours_are_those_of_one_factor(theirs, name: str):
             want = theirs[f"{name} {i} {kind}"].astype("float64")
 
             def off(factor: float, want=want, kind=kind) -> np.ndarray:
-                got = image_ops.COLOURS[name.lower()](image, factor)
+                got = image_ops.COLOURS[name.lower()](np, image, factor)
                 return np.abs((np.clip(got, 0, 255) if kind == "uint8" else got) - want)
 
             best = min(np.linspace(0.6, 1.4, 801), key=lambda factor: off(factor).mean())

@@ -331,16 +331,18 @@ def test_what_is_left_out_says_so_on_use():
 def test_resizing_keeps_what_must_be_kept(interpolation: int, sizes: tuple):
     H, W, height, width = sizes
     x = rng.random((2, H, W, 3)).astype("float32")
-    y = resize.resize(x, width, height, interpolation)
+    y = resize.resize(np, x, width, height, interpolation)
     assert y.shape == (2, height, width, 3) and y.dtype == x.dtype
     for one, many in zip(x, y):  # each image of a batch by itself, to the bit
-        assert np.array_equal(resize.resize(one, width, height, interpolation), many)
+        assert np.array_equal(resize.resize(np, one, width, height, interpolation), many)
     flat = np.full_like(x, 0.5)
-    np.testing.assert_allclose(resize.resize(flat, width, height, interpolation), 0.5, rtol=1e-6)
-    turned = resize.resize(x.transpose(0, 2, 1, 3), height, width, interpolation)
+    np.testing.assert_allclose(
+        resize.resize(np, flat, width, height, interpolation), 0.5, rtol=1e-6
+    )
+    turned = resize.resize(np, x.transpose(0, 2, 1, 3), height, width, interpolation)
     np.testing.assert_allclose(turned.transpose(0, 2, 1, 3), y, rtol=1e-5, atol=1e-6)
     if interpolation in (1, 2):
-        mirrored = resize.resize(x[:, :, ::-1], width, height, interpolation)
+        mirrored = resize.resize(np, x[:, :, ::-1], width, height, interpolation)
         np.testing.assert_allclose(mirrored[:, :, ::-1], y, rtol=1e-4, atol=1e-5)
     _, weights = resize.taps(H, height, interpolation) if interpolation else (0, np.ones((1, 1)))
     np.testing.assert_allclose(weights.sum(axis=0), 1)
@@ -348,15 +350,24 @@ def test_resizing_keeps_what_must_be_kept(interpolation: int, sizes: tuple):
 
 def test_resizing_by_hand():
     ramp = np.arange(4, dtype="float32").reshape(1, 4, 1)
-    assert resize.resize(ramp, 8, 1).ravel().tolist() == [0, 0.25, 0.75, 1.25, 1.75, 2.25, 2.75, 3]
-    assert resize.resize(ramp, 2, 1, 3).ravel().tolist() == [0.5, 2.5]
-    assert resize.resize(ramp, 2, 1, 0).ravel().tolist() == [0, 2]
-    np.testing.assert_allclose(resize.resize(ramp, 3, 1, 3).ravel(), [0.25, 1.5, 2.75])
+    assert resize.resize(np, ramp, 8, 1).ravel().tolist() == [
+        0,
+        0.25,
+        0.75,
+        1.25,
+        1.75,
+        2.25,
+        2.75,
+        3,
+    ]
+    assert resize.resize(np, ramp, 2, 1, 3).ravel().tolist() == [0.5, 2.5]
+    assert resize.resize(np, ramp, 2, 1, 0).ravel().tolist() == [0, 2]
+    np.testing.assert_allclose(resize.resize(np, ramp, 3, 1, 3).ravel(), [0.25, 1.5, 2.75])
     edges = np.array([0, 255, 0, 255], "uint8").reshape(1, 4, 1)
-    cubic = resize.resize(edges, 16, 1, 2).ravel()
+    cubic = resize.resize(np, edges, 16, 1, 2).ravel()
     assert cubic.min() == 0 and cubic.max() == 255  # overshoot is cut off, not wrapped around
     half = np.array([1, 2], "float16").reshape(1, 2, 1)
-    assert resize.resize(half, 4, 1).dtype == np.float16
+    assert resize.resize(np, half, 4, 1).dtype == np.float16
 
 
 # -- transforms ------------------------------------------------------------------------------------
@@ -436,19 +447,19 @@ def test_flips_come_half_of_the_time():
 def test_colours_follow_their_formulas():
     x = COLOUR.astype("float32")
     grey = x @ image_ops.LUMA
-    np.testing.assert_allclose(image_ops.brightness(x, 1.3), 1.3 * x, rtol=1e-6)
+    np.testing.assert_allclose(image_ops.brightness(np, x, 1.3), 1.3 * x, rtol=1e-6)
     np.testing.assert_allclose(
-        image_ops.contrast(x, 0.6), 0.6 * x + 0.4 * grey.mean(), rtol=1e-4, atol=1e-3
+        image_ops.contrast(np, x, 0.6), 0.6 * x + 0.4 * grey.mean(), rtol=1e-4, atol=1e-3
     )
     np.testing.assert_allclose(
-        image_ops.saturation(x, 0.6), 0.6 * x + 0.4 * grey[..., None], rtol=1e-4, atol=1e-3
+        image_ops.saturation(np, x, 0.6), 0.6 * x + 0.4 * grey[..., None], rtol=1e-4, atol=1e-3
     )
-    np.testing.assert_allclose(image_ops.hue(x, 1.0), x, atol=1e-3)
+    np.testing.assert_allclose(image_ops.hue(np, x, 1.0), x, atol=1e-3)
     # A third of the wheel: red to green to blue.
-    np.testing.assert_allclose(image_ops.hue(x, 4 / 3), np.roll(x, 1, axis=-1), atol=2e-3)
+    np.testing.assert_allclose(image_ops.hue(np, x, 4 / 3), np.roll(x, 1, axis=-1), atol=2e-3)
     for one_channel in (image_ops.hue, image_ops.saturation):
-        assert np.array_equal(one_channel(x[..., :1], 0.3), x[..., :1])
-    np.testing.assert_allclose(image_ops.contrast(x[..., :1], 0), x[..., 0].mean(), rtol=1e-5)
+        assert np.array_equal(one_channel(np, x[..., :1], 0.3), x[..., :1])
+    np.testing.assert_allclose(image_ops.contrast(np, x[..., :1], 0), x[..., 0].mean(), rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", image_ops.COLOURS)

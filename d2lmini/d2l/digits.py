@@ -43,7 +43,7 @@ def digits(resize: int | None = None, seed: int = 0) -> tuple[np.ndarray, ...]:
     bunch = load_digits()
     X = (bunch.images[..., None] / 16).astype(np.float32)  # (N, 8, 8, 1)
     if resize is not None:
-        X = resized(X, resize, resize)
+        X = resized(np, X, resize, resize)
     X = np.ascontiguousarray(X.transpose(0, 3, 1, 2))
     y = bunch.target.astype(np.float32)
     X_train, X_test, y_train, y_test = train_test_split(

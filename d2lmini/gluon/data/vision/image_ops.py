@@ -128,7 +128,7 @@ def _infer_resized(data: Spec, *, width: int, height: int, interpolation: int) -
 @image_op(_infer_resized, flops=8)
 def resized(xp, data, *, width: int, height: int, interpolation: int):
     """The image in another size; see `resize.py`."""
-    return resize(data, width, height, interpolation)
+    return resize(xp, data, width, height, interpolation)
 
 
 def _infer_cropped(data: Spec, *, x: int, y: int, width: int, height: int) -> Spec:
@@ -170,10 +170,10 @@ def scale_down(src_size: tuple[int, int], size: tuple[int, int]) -> tuple[int, i
     return max(1, int(w * shrunk + 1e-9)), max(1, int(h * shrunk + 1e-9))
 
 
-def cut_and_resize(data, x, y, w, h, size, interpolation):
+def cut_and_resize(xp, data, x, y, w, h, size, interpolation):
     """The rectangle (x, y, w, h) of an array, brought to size (width, height)."""
     part = data[..., y : y + h, x : x + w, :]
-    return part.copy() if (w, h) == size else resize(part, size[0], size[1], interpolation)
+    return part.copy() if (w, h) == size else resize(xp, part, size[0], size[1], interpolation)
 
 
 def _infer_window(data: Spec, *, size: tuple, interpolation: int, **_: Any) -> Spec:
@@ -196,9 +196,9 @@ def random_resized_crop(xp, data, *, size, scale, ratio, interpolation: int, rng
         w, h = round(math.sqrt(area * proportion)), round(math.sqrt(area / proportion))
         if 1 <= w <= W and 1 <= h <= H:
             x, y = random.integers(0, W - w + 1), random.integers(0, H - h + 1)
-            return cut_and_resize(data, x, y, w, h, size, interpolation)
+            return cut_and_resize(xp, data, x, y, w, h, size, interpolation)
     w, h = scale_down((W, H), size)
-    return cut_and_resize(data, (W - w) // 2, (H - h) // 2, w, h, size, interpolation)
+    return cut_and_resize(xp, data, (W - w) // 2, (H - h) // 2, w, h, size, interpolation)
 
 
 @image_op(_infer_window, flops=8)
@@ -209,7 +209,7 @@ def random_crop(xp, data, *, size, interpolation: int, rng):
     H, W, _ = data.shape
     w, h = scale_down((W, H), size)
     x, y = random.integers(0, W - w + 1), random.integers(0, H - h + 1)
-    return cut_and_resize(data, x, y, w, h, size, interpolation)
+    return cut_and_resize(xp, data, x, y, w, h, size, interpolation)
 
 
 def _infer_random(data: Spec, **_: Any) -> Spec:
@@ -227,30 +227,30 @@ def random_flip(xp, data, *, axis: int, p: float, rng):
 # -- colours ---------------------------------------------------------------------------------------
 
 
-def luma(data: np.ndarray) -> np.ndarray:
+def luma(xp: Any, data: Any) -> Any:
     """Brightness of each pixel, (H, W, 1)."""
     if data.shape[-1] != 3:
         return data.astype(np.float32).mean(axis=-1, keepdims=True)
-    return (data @ LUMA)[..., None]
+    return (data @ xp.asarray(LUMA))[..., None]
 
 
-def brightness(data: np.ndarray, factor: float) -> np.ndarray:
+def brightness(xp: Any, data: Any, factor: float) -> Any:
     return data * np.float32(factor)
 
 
-def contrast(data: np.ndarray, factor: float) -> np.ndarray:
+def contrast(xp: Any, data: Any, factor: float) -> Any:
     """Away from, or towards, the mean brightness of the image."""
-    return data * np.float32(factor) + np.float32((1 - factor) * luma(data).mean())
+    return data * np.float32(factor) + luma(xp, data).mean() * np.float32(1 - factor)
 
 
-def saturation(data: np.ndarray, factor: float) -> np.ndarray:
+def saturation(xp: Any, data: Any, factor: float) -> Any:
     """Away from, or towards, the pixel's own grey. (MXNet 1.9 takes blue's share of it alone.)"""
     if data.shape[-1] != 3:
         return data
-    return data * np.float32(factor) + luma(data) * np.float32(1 - factor)
+    return data * np.float32(factor) + luma(xp, data) * np.float32(1 - factor)
 
 
-def hue(data: np.ndarray, factor: float) -> np.ndarray:
+def hue(xp: Any, data: Any, factor: float) -> Any:
     """Colours turned around the wheel by `factor` turns; the least and the greatest of red, green
     and blue stay what they are."""
     if data.shape[-1] != 3:
@@ -258,15 +258,15 @@ def hue(data: np.ndarray, factor: float) -> np.ndarray:
     top, low = data.max(axis=-1), data.min(axis=-1)
     chroma = top - low
     r, g, b = data[..., 0], data[..., 1], data[..., 2]
-    safe = np.where(chroma == 0, 1, chroma)
-    sector = np.where(
-        top == r, (g - b) / safe, np.where(top == g, 2 + (b - r) / safe, 4 + (r - g) / safe)
+    safe = xp.where(chroma == 0, 1, chroma)
+    sector = xp.where(
+        top == r, (g - b) / safe, xp.where(top == g, 2 + (b - r) / safe, 4 + (r - g) / safe)
     )
     sector = (sector + np.float32(6 * (factor % 1))) % 6
-    wheel = np.stack(
-        [np.abs(sector - 3) - 1, 2 - np.abs(sector - 2), 2 - np.abs(sector - 4)], axis=-1
+    wheel = xp.stack(
+        [xp.abs(sector - 3) - 1, 2 - xp.abs(sector - 2), 2 - xp.abs(sector - 4)], axis=-1
     )
-    return low[..., None] + chroma[..., None] * np.clip(wheel, 0, 1)
+    return low[..., None] + chroma[..., None] * xp.clip(wheel, 0, 1)
 
 
 COLOURS = {f.__name__: f for f in (brightness, contrast, saturation, hue)}
@@ -282,9 +282,9 @@ def random_colour(xp, data, *, strengths, shuffled: bool, rng):
     rounded = False
     for i in order:
         name, strength = strengths[i]
-        y = COLOURS[name](y, random.uniform(max(0.0, 1 - strength), 1 + strength))
+        y = COLOURS[name](xp, y, random.uniform(max(0.0, 1 - strength), 1 + strength))
         rounded |= name == "hue"  # 46.99999 would become 46
-    return as_dtype(y, data.dtype, rounded)
+    return as_dtype(xp, y, data.dtype, rounded)
 
 
 @image_op(_infer_random, flops=8)
@@ -294,7 +294,7 @@ def random_lighting(xp, data, *, alpha: float, rng):
     if data.shape[-1] != 3:
         return data.copy()
     amounts = rng.generator(0).normal(0, alpha, 3).astype(np.float32)
-    return as_dtype(data + EIGENVECTORS @ (amounts * EIGENVALUES), data.dtype)
+    return as_dtype(xp, data + xp.asarray(EIGENVECTORS @ (amounts * EIGENVALUES)), data.dtype)
 
 
 @image_op(_infer_random, flops=6)
@@ -302,5 +302,5 @@ def random_gray(xp, data, *, p: float, rng):
     """Without colour, in as many channels as before, with probability p."""
     if data.shape[-1] != 3 or rng.generator(0).random() >= p:
         return data.copy()
-    grey = xp.broadcast_to(luma(data), data.shape)
-    return as_dtype(xp.ascontiguousarray(grey), data.dtype)
+    grey = xp.broadcast_to(luma(xp, data), data.shape)
+    return as_dtype(xp, xp.ascontiguousarray(grey), data.dtype)

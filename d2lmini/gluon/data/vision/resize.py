@@ -6,20 +6,21 @@ output i looks at input (i + 1/2) * n / m - 1/2; beyond the border the last pixe
 
 >>> import numpy as np
 >>> ramp = np.arange(4, dtype=np.float32).reshape(1, 4, 1)
->>> resize(ramp, 2, 1).ravel()
+>>> resize(np, ramp, 2, 1).ravel()
 array([0.5, 2.5], dtype=float32)
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
 INTERPOLATIONS = {0: "nearest", 1: "bilinear", 2: "bicubic", 3: "area"}
 
 
-def resize(x: np.ndarray, width: int, height: int, interpolation: int = 1) -> np.ndarray:
+def resize(xp: Any, x: Any, width: int, height: int, interpolation: int = 1) -> Any:
     """Images (..., H, W, C) -> (..., height, width, C) of the same dtype; integers are rounded.
 
     Cost: about 2 * taps operations for each element of the two passes (bilinear: 2 taps).
@@ -28,25 +29,25 @@ def resize(x: np.ndarray, width: int, height: int, interpolation: int = 1) -> np
     if (height, width) == (H, W):
         return x.copy()
     if interpolation == 0:
-        rows, columns = _nearest(H, height), _nearest(W, width)
-        return np.take(np.take(x, rows, axis=-3), columns, axis=-2)
+        rows, columns = map(xp.asarray, (_nearest(H, height), _nearest(W, width)))
+        return xp.take(xp.take(x, rows, axis=-3), columns, axis=-2)
     if interpolation == 3 and (height > H or width > W):
         interpolation = -3  # enlarging: pixels grow, blended only where two of them meet
     floating = x.dtype if x.dtype.kind == "f" and x.dtype.itemsize > 2 else np.dtype(np.float32)
-    y = _along(x, -3, *taps(H, height, interpolation), floating)
-    y = _along(y, -2, *taps(W, width, interpolation), floating)
-    return as_dtype(y, x.dtype, rounded=True)
+    y = _along(xp, x, -3, *taps(H, height, interpolation), floating)
+    y = _along(xp, y, -2, *taps(W, width, interpolation), floating)
+    return as_dtype(xp, y, x.dtype, rounded=True)
 
 
-def as_dtype(y: np.ndarray, dtype: np.dtype, rounded: bool = False) -> np.ndarray:
+def as_dtype(xp: Any, y: Any, dtype: np.dtype, rounded: bool = False) -> Any:
     """Computed pixels in the image's dtype: cut off at the ends of an integer's range, and there
     rounded or (as MXNet's colour transforms do) cut towards zero."""
     if dtype.kind == "f":
         return y.astype(dtype, copy=False)
     if rounded:
-        y = np.rint(y)
+        y = xp.rint(y)
     ends = np.iinfo(dtype)
-    return np.clip(y, ends.min, ends.max).astype(dtype)
+    return xp.clip(y, ends.min, ends.max).astype(dtype)
 
 
 def _nearest(n: int, m: int) -> np.ndarray:
@@ -54,20 +55,21 @@ def _nearest(n: int, m: int) -> np.ndarray:
 
 
 def _along(
-    x: np.ndarray, axis: int, places: np.ndarray, weights: np.ndarray, dtype: np.dtype
-) -> np.ndarray:
+    xp: Any, x: Any, axis: int, places: np.ndarray, weights: np.ndarray, dtype: np.dtype
+) -> Any:
     """sum over k of weights[k, i] * x[places[k, i]] along `axis` (-3 or -2), in `dtype`."""
     shape = (-1,) + (1,) * (-axis - 1)
-    weights = weights.astype(dtype).reshape(len(weights), *shape)
-    y = np.take(x, places[0], axis=axis).astype(dtype, copy=False)
+    weights = xp.asarray(weights.astype(dtype).reshape(len(weights), *shape))
+    places = xp.asarray(places)
+    y = xp.take(x, places[0], axis=axis).astype(dtype, copy=False)
     if len(places) == 2:  # a + (b - a) * share: where a is b, it stays that
-        part = np.take(x, places[1], axis=axis) - y
+        part = xp.take(x, places[1], axis=axis) - y
         part *= weights[1]
         y += part
         return y
     y *= weights[0]
     for place, weight in zip(places[1:], weights[1:]):
-        y += np.take(x, place, axis=axis) * weight
+        y += xp.take(x, place, axis=axis) * weight
     return y
 
 
