@@ -2,7 +2,9 @@
 
 Warnings are errors and every test has 120 seconds (`pyproject.toml`).
 
-- `D2LMINI_TEST_CTX="cpu(0) gpu(0)"` chooses the contexts that the fixture `ctx` runs through.
+- `D2LMINI_TEST_CTX="cpu(0) gpu(0)"` chooses the contexts that the fixture `ctx` runs through. If a
+  gpu is among them it is that of this machine, or of the fake with `D2LMINI_TEST_FAKE_CUDA=1`;
+  otherwise no test sees GPUs but those that it makes (`tools/gpu_kinds.py`).
 - `HYPOTHESIS_PROFILE=thorough` draws twenty times as many examples.
 """
 
@@ -43,6 +45,30 @@ def _context(name: str):
 def ctx(request):
     """The context to compute on."""
     return _context(request.param)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def gpus_of_this_machine():
+    """Which GPUs there are for the tests that make none: see this module."""
+    from d2lmini.device.cuda import module
+
+    if os.environ.get("D2LMINI_TEST_FAKE_CUDA"):
+        from fakes.cuda import fake_cuda
+
+        with fake_cuda(2) as cupy, module.using(cupy):
+            yield
+            sys.modules["d2lmini.engine"].waitall()
+    elif "gpu" in os.environ.get("D2LMINI_TEST_CTX", ""):
+        yield
+    else:
+        with module.using(None):
+            yield
+
+
+@pytest.fixture(params=os.environ.get("D2LMINI_TEST_GPUS", "virtual fake cuda").split())
+def gpu_kind(request):
+    """Of which kind the GPUs are that the test makes: see `tools/gpu_kinds.py`."""
+    return request.param
 
 
 @pytest.fixture(params=["threaded", "naive"])

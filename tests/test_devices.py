@@ -1,7 +1,7 @@
-"""What every device promises, written once and run over all there are: the CPU and virtual GPUs.
+"""What every device promises, written once and run over all kinds: the CPU, virtual GPUs, CUDA's.
 
-Each test gets `ctx`; beside it there are always two virtual GPUs to copy to. That things happen at
-once is shown by tasks that wait for each other, never by a clock.
+Each test gets `ctx`; beside it there are always two GPUs of one kind to copy to (`gpu_kinds`). That
+things happen at once is shown by tasks that wait for each other, never by a clock.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import threading
 
 import numpy as np
 import pytest
+from gpu_kinds import some_gpus
 from op_rows.case import Case
 from test_ops import ROWS, expected, find
 
@@ -30,6 +31,7 @@ from d2lmini import (
     storage,
     virtual_gpus,
 )
+from d2lmini.device.cuda import module
 from d2lmini.device.devices import device_of
 from d2lmini.device.parallel import parallel_for
 
@@ -38,9 +40,9 @@ PLACES = (cpu(0), gpu(0), gpu(1))
 
 
 @pytest.fixture(params=PLACES, ids=str)
-def ctx(request):
-    """The device under test, with two virtual GPUs of 64 MB there."""
-    with virtual_gpus(2, link_gb_s=100, memory=64 * MB):
+def ctx(request, gpu_kind):
+    """The device under test, with two GPUs of 64 MB there."""
+    with some_gpus(gpu_kind, 2, memory=64 * MB):
         yield request.param
         engine.waitall()
 
@@ -93,9 +95,9 @@ FAMILIES = {case.op: case for case in reversed(ROWS) if case.inputs}
 
 
 @pytest.mark.parametrize("case", FAMILIES.values(), ids=FAMILIES)
-def test_every_op_computes_there(case: Case):
-    """The first row of each op, on a virtual GPU, on both engines."""
-    with virtual_gpus(1, link_gb_s=100):
+def test_every_op_computes_there(gpu_kind, case: Case):
+    """The first row of each op, on a GPU, on both engines."""
+    with some_gpus(gpu_kind, 1):
         for kind in ("threaded", "naive"):
             with engine.use(kind), gpu(0):
                 inputs = [
@@ -165,7 +167,7 @@ def test_copies_from_everywhere_to_everywhere(any_engine, ctx, there, n):
         x.copyto(nd.zeros(3, ctx=there))
 
 
-def test_a_copy_is_one_task_on_the_lane_of_the_device():
+def test_a_copy_is_one_task_on_the_lane_of_the_device(gpu_kind):
     class Listen(instrument.Instrument):
         def __init__(self):
             self.seen = []
@@ -173,7 +175,7 @@ def test_a_copy_is_one_task_on_the_lane_of_the_device():
         def start(self, task, worker):
             self.seen.append((task.name, worker.rsplit("-", 1)[0]))
 
-    with virtual_gpus(2, link_gb_s=100), instrument.listening(Listen()) as listen:
+    with some_gpus(gpu_kind, 2), instrument.listening(Listen()) as listen:
         x = nd.array([1, 2, 3], ctx=gpu(0))
         y = x.as_in_context(gpu(1))
         z = y + 1
@@ -209,12 +211,12 @@ def test_files_and_pickles_come_back_to_their_device(ctx, tmp_path):
     for copy in (nd.load(str(tmp_path / "x"))["x"], pickle.loads(pickle.dumps(x))):
         assert copy.context == ctx and copy.asnumpy().tolist() == [1, 2]
     text = pickle.dumps(x)
-    with virtual_gpus(0):
+    with module.using(None), virtual_gpus(0):
         for copy in (nd.load(str(tmp_path / "x"))["x"], pickle.loads(text)):
             assert copy.context == cpu() and copy.asnumpy().tolist() == [1, 2]
 
 
-def test_memory_of_a_device_is_not_lent():
+def test_memory_of_a_virtual_gpu_is_not_lent():
     with virtual_gpus(1):
         x = nd.ones(3, ctx=gpu(0))
         for borrow in (np.from_dlpack, nd.to_dlpack_for_read, type(x).asnumpy_view):
@@ -238,7 +240,7 @@ def test_each_device_has_books_of_its_own(any_engine, ctx):
     assert storage.stats(ctx).peak >= before[ctx] + 8 * MB
     free, total = ctx.memory_info()
     assert 0 < free < total
-    if ctx != cpu():
+    if device_of(ctx).kind == "virtual":
         assert (free, total) == (56 * MB, 64 * MB)
     del x, y
     assert storage.stats(ctx).live == before[ctx]
@@ -264,9 +266,9 @@ def test_out_of_memory_on_one_device_is_its_own(any_engine, ctx):
     assert nd.concat(x, x, x, dim=0)[:2].asnumpy().tolist() == [1, 1]
 
 
-def test_copies_do_not_run_ahead_of_a_small_memory():
+def test_copies_do_not_run_ahead_of_a_small_memory(gpu_kind):
     """Twenty batches of 4 MB pass through a memory of 20 MB: the pushes pause, nothing fails."""
-    with virtual_gpus(1, memory=20 * MB):
+    with some_gpus(gpu_kind, 1, memory=20 * MB, link_gb_s=12):
         total = nd.zeros((MB,), ctx=gpu(0))
         paused = engine.stats().paused
         for i in range(20):
@@ -303,9 +305,9 @@ def test_a_wait_inside_a_task_is_refused(ctx):
 # -- at the same time ------------------------------------------------------------------------------
 
 
-def test_devices_compute_at_once():
+def test_devices_compute_at_once(gpu_kind):
     """One task on each of three devices, each of which waits until all run."""
-    with virtual_gpus(2):
+    with some_gpus(gpu_kind, 2):
         barrier = meet(3)
         tags = [engine.new_var() for _ in PLACES]
         for tag, place in zip(tags, PLACES, strict=True):
@@ -314,9 +316,9 @@ def test_devices_compute_at_once():
             engine.wait_for_var(tag)
 
 
-def test_a_device_computes_while_it_copies_both_ways(monkeypatch):
+def test_a_device_computes_while_it_copies_both_ways(gpu_kind, monkeypatch):
     """A task, a copy in and a copy out, each of which waits until all three run."""
-    with virtual_gpus(1, link_gb_s=100):
+    with some_gpus(gpu_kind, 1):
         x = nd.ones(5000, ctx=gpu(0))
         x.wait_to_read()
         barrier = meet(3)
@@ -390,10 +392,10 @@ def test_compiled_nets_compute_there(any_engine, ctx, static_alloc):
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_random_programs_equal_numpy(seed):
+def test_random_programs_equal_numpy(gpu_kind, seed):
     """Arithmetic, writes in place, views and copies among three devices, in the program's order."""
     rng = np.random.default_rng(seed)
-    with virtual_gpus(2, link_gb_s=100, memory=64 * MB):
+    with some_gpus(gpu_kind, 2, memory=64 * MB, seed=seed):
         size = int(rng.choice([60, 6000]))
         arrays = [rng.standard_normal((2, size)).astype("float32") for _ in range(4)]
         places = [PLACES[i] for i in rng.integers(0, 3, 4)]

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from gpu_kinds import kinds_and_counts, some_gpus
 
-from d2lmini import autograd, cpu, engine, gluon, gpu, init, nd, random, storage, virtual_gpus
+from d2lmini import autograd, cpu, engine, gluon, gpu, init, nd, random, storage
 from d2lmini.gluon import nn
 
 BATCH = 30
@@ -53,13 +54,13 @@ def devices(k: int) -> list:
     return [gpu(i) for i in range(k)]
 
 
-@pytest.mark.parametrize("k", [1, 2, 3, 8])
+@pytest.mark.parametrize(("gpu_kind", "k"), kinds_and_counts([1, 2, 3, 8]))
 @pytest.mark.parametrize("on_kvstore", [True, False])
 @pytest.mark.parametrize("hybridize", [False, True])
-def test_k_devices_equal_one(k, on_kvstore, hybridize):
+def test_k_devices_equal_one(gpu_kind, k, on_kvstore, hybridize):
     one = train([cpu()], hybridize=hybridize)
     options = {"hybridize": hybridize, "on_kvstore": on_kvstore}
-    with virtual_gpus(k, link_gb_s=100):
+    with some_gpus(gpu_kind, k, link_gb_s=100):
         many, again = (train(devices(k), **options) for _ in range(2))
     assert any(np.abs(w - w.mean()).max() > 0.01 for (w,) in one)
     for (want,), got, once_more in zip(one, many, again, strict=True):
@@ -78,10 +79,10 @@ def test_k_devices_equal_one(k, on_kvstore, hybridize):
     ],
 )
 @pytest.mark.parametrize("kvstore", ["local", "device"])
-def test_optimizers_with_states(optimizer, rates, kvstore):
+def test_optimizers_with_states(gpu_kind, optimizer, rates, kvstore):
     options = {"optimizer": optimizer, "rates": rates}
     one = train([cpu()], **options)
-    with virtual_gpus(2, link_gb_s=100):
+    with some_gpus(gpu_kind, 2, link_gb_s=100):
         two = train(devices(2), kvstore=kvstore, **options)
         mixed = train([cpu(), gpu(1)], kvstore=kvstore, **options)
     for (want,), *places in zip(one, two, mixed, strict=True):
@@ -89,8 +90,8 @@ def test_optimizers_with_states(optimizer, rates, kvstore):
             np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
 
 
-def test_engines_agree_to_the_bit():
-    with virtual_gpus(2, link_gb_s=100):
+def test_engines_agree_to_the_bit(gpu_kind):
+    with some_gpus(gpu_kind, 2, link_gb_s=100):
         results = []
         for kind in ("threaded", "naive"):
             with engine.use(kind):
@@ -99,9 +100,9 @@ def test_engines_agree_to_the_bit():
         assert all((x == y).all() for x, y in zip(a, b, strict=True))
 
 
-def test_parameters_on_devices(tmp_path):
+def test_parameters_on_devices(gpu_kind, tmp_path):
     file = str(tmp_path / "net.params")
-    with virtual_gpus(3, link_gb_s=100):
+    with some_gpus(gpu_kind, 3, link_gb_s=100):
         net = mlp()
         net.initialize(ctx=devices(2))
         net(nd.ones((2, 12), ctx=gpu(1)))
@@ -129,9 +130,9 @@ def test_parameters_on_devices(tmp_path):
     assert (other[0].weight.data(cpu()).asnumpy() == before).all()
 
 
-def test_layers_with_states_of_their_own_per_device():
+def test_layers_with_states_of_their_own_per_device(gpu_kind):
     """BatchNorm's running statistics, dropout and a recurrent net on two devices."""
-    with virtual_gpus(2, link_gb_s=100):
+    with some_gpus(gpu_kind, 2, link_gb_s=100):
         net = nn.HybridSequential()
         net.add(nn.Conv2D(4, 3), nn.BatchNorm(), nn.Activation("relu"), nn.Dropout(0.5))
         net.add(nn.MaxPool2D(2), nn.Flatten(), nn.Dense(3))
@@ -150,9 +151,9 @@ def test_layers_with_states_of_their_own_per_device():
         assert cell(nd.ones((3, 2, 4), ctx=gpu(1))).context == gpu(1)
 
 
-def test_a_device_holds_its_share():
+def test_a_device_holds_its_share(gpu_kind):
     """Each of two devices has its weights, their gradients, and half of the batch."""
-    with virtual_gpus(2, link_gb_s=100):
+    with some_gpus(gpu_kind, 2, link_gb_s=100):
         net = nn.Dense(256, in_units=1024)
         net.initialize(ctx=devices(2))
         X = gluon.utils.split_and_load(nd.ones((512, 1024)), devices(2))

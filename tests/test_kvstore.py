@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from gpu_kinds import some_gpus
 
-from d2lmini import MXNetError, cpu, engine, gpu, instrument, kvstore, nd, optimizer, virtual_gpus
+from d2lmini import MXNetError, cpu, engine, gpu, instrument, kvstore, nd, optimizer
 from d2lmini.mxnet_alias import install_as_mxnet, uninstall
 
 TWO = [cpu(0), cpu(1)]
@@ -37,8 +38,8 @@ def value_of(kv, key, n=3):
 # -- places ----------------------------------------------------------------------------------------
 
 
-def test_local_adds_up_on_the_cpu():
-    with virtual_gpus(2, link_gb_s=100) as gpus:
+def test_local_adds_up_on_the_cpu(gpu_kind):
+    with some_gpus(gpu_kind, 2, link_gb_s=100) as gpus:
         kv = kvstore.create("local")
         kv.init("w", nd.zeros((3,), ctx=gpus[1]))
         parts = on(gpus, 1, 2)
@@ -52,8 +53,8 @@ def test_local_adds_up_on_the_cpu():
         assert [x.asnumpy().tolist() for x in parts] == [[3, 3, 3]] * 2
 
 
-def test_device_spreads_values_by_their_bytes():
-    with virtual_gpus(3, link_gb_s=100) as gpus:
+def test_device_spreads_values_by_their_bytes(gpu_kind):
+    with some_gpus(gpu_kind, 3, link_gb_s=100) as gpus:
         kv = kvstore.create("device")
         sizes = [8, 2, 3, 4, 6]
         kv.init(list(range(5)), [nd.zeros((n,)) for n in sizes])
@@ -69,8 +70,8 @@ def test_device_spreads_values_by_their_bytes():
         assert [value_of(kv, k, n) for k, n in enumerate(sizes)] == [[6.0] * n for n in sizes]
 
 
-def test_the_optimizer_makes_one_task_where_values_lie():
-    with virtual_gpus(2, link_gb_s=100) as gpus:
+def test_the_optimizer_makes_one_task_where_values_lie(gpu_kind):
+    with some_gpus(gpu_kind, 2, link_gb_s=100) as gpus:
         kv = kvstore.create("device")
         kv.set_optimizer(optimizer.SGD(learning_rate=1.0, momentum=0.5))
         kv.init(list(range(6)), [nd.ones((3,))] * 6)
@@ -84,8 +85,8 @@ def test_the_optimizer_makes_one_task_where_values_lie():
 
 
 @pytest.mark.parametrize("kind", ["local", "device"])
-def test_cpu_and_gpu_together(kind):
-    with virtual_gpus(1, link_gb_s=100):
+def test_cpu_and_gpu_together(gpu_kind, kind):
+    with some_gpus(gpu_kind, 1, link_gb_s=100):
         places = [cpu(), gpu(0), cpu(1)]
         kv = kvstore.create(kind)
         kv.init(0, nd.zeros((3,)))
@@ -100,14 +101,14 @@ def test_cpu_and_gpu_together(kind):
 
 @pytest.mark.parametrize("kind", ["local", "device"])
 @pytest.mark.parametrize("engine_kind", ["threaded", "naive"])
-def test_sums_are_taken_in_the_order_of_the_list(kind, engine_kind):
+def test_sums_are_taken_in_the_order_of_the_list(gpu_kind, kind, engine_kind):
     """(((a + b) + c) + ...), whichever link is the faster one."""
     parts = np.random.default_rng(0).standard_normal((8, 1000)).astype("float32") * 1e3
     want = parts[0]
     for part in parts[1:]:
         want = want + part
     assert (want != parts[::-1].sum(0)).any()  # another order, another sum
-    with virtual_gpus(8, link_gb_s=1) as gpus, engine.use(engine_kind):
+    with some_gpus(gpu_kind, 8, link_gb_s=1) as gpus, engine.use(engine_kind):
         kv = kvstore.create(kind)
         kv.init(0, nd.zeros((1000,)))
         for _ in range(5):
@@ -116,8 +117,8 @@ def test_sums_are_taken_in_the_order_of_the_list(kind, engine_kind):
             assert all((x.asnumpy() == want).all() for x in arrays)
 
 
-def test_priorities_reach_the_tasks():
-    with virtual_gpus(2, link_gb_s=100) as gpus:
+def test_priorities_reach_the_tasks(gpu_kind):
+    with some_gpus(gpu_kind, 2, link_gb_s=100) as gpus:
         kv = kvstore.create("local")
         kv.init(["a", "b"], [nd.zeros((3,))] * 2)
         parts = [on(gpus, 1, 2), on(gpus, 3, 4)]
@@ -163,7 +164,7 @@ def test_what_one_process_is():
         kv.is_capable("flying")
 
 
-def test_states_go_to_a_file_and_back(tmp_path):
+def test_states_go_to_a_file_and_back(gpu_kind, tmp_path):
     def make():
         kv = kvstore.create("device")
         kv.set_optimizer(optimizer.Adam(learning_rate=0.1))
@@ -175,7 +176,7 @@ def test_states_go_to_a_file_and_back(tmp_path):
             kv.push([0, 1], [on(places, 1, 2), on(places, -3, 1)])
         return value_of(kv, 0), value_of(kv, 1)
 
-    with virtual_gpus(2, link_gb_s=100) as gpus:
+    with some_gpus(gpu_kind, 2, link_gb_s=100) as gpus:
         kv, again = make(), make()
         steps(kv, 2, gpus)
         kv.save_optimizer_states(tmp_path / "states", dump_optimizer=True)
@@ -193,10 +194,10 @@ def compressed(**params):
     return kv
 
 
-def test_two_bits_lose_nothing_in_the_long_run():
+def test_two_bits_lose_nothing_in_the_long_run(gpu_kind):
     """What was sent and what is left add up to what was pushed; exact, for all are multiples."""
     rng = np.random.default_rng(3)
-    with virtual_gpus(2, link_gb_s=100) as gpus:
+    with some_gpus(gpu_kind, 2, link_gb_s=100) as gpus:
         kv = compressed(type="2bit", threshold=0.5)
         kv.init(0, nd.zeros((50,)))
         pushed, arrived = np.zeros(50), np.zeros(50)
@@ -211,8 +212,8 @@ def test_two_bits_lose_nothing_in_the_long_run():
         assert (arrived + sum(left) == pushed).all() and (arrived != 0).any()
 
 
-def test_a_sixteenth_travels():
-    with virtual_gpus(2, link_gb_s=100) as gpus:
+def test_a_sixteenth_travels(gpu_kind):
+    with some_gpus(gpu_kind, 2, link_gb_s=100) as gpus:
         sent = {}
 
         class Copies(instrument.Instrument):
@@ -290,8 +291,8 @@ def test_it_refuses(call, problem, says):
     assert value_of(kv, 1) == [0, 0, 0]
 
 
-def test_a_part_that_failed_is_missed_where_it_is_read():
-    with virtual_gpus(2, link_gb_s=100) as gpus:
+def test_a_part_that_failed_is_missed_where_it_is_read(gpu_kind):
+    with some_gpus(gpu_kind, 2, link_gb_s=100) as gpus:
         kv = kvstore.create("local")
         kv.init([0, 1], [nd.zeros((3,))] * 2)
         broken = on(gpus, 1, 2)

@@ -6,8 +6,9 @@ import time
 
 import numpy as np
 import pytest
+from gpu_kinds import kinds_and_counts, some_gpus
 
-from d2lmini import autograd, cpu, gluon, init, instrument, kvstore, nd, random, virtual_gpus
+from d2lmini import autograd, cpu, gluon, init, instrument, kvstore, nd, random
 from d2lmini.gluon import nn
 
 BATCH = 24
@@ -58,10 +59,10 @@ def one() -> list:
     return train([cpu()], rows=BATCH + 1)
 
 
-@pytest.mark.parametrize("k", range(1, 9))
+@pytest.mark.parametrize(("gpu_kind", "k"), kinds_and_counts(range(1, 9)))
 @pytest.mark.parametrize(("kind", "on_kvstore"), [("device", True), ("local", False)])
-def test_k_devices_equal_one_and_runs_equal_to_the_bit(k, kind, on_kvstore, one):
-    with virtual_gpus(k, link_gb_s=100) as gpus:
+def test_k_devices_equal_one_and_runs_equal_to_the_bit(gpu_kind, k, kind, on_kvstore, one):
+    with some_gpus(gpu_kind, k, link_gb_s=100) as gpus:
         options = {"kvstore": kind, "update_on_kvstore": on_kvstore, "rows": BATCH + 1}
         first, second = (train(gpus, **options) for _ in range(2))
     for (want,), got, again in zip(one, first, second, strict=True):
@@ -71,8 +72,8 @@ def test_k_devices_equal_one_and_runs_equal_to_the_bit(k, kind, on_kvstore, one)
             assert (a == b).all() and (a == got[0]).all()
 
 
-def test_where_it_is_updated_does_not_matter():
-    with virtual_gpus(3, link_gb_s=100) as gpus:
+def test_where_it_is_updated_does_not_matter(gpu_kind):
+    with some_gpus(gpu_kind, 3, link_gb_s=100) as gpus:
         results = [
             train(gpus, kvstore=kind, update_on_kvstore=on_kvstore)
             for kind in ("local", "device")
@@ -83,16 +84,16 @@ def test_where_it_is_updated_does_not_matter():
             assert all((x == y).all() for x, y in zip(a, b, strict=True))
 
 
-def test_without_a_kvstore_devices_go_their_own_ways():
-    with virtual_gpus(2, link_gb_s=100) as gpus:
+def test_without_a_kvstore_devices_go_their_own_ways(gpu_kind):
+    with some_gpus(gpu_kind, 2, link_gb_s=100) as gpus:
         apart = train(gpus, steps=3, kvstore=None)
         assert any((a != b).any() for a, b in apart)
 
 
 @pytest.mark.parametrize("kind", ["2bit", "fp16"])
-def test_compressed_training_ends_near_the_plain_one(kind):
+def test_compressed_training_ends_near_the_plain_one(gpu_kind, kind):
     """Not equal, but nearer than where it began; and on all devices, in all runs, the same."""
-    with virtual_gpus(2, link_gb_s=100) as gpus:
+    with some_gpus(gpu_kind, 2, link_gb_s=100) as gpus:
         begin, plain = train(gpus, steps=1), train(gpus, steps=30)
         params = {"type": kind, "threshold": 0.5}
         sent, again = (train(gpus, steps=30, compression_params=params) for _ in range(2))
@@ -106,8 +107,8 @@ def test_compressed_training_ends_near_the_plain_one(kind):
 # -- parts of a step -------------------------------------------------------------------------------
 
 
-def test_a_step_in_parts_on_devices():
-    with virtual_gpus(3, link_gb_s=100) as gpus:
+def test_a_step_in_parts_on_devices(gpu_kind):
+    with some_gpus(gpu_kind, 3, link_gb_s=100) as gpus:
         whole = train(gpus, steps=1, update_on_kvstore=False)
         net = net_of((16, 8, 4), gpus)
         rates = {"learning_rate": 0.2, "momentum": 0.9}
@@ -122,9 +123,9 @@ def test_a_step_in_parts_on_devices():
             assert all((x == y).all() for x, y in zip(a, b, strict=True))
 
 
-def test_a_layer_that_took_no_part():
+def test_a_layer_that_took_no_part(gpu_kind):
     """Where devices update, as in MXNet: a KVStore that updates takes what there is."""
-    with virtual_gpus(2, link_gb_s=100) as gpus:
+    with some_gpus(gpu_kind, 2, link_gb_s=100) as gpus:
         net = net_of((4, 3), gpus)
         trainer = gluon.Trainer(
             net.collect_params(), "sgd", {"learning_rate": 0.5}, update_on_kvstore=False
@@ -145,9 +146,9 @@ def test_a_layer_that_took_no_part():
 
 @pytest.mark.parametrize("on_kvstore", [True, False])
 @pytest.mark.parametrize("k", [1, 2])
-def test_a_kvstore_of_ones_own_and_weights_set_from_outside(k, on_kvstore):
+def test_a_kvstore_of_ones_own_and_weights_set_from_outside(gpu_kind, k, on_kvstore):
     """It has the keys already when the Trainer begins anew. (MXNet 1.9.1 fails there.)"""
-    with virtual_gpus(k, link_gb_s=100) as gpus:
+    with some_gpus(gpu_kind, k, link_gb_s=100) as gpus:
         p = gluon.Parameter("p", shape=(3,), init="zeros")
         p.initialize(ctx=gpus)
         kv = kvstore.create("device")
@@ -172,8 +173,8 @@ def test_a_kvstore_of_ones_own_and_weights_set_from_outside(k, on_kvstore):
             other.step(1)
 
 
-def test_batches_that_do_not_divide():
-    with virtual_gpus(3, link_gb_s=100) as gpus:
+def test_batches_that_do_not_divide(gpu_kind):
+    with some_gpus(gpu_kind, 3, link_gb_s=100) as gpus:
         X = nd.arange(14).reshape((7, 2))
         parts = gluon.utils.split_and_load(X, gpus, even_split=False)
         assert [p.context for p in parts] == gpus and [len(p) for p in parts] == [3, 2, 2]
@@ -201,12 +202,17 @@ class Times(instrument.Instrument):
             self.ran.append((self.began.pop(task), time.perf_counter(), task))
 
 
+def travels(task) -> bool:
+    """Does it bring gradients to where others are?"""
+    return task.name.startswith("Copy") or task.name == "AllReduce"
+
+
 @pytest.mark.parametrize("kind", ["local", "device"])
 @pytest.mark.parametrize("on_kvstore", [True, False])
-def test_sums_begin_before_backward_ends(kind, on_kvstore):
+def test_sums_begin_before_backward_ends(gpu_kind, kind, on_kvstore):
     """The gradients of a late layer travel, and are added up, before the first layer has its."""
     layers = 8
-    with virtual_gpus(2, link_gb_s=12) as gpus:
+    with some_gpus(gpu_kind, 2, link_gb_s=12) as gpus:
         net = net_of([256] * layers, gpus)
         rates = {"learning_rate": 0.1}
         trainer = gluon.Trainer(net.collect_params(), "sgd", rates, kind, None, on_kvstore)
@@ -221,17 +227,17 @@ def test_sums_begin_before_backward_ends(kind, on_kvstore):
         grads_of = [[g._chunk for g in layer.weight.list_grad()] for layer in net]
         vars_of = [set(vars_) for vars_ in grads_of]
         sent = [
-            min(begin for begin, _, t in times.ran if "Copy" in t.name and vars_ & {*t.reads})
+            min(begin for begin, _, t in times.ran if travels(t) and vars_ & {*t.reads})
             for vars_ in vars_of
         ]
         done = [
             max(
                 end for _, end, t in times.ran
-                if vars_ & {*t.writes} and "Copy" not in t.name and t.name != "add_n"
+                if vars_ & {*t.writes} and not travels(t) and t.name != "add_n"
             )
             for vars_ in vars_of
         ]  # fmt: skip
-        summed = min(begin for begin, _, t in times.ran if t.name == "add_n")
+        summed = min(begin for begin, _, t in times.ran if t.name in ("add_n", "AllReduce"))
         assert sent[-1] < done[0] and summed < done[0]
         # Each device sends those of later layers first, for they are there first. (Of two that
         # wait for the link the earlier layer's goes first: the next step needs it first.)
@@ -240,6 +246,6 @@ def test_sums_begin_before_backward_ends(kind, on_kvstore):
                 layer
                 for _, _, task in sorted(times.ran, key=lambda each: each[0])
                 for layer, vars_ in enumerate(grads_of)
-                if task.name.startswith("Copy") and vars_[i] in task.reads
+                if travels(task) and vars_[i] in task.reads
             ]
             assert len(order) > 1 and order.index(max(order)) < order.index(min(order))

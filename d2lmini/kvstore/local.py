@@ -24,6 +24,7 @@ from d2lmini import engine
 from d2lmini import optimizer as opt
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu
+from d2lmini.kvstore.allreduce import all_reduce
 from d2lmini.kvstore.base import KVStoreBase
 from d2lmini.kvstore.compression import Compression
 from d2lmini.ndarray import NDArray
@@ -115,9 +116,13 @@ class KVStore(KVStoreBase):
                     self._store[k].copyto(array)
 
     def pushpull(self, key: Any, value: Any, out: Any = None, priority: int = 0) -> None:
-        """`push`, then `pull` into `out`, or into the arrays of `value`."""
+        """`push`, then `pull` into `out`, or into the arrays of `value`; over CUDA's devices as one
+        sum by NCCL where that is there."""
+        out = value if out is None else out
+        if self._spreads and self._updater is None and self._compression is None:
+            key, value, out = self._reduced(key, value, out, priority)
         self.push(key, value, priority)
-        self.pull(key, value if out is None else out, priority)
+        self.pull(key, out, priority)
 
     def broadcast(self, key: Any, value: Any, out: Any, priority: int = 0) -> None:
         """`init`, then `pull`."""
@@ -131,6 +136,22 @@ class KVStore(KVStoreBase):
         raise MXNetError("row_sparse_pull: sparse arrays are left out of d2lmini; use pull")
 
     # -- sums --------------------------------------------------------------------------------------
+
+    def _reduced(self, key: Any, value: Any, out: Any, priority: int) -> tuple[Any, Any, Any]:
+        """Sum what a library sums over its devices; keys, values and outs of what is left."""
+        pairs, outs = self._pairs("push", key, value), dict(self._pairs("pull", key, out))
+        left = []
+        for nth, (k, values) in enumerate(pairs):
+            self._check_shapes("push", k, values)
+            self._check_shapes("pull", k, outs[k])
+            with engine.prioritized(priority - nth):
+                if all_reduce(values, outs[k]):
+                    home = self._at_home(k, values)
+                    same = [y for y in outs[k] if y.context == home.context]
+                    (same or outs[k])[0].copyto(home)
+                else:
+                    left.append((k, values))
+        return [k for k, _ in left], [v for _, v in left], [outs[k] for k, _ in left]
 
     @property
     def _spreads(self) -> bool:

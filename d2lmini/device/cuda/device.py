@@ -25,6 +25,7 @@ from d2lmini.device import devices
 from d2lmini.device.cuda import lanes, module
 from d2lmini.device.cuda.lanes import CudaLane
 from d2lmini.device.cuda.memory import CudaPool
+from d2lmini.device.cuda.nccl import SumLane
 from d2lmini.device.cuda.staging import pieces
 from d2lmini.device.interface import Device
 from d2lmini.engine.core import FunctionTask, Var
@@ -44,6 +45,7 @@ class CudaDevice(Device):
     """GPU number `ordinal` of CUDA under the name `ctx`.
 
     allocator  CuPy's memory pool for it
+    sums       who sums over it and others; one for all of them
     dead       why it cannot be used any more; None while it can
     """
 
@@ -60,13 +62,17 @@ class CudaDevice(Device):
         self.allocator = self.xp.cuda.MemoryPool()
         self.pool: CudaPool = CudaPool(self)
         self._lanes = {name: CudaLane(self, name) for name in _LANES}
+        self.sums: SumLane | None = None
         _all.add(self)
 
     def lanes(self) -> dict[tuple[Context, str], int]:
-        return {(self.ctx, name): 1 for name in _LANES}
+        return dict.fromkeys(self.runners(), 1)
 
     def runners(self) -> dict[tuple[Context, str], Any]:
-        return {(self.ctx, name): lane for name, lane in self._lanes.items()}
+        runners: dict[str, Any] = {**self._lanes}
+        if self.sums is not None and self.sums.ctx == self.ctx:
+            runners["sum"] = self.sums
+        return {(self.ctx, name): runner for name, runner in runners.items()}
 
     def lane_here(self) -> CudaLane:
         """The lane whose task this thread runs."""
@@ -214,7 +220,12 @@ def find() -> list[Device]:
 
 def _over(n: int, found: int, memory: int | None = None) -> list[Device]:
     """n devices, dealt out over the GPUs there are."""
-    return [CudaDevice(gpu(i), i % found, memory) for i in range(n)]
+    made = [CudaDevice(gpu(i), i % found, memory) for i in range(n)]
+    if n > 1:
+        sums = SumLane(made)
+        for device in made:
+            device.sums = sums
+    return list(made)
 
 
 class logical_gpus:

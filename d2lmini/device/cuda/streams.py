@@ -20,11 +20,15 @@ here each has one of its own, which ends with its last reference.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterable
 from typing import Any
 
 from d2lmini.engine.core import Task, Var
+
+#: The longest interval between two questions whether the GPU has come so far.
+_POLL_S = 2e-4
 
 
 class Mark:
@@ -48,19 +52,20 @@ class Mark:
         """Block this thread until the GPU has come so far; False at the deadline. What goes wrong
         on the GPU is raised here: CUDA's own error.
 
-        The event is asked again and again, at growing intervals of at most a tenth of the time
-        waited and a millisecond: so Ctrl-C gets through, and nobody keeps the interpreter.
+        The main thread asks the event again and again, at growing intervals of at most a tenth of
+        the time waited, so that Ctrl-C gets through; others leave the waiting to CUDA.
         """
         begin = time.monotonic()
+        patient = deadline is None and threading.current_thread() is not threading.main_thread()
         while not self.passed:
-            if self.event.done:
-                self.event.synchronize()  # for what follows on the host; it returns at once
+            if patient or self.event.done:
+                self.event.synchronize()
                 self.stream.passed = max(self.stream.passed, self.seq)
                 break
             now = time.monotonic()
             if deadline is not None and now > deadline:
                 return False
-            time.sleep(min((now - begin) / 10, 1e-3))
+            time.sleep(min((now - begin) / 10, _POLL_S))
         return True
 
 

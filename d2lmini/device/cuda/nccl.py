@@ -1,0 +1,125 @@
+"""Sums over GPUs by NCCL: every array gets the sum of all, one collective call instead of copies.
+
+NCCL has rules: where one thread drives several GPUs, the calls of all of them stand in one group; a
+communicator is used by one thread; and all GPUs have to meet collectives in the same order. So all
+sums of the process are tasks of one lane, "sum", of the first GPU: one thread, which has a stream
+on every GPU. What this thread calls first is first everywhere.
+
+A sum reads and writes memory of several devices, and there is a mark on each one's stream: it is
+ordered like any other task (`streams`), each array on its own device.
+
+NCCL is there if CuPy finds it (`pip install nvidia-nccl-cu12`). Without, or where two devices
+share a GPU, a KVStore sums by copies, as on any devices.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from d2lmini.context import Context
+from d2lmini.device.cuda import module
+from d2lmini.device.cuda.lanes import CudaLane
+from d2lmini.device.cuda.streams import order_of
+from d2lmini.device.interface import Device
+from d2lmini.engine.core import Task, Var
+
+_DTYPES = {
+    "int8": "NCCL_INT8", "uint8": "NCCL_UINT8", "int32": "NCCL_INT32", "int64": "NCCL_INT64",
+    "float16": "NCCL_FLOAT16", "float32": "NCCL_FLOAT32", "float64": "NCCL_FLOAT64",
+}  # fmt: skip
+
+
+class Side(NamedTuple):
+    """One device's part in a sum: the Vars to order by, and how to get at the arrays."""
+
+    ctx: Context
+    source: Var
+    target: Var
+
+
+class SumLane:
+    """Runs the sums; see this module."""
+
+    def __init__(self, devices: Sequence[Any]):
+        self.ctx = devices[0].ctx  # whose lane it is
+        self._library = module.nccl()
+        self._lanes = {device.ctx: CudaLane(device, "sum") for device in devices}
+        self._cliques: dict[tuple[int, ...], list[Any]] = {}
+        self._busy = threading.Lock()
+
+    def takes(self, contexts: Sequence[Context], dtype: np.dtype) -> bool:
+        """Can NCCL sum arrays of this dtype over these devices?"""
+        lanes = [self._lanes.get(ctx) for ctx in contexts]
+        ordinals = {lane.device.ordinal for lane in lanes if lane is not None}
+        return (
+            self._library is not None and len(ordinals) == len(lanes) > 1 and dtype.name in _DTYPES
+        )
+
+    # -- what the engine asks ----------------------------------------------------------------------
+
+    def run(self, task: Task) -> None:
+        """Run `task`, which has `sides` and calls `sum_up`: after all that its arrays depend on."""
+        sides: Sequence[Side] = task.sides  # type: ignore[attr-defined]
+        lanes = [self._lanes[side.ctx] for side in sides]
+        for lane in lanes:
+            lane.device.check()
+        with self._busy:
+            try:
+                for lane, side in zip(lanes, sides):
+                    marks = [] if side.source.order is None else side.source.order.marks(False)
+                    marks += [] if side.target.order is None else side.target.order.marks(True)
+                    lane.stream.wait(marks)
+                try:
+                    task.run()
+                finally:
+                    self._mark(lanes, sides)
+            except Exception as problem:
+                raise lanes[0].device.explained(problem) from None
+
+    @staticmethod
+    def _mark(lanes: Sequence[CudaLane], sides: Sequence[Side]) -> None:
+        for lane, side in zip(lanes, sides):
+            with lane.device.xp.cuda.Device(lane.device.ordinal):
+                mark = lane.stream.mark()
+            source, target = order_of(side.source), order_of(side.target)
+            if source is not None:
+                source.readers[lane.stream] = mark
+            if target is not None:
+                target.writer = mark
+                target.readers = {}
+
+    def finish(self, deadline: float | None = None) -> bool:
+        """Block until all sums are done; False at the deadline."""
+        return all([lane.finish(deadline) for lane in self._lanes.values()])
+
+    # -- what a task calls -------------------------------------------------------------------------
+
+    def sum_up(self, contexts: Sequence[Context], arrays: Sequence[tuple[Any, Any]]) -> None:
+        """Put on the streams: each device's second array becomes the sum of all first ones."""
+        lanes = [self._lanes[ctx] for ctx in contexts]
+        nccl = self._library
+        dtype = getattr(nccl, _DTYPES[arrays[0][0].dtype.name])
+        communicators = self._clique([lane.device.ordinal for lane in lanes])
+        nccl.groupStart()
+        for lane, communicator, (source, target) in zip(lanes, communicators, arrays):
+            communicator.allReduce(
+                source.data.ptr, target.data.ptr, source.size, dtype, nccl.NCCL_SUM,
+                lane.stream.handle.ptr,
+            )  # fmt: skip
+        nccl.groupEnd()
+
+    def _clique(self, ordinals: list[int]) -> list[Any]:
+        """The communicators over these GPUs, made once by the thread that uses them."""
+        key = (threading.get_ident(), *ordinals)
+        if key not in self._cliques:
+            self._cliques[key] = self._library.NcclCommunicator.initAll(ordinals)
+        return self._cliques[key]
+
+
+def sums_of(device: Device) -> SumLane | None:
+    """Who sums over this device and others; None if nobody but the KVStore itself."""
+    return getattr(device, "sums", None)

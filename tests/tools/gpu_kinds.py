@@ -1,0 +1,58 @@
+"""The kinds of GPUs that tests of devices are run over: what is promised of a device holds for all.
+
+    virtual  on the CPU's cores (`d2lmini.virtual_gpus`)
+    fake     the CUDA device on a CuPy made of NumPy, which reports accesses that no event orders
+    cuda     the CUDA device on real GPUs: skipped where there is none; one is enough, for several
+             devices are made on it
+
+`D2LMINI_TEST_GPUS="virtual fake"` chooses among them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import pytest
+from fakes.cuda import fake_cuda
+
+from d2lmini import Context, virtual_gpus
+from d2lmini.device.cuda import module
+from d2lmini.device.cuda.device import logical_gpus
+
+KINDS = os.environ.get("D2LMINI_TEST_GPUS", "virtual fake cuda").split()
+
+
+def kinds_and_counts(counts: Iterable[int]) -> list[tuple[str, int]]:
+    """For tests over several numbers of GPUs: of the fake, which takes its time, only 2 and 3."""
+    return [(kind, n) for kind in KINDS for n in counts if kind != "fake" or n in (2, 3)]
+
+
+def real_cupy() -> Any:
+    """CuPy if it finds a GPU; else the test is skipped, and says why."""
+    try:
+        cupy = importlib.import_module("cupy")
+    except ImportError:
+        pytest.skip("CuPy is not installed")
+    if not cupy.is_available():
+        pytest.skip("CuPy finds no GPU")
+    return cupy
+
+
+@contextmanager
+def some_gpus(
+    kind: str, n: int, *, memory: int | None = None, link_gb_s: float = 100, seed: int = 0
+) -> Iterator[list[Context]]:
+    """A scope with n GPUs of a kind; the last two are of virtual ones, and of the fake's order."""
+    with ExitStack() as stack:
+        if kind == "virtual":
+            yield stack.enter_context(virtual_gpus(n, link_gb_s=link_gb_s, memory=memory))
+            return
+        cupy = (
+            real_cupy() if kind == "cuda" else stack.enter_context(fake_cuda(max(n, 1), seed=seed))
+        )
+        stack.enter_context(module.using(cupy))
+        yield stack.enter_context(logical_gpus(n, memory=memory))
