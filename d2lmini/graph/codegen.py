@@ -220,7 +220,7 @@ class Writer:
     # -- the beginning and the end -----------------------------------------------------------------
 
     def _begin(self, inputs: Sequence[Node], outputs: Sequence[Entry]) -> None:
-        """Names for what the program is given, for its outputs, and for what lies in the arena."""
+        """Names for what the program is given, and for its outputs."""
         for node in inputs:
             self._names[node, 0] = self.identifier(node.name)
         names = [self._names[node, 0] for node in inputs]
@@ -231,15 +231,10 @@ class Writer:
             self.identifier(f"copy_of_{e[0].name}" if number in copied else _value_name(e))
             for number, e in enumerate(outputs)
         ]
-        for buffer in dict.fromkeys(self.layout.buffers.values()):
-            if buffer.output is None:
-                entry = buffer.entries[0]
-                shape, dtype = buffer.spec
-                name = self._names[buffer] = self.identifier(_value_name(entry))
-                self._frame.append(f"{name} = arena({buffer.offset}, {shape}, {self.dtype(dtype)})")
 
     def _open(self, part: Part, outputs: Sequence[Entry]) -> None:
-        """The places of the outputs that it begins with."""
+        """The places of the outputs that it begins with; what lies in the arena has names from the
+        first part on."""
         if len(self.parts) > 1:
             self.write(f"# Part {self.parts.index(part) + 1} of {len(self.parts)}.")
         for number in part.opens:
@@ -247,12 +242,14 @@ class Writer:
             place = f"given_or_new(xp, places[{number}], {shape}, {self.dtype(dtype)})"
             self.write(f"{self._results[number]} = {place}")
         for buffer in dict.fromkeys(self.layout.buffers.values()):
-            if buffer.output in part.opens:
-                result = spec_of(outputs[buffer.output]).shape
-                self._names[buffer] = self._seen(
-                    self._results[buffer.output], result, buffer.spec.shape,
-                    buffer.entries[0][0].name, False,
-                )  # fmt: skip
+            entry = buffer.entries[0]
+            shape, dtype = buffer.spec
+            if buffer.output is None and part.begin == 0:
+                name = self._names[buffer] = self.identifier(_value_name(entry))
+                self._frame.append(f"{name} = arena({buffer.offset}, {shape}, {self.dtype(dtype)})")
+            elif buffer.output in part.opens:
+                name, result = self._results[buffer.output], spec_of(outputs[buffer.output])
+                self._names[buffer] = self._seen(name, result.shape, shape, entry[0].name, False)
 
     def _close(self, part: Part) -> None:
         """What could not be computed into its place comes there; what is finished is given out."""
