@@ -1,0 +1,134 @@
+"""Sums over GPUs, by NCCL and by copies, against the fake of CUDA's order: they come after what
+they add up, and before what reads them, in every schedule."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from test_cuda_order import errors_of, two_gpus
+
+from d2lmini import engine, gpu, kvstore, nd
+from d2lmini.device.cuda import nccl, streams
+
+N = 64
+
+
+def run_sums(seed: int) -> None:
+    """Arrays on both GPUs are changed, added up over the GPUs, read, copied and dropped."""
+    rng = random.Random(seed)
+    store = kvstore.create("device")
+    keys = range(3)
+    theirs = np.arange(2 * len(keys) * N, dtype=np.float32).reshape(2, len(keys), N) % 17
+    ours = [[nd.array(theirs[i, k], ctx=gpu(i)) for k in keys] for i in range(2)]
+    store.init(list(keys), [nd.zeros(N) for _ in keys])
+    for _ in range(15):
+        k, factor = rng.choice(keys), rng.randrange(1, 5)
+        kind = rng.randrange(4)
+        if kind == 0:
+            i = rng.randrange(2)
+            ours[i][k] = (ours[i][k] * factor + 1) % 17
+            theirs[i, k] = (theirs[i, k] * factor + 1) % 17
+        elif kind == 1:
+            store.pushpull(k, [ours[i][k] for i in range(2)])
+            theirs[:, k] = theirs[:, k].sum(axis=0)
+            for i in range(2):
+                ours[i][k] %= 17
+            theirs[:, k] %= 17
+        elif kind == 2:
+            outs = [nd.empty(N, ctx=gpu(i)) for i in range(2)]
+            store.pushpull(k, [ours[i][k] for i in range(2)], out=outs)
+            for i in range(2):
+                ours[i][k] += factor  # what the sum still reads
+                ours[i][(k + 1) % 3] = outs[i] % 17
+            theirs[:, (k + 1) % 3] = theirs[:, k].sum(axis=0) % 17
+            theirs[:, k] += factor
+        else:
+            i = rng.randrange(2)
+            ours[i][k] = ours[1 - i][k].as_in_context(gpu(i))
+            theirs[i, k] = theirs[1 - i, k]
+    for i in range(2):
+        for k in keys:
+            np.testing.assert_array_equal(ours[i][k].asnumpy(), theirs[i, k], f"seed {seed}")
+    engine.waitall()
+
+
+@pytest.mark.parametrize("has_nccl", [True, False])
+def test_sums_equal_numpy(has_nccl: bool):
+    for seed in range(20):
+        with two_gpus(seed, nccl=has_nccl) as machine:
+            run_sums(seed)
+            assert not machine.errors, f"seed {seed}"
+            assert bool(machine.issued["allReduce"]) == has_nccl
+            assert not [name for name, _ in machine.waits if "sum" in name or "compute" in name]
+
+
+# -- broken on purpose -----------------------------------------------------------------------------
+
+
+def sums_wait_for_nothing(monkeypatch) -> None:
+    wait = streams.Stream.wait
+
+    def wait_elsewhere(self, marks):
+        if self.lane.name != "sum":
+            wait(self, marks)
+
+    monkeypatch.setattr(streams.Stream, "wait", wait_elsewhere)
+
+
+def nobody_waits_for_sums(monkeypatch) -> None:
+    monkeypatch.setattr(nccl.SumLane, "_mark", staticmethod(lambda lanes, sides: None))
+
+
+def only_one_gpu_waits_for_sums(monkeypatch) -> None:
+    mark = nccl.SumLane._mark
+    monkeypatch.setattr(
+        nccl.SumLane, "_mark", staticmethod(lambda lanes, sides: mark(lanes[:1], sides[:1]))
+    )
+
+
+def sums_on_the_wrong_stream(monkeypatch) -> None:
+    """Those of another GPU."""
+    sum_up = nccl.SumLane.sum_up
+
+    def swapped(self, contexts: Any, arrays: Any) -> None:
+        sum_up(self, contexts[::-1], arrays)
+
+    monkeypatch.setattr(nccl.SumLane, "sum_up", swapped)
+
+
+def one_group_for_each(monkeypatch) -> None:
+    """The calls of one thread are not put in a group."""
+    clique = nccl.SumLane._clique
+
+    def ungrouped(self, ordinals):
+        self._library.groupStart = self._library.groupEnd = lambda: None
+        return clique(self, ordinals)
+
+    monkeypatch.setattr(nccl.SumLane, "_clique", ungrouped)
+
+
+BROKEN = (
+    sums_wait_for_nothing, nobody_waits_for_sums, only_one_gpu_waits_for_sums,
+    sums_on_the_wrong_stream, one_group_for_each,
+)  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:.*dropped unseen")
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda f: f.__name__)
+def test_broken_sums_are_found_out(broken: Callable, monkeypatch):
+    broken(monkeypatch)
+    found, seed = False, 0
+    while not found:
+        assert seed < 20, "never found out"
+        with two_gpus(seed) as machine:
+            raised = errors_of(run_sums, seed)
+            while more := errors_of(engine.waitall):
+                raised += more
+            wrong = [e for e in raised if isinstance(e, AssertionError) or "NCCL" in str(e)]
+            found = bool(machine.take_errors() or wrong)
+            assert found or not raised, raised
+            seed += 1
