@@ -16,7 +16,8 @@
 
 After MXNet's operators of the same names. A coordinate outside its axis is an IndexError at run
 time; where MXNet writes beside the array (negative coordinates of scatter_nd), they count from
-the end.
+the end. (On a GPU nobody looks: what is outside counts as the nearest end, and of several values
+for one place any may stay.)
 """
 
 from __future__ import annotations

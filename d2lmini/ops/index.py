@@ -222,8 +222,12 @@ def pick(xp, data, index, *, axis: int | None = -1, keepdims: bool = False, mode
 
 @op(infer=lambda g, index, *, shape, axis, mode: Spec(shape, g.dtype), flops=1)
 def _pick_grad(xp, g, index, *, shape: Shape, axis: int, mode: str, out=None):
-    """What flows back through `pick`: zeros, and g at the places it was picked from."""
-    return scatter_add(xp, _picked(xp, shape, index, axis, mode), g, shape, out)
+    """What flows back through `pick`: zeros, and g at the places it was picked from, which are all
+    different."""
+    out = xp.empty(shape, g.dtype) if out is None else out
+    out.fill(0)
+    out.reshape(-1)[_picked(xp, shape, index, axis, mode).ravel()] = g.ravel()
+    return out
 
 
 @pick.gradient(saves="data.shape index")
@@ -331,7 +335,8 @@ def _infer_index_copy(old: Spec, index: Spec, new: Spec) -> Spec:
 def index_copy(xp, old_tensor, index_vector, new_tensor):
     """old_tensor with rows replaced: y[index_vector[i]] = new_tensor[i].
 
-    (N, X...), (n,), (n, X...) -> (N, X...). An index outside is an IndexError at run time.
+    (N, X...), (n,), (n, X...) -> (N, X...). An index outside is an IndexError at run time (on a GPU
+    it counts as the nearest end, and of two rows for one place either may stay).
     """
     y = old_tensor.copy()
     y[within(xp, index_vector, y.shape[0], 0)] = new_tensor

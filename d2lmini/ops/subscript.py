@@ -144,7 +144,8 @@ def _setitem(xp, data, value, indices=None, *, key):
     """data[key] = value, in place; value broadcasts and is converted to data's dtype.
 
     Of several values for one place the last stays. Nothing is written if an index is outside its
-    axis, which is an IndexError at run time.
+    axis, which is an IndexError at run time. (On a GPU any of them stays, and an index outside
+    wraps around.)
     """
     data[locate(xp, key, indices)] = value
     return ()
