@@ -50,7 +50,7 @@ def all_texts_at_once(request: pytest.FixtureRequest) -> None:
     """Rehearse the tests: what they would launch is compiled in one go."""
     with cuda_cpp.rehearsal():
         for item in request.session.items:
-            if item.module is request.module and item.get_closest_marker("skipif"):
+            if item.module is request.module and needs_cpp.mark in item.own_markers:
                 names_of = set(inspect.signature(item.obj).parameters)
                 given = item.callspec.params if hasattr(item, "callspec") else {}
                 if names_of == set(given):
@@ -561,7 +561,10 @@ def test_numbers_depend_on_key_and_place_alone():
 # -- NVIDIA's compiler -----------------------------------------------------------------------------
 
 
-ARCHITECTURES = ("sm_70", "sm_80", "sm_90")
+ARCHITECTURES = [
+    pytest.param(arch, marks=pytest.mark.skipif(not nvrtc.knows(arch), reason=f"no {arch} here"))
+    for arch in ("sm_70", "sm_80", "sm_90")
+]
 
 
 def fixed_kernels(chars: str) -> list[Kernel]:
@@ -615,15 +618,15 @@ def test_a_kernel_compiles_as_it_is():
 @needs_nvrtc
 @pytest.mark.stress
 @pytest.mark.parametrize("arch", ARCHITECTURES)
-def test_everything_compiles_for_gpus(arch):
+@pytest.mark.parametrize("part", range(8))
+def test_everything_compiles_for_gpus(arch, part):
     """Every op on every dtype, every group of the random programs, every fixed kernel."""
     texts = [(k.source, k.name) for k in fixed_kernels("efd") + drawing_kernels("efd")]
     texts += [(each.kernel.source, each.kernel.name) for each in every_op()]
     texts += [key for _, program in random_programs(60) for key in kernels_of(program)]
     texts = list(dict.fromkeys(texts))
     assert len(texts) > 600
-    for begin in range(0, len(texts), 100):
-        nvrtc.compiled(together(texts[begin : begin + 100]), arch)
+    nvrtc.compiled(together(texts[part::8]), arch)
 
 
 # -- the launcher ----------------------------------------------------------------------------------

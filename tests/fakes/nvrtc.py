@@ -36,6 +36,11 @@ def compiled(source: str, arch: str, options: Sequence[str] = OPTIONS) -> bytes:
     return code
 
 
+def knows(arch: str) -> bool:
+    """Does this version compile for an architecture? Old ones are dropped in time."""
+    return not missing() and int(arch.removeprefix("sm_")) in _nvrtc().getSupportedArchs()
+
+
 def _nvrtc() -> Any:
     _find_library()
     from cupy.cuda import nvrtc
