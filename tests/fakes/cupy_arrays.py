@@ -22,6 +22,8 @@ from typing import Any
 
 import numpy as np
 
+from fakes.indices import leading_ones_off, wrapped
+
 # -- the hook ------------------------------------------------------------------------------------
 
 
@@ -311,7 +313,7 @@ class ndarray:  # its name in CuPy
             return self._view(self.raw[tuple(parts) + (() if ... in parts else (...,))])
         if any(isinstance(p, ndarray) and p.dtype.kind == "b" for p in parts):
             synchronize("indexing by a mask")
-        return launch("getitem", lambda a, parts: a[_wrapped(a.shape, parts)], self, parts)
+        return launch("getitem", lambda a, parts: a[wrapped(a.shape, parts)], self, parts)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         refuse(value)
@@ -321,14 +323,14 @@ class ndarray:  # its name in CuPy
             shape = place.shape
             launch(
                 "setitem",
-                lambda v: np.broadcast_to(_leading_ones_off(v), shape).astype(dtype),
+                lambda v: np.broadcast_to(leading_ones_off(v), shape).astype(dtype),
                 value, out=place,
             )  # fmt: skip
             return
 
         def assign(a: np.ndarray, parts: list, v: Any) -> np.ndarray:
             a = a.copy()
-            a[_wrapped(a.shape, parts)] = v
+            a[wrapped(a.shape, parts)] = v
             return a
 
         launch("setitem", assign, self, parts, value, out=self)
@@ -467,27 +469,3 @@ def _parts(key: Any) -> list:
 
 def _has_arrays(parts: list) -> bool:
     return any(isinstance(p, ndarray) for p in parts)
-
-
-def _wrapped(shape: tuple, parts: list) -> tuple:
-    """The index with the numbers in its arrays brought into range, as CuPy's kernels do."""
-    takes = [p.ndim if isinstance(p, np.ndarray) and p.dtype.kind == "b" else int(p is not None)
-             for p in parts if p is not ...]  # fmt: skip
-    axis, result = 0, []
-    for part in parts:
-        if part is ...:
-            axis += len(shape) - sum(takes)
-        elif isinstance(part, np.ndarray) and part.dtype.kind != "b":
-            part = part.astype(np.int64) % max(shape[axis], 1)
-            axis += 1
-        elif part is not None:
-            axis += part.ndim if isinstance(part, np.ndarray) else 1
-        result.append(part)
-    return tuple(result)
-
-
-def _leading_ones_off(value: Any) -> Any:
-    shape = np.shape(value)
-    while shape and shape[0] == 1:
-        shape = shape[1:]
-    return np.reshape(value, shape)

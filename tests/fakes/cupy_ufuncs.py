@@ -13,6 +13,7 @@ import numpy as np
 
 from fakes import cupy_arrays
 from fakes.cupy_arrays import launch, ndarray
+from fakes.indices import wrapped
 
 cupy = types.ModuleType("cupy", __doc__)
 cupy.__version__ = "14.2.0"
@@ -121,7 +122,7 @@ class ufunc:  # its name in CuPy
 
         def work(a, parts, b):
             a = a.copy()
-            self._numpy.at(a, cupy_arrays._wrapped(a.shape, parts), b)
+            self._numpy.at(a, wrapped(a.shape, parts), b)
             return a
 
         launch(f"{self.__name__}.at", work, a, cupy_arrays._parts(indices), b, out=a)
