@@ -18,7 +18,7 @@ endif
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help lab install test lint types doctest unit chapters size format outputs bench claims stress test-mxnet clean
+.PHONY: help lab install test lint types doctest unit chapters size format outputs bench claims stress test-mxnet test-gpu clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1	\2/p' Makefile
@@ -67,6 +67,10 @@ claims: $(VENV)/.test  ## check the chapters' claims about speed on this machine
 test-mxnet: $(VENV)/.test  ## the tests that ask the real MXNet (D2LMINI_MXNET_PYTHON names its interpreter)
 	@test -n "$$D2LMINI_MXNET_PYTHON" || { echo "set D2LMINI_MXNET_PYTHON to a Python that has mxnet==1.9.1 and numpy==1.23.5"; exit 1; }
 	$(PY) -m pytest -q $$(grep -l D2LMINI_MXNET_PYTHON tests/test_*.py)
+
+test-gpu: $(VENV)/.test  ## the tests that need a real GPU (CUDA), and a table of what it does
+	$(PY) -c 'import cupy' 2>/dev/null || $(PY) -m pip install $(PIPFLAGS) -e ".[$(or $(GPU_EXTRA),gpu)]"
+	$(PY) tests/gpu/run.py $(GPUFLAGS)
 
 stress: $(VENV)/.test  ## the long runs: a million tasks, memory growth
 	$(PY) -m pytest -q -m stress --timeout 3600 tests
