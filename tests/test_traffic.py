@@ -1,0 +1,44 @@
+"""d2l.traffic: what it counts, and what not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from d2lmini import MXNetError, cpu, d2l, engine, nd, virtual_gpus
+
+
+def test_both_ways_and_the_cpu():
+    with virtual_gpus(3, link_gb_s=100) as (a, b, c):
+        x = nd.ones((10, 5), ctx=a)
+        with d2l.traffic() as links:
+            x[2:4].copyto(b)  # 10 numbers of a view
+            x.astype("float16").copyto(b)
+            x.copyto(c)
+            y = nd.array(np.zeros(3), ctx=c)
+            y.asnumpy()
+            y.copyto(cpu())
+            x + 1
+    assert links.between == {
+        ("gpu(0)", "gpu(1)"): 40 + 100,
+        ("gpu(0)", "gpu(2)"): 200,
+        ("cpu", "gpu(2)"): 12,
+        ("gpu(2)", "cpu"): 24,
+    }
+    assert links.copies["gpu(0)", "gpu(1)"] == 2 and sum(links.copies.values()) == 6
+    assert links.into == {"gpu(1)": 140, "gpu(2)": 212, "cpu": 24}
+    assert links.out_of == {"gpu(0)": 340, "cpu": 12, "gpu(2)": 24}
+    assert links.nbytes == 376 and links.into["gpu(0)"] == 0
+
+
+def test_only_what_arrives_within_the_scope():
+    with virtual_gpus(2, link_gb_s=100) as (a, b):
+        x = nd.ones(10, ctx=a)
+        x.copyto(b)  # is over when the scope begins
+        broken = nd.ones(10, ctx=a)
+        with d2l.traffic() as links:
+            engine.push(lambda: 1 / 0, writes=[broken], ctx=a, name="broken")
+            with pytest.raises(MXNetError, match="broken: ZeroDivisionError"):
+                broken.copyto(b).wait_to_read()
+        x.copyto(b).wait_to_read()
+    assert str(links) == repr(links) == "no copies"
