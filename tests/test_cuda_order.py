@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 from fakes import cuda_cpp
 from fakes.cuda import fake_cuda
+from worlds import until
 
-from d2lmini import MXNetError, autograd, cpu, engine, gluon, gpu, init, nd
+from d2lmini import MXNetError, autograd, cpu, engine, gluon, gpu, init, nd, storage
 from d2lmini import random as mx_random
 from d2lmini.device.cuda import lanes, module, staging, streams
 from d2lmini.device.cuda.device import CudaDevice, logical_gpus
@@ -184,6 +185,7 @@ def test_memory_that_runs_short_is_given_back_in_order():
                 x = nd.array(values + k, ctx=gpu(0))
                 y = x.as_in_context(gpu(1))
                 del x
+                until(lambda: storage.stats(gpu(0)).live == 0)  # the copy was issued
                 z = nd.full(values.shape, k, ctx=gpu(0))
                 np.testing.assert_array_equal(y.asnumpy(), values + k, f"seed {seed}")
                 np.testing.assert_array_equal(z.asnumpy(), np.full(values.shape, k))
