@@ -15,13 +15,14 @@ hook costs one branch. Profiler, widgets and tests stand on this; nothing depend
 2
 
 `push`, `ready` and `end` arrive with the engine's lock held: be quick, and do not call the engine.
-Listeners read the clock themselves (`time.perf_counter_ns`).
+Listeners read the clock themselves (`time.perf_counter_ns`). What is asked at every event is
+prepared when a listener comes or goes: whom to tell, by which method.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -33,6 +34,13 @@ if TYPE_CHECKING:
 
 #: Who listens now. Replaced, never changed in place, so that it can be read without a lock.
 listeners: tuple[Instrument, ...] = ()
+
+#: Asked on the user's thread before every wait, with its kind and its Var. What it raises goes to
+#: the user's line instead of the wait (`d2lmini.lint_waits`). None: nobody asks.
+before_wait: Callable[[str, Any], None] | None = None
+
+#: Of each event, who is told by which method: those that have one of their own for it.
+_told: dict[str, list[tuple[Instrument, Callable[..., None]]]] = {}
 
 #: What `tell_dropped` has yet to say.
 _dropped: deque[str] = deque()
@@ -51,6 +59,9 @@ class Instrument:
     def start(self, task: Any, worker: str) -> None:
         """A worker begins to run it ("caller" when it runs inline on the thread that issued it)."""
 
+    def share(self, task: Any, pieces: int, begin_ns: int) -> None:
+        """A part of it that was cut into pieces is over; idle workers may have helped."""
+
     def end(self, task: Any, failure: Any) -> None:
         """It is complete; `failure` is None, or why it failed or was skipped."""
 
@@ -64,19 +75,30 @@ class Instrument:
         """An array's memory was given back to the pool."""
 
 
+_EVENTS = {name: method for name, method in vars(Instrument).items() if not name.startswith("_")}
+
 AnyInstrument = TypeVar("AnyInstrument", bound=Instrument)
 
 
 def add(listener: Instrument) -> None:
     """Begin to tell `listener`."""
-    global listeners
-    listeners = (*listeners, listener)
+    _replace((*listeners, listener))
 
 
 def remove(listener: Instrument) -> None:
     """Stop telling `listener`; unknown ones are ignored."""
-    global listeners
-    listeners = tuple(each for each in listeners if each is not listener)
+    _replace(tuple(each for each in listeners if each is not listener))
+
+
+def _replace(new: tuple[Instrument, ...]) -> None:
+    global listeners, _told
+    told: dict[str, list[tuple[Instrument, Callable[..., None]]]] = {}
+    for event, unheard in _EVENTS.items():
+        methods = [(each, getattr(each, event)) for each in new]
+        told[event] = [
+            (each, tell) for each, tell in methods if getattr(tell, "__func__", None) is not unheard
+        ]
+    listeners, _told = new, told
 
 
 @contextmanager
@@ -92,9 +114,9 @@ def listening(listener: AnyInstrument) -> Iterator[AnyInstrument]:
 def emit(event: str, *args: Any) -> None:
     """Tell every listener. One that raises is dropped, for the engine must go on: it may be in the
     midst of its own work, where nobody could catch it. The next wait warns of it."""
-    for listener in listeners:
+    for listener, tell in _told[event]:
         try:
-            getattr(listener, event)(*args)
+            tell(*args)
         except Exception as problem:
             remove(listener)
             _dropped.append(
@@ -107,3 +129,6 @@ def tell_dropped() -> None:
     """Warn of listeners that raised; called on the user's thread, at the end of waits."""
     while _dropped:
         callsite.warn(_dropped.popleft())
+
+
+_replace(())

@@ -13,12 +13,13 @@ SYNCHRONOUS = [
 
 
 def bars(picture) -> list[tuple[float, float, float]]:
-    """(row, left, width) of every bar, in microseconds since the first."""
-    axes = picture.figure.axes[0]
-    return [
-        (round(bar.get_y() + bar.get_height() / 2), bar.get_x(), bar.get_width())
-        for bar in axes.patches
-    ]
+    """(row, left, width) of every bar, in the units of the axis since the first."""
+    found = []
+    for several in picture.figure.axes[0].collections:
+        for path in several.get_paths():
+            box = path.get_extents()
+            found.append((round(box.y0 + box.height / 2), box.x0, box.width))
+    return found
 
 
 def test_spans_become_bars_from_the_first_begin_on():

@@ -12,14 +12,13 @@
     folding     what a compiler makes of a program that is text, pass by pass
 
 The order to read: `benchmark.py` (one clock), `compare.py` (fair rounds), `verdict.py` (what may
-be concluded from them), `claims.py` (claims of the chapters, checked on your machine), `plot.py`.
+be concluded from them), `claims.py` (claims of the chapters, checked on your machine).
 
 The helpers of the book's own package, under its names, for its programs (`import d2lzh as d2l`
 after `d2lmini.install_as_mxnet()`): `context.py` (try_gpu), `data.py`, `digits.py`, `text.py`,
 `models.py`, `training.py` (train_ch3, ...), `devices.py` (several GPUs), `chars.py` (recurrent
 nets), `figures.py`. They are imported when first used, as are `programs.py` (folding), `classes.py`
-(family), `recorder.py` and `dependencies.py` (dependency_graph), and matplotlib when first drawn
-with.
+(family), `recorder.py` (recording, dependency_graph), and matplotlib when first drawn with.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ from typing import TYPE_CHECKING, Any
 from d2lmini.d2l.benchmark import Benchmark
 from d2lmini.d2l.compare import compare
 from d2lmini.d2l.memory import get_mem
-from d2lmini.d2l.plot import timeline
 from d2lmini.d2l.verdict import Ratio, Verdict
+from d2lmini.profiler.plot import timeline
 
 if TYPE_CHECKING:
     from matplotlib import pyplot as plt
@@ -51,7 +50,6 @@ if TYPE_CHECKING:
         get_fashion_mnist_labels,
         load_data_fashion_mnist,
     )
-    from d2lmini.d2l.dependencies import dependency_graph
     from d2lmini.d2l.devices import (
         evaluate_accuracy_gpus,
         split_batch,
@@ -72,7 +70,7 @@ if TYPE_CHECKING:
     from d2lmini.d2l.links import Traffic, traffic
     from d2lmini.d2l.models import Residual, RNNModel, corr2d, linreg, resnet18, squared_loss
     from d2lmini.d2l.programs import folding
-    from d2lmini.d2l.recorder import Recording, recording
+    from d2lmini.d2l.recorder import Recording, dependency_graph, recording
     from d2lmini.d2l.text import (
         data_iter_consecutive,
         data_iter_random,
@@ -98,14 +96,13 @@ _FILES = {
     "context": "try_all_gpus try_gpu",
     "devices": "evaluate_accuracy_gpus split_batch train_batch_ch13 train_ch13",
     "data": "data_iter get_data_ch7 get_fashion_mnist_labels load_data_fashion_mnist",
-    "dependencies": "dependency_graph",
     "digits": "load_data_digits",
     "figures": """bbox_to_rect semilogy set_figsize show_bboxes show_fashion_mnist show_images
         show_trace_2d use_svg_display""",
     "links": "Traffic traffic",
     "models": "RNNModel Residual corr2d linreg resnet18 squared_loss",
     "programs": "folding",
-    "recorder": "Recording recording",
+    "recorder": "Recording dependency_graph recording",
     "text": "data_iter_consecutive data_iter_random load_data_jay_lyrics to_onehot",
     "training": """evaluate_accuracy sgd train train_2d train_ch3 train_ch5 train_ch7
         train_gluon_ch7""",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from d2lmini.d2l.plot import STYLES, Picture
+from d2lmini.profiler.plot import STYLES, Picture
 
 #: Points of a box: a line, and what is around them.
 _LINE, _ROOM = 13.0, 14.0

@@ -59,6 +59,10 @@ class ProgramTask(Task):
         """Predicted FLOPs and bytes."""
         return self.program.cost
 
+    def footprint(self) -> Any:
+        cost = self.cost
+        return lambda: cost
+
     def run(self) -> None:
         run_quietly(self._compute)
 

@@ -7,7 +7,6 @@ the outputs' Vars.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from d2lmini.device.storage import Chunk, check_there, pool_of
 from d2lmini.engine.budget import Handle
 from d2lmini.engine.core import Task
 from d2lmini.ndarray.compute import compute_there
-from d2lmini.ndarray.plan import plan_of
+from d2lmini.ndarray.plan import Plan, plan_of
 from d2lmini.ndarray.short import apply_small
 from d2lmini.ops.core import Op, Spec, Value, modes
 
@@ -38,7 +37,7 @@ class OpTask(Task):
     An operand is (chunk, offset in elements or None for the whole, spec).
     """
 
-    __slots__ = ("attrs", "inputs", "op", "outputs")
+    __slots__ = ("attrs", "inputs", "op", "outputs", "plan")
 
     spares = True
 
@@ -49,13 +48,13 @@ class OpTask(Task):
         outputs: list[Operand],
         attrs: dict[str, Any],
         ctx: Context,
-        predicted_us: float,
+        plan: Plan,
     ):
         # The fields of Task, set here: a call saved on every small operation.
         self.name = op.name
         self.ctx = ctx
         self.priority = 0
-        self.predicted_us = predicted_us
+        self.predicted_us = plan.predicted_us
         self.site = None
         self.cancelled = None
         self.waits = 0
@@ -63,15 +62,15 @@ class OpTask(Task):
         self.inputs = inputs
         self.outputs = outputs
         self.attrs = attrs
+        self.plan = plan
 
     @property
     def cost(self) -> Any:
         """Predicted FLOPs and bytes."""
-        return self.footprint()()
+        return self.plan.cost()
 
     def footprint(self) -> Any:
-        specs = [i[2] for i in self.inputs if i is not None], [o[2] for o in self.outputs]
-        return partial(_cost, self.op, *specs, self.attrs)
+        return self.plan.cost
 
     def run(self) -> None:
         run_quietly(self._compute)
@@ -92,11 +91,6 @@ class OpTask(Task):
                 store(op, chunk, spec, op.compute(np, *arrays, **self.attrs), arrays)
                 return
         compute_into(op, arrays, self.attrs, self.outputs)
-
-
-def _cost(op: Op, inputs: list[Spec], outputs: list[Spec], attrs: dict[str, Any]) -> Any:
-    attrs = {k: v for k, v in attrs.items() if k not in op.injects}
-    return op.cost(inputs, outputs, **attrs)
 
 
 def array_of(operand: Operand) -> Any:
@@ -247,7 +241,7 @@ def apply(
         outs += [wrap(Chunk(pool, spec.nbytes), spec, ctx) for spec in inferred[shown:]]
     outputs = [(o._chunk, o._offset, o._spec) for o in outs]
 
-    task = OpTask(op, operands, outputs, attrs, ctx, plan.predicted_us)
+    task = OpTask(op, operands, outputs, attrs, ctx, plan)
     writes = [o._chunk for o in outs]
     if op.mutates:
         positions = op.mutates

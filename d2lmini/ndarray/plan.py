@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from d2lmini.base import MXNetError
 from d2lmini.device.storage import SMALL
 from d2lmini.ops.core import Bound, Op, Spec
+from d2lmini.ops.spec import Cost
 
 # What one core of a common machine does in a microsecond, as measured on arrays that lie in its
 # cache: the predicted time of a small operation decides whether it is worth a hand-over. Being
@@ -39,6 +40,11 @@ class Plan(NamedTuple):
     inputs: tuple[Spec, ...]  # kept alive, for the key names them by their identity
     attrs: dict[str, Any]  # likewise
     tiny: bool  # one output, of less than 4 KiB
+    op: Op
+
+    def cost(self) -> Cost:
+        """Predicted FLOPs and bytes of such a call."""
+        return self.op.cost(self.inputs, self.outputs, **self.attrs)
 
 
 def plan_of(op: Op, specs: list, attrs: dict[str, Any]) -> Plan:
@@ -84,7 +90,7 @@ def _make(op: Op, specs: list, attrs: dict[str, Any]) -> Plan:
     nbytes = sum(spec.nbytes for spec in specs) + sum(spec.nbytes for spec in outputs)
     predicted_us = CALL_US + max(compute_us, nbytes / BYTES_PER_US)
     tiny = len(outputs) == 1 and outputs[0].nbytes < SMALL
-    return Plan(outputs, predicted_us, tuple(specs), attrs, tiny)
+    return Plan(outputs, predicted_us, tuple(specs), attrs, tiny, op)
 
 
 def infer(op: Op, specs: list, attrs: dict[str, Any]) -> Any:

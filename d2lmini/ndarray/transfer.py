@@ -24,6 +24,7 @@ from d2lmini.device.storage import Chunk, check_there, pool_of
 from d2lmini.engine.core import Task, Var
 from d2lmini.ndarray.apply import Operand, array_of, is_whole, note_writes, wrap
 from d2lmini.ops.core import Spec, modes, registry
+from d2lmini.ops.spec import Cost
 
 _KINDS = {True: "CPU", False: "GPU"}
 
@@ -51,6 +52,12 @@ class Transfer(Task):
         self.device = device_of(ctx)
         self.source = source
         self.target = target
+
+    def footprint(self) -> Any:
+        """What the link carries."""
+        source = self.source
+        nbytes = source[2].nbytes if isinstance(source, tuple) else source.nbytes
+        return lambda: Cost(0.0, float(nbytes))
 
     def run(self) -> None:
         target = self.target

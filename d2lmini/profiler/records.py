@@ -13,6 +13,7 @@ find out than a hook may last is found out when it is asked for: the line as tex
 
 from __future__ import annotations
 
+from math import nan
 from typing import Any, NamedTuple
 
 from d2lmini import callsite
@@ -37,7 +38,8 @@ class Operation:
     pushed_ns, ready_ns, began_ns, ended_ns    when: issued; nothing it needs is pending any more;
                    a worker begins; it is complete
     failure        why it has no result; None if it has
-    footprint      what knows its cost: called without arguments, gives a Cost; or None
+    footprint      what knows its cost: called without arguments, gives its flops and nbytes; or
+                   None. The bytes of a copy are those that travel
     """
 
     __slots__ = (
@@ -84,6 +86,26 @@ class Operation:
     def run_ns(self) -> int:
         """How long it ran; 0 if it did not."""
         return self.ended_ns - self.began_ns if self.began_ns else 0
+
+    @property
+    def pushed_s(self) -> float:
+        """When it was issued, in seconds of `time.perf_counter`."""
+        return self.pushed_ns / 1e9
+
+    @property
+    def ready_s(self) -> float:
+        """When nothing that it needs was pending any more; nan: it did not become ready."""
+        return self.ready_ns / 1e9 if self.ready_ns else nan
+
+    @property
+    def began_s(self) -> float:
+        """When it began to run; nan: it did not run."""
+        return self.began_ns / 1e9 if self.began_ns else nan
+
+    @property
+    def ended_s(self) -> float:
+        """When it was complete; nan: it never was."""
+        return self.ended_ns / 1e9 if self.ended_ns else nan
 
     @property
     def cost(self) -> Cost:

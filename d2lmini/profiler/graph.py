@@ -1,21 +1,37 @@
 """A picture of what must come after what: the graph that the engine reads off a program.
 
-    with d2l.recording() as run:
+    with d2lmini.profile() as trace:
         c = a * b + 2
-    d2l.dependency_graph(run)
+    trace.graph()
 
 A box is an operation, with its number and the line that asked for it. A solid arrow carries a
 value: what it leads to needs the result. A dashed one carries none: the later operation writes
 where the earlier one reads or wrote. Between boxes that no way of arrows joins there is no order.
+
+>>> from d2lmini import nd, profile
+>>> with profile() as trace:
+...     a = nd.ones((1, 2))
+...     b = a * 2
+...     a += 1
+...     c = a + b
+>>> print(text_of(trace))
+1 _ones
+2 _mul_scalar, after 1
+3 _plus_scalar, after 1, 2*
+4 broadcast_add, after 2, 3
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from d2lmini.d2l.plot import STYLES, Picture
-from d2lmini.d2l.recorder import Operation, Recording
+from d2lmini.profiler.order import implied_left_out
+from d2lmini.profiler.plot import STYLES, Picture
+from d2lmini.profiler.records import Operation
 from d2lmini.symbol.layered import Edge, place
+
+if TYPE_CHECKING:
+    from d2lmini.profiler.trace import Trace
 
 #: Points: a line of text, what is around the lines of a box, and what is between rows.
 _LINE, _ROOM, _BETWEEN, _MARGIN = 12.0, 8.0, 22.0, 6.0
@@ -23,21 +39,54 @@ _LINE, _ROOM, _BETWEEN, _MARGIN = 12.0, 8.0, 22.0, 6.0
 MOST = 60
 
 
-def dependency_graph(run: Recording, lines: bool = True) -> Picture:
-    """Draw the operations of a recording, earlier ones above, with arrows to what comes after.
+class Graph(Picture):
+    """The picture; printed it is a line for each operation."""
 
-    lines: write the line of the program into each box. ValueError for an empty recording, and for
-    one of more than MOST operations.
+    def __str__(self) -> str:
+        return self.text.partition(": ")[2].replace("; ", "\n")
+
+
+def described(operation: Operation, needs: set[int], room: set[int]) -> str:
+    """ "3 _plus_scalar, after 1, 2*": a star stands behind what it only makes room for."""
+    after = sorted([(n, "") for n in needs] + [(n, "*") for n in room])
+    words = ", ".join(f"{n}{star}" for n, star in after)
+    return f"{operation.number} {operation.name}" + (f", after {words}" if words else "")
+
+
+def text_of(trace: Trace, first: int = 1, last: int | None = None) -> str:
+    """A line for each operation of a trace: what it comes after, the implied left out."""
+    last = last or len(trace.operations)
+    after = implied_left_out(trace.order[:last])
+    return "\n".join(
+        described(each, *after[each.number - 1]) for each in trace.operations[first - 1 : last]
+    )
+
+
+def graph_of(trace: Trace, first: int = 1, last: int | None = None, lines: bool = True) -> Graph:
+    """Draw operations `first` to `last` of a trace, earlier ones above, with arrows to what comes
+    after.
+
+    lines: write the line of the program into each box. ValueError for none, and for more than MOST.
     """
-    n = len(run.operations)
+    last = last or len(trace.operations)
+    operations = trace.operations[first - 1 : last]
+    n = len(operations)
     if not 0 < n <= MOST:
-        raise ValueError(f"dependency_graph: it draws 1 to {MOST} operations, there are {n}")
-    several = len({each.place for each in run.operations}) > 1
-    words = [_words(each, several, lines) for each in run.operations]
+        raise ValueError(
+            f"dependency_graph: it draws 1 to {MOST} operations, there are {n}"
+            + (f"; name some, as in graph(first=1, last={MOST})" if n else "")
+        )
+    after = implied_left_out(trace.order[:last])[first - 1 :]
+    several = len({each.place for each in operations}) > 1
+    words = [_words(each, several, lines) for each in operations]
     widths = [max(_width(text, i) for i, text in enumerate(each)) + 2 * _ROOM for each in words]
     edges: list[Edge] = []
-    for each in run.operations:
-        edges += [(k - 1, each.number - 1) for k in sorted(each.needs | each.makes_room)]
+    dashed: set[Edge] = set()
+    for b, (needs, room) in enumerate(after):
+        # A meeting needs what has a higher number; it stands above it all the same.
+        here = [(k - first, b) for k in sorted(needs | room) if first <= k < first + b]
+        edges += here
+        dashed.update((a, b) for a, b in here if a + first in room)
     places = place(widths, edges)
     tall = _ROOM + _LINE * max(map(len, words))
     step = tall + _BETWEEN
@@ -53,10 +102,11 @@ def dependency_graph(run: Recording, lines: bool = True) -> Picture:
             top = height - step * (places.row[a] + 1 + i)
             points += [(x, top), (x, top - tall)]
         points.append((places.x[b], middle[b] + tall / 2))
-        _arrow(axes, points, dashed=a + 1 in run[b + 1].makes_room)
-    for each, lines_, x, y, w in zip(run.operations, words, places.x, middle, widths):
+        _arrow(axes, points, dashed=(a, b) in dashed)
+    for each, lines_, x, y, w in zip(operations, words, places.x, middle, widths):
         _box(axes, each, lines_, x, y, w, tall)
-    return Picture(figure, f"dependencies of {n} operations: {'; '.join(map(str, run.operations))}")
+    text = text_of(trace, first, last).replace("\n", "; ")
+    return Graph(figure, f"dependencies of {n} operations: {text}")
 
 
 def _words(operation: Operation, several: bool, lines: bool) -> list[str]:

@@ -1,0 +1,106 @@
+"""A trace as a timeline: a row for each worker of each place, above them the program's waits.
+
+    trace.timeline(label=lambda operation: operation.name)
+
+In a notebook a trace shows itself so. The text beside the image names the places, and is the same
+in every run. 100,000 operations take about a second: what is narrower than a dot of the page is
+drawn together (see `plot`).
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from d2lmini.profiler.plot import Picture, Span, timeline
+from d2lmini.profiler.records import Operation
+
+if TYPE_CHECKING:
+    from d2lmini.profiler.trace import Trace
+
+Rows = dict[tuple[str, str], list[Operation]]
+
+
+def rows_of(trace: Trace) -> Rows:
+    """The operations that ran, by (place, worker): the CPU, then each GPU followed by its link."""
+    found: Rows = {}
+    for each in trace.operations:
+        if each.began_ns:
+            found.setdefault((each.place, each.worker), []).append(each)
+    for row in found.values():
+        row.sort(key=lambda each: each.began_ns)
+
+    def order(key: tuple[str, str]) -> tuple[bool, int, str, int]:
+        first = found[key][0]
+        cpu = first.ctx.is_cpu
+        return not cpu, 0 if cpu else first.ctx.device_id, first.lane, first.began_ns
+
+    return {key: found[key] for key in sorted(found, key=order)}
+
+
+def names_of(rows: Rows) -> list[str]:
+    """What the rows are called: a place, with the number of its worker if several served it."""
+    places = [place for place, _ in rows]
+    return [
+        f"{place}, worker {places[:n].count(place) + 1}" if places.count(place) > 1 else place
+        for n, place in enumerate(places)
+    ]
+
+
+def timeline_of(
+    trace: Trace,
+    title: str,
+    length_s: float | None,
+    label: Callable[[Operation], str],
+    accent: Callable[[Operation], bool],
+) -> Picture:
+    """See `Trace.timeline`."""
+    rows = rows_of(trace)
+    if not rows:
+        raise ValueError("timeline: no operation ran while it was recorded")
+    lanes: list[tuple[str, list[Span]]] = []
+    if trace.waits:
+        spans = [("wait", wait.begin_ns / 1e9, wait.end_ns / 1e9) for wait in trace.waits]
+        lanes.append(("front end", spans))
+    for name, row in zip(names_of(rows), rows.values()):
+        lanes.append((name, [(_kind(each, accent), each.began_s, each.ended_s) for each in row]))
+    picture = timeline(lanes, title, length_s, unit="ms")
+    zero_s = min(begin for _, spans in lanes for _, begin, _ in spans)
+    axes = picture.figure.axes[0]
+    for n, row in enumerate(rows.values(), start=len(lanes) - len(rows)):
+        _write_into_bars(axes, n, row, zero_s, label)
+    return Picture(picture.figure, _text_of(rows))
+
+
+def _text_of(rows: Rows) -> str:
+    """The same for any number of workers."""
+    return f"timeline of {', '.join(dict.fromkeys(place for place, _ in rows))}"
+
+
+def _kind(operation: Operation, accent: Callable[[Operation], bool]) -> str:
+    if accent(operation):
+        return "accent"
+    return "copy" if operation.is_copy else "compute"
+
+
+def _write_into_bars(
+    axes: Any, n: int, row: list[Operation], zero_s: float, label: Callable[[Operation], str]
+) -> None:
+    """Into those that are wide enough for it."""
+    room_s = axes.get_xlim()[1] / 1e3 / 60  # for a letter
+    for each in row:
+        seconds = each.run_ns / 1e9
+        if seconds > room_s and seconds > room_s * len(word := label(each)):
+            middle = (each.began_s + each.ended_s) / 2 - zero_s
+            axes.text(1e3 * middle, n, word, ha="center", va="center", fontsize=7.5)
+
+
+def bundle(trace: Trace) -> Any:
+    """What a notebook shows of a trace, and keeps: an image, and a text without figures."""
+    rows = rows_of(trace)
+    if not rows:
+        return {"text/plain": "<trace of no operation>"}
+    image, size = trace.timeline()._repr_png_()
+    data = {"image/png": b64encode(image).decode("ascii"), "text/plain": f"<{_text_of(rows)}>"}
+    return data, {"image/png": size}
