@@ -123,7 +123,7 @@ def test_tf32_is_off_until_it_is_allowed(cupy, gpus):
     assert module.allow_tf32(True) is False
     assert cupy.machine.compute_types == {"float32": 7}
     assert module.allow_tf32(False) is True
-    assert cupy.machine.compute_types == {"float32": 4}
+    assert cupy.machine.compute_types == {"float32": 1}
 
 
 # -- marks -----------------------------------------------------------------------------------------

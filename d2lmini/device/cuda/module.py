@@ -32,8 +32,8 @@ _INSTALL = (
     "CuPy is not installed: pip install 'd2lmini[gpu]' for CUDA 12, 'd2lmini[gpu13]' for CUDA 13"
 )
 
-# What `_core.set_compute_type` takes: products of float32 as they come, or in TF32.
-_FLOAT32, _TF32 = 4, 7
+# What `_core.set_compute_type` takes: products of float32 in float32, or in TF32.
+_DEFAULT, _TF32 = 1, 7
 
 _lock = threading.Lock()
 _looked = False  # has CuPy been looked for?
@@ -125,12 +125,12 @@ def allow_tf32(allow: bool) -> bool:
     """Let products of float32 matrices on GPUs use TF32, or not; whether they did before.
 
     TF32 is several times faster on cards of compute capability 8.0 and up and keeps 10 bits of each
-    factor: errors of about 1e-3. It is off to begin with (unless CUPY_TF32=1 says otherwise, which
+    factor: errors of about 1e-3; older cards warn and keep to float32. It is off to begin with (unless CUPY_TF32=1 says otherwise, which
     is CuPy's own switch). The setting is of the whole process.
     """
     global _tf32
     before, _tf32 = _tf32, bool(allow)
     found = cupy()
     if found is not None:
-        found._core.set_compute_type("float32", _TF32 if allow else _FLOAT32)
+        found._core.set_compute_type("float32", _TF32 if allow else _DEFAULT)
     return before
