@@ -125,8 +125,8 @@ def allow_tf32(allow: bool) -> bool:
     """Let products of float32 matrices on GPUs use TF32, or not; whether they did before.
 
     TF32 is several times faster on cards of compute capability 8.0 and up and keeps 10 bits of each
-    factor: errors of about 1e-3; older cards warn and keep to float32. It is off to begin with (unless CUPY_TF32=1 says otherwise, which
-    is CuPy's own switch). The setting is of the whole process.
+    factor: errors of about 1e-3; older cards warn and keep to float32. It is off to begin with
+    (unless CUPY_TF32=1 says otherwise, CuPy's own switch). The setting is of the whole process.
     """
     global _tf32
     before, _tf32 = _tf32, bool(allow)
