@@ -1,0 +1,261 @@
+"""Where the time went: the wall time as a sum of parts by cause, and what each could give back.
+
+    with d2lmini.profile() as trace:
+        train(net)
+    print(trace.account())
+
+Each worker of the places that computed is a *slot*, busy or idle at every instant; `blame` finds
+why it was idle. An instant is shared among the slots equally, so that the parts sum to the wall
+time. With both the CPU and GPUs at work, each kind counts by how long its slots worked, until its
+last operation ended: the idle hours of a worker that has next to nothing to do are no loss.
+
+work         slots computed: operations in the time they take alone, their own pieces on idle
+             workers included
+waits        the program waited, and so had not issued what could have run
+issuing      the program had not issued it, for it was busy with its own Python; the hand-over of an
+             operation to a worker counts here
+dependency   what came next needed the result of an operation that ran elsewhere: a chain
+transfer     it needed a copy between devices
+imbalance    it needed, or there was nothing left but, the work of another slot of its kind that had
+             been busy since before this one became idle
+workers      operations were ready, all workers of the CPU busy, and there were more cores: so much
+             of the time as they would have saved
+contention   operations took longer beside others than alone: cores, caches, memory and the
+             interpreter are shared. An estimate, from equal operations of the same run
+unexplained  the engine took its time between the end of what an operation needs and its being ready
+
+What a removed cause gives back at most follows from the run without it: that takes no less than its
+critical path, nor than the work of any place by its workers, nor than the copies of any link.
+Causes are listed by the geometric mean of both figures, what was lost and what can be had.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from d2lmini import callsite
+from d2lmini.callsite import Site
+from d2lmini.profiler.blame import Blame, Group
+from d2lmini.profiler.bounds import Least, alone, saved_by_more
+from d2lmini.profiler.records import Operation
+
+if TYPE_CHECKING:
+    from d2lmini.profiler.trace import Trace
+
+#: The parts, as in the table above.
+CAUSES = (
+    "work", "waits", "issuing", "dependency", "transfer", "imbalance", "workers", "contention",
+    "unexplained",
+)  # fmt: skip
+
+_ADVICE = {
+    "waits": "if the program did not wait there",
+    "issuing": "if issuing took no time, as with fewer and larger operations, or hybridize()",
+    "dependency": "if nothing came after anything else",
+    "transfer": "if copies took no time",
+    "imbalance": "if the work were spread evenly over places that are equally fast",
+    "workers": "with a worker for every core",
+    "contention": "if operations took no longer together than alone",
+}
+
+
+@dataclass(frozen=True)
+class Part:
+    """One cause: the ns of the wall time that go to it, by line the largest first, and the ns that
+    its removal would save at most."""
+
+    cause: str
+    ns: float
+    lines: tuple[tuple[str, float], ...]
+    saves_ns: float
+    sentence: str
+
+
+class Account:
+    """The parts of `wall_ns`; they sum to it.
+
+    parts    cause -> Part, all of CAUSES
+    causes   the names of those that lost time (neither "work" nor "unexplained"), the one to look
+             at first first
+    sure     how good the estimate of contention is, in words
+    """
+
+    def __init__(self, wall_ns: int, parts: dict[str, Part], sure: str):
+        self.wall_ns = wall_ns
+        self.parts = parts
+        self.sure = sure
+        lost = [p for p in parts.values() if p.cause in _ADVICE and p.ns > 0]
+        self.causes = [p.cause for p in sorted(lost, key=_weight, reverse=True)]
+
+    @property
+    def first(self) -> Part | None:
+        """The cause to look at first, if any time was lost."""
+        return self.parts[self.causes[0]] if self.causes else None
+
+    def __getitem__(self, cause: str) -> Part:
+        return self.parts[cause]
+
+    def __str__(self) -> str:
+        wall_ns = self.wall_ns or 1
+        rows = [f"{'part':<12}{'ms':>10}{'share':>8}   saves at most"]
+        for cause in ("work", *self.causes, "unexplained"):
+            part = self.parts[cause]
+            row = f"{cause:<12}{part.ns / 1e6:>10.2f}{100 * part.ns / wall_ns:>6.1f} %"
+            if cause in _ADVICE:
+                row += f"{part.saves_ns / 1e6:>10.2f} ms"
+            rows.append(row)
+        rows.append(f"{'wall time':<12}{self.wall_ns / 1e6:>10.2f}{100.0:>6.1f} %")
+        for cause in self.causes[:3]:
+            part = self.parts[cause]
+            rows.append(f"{cause}: {part.sentence}")
+            rows += [f"{ns / 1e6:>10.2f} ms  {where}" for where, ns in part.lines]
+        return "\n".join(rows)
+
+    def __repr__(self) -> str:
+        first = f", first of all {self.causes[0]}" if self.causes else ""
+        return f"<account of {self.wall_ns / 1e6:.1f} ms{first}>"
+
+
+def _weight(part: Part) -> float:
+    """By this the causes are listed. A chain comes after its equals: it is the last to be had."""
+    weight = (part.ns * part.saves_ns) ** 0.5
+    return 0.9 * weight if part.cause == "dependency" else weight
+
+
+def account_of(trace: Trace, cores: int | None = None) -> Account:
+    """See the module. cores: of the machine that ran it; None: those of this process."""
+    return _Books(trace, cores or _cores()).account()
+
+
+def _cores() -> int:
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # macOS, Windows
+        return os.cpu_count() or 1
+
+
+class _Books:
+    """The sums, while they are made."""
+
+    def __init__(self, trace: Trace, cores: int):
+        self.trace = trace
+        self.blame = Blame(trace, cores)
+        self.ns = dict.fromkeys(CAUSES, 0.0)
+        self.lines: dict[str, dict[tuple[int, int], float]] = {c: {} for c in CAUSES}
+        self.sites: dict[tuple[int, int], Site] = {}
+        self.alone_ns, self.sure = alone(self.blame)
+
+    def account(self) -> Account:
+        trace, blame = self.trace, self.blame
+        rates = _Rates(blame.begin_ns, blame.groups)
+        for group in blame.groups:
+            self._enter_group(group, rates)
+        for cause, site, begin, end in self._after(
+            max((g.end_ns for g in blame.groups), default=0)
+        ):
+            self._add(cause, site, end - begin)
+        wall_ns = trace.end_ns - trace.begin_ns
+        least = Least(self.blame, self.alone_ns)
+        parts = {}
+        for cause in CAUSES:
+            saves_ns = 0.0
+            if cause in _ADVICE and self.ns[cause] > 0:
+                saves_ns = max(0.0, wall_ns - least.without(cause))
+            if cause == "imbalance":  # spread over all slots, their idle time would be worked in
+                saves_ns = max(saves_ns, self.ns[cause])
+            parts[cause] = self._part(cause, saves_ns, wall_ns)
+        return Account(wall_ns, parts, self.sure)
+
+    def _enter_group(self, group: Group, rates: _Rates) -> None:
+        rate = rates.of(group)
+        few = saved_by_more(group, self.blame.spare(group))
+        for slot in group.slots:
+            for each in slot.runs:
+                self._enter_run(each, rate(each.began_ns, each.ended_ns), few)
+            for cause, site, begin, end in self.blame.idle(group, slot):
+                self._add(cause, site, rate(begin, end))
+
+    def _enter_run(self, each: Operation, ns: float, few: dict[int, float]) -> None:
+        """A slot was busy: with work, part of it since the others were busy too, ..."""
+        lost = 0.0
+        if few and not each.inline and each.run_ns:
+            lost = ns * (few[each.ended_ns] - few[each.began_ns]) / each.run_ns
+            self._add("workers", each.site, lost)
+        slower = 0.0
+        if each.run_ns:
+            slower = (ns - lost) * (1 - self.alone_ns[each.number - 1] / each.run_ns)
+            self._add("contention", each.site, slower)
+        self._add("work", each.site, ns - lost - slower)
+
+    def _after(self, done_ns: int) -> Iterator[tuple[str, Site | None, int, int]]:
+        """After the last computation: copies, and what the program's main thread did."""
+        trace = self.trace
+        done_ns = max(done_ns, trace.begin_ns)
+        copies = [(max(e.began_ns, done_ns), e.ended_ns, e.site) for e in trace.operations
+                  if e.is_copy and e.began_ns and e.ended_ns > done_ns]  # fmt: skip
+        last = max((*trace.operations, *trace.waits), key=_begin_of, default=None)
+        thread = last.thread if last is not None else ""
+        for begin, end, site in sorted(copies, key=lambda copy: copy[:2]):
+            if begin > done_ns:
+                yield from self.blame.front(thread, site, done_ns, begin)
+            if end > done_ns:
+                yield "transfer", site, max(begin, done_ns), end
+                done_ns = end
+        if done_ns < trace.end_ns:
+            yield from self.blame.front(thread, last.site if last else None, done_ns, trace.end_ns)
+
+    def _add(self, cause: str, site: Site | None, ns: float) -> None:
+        if ns <= 0:
+            return
+        self.ns[cause] += ns
+        key = (0, 0)
+        if site is not None:
+            key = (id(site[0]), site[1])
+            self.sites[key] = site
+        self.lines[cause][key] = self.lines[cause].get(key, 0.0) + ns
+
+    def _part(self, cause: str, saves_ns: float, wall_ns: int) -> Part:
+        lines: dict[str, float] = {}
+        for key, ns in sorted(self.lines[cause].items(), key=lambda item: -item[1])[:20]:
+            where = callsite.describe(self.sites.get(key))
+            lines[where] = lines.get(where, 0.0) + ns
+        most = sorted(lines.items(), key=lambda line: -line[1])[:3]
+        sentence = ""
+        if cause in _ADVICE:
+            share = 100 * saves_ns / (wall_ns or 1)
+            sentence = f"at most {saves_ns / 1e6:.2f} ms ({share:.0f} %) less {_ADVICE[cause]}"
+            if cause == "contention":
+                sentence += f"; {self.sure}"
+        return Part(cause, self.ns[cause], tuple(most), saves_ns, sentence)
+
+
+def _begin_of(what: object) -> int:
+    return getattr(what, "pushed_ns", 0) or getattr(what, "begin_ns", 0)
+
+
+class _Rates:
+    """How much of an instant each slot of a group stands for: all slots together for 1, each group
+    by how long its slots worked, as long as it is not done."""
+
+    def __init__(self, begin_ns: int, groups: Iterable[Group]):
+        self.begin_ns = begin_ns
+        self.groups = sorted(groups, key=lambda group: group.end_ns)
+
+    def of(self, group: Group) -> Callable[[int, int], float]:
+        """rate(a, b): the ns of the wall time for which a slot of `group` stands, from a to b."""
+        spans, low = [], self.begin_ns
+        for k, other in enumerate(self.groups):
+            weights = [each.load_ns / len(each.slots) + 1 for each in self.groups[k:]]
+            own = group.load_ns / len(group.slots) + 1
+            spans.append((low, other.end_ns, own / sum(weights) / len(group.slots)))
+            low = other.end_ns
+            if other is group:
+                break
+
+        def rate(a: int, b: int) -> float:
+            return sum(max(0, min(b, y) - max(a, x)) * share for x, y, share in spans)
+
+        return rate
