@@ -29,6 +29,8 @@ from d2lmini.device.cuda.kernels.launch import parameters
 from d2lmini.device.cuda.kernels.random import STREAM
 
 COMPILER = shutil.which("g++")
+#: The kernels that this test asked for in vain, for there is no g++ (conftest skips it then).
+missed: list[str] = []
 FLAGS = ["-std=c++17", "-O0", "-fPIC", "-shared", "-w", "-fwrapv", "-ffp-contract=off"]
 SHIM = Path(__file__).with_name("cuda_shim.h")
 FOLDER = Path(tempfile.gettempdir()) / f"d2lmini-kernels-{os.getuid()}"
@@ -107,7 +109,9 @@ def _part(i: int, source: str, name: str) -> str:
 
 
 def _library(kernels: Sequence[tuple[str, str]]) -> Path:
-    assert COMPILER, "there is no g++"
+    if COMPILER is None:
+        missed.extend(name for _, name in kernels)
+        raise RuntimeError("there is no g++")
     parts = [_part(i, *key) for i, key in enumerate(kernels)]
     # The shim has its own conversions to and from float16.
     common = [t for name, t in HELPERS.items() if name not in ("widened", "narrowed")]
