@@ -21,10 +21,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from itertools import count
+from time import perf_counter_ns
 from typing import Any
 
-from d2lmini import engine
+from d2lmini import engine, instrument
 from d2lmini.device.quiet import run_quietly
+from d2lmini.engine.road import here
 
 #: Elements per piece of an elementwise operation.
 GRAIN = 1 << 18
@@ -38,6 +40,13 @@ def parallel_for(
     The first exception of a piece is raised after the others have ended. `whole` does the work of
     all pieces in one call, to the bit; it is called when nobody is there to share with.
     """
+    begin_ns = perf_counter_ns() if n > 1 and instrument.listeners else 0
+    _run_pieces(n, body, whole)
+    if begin_ns:
+        instrument.emit("share", here.task, n, begin_ns)
+
+
+def _run_pieces(n: int, body: Callable[[int], Any], whole: Callable[[], Any] | None) -> None:
     current = engine.current
     job = _Job(n, body)
     called = current.helpers(n - 1, job, late=whole is None) if n > 1 else None

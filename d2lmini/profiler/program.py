@@ -1,0 +1,175 @@
+"""The program behind a trace: what each of its threads did, step by step, without the waiting.
+
+A thread's time is made of three things: its own work, operations that ran inline on it, and waits.
+What is left between two events when waits and inline operations are taken out is its own work: the
+gap before a step.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple
+
+from d2lmini.profiler.simulation import Job, Step
+
+if TYPE_CHECKING:
+    from d2lmini.profiler.records import Operation, Wait
+    from d2lmini.profiler.trace import Trace
+
+PAUSE = "backpressure"
+
+
+class Event(NamedTuple):
+    """What a thread did from begin to end: an operation issued (and run, if inline), a wait, or
+    neither: time that the replay takes out."""
+
+    begin_ns: int
+    end_ns: int
+    operation: Operation | None = None
+    wait: Wait | None = None
+
+    @property
+    def is_step(self) -> bool:
+        return self.operation is not None or self.wait is not None
+
+
+def front_ends(
+    trace: Trace, parents: Mapping[int, int], dropped: Collection[int]
+) -> tuple[dict[str, list[Step]], set[str]]:
+    """The steps of each thread of the program, by name, without the operations that have `parents`
+    and the waits at the positions `dropped`; and which threads a step of the first one starts.
+
+    The trace does not tell who started a thread: it is taken to begin as long after what the first
+    one did before as was recorded. The first one ends with a wait for everything.
+    """
+    events = _events(trace, parents, dropped)
+    main = min(events, key=lambda thread: events[thread][0].begin_ns, default="main")
+    mine = events.setdefault(main, [])
+    over = [each.end_ns for each in mine]
+    steps_before = list(accumulate(each.is_step for each in mine))
+    starts: dict[int, list[str]] = defaultdict(list)
+    base = {main: trace.begin_ns}
+    for thread in set(events) - {main}:
+        k = bisect_right(over, events[thread][0].begin_ns)
+        base[thread] = over[k - 1] if k else trace.begin_ns
+        if k and steps_before[k - 1]:
+            starts[steps_before[k - 1] - 1].append(thread)
+    done = _Done(trace)
+    steps = {name: list(_steps(each, base[name], done)) for name, each in events.items()}
+    for i, names in starts.items():
+        steps[main][i] = steps[main][i]._replace(starts=tuple(names))
+    last = max([trace.begin_ns, *over])
+    after = trace.end_ns - max(trace.left_ns, done.before(trace.end_ns))
+    steps[main].append(Step(max(0, trace.left_ns - last), after_ns=max(0, after)))
+    return steps, {name for names in starts.values() for name in names}
+
+
+def _events(
+    trace: Trace, parents: Mapping[int, int], dropped: Collection[int]
+) -> dict[str, list[Event]]:
+    """What each thread did, from first to last."""
+    events: dict[str, list[Event]] = defaultdict(list)
+    for each in trace.operations:
+        if each.number not in parents:
+            end = each.ended_ns if each.inline else each.pushed_ns
+            events[each.thread].append(Event(each.pushed_ns, end, each))
+    for i, wait in enumerate(trace.waits):
+        kept = None if i in dropped or wait.kind == PAUSE else wait
+        events[wait.thread].append(Event(wait.begin_ns, wait.end_ns, None, kept))
+    for thread in events.values():
+        thread.sort(key=lambda event: event[:2])
+    return events
+
+
+def _steps(events: Sequence[Event], last: int, done: _Done) -> Iterator[Step]:
+    """The events of a thread as steps; `last`: from when its first gap counts."""
+    gap = 0
+    for event in events:
+        gap += max(0, event.begin_ns - last)
+        last = max(last, event.end_ns)
+        if event.operation is not None:
+            yield Step(gap, event.operation.number)
+        elif event.wait is not None:
+            jobs, when = done.awaited(event.wait)
+            after = event.end_ns - max(event.begin_ns, min(when, event.end_ns))
+            yield Step(gap, 0, jobs, after, event.wait)
+        gap = 0 if event.is_step else gap
+
+
+class _Done:
+    """When what a wait was for was done in the recording."""
+
+    def __init__(self, trace: Trace):
+        self.trace = trace
+        self.ends = sorted(each.ended_ns for each in trace.operations)
+        self._readers: dict[int, list[int]] | None = None
+
+    def before(self, when: int) -> int:
+        """The last end of an operation until then; 0: there is none."""
+        k = bisect_right(self.ends, when)
+        return self.ends[k - 1] if k else 0
+
+    def awaited(self, wait: Wait) -> tuple[tuple[int, ...] | None, int]:
+        """The operations that a wait was for (None: all there were), and when they were done."""
+        if wait.target is None:
+            return None, self.before(wait.end_ns)
+        numbers = {wait.operation} - {0}
+        if wait.kind == "wait_to_write":
+            numbers.update(self._read_since(wait))
+        operations = self.trace.operations
+        return tuple(numbers), max((operations[n - 1].ended_ns for n in numbers), default=0)
+
+    def _read_since(self, wait: Wait) -> list[int]:
+        """Who was pushed before `wait` and reads what it waits for as last written."""
+        if self._readers is None:
+            self._readers = defaultdict(list)
+            for each in self.trace.operations:
+                for serial in each.reads:
+                    self._readers[serial].append(each.number)
+        numbers = self._readers.get(wait.target or 0, [])
+        return numbers[bisect_right(numbers, wait.operation) : bisect_right(numbers, wait.pushed)]
+
+
+def pushed_inside(trace: Trace) -> dict[int, int]:
+    """Operation -> the one that pushed it while it ran on a worker, by number."""
+    workers = {each.worker for each in trace.operations} - {"", "caller"}
+    inside = [each for each in trace.operations if each.thread in workers]
+    ran: dict[str, list[Operation]] = defaultdict(list)
+    if inside:
+        for each in trace.operations:
+            if each.run_ns:
+                ran[each.worker].append(each)
+        for each_worker in ran.values():
+            each_worker.sort(key=lambda each: each.began_ns)
+    parents = {}
+    for each in inside:
+        before = ran[each.thread]
+        k = bisect_left(before, each.pushed_ns, key=lambda each: each.began_ns)
+        if k and before[k - 1].ended_ns >= each.pushed_ns:
+            parents[each.number] = before[k - 1].number
+    return parents
+
+
+def bound_of(trace: Trace, jobs: Sequence[Job]) -> float | None:
+    """The most weight that was pending when a push that had paused went on; None if none had. The
+    weight of a job is set to its operation's bytes, for which the true bound counts."""
+    ends = [wait.end_ns for wait in trace.waits if wait.kind == PAUSE]
+    if not ends:
+        return None
+    for job, each in zip(jobs, trace.operations, strict=True):
+        job.weight = each.nbytes or 1.0
+    pushed = [each.pushed_ns for each in trace.operations]
+    came = [0.0, *accumulate(job.weight for job in jobs)]
+    over = sorted(
+        (each.ended_ns, job.weight) for each, job in zip(trace.operations, jobs, strict=True)
+    )
+    went = [0.0, *accumulate(weight for _, weight in over)]
+    # The operation that paused is pushed right after, and counts.
+    return max(
+        came[min(bisect_right(pushed, end) + 1, len(jobs))]
+        - went[bisect_right(over, end, key=lambda each: each[0])]
+        for end in ends
+    )

@@ -1,0 +1,227 @@
+"""What if? A recorded program, run again on a virtual clock with something changed.
+
+    with d2lmini.profile() as trace:
+        train(net)
+    print(trace.replay(workers=4), trace.replay(without_wait_at="train.py:12"))
+
+The program's threads issue the same operations in the same order, with the host's own time between
+them as recorded; the time in waits is taken out and found anew, for a wait ends when what it is for
+is done. Operations take their recorded times and hand-overs, and run by the engine's rules
+(`simulation`), after those that they need or make room for. Of what changes:
+
+    workers, devices   the lanes; copies between contexts that fall on one device take no time
+    link_gb_s          the part of a copy's time that grows with its bytes (`rates`)
+    priorities         what a worker takes first
+    large operations   those that the trace saw cut are shared with whoever is idle (`rates`)
+    inline ones        stay on the front end, unless what they need is not done: then a worker's
+    back-pressure      if a push had to pause: the bound is the most that was pending when it went on
+
+Not in the trace, so not foreseen: how much slower two operations run side by side because they
+share memory, caches or the interpreter; that a program would cut a batch otherwise for other
+devices; waits outside the engine, as for a thread's end, which keep their recorded length.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from copy import copy
+from statistics import median
+from typing import TYPE_CHECKING
+
+from d2lmini.base import MXNetError
+from d2lmini.context import Context, gpu
+from d2lmini.profiler import rates
+from d2lmini.profiler.program import bound_of, front_ends, pushed_inside
+from d2lmini.profiler.records import Operation, Wait
+from d2lmini.profiler.simulation import Job, Simulation
+
+if TYPE_CHECKING:
+    from d2lmini.profiler.trace import Trace
+
+
+def replay(
+    trace: Trace,
+    workers: int | Mapping[str, int] | None = None,
+    devices: int | None = None,
+    link_gb_s: float | None = None,
+    without_wait_at: str | int | Iterable[str | int] | None = None,
+    priorities: Callable[[Operation], int] | None = None,
+) -> Trace:
+    """The trace that the program would have left; see `Trace.replay` for the arguments."""
+    threads = _threads(trace, workers)
+    place_of = _places(trace, devices)
+    dropped = _dropped(trace, without_wait_at)
+    if link_gb_s is not None and not link_gb_s > 0:
+        raise MXNetError(f"replay: link_gb_s is a rate in GB/s above 0, got {link_gb_s!r}")
+
+    new = [copy(each) for each in trace.operations]
+    for each in new:
+        each.ctx = place_of.get(each.ctx, each.ctx)
+        if priorities is not None:
+            each.priority = priorities(each)
+    lanes = {each.place: threads.get(old.place, threads["cpu"])
+             for old, each in zip(trace.operations, new, strict=True)}  # fmt: skip
+    lanes.update((place, threads[place]) for place in threads if place not in lanes)
+    jobs = _jobs(trace, new, link_gb_s)
+    parents = pushed_inside(trace)
+    for number, parent in parents.items():
+        after = trace[number].pushed_ns - trace[parent].began_ns
+        jobs[parent - 1].children.append((after, jobs[number - 1]))
+    steps, later = front_ends(trace, parents, dropped)
+    bound = bound_of(trace, jobs)
+    run = Simulation(jobs, steps, lanes, bound, later)
+    length = run.run()
+
+    predicted = type(trace)()
+    predicted.recorded = trace
+    predicted.operations = new
+    predicted.workers = lanes
+    predicted.blas_threads = trace.blas_threads
+    predicted.shared = dict(trace.shared)
+    predicted.begin_ns = trace.begin_ns
+    predicted.end_ns = trace.begin_ns + length
+    _enter_times(predicted, jobs)
+    _enter_waits(predicted, run)
+    return predicted
+
+
+# -- what was asked --------------------------------------------------------------------------------
+
+
+def _threads(trace: Trace, workers: int | Mapping[str, int] | None) -> dict[str, int]:
+    """How many threads serve each lane of the recording, or shall."""
+    threads = {"cpu": 1, **trace.workers}
+    for place in {each.place for each in trace.operations}:
+        threads.setdefault(place, threads["cpu"])
+    asked = {"cpu": workers} if isinstance(workers, int) else dict(workers or {})
+    for place, n in asked.items():
+        if place not in threads:
+            known = ", ".join(map(repr, threads))
+            raise MXNetError(f"replay: workers of {place!r}: there is no such lane, but {known}")
+        if not isinstance(n, int) or n < 1:
+            raise MXNetError(f"replay: workers of {place!r} are 1 or more, got {n!r}")
+    return {**threads, **asked}
+
+
+def _places(trace: Trace, devices: int | None) -> dict[Context, Context]:
+    """Which device takes the place of which: one after the other, round robin."""
+    if devices is None:
+        return {}
+    if not isinstance(devices, int) or devices < 1:
+        raise MXNetError(f"replay: devices are 1 or more, got {devices!r}")
+    contexts = {each.ctx for each in trace.operations if not each.ctx.is_cpu}
+    if not contexts:
+        raise MXNetError(
+            f"replay: devices={devices}, but no operation ran on a GPU; for the CPU ask for workers"
+        )
+    return {ctx: gpu(ctx.device_id % devices) for ctx in contexts}
+
+
+def _dropped(trace: Trace, at: str | int | Iterable[str | int] | None) -> set[int]:
+    """Which waits are left out, as positions in trace.waits."""
+    if at is None:
+        return set()
+    lines = [at] if isinstance(at, (str, int)) else list(at)
+    found: set[int] = set()
+    where = {wait.site: wait.where for wait in trace.waits}
+    for line in lines:
+        here = {i for i, wait in enumerate(trace.waits) if _is_at(where[wait.site], line)}
+        if not here:
+            known = "\n".join(f"    {text}" for text in sorted({*where.values()})) or "    nowhere"
+            raise MXNetError(f"replay: no wait at {line!r}; the program waited at\n{known}")
+        found |= here
+    return found
+
+
+def _is_at(where: str, line: str | int) -> bool:
+    """Is "src/train.py:12: l.asnumpy()" what `line` names: 12, "train.py:12", ...?"""
+    place = where.partition(": ")[0]
+    if isinstance(line, int):
+        return place.endswith((f":{line}", f"line {line}"))
+    return place == line or place.replace("\\", "/").endswith("/" + line)
+
+
+# -- what the simulation needs ---------------------------------------------------------------------
+
+
+def _jobs(trace: Trace, new: list[Operation], link_gb_s: float | None) -> list[Job]:
+    """The operations for the simulation, with their times in the new circumstances."""
+    taken = rates.hand_overs(trace.operations)
+    usual = round(median(taken.values())) if taken else 0
+    shares = rates.shares(trace) if trace.shared else {}
+    on_link: dict[str, list[Operation]] = defaultdict(list)
+    for old in trace.operations:
+        if old.is_copy:
+            on_link[old.place].append(old)
+    links = {place: rates.fit(copies) for place, copies in on_link.items()} if link_gb_s else {}
+    jobs = []
+    for old, each in zip(trace.operations, new, strict=True):
+        job = Job(each.number, each.place, old.run_ns, taken.get(each.number, usual))
+        job.priority = each.priority
+        job.inline = old.inline
+        job.share = shares.get(each.number)
+        if old.is_copy and _stays(trace, new, each.number):
+            job.run_ns = 0
+        elif link_gb_s is not None and old.is_copy:
+            job.run_ns = links[old.place].at(old.run_ns, old.nbytes, link_gb_s)
+        if old.inline:
+            job.hand_over_ns = max(0, old.began_ns - old.pushed_ns)
+        jobs.append(job)
+    for job in jobs:
+        needs, room = trace.needs(job.number), trace.makes_room(job.number)
+        job.follows(jobs[number - 1] for number in (*needs, *room))
+    return jobs
+
+
+def _stays(trace: Trace, new: list[Operation], number: int) -> bool:
+    """Does a copy between two devices end where it begins, now that they are one?"""
+    here = new[number - 1].ctx
+    return here != trace.operations[number - 1].ctx and any(
+        new[before - 1].ctx == here for before in trace.needs(number)
+    )
+
+
+# -- what it found ---------------------------------------------------------------------------------
+
+
+def _enter_times(predicted: Trace, jobs: list[Job]) -> None:
+    begin = predicted.begin_ns
+    names = _names(predicted)
+    for each, job in zip(predicted.operations, jobs, strict=True):
+        ran = each.began_ns != 0
+        inline = job.worker < 0
+        each.pushed_ns = begin + job.pushed_ns
+        each.ready_ns = begin + job.ready_ns
+        each.began_ns = begin + job.began_ns if ran else 0
+        each.ended_ns = begin + job.ended_ns
+        if ran:
+            each.worker = "caller" if inline else names(each.place, job.worker)
+
+
+def _names(trace: Trace) -> Callable[[str, int], str]:
+    """(place, which) -> the name of a worker: one of the recording's as long as there are some."""
+    known: dict[str, dict[str, None]] = defaultdict(dict)
+    for each in trace.operations:
+        if each.worker and not each.inline:
+            known[each.place][each.worker] = None
+    names = {place: list(workers) for place, workers in known.items()}
+
+    def name(place: str, i: int) -> str:
+        mine = names.setdefault(place, [])
+        while len(mine) <= i:
+            mine.append(f"{place} worker {len(mine) + 1}")
+        return mine[i]
+
+    return name
+
+
+def _enter_waits(predicted: Trace, run: Simulation) -> None:
+    begin = predicted.begin_ns
+    for wait, thread, pushed, began, ended in run.waits:
+        if wait is None:
+            wait = Wait("backpressure", None, 0, pushed, None, thread, 0, 0)
+        predicted.waits.append(
+            wait._replace(pushed=pushed, begin_ns=begin + began, end_ns=begin + ended)
+        )
+    predicted.waits.sort(key=lambda wait: wait.end_ns)

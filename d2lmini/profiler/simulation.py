@@ -1,0 +1,302 @@
+"""The engine's rules on a virtual clock: when would everything happen?
+
+Front ends issue their steps one after the other. An operation that nothing holds up any more is
+ready; each lane gives its ready ones to free workers, by priority, then in the order they were
+pushed. Idle workers help with operations that are cut. A wait ends when what it is for is done.
+
+>>> from d2lmini.profiler.simulation import Job, Simulation, Step
+>>> jobs = [Job(1, "cpu", 3000), Job(2, "cpu", 2000), Job(3, "cpu", 1000)]
+>>> jobs[2].follows([jobs[0], jobs[1]])
+>>> issue = [Step(100, number) for number in (1, 2, 3)]
+>>> Simulation(jobs, {"main": [*issue, Step(0)]}, {"cpu": 2}).run()
+4100
+>>> [(job.began_ns, job.ended_ns) for job in jobs]
+[(100, 3100), (200, 2200), (3100, 4100)]
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from d2lmini.profiler.rates import Share
+
+
+class Job:
+    """An operation as the simulation sees it; times are nanoseconds from the begin, -1: not yet.
+
+    inline    it runs on the front end that issues it, if nothing holds it up
+    share     how it is divided among workers; None: one runs it
+    weight    what it counts against the bound on pending work
+    children  (nanoseconds after its begin, job): what it pushes itself
+    holds_up  the jobs that come after it
+    missing   how many it still comes after
+    """
+
+    __slots__ = (
+        "number", "place", "run_ns", "hand_over_ns", "priority", "inline", "share", "weight",
+        "children", "holds_up", "missing", "pushed_ns", "ready_ns", "began_ns", "ended_ns",
+        "worker", "waiting", "left", "looked_ns", "helped", "turn",
+    )  # fmt: skip
+
+    def __init__(self, number: int, place: str, run_ns: int, hand_over_ns: int = 0):
+        self.number = number
+        self.place = place
+        self.run_ns = run_ns
+        self.hand_over_ns = hand_over_ns
+        self.priority = 0
+        self.inline = False
+        self.share: Share | None = None
+        self.weight = 1.0
+        self.children: list[tuple[int, Job]] = []
+        self.holds_up: list[Job] = []
+        self.missing = 0
+        self.pushed_ns = self.ready_ns = self.began_ns = self.ended_ns = -1
+        self.worker = -1
+        self.waiting: list[FrontEnd] = []
+        self.left = 1.0  # of a shared one: what part is still to be done,
+        self.looked_ns = 0  # at this time,
+        self.helped = -1.0  # how many have helped since,
+        self.turn = 0  # and which forecast of its end holds
+
+    def follows(self, before: Iterable[Job]) -> None:
+        """It comes after these."""
+        for each in before:
+            each.holds_up.append(self)
+            self.missing += 1
+
+
+class Step(NamedTuple):
+    """What a front end does `gap_ns` after the step before.
+
+    number    issue the operation of this number; 0: wait
+    jobs      for these; None: for everything
+    after_ns  how long it takes to go on when that is done
+    wait      which wait of the recording it is
+    starts    names of front ends that begin after this step
+    """
+
+    gap_ns: int
+    number: int = 0
+    jobs: tuple[int, ...] | None = None
+    after_ns: int = 0
+    wait: Any = None
+    starts: tuple[str, ...] = ()
+
+
+class FrontEnd:
+    """A thread of the program, in the midst of its steps."""
+
+    def __init__(self, name: str, steps: Sequence[Step]):
+        self.name = name
+        self.steps = steps
+        self.at = 0
+        self.missing = 0  # how many operations it waits for
+        self.since_ns = -1  # when it began to wait
+
+
+class Lane:
+    """Workers of one kind: who is free, what is ready, which of the running ones are shared."""
+
+    def __init__(self, size: int):
+        self.free = list(range(size - 1, -1, -1))
+        self.ready: list[tuple[int, int, Job]] = []
+        self.shared: list[Job] = []
+
+
+class Simulation:
+    """Runs once. `waits` lists (wait, front end, operations pushed so far, begin, end) in
+    nanoseconds; a pause for room has wait None."""
+
+    def __init__(
+        self,
+        jobs: Sequence[Job],
+        steps: Mapping[str, Sequence[Step]],
+        workers: Mapping[str, int],
+        bound: float | None = None,
+        later: Iterable[str] = (),
+    ):
+        """`jobs` in the order of their numbers, from 1. `bound`: the most weight that may be
+        pending. Front ends named `later` begin when a step of another starts them."""
+        self.jobs = jobs
+        self.front_ends = {name: FrontEnd(name, each) for name, each in steps.items()}
+        self.lanes = {place: Lane(size) for place, size in workers.items()}
+        self.bound = bound
+        self.waits: list[tuple[Any, str, int, int, int]] = []
+        self.ended = 0
+        self.now = self.pushed = self.pending = 0
+        self.weight = 0.0
+        self.idle_waits: list[FrontEnd] = []
+        self.room_waits: list[FrontEnd] = []
+        self.events: list[tuple[int, int, Callable[[Any], None], Any]] = []
+        self.order = 0
+        later = set(later)
+        for front_end in self.front_ends.values():
+            if front_end.name not in later:
+                self._go_on(front_end, 0)
+
+    def run(self) -> int:
+        """When the last thing has happened, in nanoseconds."""
+        events = self.events
+        while events or self.room_waits:
+            if not events:  # what would make room comes later in the program: let it
+                self._step(self.room_waits.pop(0), admitted=True)
+                continue
+            self.now, _, happens, to = heapq.heappop(events)
+            happens(to)
+        return self.ended
+
+    def _at(self, when: int, happens: Callable[[Any], None], to: Any) -> None:
+        self.order += 1
+        heapq.heappush(self.events, (when, self.order, happens, to))
+
+    # -- front ends --------------------------------------------------------------------------------
+
+    def _go_on(self, front_end: FrontEnd, when: int) -> None:
+        """Its next step comes, counted from `when`."""
+        if front_end.at < len(front_end.steps):
+            self._at(when + front_end.steps[front_end.at].gap_ns, self._step, front_end)
+
+    def _step(self, front_end: FrontEnd, admitted: bool = False) -> None:
+        step = front_end.steps[front_end.at]
+        if step.number:
+            job = self.jobs[step.number - 1]
+            if not admitted and not self._admits(job):
+                if front_end.since_ns < 0:
+                    front_end.since_ns = self.now
+                self.room_waits.append(front_end)
+                return
+            if front_end.since_ns >= 0:
+                self._waited(front_end, None, self.now)
+                front_end.since_ns = -1
+            self._done_with(front_end, step, self._issue(job))
+            return
+        front_end.since_ns = self.now
+        if step.jobs is None:
+            if self.pending:
+                self.idle_waits.append(front_end)
+                return
+        else:
+            jobs = [self.jobs[number - 1] for number in step.jobs]
+            for job in jobs:
+                if job.ended_ns < 0 or job.ended_ns > self.now:
+                    front_end.missing += 1
+                    job.waiting.append(front_end)
+            if front_end.missing:
+                return
+        self._end_wait(front_end)
+
+    def _end_wait(self, front_end: FrontEnd) -> None:
+        step = front_end.steps[front_end.at]
+        end = self.now + step.after_ns
+        if step.wait is not None:
+            self._waited(front_end, step.wait, end)
+        front_end.since_ns = -1
+        self._done_with(front_end, step, end)
+
+    def _waited(self, front_end: FrontEnd, wait: Any, end: int) -> None:
+        self.waits.append((wait, front_end.name, self.pushed, front_end.since_ns, end))
+
+    def _done_with(self, front_end: FrontEnd, step: Step, when: int) -> None:
+        self.ended = max(self.ended, when)
+        front_end.at += 1
+        self._go_on(front_end, when)
+        for name in step.starts:
+            self._go_on(self.front_ends[name], when)
+
+    def _admits(self, job: Job) -> bool:
+        return self.bound is None or not self.pending or self.weight + job.weight <= self.bound
+
+    # -- operations --------------------------------------------------------------------------------
+
+    def _issue(self, job: Job) -> int:
+        """Push `job`; when the front end is done with that."""
+        job.pushed_ns = self.now
+        self.pushed += 1
+        self.pending += 1
+        self.weight += job.weight
+        if job.missing:
+            return self.now
+        job.ready_ns = self.now
+        if job.inline:
+            job.began_ns = self.now + job.hand_over_ns
+            ended = job.began_ns + job.run_ns
+            self._at(ended, self._end, job)
+            return ended
+        self._dispatch({self._queue(job)})
+        return self.now
+
+    def _queue(self, job: Job) -> str:
+        heapq.heappush(self.lanes[job.place].ready, (-job.priority, job.number, job))
+        return job.place
+
+    def _dispatch(self, places: Iterable[str]) -> None:
+        """Give what is ready to who is free; let those who find nothing help."""
+        for place in places:
+            lane = self.lanes[place]
+            while lane.ready and lane.free:
+                self._start(lane, heapq.heappop(lane.ready)[2])
+            if lane.shared:
+                self._share_out(lane)
+
+    def _start(self, lane: Lane, job: Job) -> None:
+        job.worker = lane.free.pop()
+        job.began_ns = self.now + job.hand_over_ns
+        for after, child in job.children:
+            self._at(job.began_ns + after, self._issue, child)
+        if job.share is None:
+            self._at(job.began_ns + job.run_ns, self._end, job)
+        else:
+            job.looked_ns = job.began_ns
+            lane.shared.append(job)
+
+    def _share_out(self, lane: Lane) -> None:
+        """Forecast anew when the shared operations of a lane end, if more or fewer help them now.
+        Who is idle divides himself among them."""
+        helpers = len(lane.free) / len(lane.shared)
+        for job in lane.shared:
+            if job.helped != helpers:
+                assert job.share is not None
+                if self.now > job.looked_ns:
+                    passed = self.now - job.looked_ns
+                    job.left = max(0.0, job.left - passed / job.share.run_ns(job.helped))
+                    job.looked_ns = self.now
+                job.helped = helpers
+                job.turn += 1
+                end = job.looked_ns + round(job.left * job.share.run_ns(helpers))
+                self._at(end, self._end_shared, (job, job.turn))
+
+    def _end_shared(self, forecast: tuple[Job, int]) -> None:
+        job, turn = forecast
+        if turn == job.turn:
+            self.lanes[job.place].shared.remove(job)
+            self._end(job)
+
+    def _end(self, job: Job) -> None:
+        job.ended_ns = self.now
+        self.ended = max(self.ended, self.now)
+        self.pending -= 1
+        self.weight -= job.weight
+        places = set()
+        for each in job.holds_up:
+            each.missing -= 1
+            if not each.missing and each.pushed_ns >= 0:
+                each.ready_ns = self.now
+                places.add(self._queue(each))
+        if job.worker >= 0:
+            self.lanes[job.place].free.append(job.worker)
+            places.add(job.place)
+        self._dispatch(sorted(places))
+        for front_end in job.waiting:
+            front_end.missing -= 1
+            if not front_end.missing:
+                self._end_wait(front_end)
+        if not self.pending and self.idle_waits:
+            waiting, self.idle_waits = self.idle_waits, []
+            for front_end in waiting:
+                self._end_wait(front_end)
+        if self.room_waits:
+            waiting, self.room_waits = self.room_waits, []
+            for front_end in waiting:
+                self._step(front_end)
