@@ -69,7 +69,7 @@ test-mxnet: $(VENV)/.test  ## the tests that ask the real MXNet (D2LMINI_MXNET_P
 	$(PY) -m pytest -q $$(grep -l D2LMINI_MXNET_PYTHON tests/test_*.py)
 
 test-gpu: $(VENV)/.test  ## the tests that need a real GPU (CUDA), and a table of what it does
-	$(PY) -c 'import cupy' 2>/dev/null || $(PY) -m pip install $(PIPFLAGS) -e ".[$(or $(GPU_EXTRA),gpu)]"
+	$(PY) -c 'import cupy; cupy.ones((2, 2)) @ cupy.ones((2, 2))' 2>/dev/null || $(PY) -m pip install $(PIPFLAGS) -e ".[$(or $(GPU_EXTRA),gpu)]"
 	$(PY) tests/gpu/run.py $(GPUFLAGS)
 
 stress: $(VENV)/.test  ## the long runs: a million tasks, memory growth

@@ -84,7 +84,7 @@ def test_the_conda_environment_agrees_with_pyproject():
     extras = project["optional-dependencies"]
     read_and_run = requirements(project["dependencies"] + extras["lab"])
     assert read_and_run.keys() <= named.keys()
-    bounds = requirements(extras["gpu"] + extras["test"]) | read_and_run
+    bounds = requirements(extras["test"] + extras["gpu"]) | read_and_run
     bounds |= {"python": project["requires-python"], "pip": ""}
     assert named == {name: bounds[name] for name in named}
 
