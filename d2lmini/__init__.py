@@ -29,6 +29,7 @@ random     seeds and random arrays
 util       the switches of MXNet's NumPy interface
 viz        a Symbol as a picture and as a table
 profile    a scope whose operations and waits are recorded: who ran what, when, after what
+lint_waits finds lines that wait for a value and do not say so
 test_utils what tests of one's own programs call
 d2l        what chapters and readers reuse: Benchmark, compare, get_mem
 install_as_mxnet
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
     from d2lmini.graph.lazy import lazy
     from d2lmini.mxnet_alias import install_as_mxnet
     from d2lmini.profiler import profile
+    from d2lmini.profiler.lint import lint_waits
     from d2lmini.symbol import AttrScope
 
 __version__ = "0.1.0"
@@ -90,9 +92,10 @@ base.loaders["get_symbol"] = lambda: importlib.import_module("d2lmini.graph.reco
 __all__ = [
     "AttrScope", "Benchmark", "Context", "MXNetError", "autograd", "base", "context", "cpu",
     "cpu_pinned", "current_context", "d2l", "engine", "get_mem", "gluon", "gpu", "init",
-    "initializer", "install_as_mxnet", "instrument", "io", "kv", "kvstore", "lazy", "lr_scheduler",
-    "metric", "nd", "ndarray", "num_gpus", "optimizer", "profile", "profiler", "random", "runtime",
-    "storage", "sym", "symbol", "test_utils", "util", "virtual_gpus", "visualization", "viz",
+    "initializer", "install_as_mxnet", "instrument", "io", "kv", "kvstore", "lazy", "lint_waits",
+    "lr_scheduler", "metric", "nd", "ndarray", "num_gpus", "optimizer", "profile", "profiler",
+    "random", "runtime", "storage", "sym", "symbol", "test_utils", "util", "virtual_gpus",
+    "visualization", "viz",
 ]  # fmt: skip
 
 _SWITCHES = ("is_np_array", "is_np_shape", "np_shape", "set_np_shape", "use_np_shape")
@@ -118,6 +121,7 @@ _LAZY = {
     "Benchmark": ("d2lmini.d2l", "Benchmark"),
     "get_mem": ("d2lmini.d2l", "get_mem"),
     "lazy": ("d2lmini.graph.lazy", "lazy"),
+    "lint_waits": ("d2lmini.profiler.lint", "lint_waits"),
     "profile": ("d2lmini.profiler", "profile"),
     "virtual_gpus": ("d2lmini.device.virtual_device", "virtual_gpus"),
     **{name: ("d2lmini.util", name) for name in _SWITCHES},

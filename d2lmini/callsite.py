@@ -8,13 +8,16 @@ take; turning it into "train.py:12" needs the line table and happens only in mes
 >>> callsite.describe(None)
 'an unknown line'
 
-Backward issues dozens of operations from one line and finds it once (`remembered`).
+Backward issues dozens of operations from one line and finds it once (`remembered`). What lies
+between that line and us, in the standard library or in NumPy, is passed over: the wait in
+`logging.info("%s", l)` is the program's, not logging's.
 """
 
 from __future__ import annotations
 
 import linecache
 import os
+import re
 import sys
 import threading
 import warnings
@@ -25,7 +28,12 @@ from typing import Any
 Site = tuple[CodeType, int]
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_ours: dict[str, bool] = {}
+_STANDARD = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
+_PACKAGES = re.compile(r"[\\/](?:site|dist)-packages[\\/](numpy[\\/])?")
+
+_OURS, _BETWEEN, _USERS = 1, 2, 3
+#: Whose code a file holds.
+_whose: dict[str, int] = {}
 
 
 class _Here(threading.local):
@@ -60,16 +68,45 @@ def find() -> Site | None:
     if _here.site is not None:
         return _here.site
     frame: FrameType | None = sys._getframe(1)
+    between: Site | None = None
     while frame is not None:
         code = frame.f_code
-        name = code.co_filename
-        ours = _ours.get(name)
-        if ours is None:
-            ours = _ours[name] = name.startswith(_HERE) or name == "<string>"
-        if not ours:
+        whose = _whose.get(code.co_filename) or _look(code.co_filename)
+        if whose == _USERS:
             return code, frame.f_lasti
+        if whose == _BETWEEN and between is None:
+            between = code, frame.f_lasti
         frame = frame.f_back
-    return None
+    return between
+
+
+def called() -> str:
+    """The function of this package that the user's line has called, to the end that we are here:
+    "NDArray.asnumpy"; "" where no line of the user's is on the way. (Before Python 3.11 without
+    the class.)"""
+    frame: FrameType | None = sys._getframe(1)
+    last: CodeType | None = None
+    while frame is not None:
+        code = frame.f_code
+        whose = _whose.get(code.co_filename) or _look(code.co_filename)
+        if whose == _USERS:
+            return "" if last is None else getattr(last, "co_qualname", last.co_name)
+        if whose == _OURS:
+            last = code
+        frame = frame.f_back
+    return ""
+
+
+def _look(filename: str) -> int:
+    """Whose code does this file hold?"""
+    if filename.startswith(_HERE) or filename == "<string>":
+        whose = _OURS
+    elif package := _PACKAGES.search(filename):
+        whose = _BETWEEN if package[1] else _USERS
+    else:
+        whose = _BETWEEN if filename.startswith((_STANDARD, "<frozen ")) else _USERS
+    _whose[filename] = whose
+    return whose
 
 
 def line_of(site: Site) -> int:

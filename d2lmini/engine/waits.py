@@ -100,6 +100,8 @@ class Waits(Road):
                 f"{by} inside a finalizer (__del__): it runs in the midst of the engine's own work "
                 "and must not wait. Push what is to be done instead."
             )
+        if instrument.before_wait is not None:
+            instrument.before_wait(by, var)
         if self._late:
             self._push_late()
         begin = time.perf_counter_ns() if instrument.listeners else 0

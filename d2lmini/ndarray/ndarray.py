@@ -190,7 +190,7 @@ class NDArray(Fluent):
         indexing.setitem(self, key, value)
 
     def __contains__(self, value: Any) -> bool:
-        return bool((self == value).asnumpy().any())
+        return bool((self == value)._read("in").any())
 
     # Comparing gives an array, so equality cannot serve a dictionary; identity does.
     def __hash__(self) -> int:

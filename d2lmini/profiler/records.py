@@ -151,6 +151,8 @@ class Wait(NamedTuple):
     pushed     how many operations had been pushed when it began
     site       the line that waited
     thread     the thread
+    call       the function of the library that this line called: "NDArray.asnumpy"
+    instead    if the line hides that it waits (`lint_waits`): what it could do; else None
     """
 
     kind: str
@@ -161,6 +163,8 @@ class Wait(NamedTuple):
     thread: str
     begin_ns: int
     end_ns: int
+    call: str = ""
+    instead: str | None = None
 
     @property
     def seconds(self) -> float:

@@ -35,13 +35,15 @@ from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from d2lmini import engine, instrument
+from d2lmini import callsite, engine, instrument
 from d2lmini.device import blas
 from d2lmini.engine import lanes
 from d2lmini.engine.core import Task, Var
 from d2lmini.engine.road import here
+from d2lmini.profiler.lint import why_hidden
 from d2lmini.profiler.order import Before, ancestors, order_of
 from d2lmini.profiler.records import Change, Operation, Wait
+from d2lmini.profiler.waits import WaitList
 
 if TYPE_CHECKING:
     from d2lmini.profiler.account import Account
@@ -80,7 +82,7 @@ class Trace(instrument.Instrument):
     """What happened in the scope of a `profile()`.
 
     operations  in the order they were pushed; number 1 is the first
-    waits       of the program's threads, in the order they ended
+    waits       of the program's threads, in the order they ended; waits() is a table by line
     memory      changes, in the order they happened
     begin_ns, end_ns    of the scope, the wait for everything at its end included
     workers     threads that serve each lane: {"cpu": 2, "gpu(0)": 1, "gpu(0) in": 1, ...}
@@ -94,7 +96,7 @@ class Trace(instrument.Instrument):
 
     def __init__(self) -> None:
         self.operations: list[Operation] = []
-        self.waits: list[Wait] = []
+        self.waits = WaitList(self)
         self.begin_ns = self.end_ns = 0
         self.workers: dict[str, int] = {}
         self.blas_threads = 0
@@ -170,7 +172,13 @@ class Trace(instrument.Instrument):
             return
         pushed = bisect_left(self.operations, begin_ns, key=lambda each: each.pushed_ns)
         serial = None if target is None else serial_of(target)
-        self.waits.append(Wait(kind, serial, -1, pushed, site, _this_thread(), begin_ns, end_ns))
+        call = callsite.called()
+        self.waits.append(
+            Wait(
+                kind, serial, -1, pushed, site, _this_thread(), begin_ns, end_ns,
+                call, why_hidden(kind, call),
+            )
+        )  # fmt: skip
 
     def alloc(self, ctx: Any, nbytes: int) -> None:
         each = self._open.get(here.task)

@@ -1,0 +1,207 @@
+"""Hidden waits: lines that wait for a value and do not say so.
+
+`x.asnumpy()` says that it waits. `if loss < 1:` and `print(loss)` do not, and yet the program
+stands still there until the engine has caught up, and issues nothing meanwhile.
+
+>>> import d2lmini
+>>> from d2lmini import nd
+>>> loss = nd.ones((2,)).mean()
+>>> with d2lmini.lint_waits("raise"):
+...     if loss < 2:
+...         pass
+Traceback (most recent call last):
+  ...
+d2lmini.profiler.lint.HiddenWait: hidden wait (bool): ... waits for _lesser_scalar, ...
+
+A wait is hidden if
+
+- Python asks for the value behind the program's back: the truth, a number, the text, an index, an
+  element (`in`), a NumPy array of it (`np.median(x)`), or a shape that depends on values;
+- a function of this library reads it that does not have its name from that (`metric.update`);
+- it is read within `autograd.record()`, where backward could not be issued yet.
+
+Not hidden: asnumpy, asscalar, item, tolist, wait_to_read and the like where the program itself
+calls them, writing to files, and back-pressure, which `engine.limit_pending` asks for.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from d2lmini import callsite, instrument
+from d2lmini.base import MXNetError
+from d2lmini.callsite import Site
+from d2lmini.engine.core import Task, Var
+from d2lmini.ops.core import modes
+
+#: Kinds of waits that no line says, with a way around them.
+HIDDEN = {
+    "bool": "keep both results and choose with nd.where, or ask once in many steps",
+    "float": "calculate with the array itself, and read the number when the loop is over",
+    "int": "calculate with the array itself, and read the number when the loop is over",
+    "index": "index an NDArray with it (x[i], nd.take), which does not wait",
+    "print": "print when the loop is over, or once in many steps; x.shape is known without a wait",
+    "in": "(x == value).sum() stays an array; read it when the loop is over",
+    "__array__": "use the function of nd, or write asnumpy() where the value is needed",
+    "dlpack": "write wait_to_read() before it, where waiting costs least",
+    "boolean_mask": "multiply by the mask, or use nd.where: then the shape depends on no value",
+}
+
+#: Kinds that say that they wait, if the program's own line calls them.
+READING = frozenset({"asnumpy", "asscalar", "item", "tolist", "asnumpy_view"})
+
+#: Kinds that `also` takes besides.
+_OTHERS = frozenset({"wait_to_read", "wait_to_write", "wait_for_var", "waitall", "backpressure"})
+
+#: Functions of ours that are called to read values begin like this.
+_READERS = ("save", "export", "assert_", "check_", "compare", "same", "almost_equal", "to_dlpack")
+
+MODES = ("warn", "raise", "off")
+
+
+class HiddenWait(MXNetError):
+    """A line waits for a value and does not say so; raised by `lint_waits("raise")`."""
+
+
+def why_hidden(kind: str, call: str) -> str | None:
+    """Why a wait of this kind, by a line that called our function `call`, is hidden: what to do
+    instead. None if it is not, or no line of the program's called."""
+    name = call.rpartition(".")[2]
+    if not name or name.startswith(_READERS):
+        return None
+    if kind in HIDDEN:
+        return HIDDEN[kind]
+    if kind not in READING:
+        return None
+    if name != kind:
+        return f"{call} reads values: call it when more work is issued, or once in many steps"
+    if modes.recording:
+        return "read it after the record() scope, when backward() is issued"
+    return None
+
+
+@dataclass(slots=True)
+class Found:
+    """A line with a hidden wait.
+
+    kind    its way of waiting; `site` the line
+    awaited, issued    the operation whose result it waited for, and the line that issued that
+    times   how often so far
+    """
+
+    kind: str
+    site: Site | None
+    awaited: str
+    issued: Site | None
+    instead: str
+    times: int = 0
+
+    @property
+    def where(self) -> str:
+        """ "train.py:12: if loss < 1:" """
+        return callsite.describe(self.site)
+
+    def __str__(self) -> str:
+        awaited = "a value from the host, or from before the lint"
+        if self.awaited:
+            awaited = f"{self.awaited}, issued at {callsite.describe(self.issued)}"
+        return (
+            f"hidden wait ({self.kind}): {self.where} waits for {awaited}. Instead: {self.instead}"
+        )
+
+
+class Lint(instrument.Instrument):
+    """What looks for hidden waits, of all threads; made by `lint_waits`.
+
+    found    the lines, in the order in which they were met first
+    """
+
+    def __init__(self, mode: str, also: Iterable[str] = ()):
+        self.mode = mode
+        self.also = frozenset(also)
+        self.found: list[Found] = []
+        self._known: dict[tuple[str, Site | None], Found] = {}
+        self._writers: WeakKeyDictionary[Var, tuple[str, Site | None]] = WeakKeyDictionary()
+        self._outer: Lint | None = None
+
+    def push(self, task: Task) -> None:
+        for var in task.writes:
+            self._writers[var] = task.name, task.site
+
+    def before_wait(self, kind: str, var: Var | None) -> None:
+        """Called before each wait, on its thread."""
+        instead = why_hidden(kind, callsite.called())
+        if instead is None and kind in self.also:
+            instead = "it was asked for by also="
+        if instead is None:
+            return
+        site = callsite.find()
+        found = self._known.get((kind, site))
+        first = found is None
+        if found is None:
+            awaited, issued = ("", None) if var is None else self._writers.get(var, ("", None))
+            found = self._known[kind, site] = Found(kind, site, awaited, issued, instead)
+            self.found.append(found)
+        found.times += 1
+        if self.mode == "raise":
+            raise HiddenWait(str(found))
+        if first:
+            callsite.warn(str(found))
+
+    def __enter__(self) -> Lint:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: Any, where: TracebackType | None
+    ) -> None:
+        _install(self._outer)
+
+    def __str__(self) -> str:
+        return "\n".join(f"{each} ({each.times} x)" for each in self.found) or "no hidden wait"
+
+    def __repr__(self) -> str:
+        return f"<lint_waits({self.mode!r}): {len(self.found)} lines with hidden waits>"
+
+
+_current: Lint | None = None
+_door = threading.Lock()
+
+
+def lint_waits(mode: str = "warn", also: str | Iterable[str] = ()) -> Lint:
+    """Look for hidden waits from now on, on all threads; in a `with` statement until its end.
+
+    mode: "warn" warns once for each line and kind of wait, "raise" raises HiddenWait there instead
+    of waiting, "off" ends it. also: kinds of waits to find besides, e.g. "asnumpy" or ["waitall"].
+    The engine stays usable; what waits in vain is not lost. `found` of the result lists the lines.
+    ValueError for another mode or kind. Meanwhile small operations take a longer road, as always
+    when somebody listens.
+    """
+    kinds = (also,) if isinstance(also, str) else tuple(also)
+    known = READING | _OTHERS
+    unknown = sorted(set(kinds) - known)
+    if mode not in MODES:
+        raise ValueError(f"lint_waits: mode is {mode!r}, need one of {', '.join(MODES)}")
+    if unknown:
+        raise ValueError(f"lint_waits: also names {unknown}, need some of {sorted(known)}")
+    lint = Lint(mode, kinds)
+    lint._outer = _current
+    _install(None if mode == "off" else lint)
+    return lint
+
+
+def _install(lint: Lint | None) -> None:
+    """Let `lint` be the one that looks; None: nobody."""
+    global _current
+    with _door:
+        if _current is not None:
+            instrument.remove(_current)
+        _current = lint
+        instrument.before_wait = None
+        if lint is not None:
+            instrument.add(lint)
+            instrument.before_wait = lint.before_wait

@@ -1,0 +1,239 @@
+"""The ledger of waits: where the program stood still, how long, for what, and what waited with it.
+
+>>> from d2lmini import nd, profile
+>>> with profile() as trace:
+...     x = nd.ones((2, 2))
+...     for _ in range(3):
+...         s = float((x * 2).sum())
+...         x = x + 1
+>>> ledger = trace.waits()
+>>> row = ledger[0]
+>>> row.kind, row.times, row.awaited.name, row.held, row.held_first.name
+('float', 3, 'sum', 7, '_plus_scalar')
+
+It is complete, for all waits pass one function (`engine/waits.py`). A star marks those that are
+hidden: the line does not say that it waits (`d2lmini.lint_waits`).
+
+While the program waits it issues nothing. What it issued next, until it waited again, was *held*;
+of that the part is called *idle* which needed nothing but what was there before the wait ended, so
+that it could have run meanwhile, had it been issued. (Whether the program may issue it before it
+knows the value, the program's author must say.)
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from d2lmini import callsite
+from d2lmini.callsite import Site
+from d2lmini.profiler.records import Operation, Wait
+
+if TYPE_CHECKING:
+    from d2lmini.profiler.trace import Trace
+
+
+class WaitList(list[Wait]):
+    """The waits of a trace, in the order they ended. Called, it gives the ledger."""
+
+    def __init__(self, trace: Trace):
+        super().__init__()
+        self._trace = trace
+
+    def __call__(self) -> Ledger:
+        return ledger_of(self._trace)
+
+
+@dataclass(slots=True)
+class Row:
+    """The waits of one kind at one line of the program.
+
+    kind, site   its way of waiting, and the line; `call` the function of ours that it called
+    instead      if it is hidden: what the line could do instead; else None
+    times        how often
+    seconds, longest_s    in all, and the longest
+    awaited      the operation for which it waited longest in all; None: nothing is known of it
+    held         how many operations the program issued only afterwards, before its next wait
+    held_first   the first of them
+    idle         how many of them could have run meanwhile
+    waits        what is summed up here
+    """
+
+    kind: str
+    site: Site | None
+    call: str
+    instead: str | None
+    times: int = 0
+    seconds: float = 0.0
+    longest_s: float = 0.0
+    awaited: Operation | None = None
+    held: int = 0
+    held_first: Operation | None = None
+    idle: int = 0
+    waits: list[Wait] = field(default_factory=list, repr=False)
+
+    @property
+    def hidden(self) -> bool:
+        """Does the line not say that it waits?"""
+        return self.instead is not None
+
+    @property
+    def where(self) -> str:
+        """ "train.py:12: s += float(l)" """
+        return callsite.describe(self.site)
+
+
+class Ledger:
+    """The rows, the longest waits first; prints as a table."""
+
+    def __init__(self, rows: list[Row], elapsed_s: float):
+        self.rows = rows
+        self.elapsed_s = elapsed_s
+
+    @property
+    def seconds(self) -> float:
+        """All waits together; with several threads it may exceed the time that passed."""
+        return sum(row.seconds for row in self.rows)
+
+    @property
+    def times(self) -> int:
+        """How many waits there were."""
+        return sum(row.times for row in self.rows)
+
+    @property
+    def hidden(self) -> list[Row]:
+        """The lines that do not say that they wait."""
+        return [row for row in self.rows if row.hidden]
+
+    def __getitem__(self, i: int) -> Row:
+        return self.rows[i]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    def __str__(self) -> str:
+        if not self.rows:
+            return "no wait"
+        head = ("seconds", "times", "wait", "line", "waited for", "held meanwhile")
+        table = [head, *map(_cells, self.rows)]
+        widths = [max(len(cells[i]) for cells in table) for i in range(len(head))]
+        lines = ["  ".join(_set(i, cell, widths[i]) for i, cell in enumerate(cs)) for cs in table]
+        share = f", {self.seconds / self.elapsed_s:.0%} of the time" if self.elapsed_s else ""
+        lines.append(f"{1e3 * self.seconds:.3f} ms in {_count(self.times, 'wait')}{share}")
+        if self.hidden:
+            lines.append("* hidden: the line does not say that it waits; see lint_waits")
+        return "\n".join(line.rstrip() for line in lines)
+
+    __repr__ = __str__
+
+
+def ledger_of(trace: Trace) -> Ledger:
+    """Sum up the waits of a trace by line and kind."""
+    rows: dict[tuple[Site | None, str], Row] = {}
+    # How long each line waited for each operation, by its name and the line that issued it.
+    lengths: dict[tuple[Site | None, str], dict[tuple[str, Site | None], float]] = {}
+    examples: dict[tuple[str, Site | None], Operation] = {}
+    endings = _Endings(trace)
+    held = _held(trace)
+    for i, wait in enumerate(trace.waits):
+        key = wait.site, wait.kind
+        row = rows.get(key)
+        if row is None:
+            row = rows[key] = Row(wait.kind, wait.site, wait.call, wait.instead)
+            lengths[key] = defaultdict(float)
+        row.times += 1
+        row.seconds += wait.seconds
+        row.longest_s = max(row.longest_s, wait.seconds)
+        row.waits.append(wait)
+        awaited = awaited_by(trace, wait, endings)
+        if awaited is not None:
+            issued = awaited.name, awaited.site
+            examples.setdefault(issued, awaited)
+            lengths[key][issued] += wait.seconds
+        numbers = held.get(i, [])
+        row.held += len(numbers)
+        row.idle += sum(_could_run(trace, number, wait) for number in numbers)
+        if numbers and row.held_first is None:
+            row.held_first = trace[numbers[0]]
+    for key, row in rows.items():
+        if lengths[key]:
+            row.awaited = examples[max(lengths[key], key=lambda issued: lengths[key][issued])]
+    elapsed_s = (trace.end_ns - trace.begin_ns) / 1e9
+    return Ledger(sorted(rows.values(), key=lambda row: -row.seconds), elapsed_s)
+
+
+class _Endings:
+    """The operations in the order they were complete."""
+
+    def __init__(self, trace: Trace):
+        self.ended = sorted((each.ended_ns, each.number) for each in trace.operations)
+
+    def last_of(self, wait: Wait) -> int:
+        """Of those issued before the wait, the one that was complete last, within it; 0: none."""
+        i = bisect_right(self.ended, (wait.end_ns, 1 << 62))
+        while i and self.ended[i - 1][0] > wait.begin_ns:
+            i -= 1
+            if self.ended[i][1] <= wait.pushed:
+                return self.ended[i][1]
+        return 0
+
+
+def awaited_by(trace: Trace, wait: Wait, endings: _Endings | None = None) -> Operation | None:
+    """The operation that a wait was for: the one that made the value, or for a wait for everything
+    or for room the one whose end it met."""
+    number = wait.operation
+    if wait.target is None:
+        number = (endings or _Endings(trace)).last_of(wait)
+    return trace[number] if number > 0 else None
+
+
+def _held(trace: Trace) -> dict[int, list[int]]:
+    """Of each wait, by its position: the operations its thread issued next, up to its next wait."""
+    issued: dict[str, list[int]] = defaultdict(list)
+    for each in trace.operations:
+        issued[each.thread].append(each.number)
+    waits: dict[str, list[int]] = defaultdict(list)
+    for i, wait in enumerate(trace.waits):  # those of a thread are in order
+        waits[wait.thread].append(i)
+    held: dict[int, list[int]] = {}
+    for thread, places in waits.items():
+        numbers = issued[thread]
+        cuts = [bisect_right(numbers, trace.waits[i].pushed) for i in places] + [len(numbers)]
+        for i, begin, end in zip(places, cuts, cuts[1:]):
+            held[i] = numbers[begin:end]
+    return held
+
+
+def _could_run(trace: Trace, number: int, wait: Wait) -> bool:
+    """Was all that an operation comes after issued before the wait, and over before its end?"""
+    before = (*trace.needs(number), *trace.makes_room(number))
+    return all(n <= wait.pushed and trace[n].ended_ns < wait.end_ns for n in before)
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    awaited = "" if row.awaited is None else f"{row.awaited.name} ({_place(row.awaited.site)})"
+    held = ""
+    if row.held_first is not None:
+        first = f"{row.held_first.name} ({_place(row.held_first.site)})"
+        held = f"{row.held}: {first}{' ...' if row.held > 1 else ''}, {row.idle} idle"
+    kind = f"{row.kind} *" if row.hidden else row.kind
+    line = row.where if len(row.where) <= 60 else row.where[:59] + "…"
+    return f"{1e3 * row.seconds:.3f} ms", str(row.times), kind, line, awaited, held
+
+
+def _place(site: Site | None) -> str:
+    return callsite.describe(site).partition(": ")[0]
+
+
+def _set(column: int, cell: str, width: int) -> str:
+    return cell.rjust(width) if column < 2 else cell.ljust(width)
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n} {noun}" + ("" if n == 1 else "s")
