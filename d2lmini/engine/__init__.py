@@ -8,10 +8,11 @@
 >>> log
 ['write', 'read']
 
-Which engine: `D2LMINI_ENGINE=threaded|naive` (or MXNet's `MXNET_ENGINE_TYPE=NaiveEngine`) for the
-process, `with engine.use("naive"):` for a scope. To be read in this order: `core` (the rules),
-`budget`, `bulk`, `meeting`, `failure`, `road`, `waits`, `engine`, `threaded` (the threads),
-`naive`.
+Which engine: `D2LMINI_ENGINE=threaded|naive|stepped` (or MXNet's `MXNET_ENGINE_TYPE=NaiveEngine`)
+for the process, `with engine.use("naive"):` or `with engine.stepped() as s:` for a scope. To be
+read in this order: `core` (the rules), `budget`, `bulk`, `meeting`, `failure`, `road`, `waits`,
+`engine`, `threaded` (the threads), `naive`, `stepped` (a virtual clock; then `stepped_choices`,
+`stepped_records`, `stepped_view`, `stepped_orders`, `stepped_explore`).
 
 `engine.inline_below` (microseconds) is the dial of inline execution: operations predicted to be
 shorter run on the thread that issues them, because handing them to a worker would cost more; 0
@@ -25,7 +26,7 @@ import os
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from d2lmini import callsite
@@ -37,19 +38,27 @@ from d2lmini.engine.engine import Engine, Stats
 from d2lmini.engine.failure import OutOfMemoryError
 from d2lmini.engine.naive import NaiveEngine
 from d2lmini.engine.road import here
+from d2lmini.engine.stepped import SteppedEngine
+from d2lmini.engine.stepped_explore import Exploration
+from d2lmini.engine.stepped_explore import explore as _explore
 from d2lmini.engine.threaded import ThreadedEngine
 
 __all__ = [
-    "Engine", "NaiveEngine", "OutOfMemoryError", "Stats", "Task", "ThreadedEngine", "Var", "bulk",
-    "cancel_pending", "current", "explain", "limit_pending", "new_var", "prioritized", "push",
-    "set_bulk_size", "stats", "use", "wait_for_var", "waitall",
+    "Engine", "NaiveEngine", "OutOfMemoryError", "Stats", "SteppedEngine", "Task",
+    "ThreadedEngine", "Var", "bulk", "cancel_pending", "current", "explain", "explore",
+    "limit_pending", "new_var", "prioritized", "push", "set_bulk_size", "stats", "stepped", "use",
+    "wait_for_var", "waitall",
 ]  # fmt: skip
 
 
 def _make(kind: str, **options: Any) -> Engine:
-    kinds: dict[str, type[Engine]] = {"threaded": ThreadedEngine, "naive": NaiveEngine}
+    kinds: dict[str, type[Engine]] = {
+        "threaded": ThreadedEngine,
+        "naive": NaiveEngine,
+        "stepped": SteppedEngine,
+    }
     if kind not in kinds:
-        raise ValueError(f"engine {kind!r} is unknown; choose 'threaded' or 'naive'")
+        raise ValueError(f"engine {kind!r} is unknown; choose 'threaded', 'naive' or 'stepped'")
     return kinds[kind](**options)
 
 
@@ -57,7 +66,8 @@ def _from_environment() -> Engine:
     kind = os.environ.get("D2LMINI_ENGINE")
     if kind is None:
         kind = "naive" if os.environ.get("MXNET_ENGINE_TYPE") == "NaiveEngine" else "threaded"
-    return _make(kind)
+    # Nobody asks that one to step back, and what it remembers keeps arrays alive.
+    return _make(kind, remember=0) if kind == "stepped" else _make(kind)
 
 
 #: The engine in use. Ask the functions below rather than this.
@@ -194,6 +204,26 @@ def use(kind: str, **options: Any) -> Iterator[Engine]:
             with core.lock:
                 fresh.reports.move_to(outer.reports)
             fresh.stop()
+
+
+def stepped(**options: Any) -> AbstractContextManager[SteppedEngine]:
+    """A scope with an engine that waits to be stepped: `use("stepped", ...)`; see `SteppedEngine`
+    for `seed`, `workers`, `times`, `replay`, `order`, `remember`."""
+    return use("stepped", **options)  # type: ignore[arg-type, return-value]
+
+
+def explore(program: Callable[[], object], most: int = 1000, reduced: bool = True) -> Exploration:
+    """Run `program` in many legal orders of what it pushes; do they all give what it returns?
+
+    program   takes nothing, pushes, returns arrays or other values; it is run once for each order,
+              so it has to begin anew each time (and to seed what it draws)
+    reduced   False: in every legal order (ValueError if there are more than `most`); else in few,
+              in which every two operations that nothing orders come in both orders
+
+    The `Exploration` says in how many, and if one gives other values, which two operations are to
+    blame, and which Var. See `stepped_explore`.
+    """
+    return _explore(stepped, program, most, reduced)
 
 
 # -- the dial, as an attribute of this module ------------------------------------------------------

@@ -73,6 +73,9 @@ class Road:
     #: (context, lane) -> who runs its tasks, where that is more than calling `Task.run`.
     runners: ClassVar[dict[tuple[Context, str], Runner]] = {}
 
+    #: Do its workers run on the user's thread, where Ctrl-C strikes?
+    serial = False
+
     def __init__(self, inline_below: float, limit: int | None):
         self.lock = core.lock
         self.inline_below = inline_below
@@ -323,7 +326,7 @@ class Road:
             else:
                 runner.run(task)
         except BaseException as problem:
-            if worker == "caller" and not isinstance(problem, Exception):
+            if (self.serial or worker == "caller") and not isinstance(problem, Exception):
                 raise
             return Failure(task.name, task.site, problem), True
         finally:

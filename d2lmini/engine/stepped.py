@@ -1,0 +1,410 @@
+"""The stepped engine: the same rules on one thread and a virtual clock, one step at a time.
+
+>>> from d2lmini import engine, nd
+>>> with engine.stepped(times=20) as s:
+...     a = nd.ones((1, 2))
+...     b = a * 2
+...     c = a * 3
+...     a += 1
+...     s.name(a=a, b=b, c=c)
+...     print(s.run_to(3))               # nothing has run before this line
+...     print(s.who_waits_for_whom())
+...     print(s)
+20 us: cpu 2 begins 3 _mul_scalar
+4 _plus_scalar waits to write a, which 2 _mul_scalar reads
+4 _plus_scalar waits to write a, which 3 _mul_scalar reads
+20 us: 1 done, 2 running, 1 waiting
+1 _ones         done     cpu 1  0 to 20 us
+2 _mul_scalar   running  cpu 1  since 20 us
+3 _mul_scalar   running  cpu 2  since 20 us
+4 _plus_scalar  waiting
+
+A push queues. A step begins or ends one operation: it computes as it begins, on the thread that
+steps, and lets go of what it holds as it ends, so long after on the virtual clock as it is
+predicted to take (`times=`). A wait of the program's steps as far as it needs, the end of the
+scope to the end. Who may run is decided by `core` and `road`, as on the other engines; which of
+those that may is the engine's `choice` (`stepped_choices`), the only thing that is new here.
+
+What can be taken back. `back()` turns back the clock, the lines of the Vars and the log. It does
+not unmake values: an operation runs once, and stepping forward again over it takes the result that
+it had. That is sound because every legal order gives the same values; an operation whose turn has
+not come, in whatever order, reads nothing that another could have changed. To see an order give
+other values (which only a missing dependency can), run the program anew: `engine.explore`. The
+last `remember` steps can be taken back; so long their arrays stay alive.
+
+Instruments hear what they hear of every engine, and read `now_us` of it if they want its clock.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import insort
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+from d2lmini import callsite, instrument
+from d2lmini.base import MXNetError
+from d2lmini.engine import core, lanes
+from d2lmini.engine.core import Task, Var
+from d2lmini.engine.failure import Failure, Report
+from d2lmini.engine.meeting import Watch
+from d2lmini.engine.road import here
+from d2lmini.engine.stepped_choices import Move, choice
+from d2lmini.engine.stepped_records import Event, Operation, Times, clock_of, place_of
+from d2lmini.engine.stepped_view import View
+from d2lmini.engine.waits import block
+
+
+class Past(NamedTuple):
+    """What `back` needs of a step: its event, the operation, and for an end how it came out and
+    what it changed beside the lines."""
+
+    event: Event
+    task: Task
+    outcome: tuple[Failure | None, bool]
+    errors: dict[Var, Failure | None]
+    reports: list[Report]
+
+
+class SteppedEngine(View):
+    """Runs one operation at a time, when it is told to.
+
+    seed      draws one of all legal orders; the same seed, the same trace
+    workers   of the CPU, on the virtual clock; devices have those of their lanes
+    times     microseconds of all operations, {name: microseconds}, or a function of the task;
+              default: as predicted (`predicted_us`), 100 where nobody knows
+    replay    a log (`log` of another run of the same program) to do again
+    order     numbers of operations: one at a time, the first in the list that may
+    remember  how many steps `back` can take back
+    """
+
+    kind = "stepped"
+    serial = True
+
+    def __init__(
+        self,
+        seed: int | None = None,
+        workers: int = 2,
+        times: Times = None,
+        replay: Iterable[Any] | None = None,
+        order: Iterable[int] | None = None,
+        remember: int = 1000,
+        limit: int | None = None,
+    ):
+        if not isinstance(workers, int) or workers < 1:
+            raise ValueError(f"engine.stepped: workers is 1 or more, got {workers!r}")
+        self._size = workers
+        self._duration_us = clock_of(times)
+        self._choice = choice(seed, order, None if replay is None else list(replay))
+        self._remember = remember
+        super().__init__(0.0, limit)
+
+    def _begin_anew(self) -> None:
+        super()._begin_anew()
+        self._serial = threading.RLock()
+        self.log: list[Event] = []
+        self.now_us = 0.0
+        self.steps = 0  # begun and ended, less those taken back
+        self.operations: dict[int, Operation] = {}
+        self.waiting_to_begin: list[Task] = []
+        self._ends: dict[Task, float] = {}  # of what runs: when
+        self._outcomes: dict[Task, tuple[Failure | None, bool]] = {}
+        self._past: deque[Past] = deque(maxlen=self._remember)
+        self.numbers: WeakKeyDictionary[Var, int] = WeakKeyDictionary()
+        self._named: dict[int, str] = {}
+        self._n_vars = 0
+
+    @property
+    def workers(self) -> int:
+        return self._size
+
+    @property
+    def pushed(self) -> int:
+        """How many operations were pushed."""
+        return self._sequence
+
+    # -- pushing ----------------------------------------------------------------------------------
+
+    def push(self, task: Task) -> None:
+        if self.lock._is_owned():  # type: ignore[attr-defined]
+            self._lay_aside(task)
+            return
+        if self._late:
+            self._push_late()
+        if self.recorder is not None and self.recorder.takes(task):
+            return
+        task.site = task.site or callsite.find()
+        task.priority += here.priority
+        task.prepare()
+        user = here.task is None
+        while user and self.steps < self._choice.moves_before(self._sequence + 1):
+            if self._step() is None:
+                break
+        while not self._enter(task, user):
+            self.pause(task)
+
+    def _claim(self, task: Task) -> None:
+        super()._claim(task)
+        self._operation(task)
+
+    def _operation(self, task: Task) -> Operation:
+        """What is written down of `task`; begins when it is pushed (a meeting: complete)."""
+        operation = self.operations.get(task.seq)
+        if operation is None:
+            by = getattr(here.task, "seq", 0)
+            reads, writes = (tuple(map(self._number, each)) for each in (task.shared, task.writes))
+            operation = Operation(task, reads, writes, by, self.now_us)
+            self.operations[task.seq] = operation
+            self.log.append(Event("push", task.seq, task.name, "", self.now_us))
+        return operation
+
+    def _number(self, var: Var) -> int:
+        number = self.numbers.get(var)
+        if number is None:
+            self._n_vars += 1
+            number = self.numbers[var] = self._n_vars
+        return number
+
+    def _hand_out(self, task: Task) -> None:
+        operation = self._operation(task)
+        operation.ready_us = self.now_us
+        operation.status = "ready"
+        insort(self.waiting_to_begin, task, key=_rank)
+
+    def _handed_out(self) -> set[Task]:
+        return set(self.waiting_to_begin)
+
+    # -- who may -----------------------------------------------------------------------------------
+
+    def able_to_begin(self) -> Iterator[Task]:
+        """The ready tasks for which a worker is free, by priority and age."""
+        busy = Counter(lanes.key_of(task) for task in self._ends)
+        for task in self.waiting_to_begin:
+            if busy[lanes.key_of(task)] < self._workers_of(task):
+                yield task
+
+    def able_to_end(self) -> list[Task]:
+        """The tasks that run, the first to end first."""
+        return sorted(self._ends, key=lambda task: (self._ends[task], task.seq))
+
+    def _workers_of(self, task: Task) -> int:
+        return lanes.threads.get(lanes.key_of(task), self._size)  # type: ignore[call-overload]
+
+    def _free_worker(self, task: Task) -> str:
+        """The first of its lane that runs nothing."""
+        place, n = place_of(task), self._workers_of(task)
+        names = [f"{place} {i + 1}" for i in range(n)] if n > 1 else [place]
+        busy = {self.operations[each.seq].worker for each in self._ends}
+        return next(name for name in names if name not in busy)
+
+    # -- stepping ----------------------------------------------------------------------------------
+
+    def step(self) -> Event | None:
+        """Let one operation begin or end; what happened, or None if nothing can."""
+        if here.task is not None:
+            raise MXNetError(
+                f"step inside the task {here.task.name!r}: step where the program pushes"
+            )
+        return self._step()
+
+    def _step(self) -> Event | None:
+        with self._serial:
+            move = self._choice.next(self)
+            if move is None:
+                return None
+            try:
+                return self._begin(move) if move.begins else self._end(move)
+            except BaseException as problem:
+                self._give_up(move.task, problem)
+                raise
+
+    def run(self) -> None:
+        """Step until nothing can happen any more."""
+        while self.step() is not None:
+            continue
+
+    def run_to(self, target: int | str) -> Event:
+        """Step until an operation begins: that number, the next of that name, or the next issued by
+        a line with that text, "train.py:12" or "c = a * 3". ValueError if none is waiting."""
+        wanted = {each.number for each in self._yet_to_begin() if _is_meant(each, target)}
+        while wanted:
+            event = self.step()
+            if event is None:
+                break
+            if event.kind == "begin" and event.number in wanted:
+                return event
+        left = ", ".join(map(str, self._yet_to_begin())) or "none"
+        raise ValueError(f"run_to: nothing that is {target!r} will begin; yet to begin: {left}")
+
+    def back(self, steps: int = 1) -> Event | None:
+        """Take back the last steps, values excepted (see above); the last that was taken back, or
+        None at the beginning."""
+        event = None
+        for _ in range(steps):
+            with self._serial, self.lock:
+                if self.steps:
+                    event = self._back()
+        return event
+
+    def _begin(self, move: Move) -> Event:
+        task = move.task
+        operation = self.operations[task.seq]
+        duration_us = self._duration_us(task)
+        worker = move.worker or self._free_worker(task)
+        if move.time_us is not None:
+            self.now_us = move.time_us
+        with self.lock:
+            self.running.add(task)
+            self.waiting_to_begin.remove(task)
+        operation.status, operation.worker = "running", worker
+        operation.began_us = self.now_us
+        event = Event("begin", task.seq, task.name, worker, self.now_us)
+        self.log.append(event)
+        if task in self._outcomes:  # it was taken back: it has run
+            if instrument.listeners:
+                instrument.emit("start", task, worker)
+        else:
+            self._outcomes[task] = self._execute(task, worker)
+        ran = self._outcomes[task][1]
+        self._ends[task] = self.now_us + (duration_us if ran else 0.0)
+        return self._stepped(Past(event, task, self._outcomes[task], {}, []))
+
+    def _end(self, move: Move) -> Event:
+        task = move.task
+        operation = self.operations[task.seq]
+        end_us = self._ends[task] if move.time_us is None else move.time_us
+        self.now_us = max(self.now_us, end_us)
+        failure, ran = outcome = self._outcomes[task]
+        errors = {var: var.error for var in task.writes}
+        event = Event("end", task.seq, task.name, operation.worker, self.now_us)
+        with self.lock:
+            reports = list(self.reports._unseen)
+            self._settle(task, failure, ran)
+            del self._ends[task], self._outcomes[task]
+            operation.status = "done" if failure is None else "failed" if ran else "skipped"
+            operation.ended_us = self.now_us
+            self.log.append(event)
+            self._finish(task)
+        return self._stepped(Past(event, task, outcome, errors, reports))
+
+    def _stepped(self, past: Past) -> Event:
+        self.steps += 1
+        self._past.append(past)
+        return past.event
+
+    def _give_up(self, task: Task, problem: BaseException) -> None:
+        """Ctrl-C in the midst of a step, or times that cannot say how long it takes."""
+        with self.lock:
+            if task in self.waiting_to_begin and task not in self.running:
+                return  # nothing has happened
+            self._past.clear()
+            if task in self.pending and task in self._outcomes:
+                self._ends.setdefault(task, self.now_us)  # it has run, and has yet to end
+                return
+            if task in self.waiting_to_begin:
+                self.waiting_to_begin.remove(task)
+            self._ends.pop(task, None)
+            if self._outcomes.pop(task, None) is None:
+                self.operations[task.seq].status = "failed"
+            self._abandon(task, problem)
+
+    # -- stepping back (lock held) -----------------------------------------------------------------
+
+    def _back(self) -> Event:
+        if not self._past or self.gates:
+            why = "another thread waits" if self.gates else f"only {self._remember} are remembered"
+            raise MXNetError(f"back: this step cannot be taken back: {why} (engine.stepped)")
+        event, task, outcome, errors, reports = self._past[-1]
+        operation = self.operations[event.number]
+        if event.kind == "begin":
+            pushed = [each for each in self.operations.values() if each.by == event.number]
+            if pushed:
+                raise MXNetError(
+                    f"back: {operation} has pushed {', '.join(map(str, pushed))} as it began, "
+                    "which cannot be taken back"
+                )
+            self.running.discard(task)
+            del self._ends[task]
+            insort(self.waiting_to_begin, task, key=_rank)
+            operation.status, operation.worker, operation.began_us = "ready", "", None
+        else:
+            self._outcomes[task] = outcome
+            self._ends[task] = event.time_us
+            self._unfinish(task)
+            self._unsettle(task, outcome[1], errors, reports)
+            operation.status, operation.ended_us = "running", None
+        self._past.pop()
+        self.steps -= 1
+        self.log.remove(event)
+        self.now_us = self.log[-1].time_us if self.log else 0.0
+        return event
+
+    def _unsettle(
+        self, task: Task, ran: bool, errors: dict[Var, Failure | None], reports: list[Report]
+    ) -> None:
+        """Take its outcome out of the books."""
+        for var, error in errors.items():
+            var.error = error
+        self.reports._unseen = [report for report in reports if not report.seen]
+        if ran:
+            self.ran -= 1
+        else:
+            self.skipped -= 1
+        self.pending.add(task)
+        self.running.add(task)
+        self.budget.pin(task)
+
+    def _unfinish(self, task: Task) -> None:
+        """Give it back what it held. All who stand in line there came after it, or beside it as
+        readers: so each line is made anew, by the rule, with `task` at its head."""
+        behind: set[Task] = set()
+        for var in (*task.shared, *task.writes):
+            line = [(each, False) for each in sorted(var.readers, key=lambda each: each.seq)]
+            line += [(var.writer, True)] if var.writer is not None else []
+            line += var.queue
+            core.forget(var)
+            core.claim_var(task, var, var in task.writes)
+            for each, writes in line:
+                core.claim_var(each, var, writes)
+                behind.add(each)
+        for each in behind:
+            if not each.open:
+                each.waits = sum(not core.holds(each, v) for v in (*each.shared, *each.writes))
+            if each.waits and each in self.waiting_to_begin:
+                self.waiting_to_begin.remove(each)
+                self.operations[each.seq].status = "waiting"
+                self.operations[each.seq].ready_us = None
+
+    # -- waiting -----------------------------------------------------------------------------------
+
+    def _block(self, lock: threading.Lock, deadline: float | None = None) -> bool:
+        """A wait steps until what it waits for has come."""
+        watch = Watch(self)
+        while True:
+            while lock.locked() and self._step() is not None:
+                continue
+            if lock.locked():
+                self._choice.check_wait(self)
+            soon = watch.until(deadline)
+            if block(lock, soon):
+                return True
+            if soon == deadline:
+                return False
+            watch.look()
+
+    def _work_off(self) -> None:
+        """A push that waits for room steps until something is complete."""
+        while self.room_locks and self._step() is not None:
+            continue
+
+
+def _rank(task: Task) -> tuple[int, int]:
+    return -task.priority, task.seq
+
+
+def _is_meant(operation: Operation, target: int | str) -> bool:
+    if isinstance(target, int):
+        return operation.number == target
+    return operation.name == target or target in operation.line

@@ -1,0 +1,142 @@
+"""Who is next: every way of choosing among what may happen on the stepped engine.
+
+    InOrder     as the threaded engine would, if its workers kept to the predicted times: whoever
+                may begin does so at once, by priority and age; then the earliest end comes
+    Seeded      any legal order, drawn: of those that may begin and those that may end, each is as
+                likely. A late end means that the operation took longer than predicted
+    Listed      one at a time, those first that come first in a given list of numbers
+    Replayed    as a log says
+
+A choice depends on what happened, never on anything beside: the k-th step of a seed is drawn from
+(seed, k), the k-th of a replay read there. So a step taken back comes again as it was.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from d2lmini.base import MXNetError
+from d2lmini.engine.core import Task
+from d2lmini.engine.stepped_records import Event
+
+if TYPE_CHECKING:
+    from d2lmini.engine.stepped import SteppedEngine
+
+
+class Move(NamedTuple):
+    """`task` begins, or ends. Who runs it and when are told only by a replay."""
+
+    task: Task
+    begins: bool
+    worker: str | None = None
+    time_us: float | None = None
+
+
+class InOrder:
+    """The order of a threaded engine that keeps to the predicted times."""
+
+    def next(self, engine: SteppedEngine) -> Move | None:
+        """What happens now; None if nothing can."""
+        begins = next(engine.able_to_begin(), None)
+        if begins is not None:
+            return Move(begins, True)
+        running = engine.able_to_end()
+        return Move(running[0], False) if running else None
+
+    def moves_before(self, number: int) -> int:
+        """How many steps come before operation `number` is pushed; they are taken there."""
+        return 0
+
+    def check_wait(self, engine: SteppedEngine) -> None:
+        """The program waits and nothing can happen: is that its fault?"""
+
+
+class Seeded(InOrder):
+    """Any legal order, as likely as the next; the same for the same seed."""
+
+    def __init__(self, seed: int):
+        self.seed = seed
+
+    def next(self, engine: SteppedEngine) -> Move | None:
+        moves = [Move(task, True) for task in engine.able_to_begin()]
+        moves += [Move(task, False) for task in engine.able_to_end()]
+        if not moves:
+            return None
+        return moves[random.Random(f"{self.seed}, {engine.steps}").randrange(len(moves))]
+
+
+class Listed(InOrder):
+    """One at a time, by the places of their numbers in a list; then the others by age."""
+
+    def __init__(self, order: Iterable[int]):
+        self.place = {number: place for place, number in enumerate(order)}
+
+    def next(self, engine: SteppedEngine) -> Move | None:
+        running = engine.able_to_end()
+        if running:
+            return Move(running[0], False)
+        if not engine.waiting_to_begin:
+            return None
+        last = len(self.place)
+        first = min(engine.waiting_to_begin, key=lambda t: (self.place.get(t.seq, last), t.seq))
+        return Move(first, True)
+
+
+class Replayed(InOrder):
+    """What a log says; when it is at its end, as the threaded engine would."""
+
+    def __init__(self, log: Sequence[Sequence[Any]]):
+        events = [Event(*event) for event in log]
+        self.moves = [event for event in events if event.kind != "push"]
+        self.before: dict[int, int] = {}
+        moves = 0
+        for event in events:
+            if event.kind == "push":
+                self.before[event.number] = moves
+            else:
+                moves += 1
+
+    def next(self, engine: SteppedEngine) -> Move | None:
+        if engine.steps >= len(self.moves):
+            return super().next(engine)
+        event = self.moves[engine.steps]
+        begins = event.kind == "begin"
+        those = engine.waiting_to_begin if begins else engine.able_to_end()
+        for task in those:
+            if task.seq == event.number and task.name == event.name:
+                return Move(task, begins, event.worker, event.time_us)
+        if event.number > engine.pushed:
+            return None  # the program has not come so far
+        able = ", ".join(f"{task.seq} {task.name}" for task in those) or "none"
+        raise self._other(engine, f"only these may {event.kind} now: {able}")
+
+    def moves_before(self, number: int) -> int:
+        return self.before.get(number, 0)
+
+    def check_wait(self, engine: SteppedEngine) -> None:
+        if engine.steps < len(self.moves):
+            raise self._other(engine, "which waits, that operation has not been pushed")
+
+    def _other(self, engine: SteppedEngine, what: str) -> MXNetError:
+        """It is another program; from now on it goes its own way."""
+        event = self.moves[engine.steps]
+        del self.moves[engine.steps :]
+        return MXNetError(
+            f"replay: step {engine.steps + 1} of the log is {str(event)!r}, but of this program, "
+            f"{what}. It is another program than that of the log"
+        )
+
+
+def choice(
+    seed: int | None, order: Iterable[int] | None, replay: Sequence[Sequence[Any]] | None
+) -> InOrder:
+    """The one that was asked for; ValueError if more than one was."""
+    if sum(each is not None for each in (seed, order, replay)) > 1:
+        raise ValueError("engine.stepped: give one of seed=, order= and replay=")
+    if seed is not None:
+        return Seeded(seed)
+    if order is not None:
+        return Listed(order)
+    return InOrder() if replay is None else Replayed(replay)

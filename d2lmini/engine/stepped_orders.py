@@ -1,0 +1,134 @@
+"""Which orders are legal: all of them, or as few as show every freedom.
+
+The engine says it itself. `Orders` makes a shadow of every operation, with shadows of its Vars,
+claims them all by the rule (`core.claim`), lets all of them complete but one, and looks who is
+still waiting: those come after that one, always. What is left open by that is the freedom.
+
+n operations that share nothing have n! orders. To enumerate them all is hopeless, and needless.
+One legal order becomes any other by exchanging neighbours, and neighbours that commute may be
+exchanged without changing a value. So it is enough to see every two operations that nothing
+orders once this way round and once the other; for n operations that share nothing, two orders do.
+
+>>> from d2lmini import engine, nd
+>>> with engine.stepped() as s:
+...     x = [nd.ones((1,)) for _ in range(4)]
+...     y = x[0] + x[1]
+...     print(len(s.orders()), s.orders(reduced=True))
+40 [(1, 2, 3, 4, 5), (4, 3, 2, 1, 5), (2, 1, 5, 4, 3)]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+from d2lmini.engine import core
+from d2lmini.engine.core import Task, Var
+from d2lmini.engine.stepped_records import Operation
+
+
+class Orders:
+    """The legal orders of operations, given in the order in which they were pushed."""
+
+    def __init__(self, operations: Sequence[Operation]):
+        self.numbers = [each.number for each in operations]
+        self._operations = operations
+        #: Of each: the later ones that can only begin when it has ended, and the reverse.
+        self.after = {number: self._blocked_by(number) for number in self.numbers}
+        self.before: dict[int, set[int]] = {number: set() for number in self.numbers}
+        for number, late in self.after.items():
+            for each in late:
+                self.before[each].add(number)
+
+    def _blocked_by(self, number: int) -> set[int]:
+        """Those that never begin if `number` never ends. It is all on shadows; no lock needed."""
+        variables: dict[int, Var] = {}
+        shadows: dict[Task, int] = {}
+        ready = []
+        for each in self._operations:
+            reads, writes = (
+                tuple([variables.setdefault(v, Var()) for v in numbers])
+                for numbers in (each.reads, each.writes)
+            )
+            shadow = Task(each.name, reads, writes)
+            shadow.prepare()
+            shadows[shadow] = each.number
+            if core.claim(shadow):
+                ready.append(shadow)
+        begun = set()
+        while ready:
+            shadow = ready.pop()
+            begun.add(shadows[shadow])
+            if shadows[shadow] != number:
+                ready += core.release(shadow)
+        return set(self.numbers) - begun
+
+    def some(self, most: int, reduced: bool) -> list[tuple[int, ...]]:
+        """All, or as few as show every freedom; ValueError if there are more than `most`."""
+        found = list(islice(self.reduced() if reduced else self.all(), most + 1))
+        if len(found) > most:
+            raise ValueError(
+                f"orders: there are more than {most}. Ask for orders(reduced=True), few of which "
+                "every two operations come in both orders, or raise `most`"
+            )
+        return found
+
+    def all(self) -> Iterator[tuple[int, ...]]:
+        """Each legal order once; that of the program first."""
+        order: list[int] = []
+        choices = [iter(self._able(order))]
+        while choices:
+            number = next(choices[-1], None)
+            if number is None:
+                choices.pop()
+                if order:
+                    order.pop()
+                continue
+            order.append(number)
+            if len(order) == len(self.numbers):
+                yield tuple(order)
+                order.pop()
+            else:
+                choices.append(iter(self._able(order)))
+        if not self.numbers:
+            yield ()
+
+    def _able(self, order: Sequence[int]) -> list[int]:
+        """Who may be next."""
+        done = set(order)
+        return [n for n in self.numbers if n not in done and self.before[n] <= done]
+
+    def reduced(self) -> Iterator[tuple[int, ...]]:
+        """That of the program, and others until every two that nothing orders were seen both ways
+        round."""
+        yield tuple(self.numbers)
+        unseen = {
+            (early, late)
+            for i, early in enumerate(self.numbers)
+            for late in self.numbers[i + 1 :]
+            if late not in self.after[early]
+        }
+        wanted: Iterable[int] = ()
+        while unseen:
+            order = self._newest_first(wanted)
+            place = {number: i for i, number in enumerate(order)}
+            unseen = {(a, b) for a, b in unseen if place[a] < place[b]}
+            yield tuple(order)
+            if unseen:
+                late = min(unseen)[1]
+                wanted = self.before[late] | {late}
+
+    def _newest_first(self, wanted: Iterable[int]) -> list[int]:
+        """Those of `wanted` as soon as possible; otherwise always the newest that may be next."""
+        first, order = set(wanted), []
+        waits = {number: len(self.before[number]) for number in self.numbers}
+        able = {number for number, n in waits.items() if n == 0}
+        while able:
+            number = max(able & first or able)
+            able.discard(number)
+            order.append(number)
+            for each in self.after[number]:
+                waits[each] -= 1
+                if waits[each] == 0:
+                    able.add(each)
+        return order

@@ -1,0 +1,154 @@
+"""What the stepped engine writes down: events, operations, and how long each is said to take.
+
+Nothing here holds an array or a Var: the log of a program is numbers and names, and goes through
+JSON unharmed.
+
+>>> from d2lmini.engine.stepped_records import Event
+>>> print(Event("begin", 3, "dot", "cpu 1", 20.0))
+20 us: cpu 1 begins 3 dot
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from d2lmini import callsite
+from d2lmini.callsite import Site
+from d2lmini.engine.core import Task
+
+#: What an operation is said to take whose run time nobody predicts, in microseconds.
+UNKNOWN_US = 100.0
+#: Bytes that a link moves in a microsecond: PCI Express of the third generation, about.
+LINK_BYTES_PER_US = 12e3
+
+#: Run times in microseconds: of all, by name, or as a function of the task; None: as predicted.
+Times = float | Mapping[str, float] | Callable[[Task], float] | None
+
+
+class Event(NamedTuple):
+    """One line of the log.
+
+    kind      "push", "begin" or "end"
+    number    of the operation, in the order of the program
+    name      of the operation
+    worker    who runs it; "" for a push
+    time_us   when, on the virtual clock
+    """
+
+    kind: str
+    number: int
+    name: str
+    worker: str
+    time_us: float
+
+    def __str__(self) -> str:
+        who = "the program pushes" if self.kind == "push" else f"{self.worker} {self.kind}s"
+        return f"{self.time_us:g} us: {who} {self.number} {self.name}"
+
+
+class Text(str):
+    """Text that a notebook shows as it is, without quotes and escapes."""
+
+    __slots__ = ()
+
+    __repr__ = str.__str__
+
+
+class Operation:
+    """One operation that was pushed; the fields but `site` are what `state()` tells of it.
+
+    number, name     as in the log
+    place            "cpu", "gpu(0)", or a lane of it: "gpu(0) in"
+    site             the line that issued it
+    reads, writes    numbers of the Vars it reads, and of those it changes
+    status           waiting, ready, running, done, failed or skipped
+    worker           who ran it; "" before
+    by               number of the operation that pushed it; 0: the program did
+    pushed_us, ready_us, began_us, ended_us     when; None: not yet
+    """
+
+    __slots__ = (
+        "number", "name", "place", "site", "reads", "writes", "status", "worker", "by",
+        "pushed_us", "ready_us", "began_us", "ended_us",
+    )  # fmt: skip
+
+    def __init__(
+        self, task: Task, reads: tuple[int, ...], writes: tuple[int, ...], by: int, now_us: float
+    ):
+        self.number = task.seq
+        self.name = task.name
+        self.place = place_of(task)
+        self.site: Site | None = task.site
+        self.reads = reads
+        self.writes = writes
+        self.status = "waiting"
+        self.worker = ""
+        self.by = by
+        self.pushed_us = now_us
+        self.ready_us: float | None = None
+        self.began_us: float | None = None
+        self.ended_us: float | None = None
+
+    @property
+    def line(self) -> str:
+        """The line that issued it: "train.py:12: y = x + 1"."""
+        return callsite.describe(self.site)
+
+    def plain(self) -> dict[str, object]:
+        """As data for JSON; the line is put into words."""
+        fields: dict[str, object] = {name: getattr(self, name) for name in self.__slots__}
+        del fields["site"]
+        return {**fields, "line": self.line}
+
+    def __str__(self) -> str:
+        return f"{self.number} {self.name}"
+
+    __repr__ = __str__
+
+
+def place_of(task: Task) -> str:
+    """The lane that runs it, in words: all CPU contexts are one."""
+    place = "cpu" if task.ctx.is_cpu else str(task.ctx)
+    return place if task.lane == "compute" or task.ctx.is_cpu else f"{place} {task.lane}"
+
+
+def predicted_us(task: Task) -> float:
+    """What the engine predicts; for a copy, what a link takes for its bytes; else `UNKNOWN_US`."""
+    if task.predicted_us < 1e9:
+        return task.predicted_us
+    footprint = task.footprint() if task.lane != "compute" else None
+    return UNKNOWN_US if footprint is None else 10.0 + footprint().nbytes / LINK_BYTES_PER_US
+
+
+def clock_of(times: Times) -> Callable[[Task], float]:
+    """How long a task takes, in microseconds of the virtual clock."""
+    if times is None:
+        asked: Callable[[Task], float] = predicted_us
+    elif callable(times):
+        asked = times
+    elif isinstance(times, Mapping):
+        named = dict(times)
+
+        def asked(task: Task) -> float:
+            return named[task.name] if task.name in named else predicted_us(task)
+
+    elif isinstance(times, (int, float)) and not isinstance(times, bool):
+        same = float(times)
+
+        def asked(task: Task) -> float:
+            return same
+
+    else:
+        raise TypeError(
+            f"times is microseconds for all, a dict by name, or a function of the task; "
+            f"got {type(times).__name__}"
+        )
+
+    def duration_us(task: Task) -> float:
+        us = asked(task)
+        if not (isinstance(us, (int, float)) and 0 <= us < float("inf")):
+            raise ValueError(f"times: {task.name} takes 0 or more microseconds, got {us!r}")
+        return float(us)
+
+    return duration_us

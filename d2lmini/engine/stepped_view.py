@@ -1,0 +1,162 @@
+"""What one sees of the stepped engine: tables for people, plain data for programs.
+
+>>> from d2lmini import engine
+>>> with engine.stepped(workers=1) as s:
+...     a, b = engine.new_var(), engine.new_var()
+...     s.name(a=a, b=b)
+...     engine.push(print, writes=[a], name="fill a")
+...     engine.push(print, reads=[a], writes=[b], name="copy a to b")
+...     engine.push(print, reads=[a], name="look at a")
+...     print(s.queues())
+...     print(s.ready)
+...     print(s.state()["vars"][1])
+...     engine.cancel_pending()
+a: held by 1 to write; in line: 2 to read, 3 to read
+b: held by 2 to write
+[1 fill a]
+{'number': 2, 'name': 'b', 'writer': 2, 'readers': [], 'queue': []}
+3
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from d2lmini.engine.core import Task, Var
+from d2lmini.engine.engine import Engine
+from d2lmini.engine.stepped_orders import Orders
+from d2lmini.engine.stepped_records import Event, Operation, Text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class View(Engine):
+    """The part of the stepped engine that only looks."""
+
+    operations: dict[int, Operation]
+    numbers: WeakKeyDictionary[Var, int]
+    log: list[Event]
+    now_us: float
+    steps: int
+    _named: dict[int, str]
+
+    def name(self, **values: Any) -> None:
+        """Call Vars, or the NDArrays that have them, by these names: `s.name(a=a, b=b)`."""
+        for name, value in values.items():
+            var = value if isinstance(value, Var) else getattr(value, "_chunk", None)
+            if not isinstance(var, Var):
+                raise TypeError(f"name: {name} is no Var and no NDArray: {type(value).__name__}")
+            self._named[self._number(var)] = name
+
+    def _number(self, var: Var) -> int:
+        raise NotImplementedError
+
+    def name_of(self, number: int) -> str:
+        """What the tables call Var `number`: its name, else by the operation that wrote it first:
+        `v3 (of 2 _mul_scalar)`."""
+        if number in self._named:
+            return self._named[number]
+        writers = (each for each in self.operations.values() if number in each.writes)
+        writer = next(writers, None)
+        return f"v{number}" if writer is None else f"v{number} (of {writer})"
+
+    @property
+    def ready(self) -> list[Operation]:
+        """The operations that might begin now, by number."""
+        return [each for _, each in sorted(self.operations.items()) if each.status == "ready"]
+
+    def _yet_to_begin(self) -> list[Operation]:
+        ahead = ("waiting", "ready")
+        return [each for _, each in sorted(self.operations.items()) if each.status in ahead]
+
+    def orders(self, most: int = 1000, reduced: bool = False) -> list[tuple[int, ...]]:
+        """The legal orders of what has not begun, as numbers of operations; that of the program
+        is the first.
+
+        There may be n! of them, so ValueError if there are more than `most`. `reduced`: only so
+        many that every two operations which nothing orders come in both orders; that is enough to
+        find two that should be ordered and are not (see `stepped_orders`).
+        """
+        return Orders(self._yet_to_begin()).some(most, reduced)
+
+    def queues(self) -> Text:
+        """For each Var in use, who holds it and who is in line for it."""
+        lines = []
+        for number, var in self._busy():
+            held = [f"{t.seq} to read" for t in _by_number(var.readers)]
+            held += [f"{var.writer.seq} to write"] if var.writer is not None else []
+            queue = [f"{task.seq} to {'write' if w else 'read'}" for task, w in var.queue]
+            waiting = f"; in line: {', '.join(queue)}" if queue else ""
+            lines.append(f"{self.name_of(number)}: held by {', '.join(held)}{waiting}")
+        return Text("\n".join(lines) or "all Vars are idle")
+
+    def who_waits_for_whom(self) -> Text:
+        """A sentence for each operation that somebody keeps from being ready."""
+        lines = []
+        for number, var in self._busy():
+            name = self.name_of(number)
+            ahead = [(each, False) for each in _by_number(var.readers)]
+            ahead += [(var.writer, True)] if var.writer is not None else []
+            for task, writes in var.queue:
+                for other, wrote in ahead:
+                    if writes or wrote:
+                        verb = "writes" if wrote else "reads"
+                        words = f"waits to {'write' if writes else 'read'} {name}, which"
+                        said = f"{task.seq} {task.name} {words} {other.seq} {other.name} {verb}"
+                        lines.append((task.seq, other.seq, said))
+                ahead.append((task, writes))
+        return Text("\n".join(said for *_, said in sorted(lines)) or "nobody waits")
+
+    def _busy(self) -> Iterator[tuple[int, Var]]:
+        known = sorted((number, var) for var, number in self.numbers.items() if not var.idle)
+        yield from known
+
+    def state(self) -> dict[str, Any]:
+        """Everything that the tables show as plain data (for JSON): "now_us", "steps",
+        "operations", "vars" that are in use, and the "log"."""
+        return {
+            "now_us": self.now_us,
+            "steps": self.steps,
+            "operations": [each.plain() for _, each in sorted(self.operations.items())],
+            "vars": [
+                {
+                    "number": number,
+                    "name": self.name_of(number),
+                    "writer": None if var.writer is None else var.writer.seq,
+                    "readers": [task.seq for task in _by_number(var.readers)],
+                    "queue": [[t.seq, "write" if w else "read"] for t, w in var.queue],
+                }
+                for number, var in self._busy()
+            ],
+            "log": [list(event) for event in self.log],
+        }
+
+    def __str__(self) -> str:
+        """The clock, and a line for each operation."""
+        rows = [each for _, each in sorted(self.operations.items())]
+        counts = {status: 0 for status in ("done", "failed", "skipped", "running", "ready")}
+        for each in rows:
+            counts[each.status] = counts.get(each.status, 0) + 1
+        summary = ", ".join(f"{n} {status}" for status, n in counts.items() if n)
+        head = f"{self.now_us:g} us: {summary or 'nothing was pushed'}"
+        table = [(str(each), each.status, each.worker, _when(each)) for each in rows]
+        widths = [max((len(row[i]) for row in table), default=0) for i in range(3)]
+        lines = ["  ".join([*(c.ljust(w) for c, w in zip(r, widths)), r[3]]) for r in table]
+        return "\n".join([head, *(line.rstrip() for line in lines)])
+
+    def __repr__(self) -> str:
+        return f"<stepped engine at {self.now_us:g} us, {self.steps} steps>"
+
+
+def _by_number(tasks: set[Task]) -> list[Task]:
+    return sorted(tasks, key=lambda task: task.seq)
+
+
+def _when(operation: Operation) -> str:
+    if operation.began_us is None:
+        return ""
+    if operation.ended_us is None:
+        return f"since {operation.began_us:g} us"
+    return f"{operation.began_us:g} to {operation.ended_us:g} us"
