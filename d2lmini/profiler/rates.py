@@ -63,7 +63,7 @@ def fit(copies: Sequence[Operation]) -> Link:
 
 
 class Share(NamedTuple):
-    """An operation that was cut: alone_ns are its owner's own, work_ns are divided among helpers."""
+    """An operation that was cut: alone_ns are its owner's, helpers take their part of work_ns."""
 
     alone_ns: float
     work_ns: float

@@ -14,7 +14,7 @@ is done. Operations take their recorded times and hand-overs, and run by the eng
     priorities         what a worker takes first
     large operations   those that the trace saw cut are shared with whoever is idle (`rates`)
     inline ones        stay on the front end, unless what they need is not done: then a worker's
-    back-pressure      if a push had to pause: the bound is the most that was pending when it went on
+    back-pressure      if a push had to pause: the bound is the most pending when one went on
 
 Not in the trace, so not foreseen: how much slower two operations run side by side because they
 share memory, caches or the interpreter; that a program would cut a batch otherwise for other

@@ -129,7 +129,7 @@ class Simulation:
         self.weight = 0.0
         self.idle_waits: list[FrontEnd] = []
         self.room_waits: list[FrontEnd] = []
-        self.events: list[tuple[int, int, Callable[[Any], None], Any]] = []
+        self.events: list[tuple[int, int, Callable[[Any], Any], Any]] = []
         self.order = 0
         later = set(later)
         for front_end in self.front_ends.values():
@@ -147,7 +147,7 @@ class Simulation:
             happens(to)
         return self.ended
 
-    def _at(self, when: int, happens: Callable[[Any], None], to: Any) -> None:
+    def _at(self, when: int, happens: Callable[[Any], Any], to: Any) -> None:
         self.order += 1
         heapq.heappush(self.events, (when, self.order, happens, to))
 
