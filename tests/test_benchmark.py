@@ -219,9 +219,30 @@ def test_repeat_returns_all_times_and_keeps_the_median(machine, capsys):
 @pytest.mark.parametrize(("sync", "seconds", "in_flight"), [(False, 0.1, 1), (True, 1.1, 0)])
 def test_repeat_starts_each_run_with_an_idle_engine(machine, sync, seconds, in_flight):
     machine.push(0, 100)
-    timer = Benchmark(sync=sync, quiet=True)
+    timer = Benchmark(sync=sync, quiet=True, warn=False)
     assert timer.repeat(lambda: machine.push(0.1, 1), n=4) == pytest.approx([seconds] * 4)
     assert timer.in_flight == in_flight
+
+
+def test_repeat_warns_of_work_in_flight(machine):
+    timer = Benchmark(quiet=True)
+    with pytest.warns(UserWarning, match=r"stopped with 2 operations in flight: 0\.2000 sec"):
+        timer.repeat(lambda: [machine.push(0.1, 1), machine.push(0.1, 1)], n=3)
+
+
+def test_a_block_warns_if_asked_to(machine, capsys):
+    """The line is the book's all the same, and a block that failed has its own error."""
+    with pytest.warns(UserWarning, match=r"stopped with 1 operation in flight: 0\.1000 sec is"):
+        with Benchmark("queued", warn=True):
+            machine.push(0.1, 1)
+    with Benchmark("queued"):
+        machine.push(0.1, 1)
+    with Benchmark("done", warn=True, sync=True):
+        machine.push(0.1, 1)
+    assert capsys.readouterr().out.count(" sec\n") == 3
+    with pytest.raises(KeyError), Benchmark(quiet=True, warn=True):
+        machine.push(0.1, 1)
+        raise KeyError
 
 
 def test_repeat_needs_a_run():

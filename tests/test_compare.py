@@ -1,5 +1,6 @@
 """Races on a virtual clock, and the road of a claim from a chapter to `make claims`."""
 
+import dataclasses
 import importlib.util
 import json
 import time
@@ -55,8 +56,9 @@ def test_warm_up_turns_and_rotation(machine):
         return run
 
     verdict = compare({n: runner(n) for n in "abc"}, rounds=5, warmup=2)
-    # Two warm-ups and one calibration of each, then every round starts one name later.
-    assert "".join(calls) == "aabbcc" + "abc" + "abc" + "bca" + "cab" + "abc" + "bca"
+    # Two warm-ups and one calibration of each, then every round starts one name later; at the end,
+    # beyond the clock, one of each is observed.
+    assert "".join(calls) == "aabbcc" + "abc" + "abc" + "bca" + "cab" + "abc" + "bca" + "abc"
     assert verdict.rounds == 5
 
 
@@ -87,7 +89,7 @@ def test_tiny_functions_are_repeated_until_the_clock_can_tell(machine):
 
     verdict = compare({"a": runner("a", 1e-6), "b": runner("b", 0.5)}, rounds=5, min_time=0.01)
     assert verdict.times["a"] == pytest.approx([1e-6] * 5)
-    assert calls == {"a": 1 + (2**15 - 1) + 5 * 2**14, "b": 1 + 1 + 5}
+    assert calls == {"a": 1 + (2**15 - 1) + 6 * 2**14, "b": 1 + 1 + 6}
 
 
 def test_errors_end_the_race(machine):
@@ -151,8 +153,8 @@ def race_on_the_real_engine():
 
     before = engine.stats().executed
     verdict = compare({"many": issue_many, "one": issue_one}, rounds=5, warmup=0, min_time=0)
-    assert late == [0] * 12
-    assert len(done) == engine.stats().executed - before == 6 * 3 + 6
+    assert late == [0] * 14
+    assert len(done) == engine.stats().executed - before == 7 * 3 + 7
     # Whatever the machine does meanwhile, nobody sleeps (much) less than asked.
     assert min(verdict.times["many"]) > 0.005 and min(verdict.times["one"]) > 0.0015
 
@@ -207,6 +209,23 @@ def test_unreadable_claims_are_refused_before_the_race(claim):
         compare({"slow": never, "fast": never}, claim=claim)
 
 
+@pytest.mark.parametrize(
+    ("claim", "verdict", "ratio"),
+    [
+        ("fast is faster", "no measurable difference", 1.02),  # its closest rival is "fast one"
+        ("fast is faster than slow", "faster", 3 / 1.02),
+        ("slow is slower", "slower", 3 / 1.02),
+        ("slow is 2 times slower than fast one", "slower", 3),
+        ("fast is as fast as slow", "faster", 3 / 1.02),
+        ("so it goes", "faster", 3 / 1.02),
+    ],
+)
+def test_a_claim_is_recorded_with_the_verdict_on_its_own_pair(claim, verdict, ratio):
+    row = claims.row(dataclasses.replace(DUEL, claim=claim))
+    assert row["verdict"] == verdict
+    assert row["ratio"] == pytest.approx([ratio] * 3)
+
+
 def test_claims_are_recorded_true_or_false(machine, monkeypatch, tmp_path):
     file = tmp_path / "claims.jsonl"
     race = {"slow": lambda: machine.spend(3), "fast": lambda: machine.spend(1)}
@@ -228,8 +247,14 @@ def test_claims_are_recorded_true_or_false(machine, monkeypatch, tmp_path):
         "chapter": "hares",
         "claim": "slow is faster",
         "holds": False,
+        "verdict": "slower",
+        "ratio": pytest.approx([3, 3, 3]),
         "sentence": wrong.sentence,
+        "why": "",
     }
+    # The others are told as faster and slower, the last pair of the race where nobody names one.
+    assert [line["verdict"] for line in lines] == ["faster", "slower", "faster", "too few rounds"]
+    assert lines[0]["ratio"] == pytest.approx([3, 3, 3])
     # A false claim changes nothing in what the chapter prints.
     assert wrong.sentence == right.sentence
 
@@ -264,17 +289,34 @@ def test_runner_collects_the_claims_of_chapters(tmp_path, capfd):
         "machine = VirtualEngine().install(pytest.MonkeyPatch())\n"
         "race = {'nap': lambda: machine.spend(4), 'blink': lambda: machine.spend(1)}\n"
         "d2l.compare(race, claim='blink is faster')\n"
-        "d2l.compare(race, claim='nap is faster')\n",
+        "d2l.compare(race, claim='nap is faster')\n"
+        "race = {'nap': lambda: machine.spend(4), 'push': lambda: machine.push(1, 3)}\n"
+        "d2l.compare(race, claim='push is faster')\n",
     )
     before = good.read_bytes()
     assert runner.main([str(good)]) == 0
     out = capfd.readouterr().out.splitlines()
-    assert out[0].split() == ["chapter", "holds", "claim", "measured", "here"]
-    found = "blink is 4.0 times faster than nap (4.0-4.0, 10 rounds"
-    assert out[1].startswith("good     yes    blink is faster  " + found)
-    assert out[2].startswith("good     no     nap is faster    " + found)
-    assert out[-1] == "1 of 2 claims hold on this machine"
+    assert out[:6] == [
+        "chapter  claim            verdict                   ratio             holds",
+        "good     blink is faster  faster                    4.0 (4.0-4.0)     yes",
+        "good     nap is faster    slower                    4.0 (4.0-4.0)     no",
+        "good     push is faster   no measurable difference  1.00 (1.00-1.00)  no",
+        "",
+        "1 of 3 claims hold on this machine",
+    ]
+    assert out[7].startswith("good: nap is faster? blink is 4.0 times faster than nap (4.0-4.0, 10")
+    assert out[9].startswith("good: push is faster? no measurable difference between nap and push")
+    assert out[9].endswith("): most of push is one operation, work, of 3 s")
+    assert out[10:] == [
+        "  most of push is one operation, work, of 3 s; a clock that stops when the call returns, "
+        "with 1 operation of push in flight, would call it 4.0 times faster"
+    ]
     assert good.read_bytes() == before
+    # The rows themselves, for whoever wants to compute with them.
+    kept = tmp_path / "claims.jsonl"
+    runner.main([str(good), "--json", str(kept)])
+    rows = [json.loads(line) for line in kept.read_text(encoding="utf-8").splitlines()]
+    assert [row["holds"] for row in rows] == [True, False, False]
 
 
 def test_runner_tells_when_claims_fail_or_chapters_stop(tmp_path, capfd, monkeypatch):
@@ -284,6 +326,7 @@ def test_runner_tells_when_claims_fail_or_chapters_stop(tmp_path, capfd, monkeyp
         if path.stem == "broken":
             return "NameError: name 'nd' is not defined"
         row = {"chapter": path.stem, "claim": "c", "holds": False, "sentence": "s"}
+        row |= {"verdict": "faster", "ratio": [12.3, 11.6, 13.4], "why": ""}
         claims_file.write_text(json.dumps(row) + "\n", encoding="utf-8")
         return None
 
@@ -295,6 +338,7 @@ def test_runner_tells_when_claims_fail_or_chapters_stop(tmp_path, capfd, monkeyp
     out = capfd.readouterr().out
     assert "broken.ipynb stopped:\nNameError" in out
     assert "0 of 1 claims hold" in out
+    assert "fine     c      faster   12 (12-13)  no" in out
 
 
 def test_runner_reports_a_chapter_that_raises(tmp_path):

@@ -10,6 +10,9 @@ how many operations were still pending when the clock stopped.
 >>> timer.in_flight, timer.elapsed > 0
 (0, True)
 
+`repeat`, whose times are there to be compared, warns of it; a block does so with `warn=True`, since
+where the clock of a block stops is often the point, and its line is the book's.
+
 To say that one program is faster than another takes more than two stopwatches: see `compare`.
 """
 
@@ -22,7 +25,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import ParamSpec, TypeVar
 
-from d2lmini import engine
+from d2lmini import callsite, engine
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -40,13 +43,19 @@ class Benchmark:
         times = Benchmark("dot", sync=True).repeat(lambda: nd.dot(x, x), n=10)
 
     prefix: printed before the time. sync: wait for the engine before the clock stops. quiet: print
-    nothing. After the block, `elapsed` holds its seconds (nan before) and `in_flight` the number of
-    engine operations that were still pending; after `repeat`, `elapsed` is the median and `times`
-    holds all of them. An exception passes through; the time until it is kept and printed.
+    nothing. warn: a UserWarning if the clock stops with work in flight; None, the default, does so
+    in `repeat` only. After the block, `elapsed` holds its seconds (nan before) and `in_flight` the
+    number of engine operations that were still pending; after `repeat`, `elapsed` is the median and
+    `times` holds all of them. An exception passes through; the time until it is kept and printed.
     """
 
     def __init__(
-        self, prefix: str | None = None, *, sync: bool = False, quiet: bool = False
+        self,
+        prefix: str | None = None,
+        *,
+        sync: bool = False,
+        quiet: bool = False,
+        warn: bool | None = None,
     ) -> None:
         if prefix is not None and not isinstance(prefix, str):
             raise TypeError(
@@ -56,6 +65,7 @@ class Benchmark:
         self.prefix = prefix or ""
         self.sync = sync
         self.quiet = quiet
+        self.warn = warn
         self.elapsed: float = math.nan
         self.in_flight: int = 0
         self.times: list[float] = []
@@ -79,6 +89,8 @@ class Benchmark:
             self.in_flight = engine.stats().pending
             self.times = [self.elapsed]
             self._print()
+        if self.warn and error is None:
+            self._warn()
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Decorate: each call is timed and printed, this object keeps the latest call's figures.
@@ -99,7 +111,7 @@ class Benchmark:
         @functools.wraps(function)
         def timed(*args: P.args, **kwargs: P.kwargs) -> R:
             # A clock of its own for each call, so that recursion and threads do not share one.
-            clock = Benchmark(self.prefix, sync=self.sync, quiet=self.quiet)
+            clock = Benchmark(self.prefix, sync=self.sync, quiet=self.quiet, warn=self.warn)
             try:
                 with clock:
                     return function(*args, **kwargs)
@@ -113,8 +125,9 @@ class Benchmark:
         """Call `function` n times and return the n times in seconds.
 
         Each clock starts with an idle engine, so that no run pays for the one before; with `sync`
-        it also stops with one. Prints one line with the median, which `elapsed` keeps. `in_flight`
-        is that of the last run.
+        it also stops with one; without, it warns of work that was still in flight, unless `warn` is
+        False. Prints one line with the median, which `elapsed` keeps. `in_flight` is that of the
+        last run.
         """
         if n < 1:
             raise ValueError(f"repeat: n must be at least 1, got {n}")
@@ -128,7 +141,18 @@ class Benchmark:
         self.times, self.in_flight = times, clock.in_flight
         self.elapsed = statistics.median(times)
         self._print(f" (median of {n})")
+        if self.warn is not False:
+            self._warn()
         return list(times)
+
+    def _warn(self) -> None:
+        if self.in_flight:
+            callsite.warn(
+                f"Benchmark: the clock stopped with {self.in_flight} "
+                f"operation{'s' * (self.in_flight != 1)} in flight: {self.elapsed:.4f} sec is the "
+                "time to queue the work, not to do it. Benchmark(sync=True) waits for it; "
+                "warn=False says that this is meant."
+            )
 
     def _print(self, note: str = "") -> None:
         if not self.quiet:

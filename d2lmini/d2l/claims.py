@@ -26,12 +26,40 @@ Anything else needs `compare(..., claim="any words", holds=lambda verdict: ...)`
 import json
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from dataclasses import dataclass
 
-from d2lmini.d2l.verdict import Verdict
+from d2lmini.d2l.verdict import Ratio, Relation, Verdict
 
 
-def parse(claim: str, names: Iterable[str]) -> Callable[[Verdict], bool]:
+@dataclass(frozen=True)
+class Claim:
+    """What a text says: `name` is, against each of `rivals`, faster, slower or as fast, and that by
+    the factor `at_least`. Called with a verdict, it says whether that supports it."""
+
+    name: str
+    rivals: tuple[str, ...]
+    relation: Relation
+    at_least: float = 0.0
+
+    def __call__(self, verdict: Verdict) -> bool:
+        return all(
+            verdict.relation(self.name, rival) == self.relation
+            and self.times(verdict, rival).value >= self.at_least
+            for rival in self.rivals
+        )
+
+    def times(self, verdict: Verdict, rival: str) -> Ratio:
+        """How many times faster `name` is than `rival`; slower, if that is what is claimed."""
+        pair = (rival, self.name) if self.relation == "faster" else (self.name, rival)
+        return verdict.between(*pair)
+
+    def closest(self, verdict: Verdict) -> str:
+        """The rival that the claim has least to say against."""
+        return min(self.rivals, key=lambda rival: self.times(verdict, rival).value)
+
+
+def parse(claim: str, names: Iterable[str]) -> Claim:
     """The test that decides a claim; ValueError if it does not follow the grammar above."""
     names = list(names)
     # Longest first: of "net" and "net two", the claim "net two is faster" means the latter.
@@ -45,33 +73,46 @@ def parse(claim: str, names: Iterable[str]) -> Callable[[Verdict], bool]:
             "'A is 1.5 times slower than B' or 'A is as fast as B', or give holds=, a function "
             "of the verdict"
         )
-    a, relation = sentence["a"], sentence["relation"] or "no measurable difference"
-    rivals = [sentence["b"] or sentence["same"]]
-    if rivals == [None]:
-        rivals = [n for n in names if n != a]
-    at_least = float(sentence["factor"] or 0)
-
-    def holds(verdict: Verdict) -> bool:
-        for b in rivals:
-            quick, slow = (a, b) if relation == "faster" else (b, a)
-            if verdict.relation(a, b) != relation:
-                return False
-            if verdict.between(slow, quick).value < at_least:
-                return False
-        return True
-
-    return holds
+    a, rival = sentence["a"], sentence["b"] or sentence["same"]
+    relations: dict[str | None, Relation] = {"faster": "faster", "slower": "slower"}
+    return Claim(
+        a,
+        (rival,) if rival else tuple(n for n in names if n != a),
+        relations.get(sentence["relation"], "no measurable difference"),
+        float(sentence["factor"] or 0),
+    )
 
 
 def record(verdict: Verdict) -> None:
-    """Append the claim and its fate to the file D2LMINI_CLAIMS names; nothing when unset."""
+    """Append the claim and its fate to the file D2LMINI_CLAIMS names; nothing when unset.
+
+    A line of JSON: the chapter, the claim, whether it holds, and of the pair that it speaks of (the
+    last candidate and the first, where it has words of its own) the relation, the ratio as [median,
+    low, high], of the slower one's time over the faster one's, and what explains it.
+    """
     path = os.environ.get("D2LMINI_CLAIMS")
     if path:
-        line = {
-            "chapter": os.environ.get("D2LMINI_CHAPTER", ""),
-            "claim": verdict.claim,
-            "holds": verdict.holds,
-            "sentence": verdict.sentence,
-        }
         with open(path, "a", encoding="utf-8") as file:
-            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+            file.write(json.dumps(row(verdict), ensure_ascii=False) + "\n")
+
+
+def row(verdict: Verdict) -> dict[str, object]:
+    """What `record` writes, as a dict."""
+    name, other = verdict.names[-1], verdict.names[0]
+    try:
+        claim = parse(verdict.claim or "", verdict.names)
+    except ValueError:
+        pass
+    else:
+        name, other = claim.name, claim.closest(verdict)
+    relation = verdict.relation(name, other)
+    ratio = verdict.between(*((other, name) if relation == "faster" else (name, other)))
+    return {
+        "chapter": os.environ.get("D2LMINI_CHAPTER", ""),
+        "claim": verdict.claim,
+        "holds": verdict.holds,
+        "verdict": relation,
+        "ratio": [ratio.value, ratio.low, ratio.high],
+        "sentence": verdict.sentence,
+        "why": verdict.why(name, other),
+    }

@@ -9,6 +9,15 @@ True
 
     verdict: asynchronous is 1.9 times faster than synchronous (1.8-2.0, 10 rounds, 2 BLAS threads)
 
+or, where there is nothing to be seen, with the reason, as far as it was measured:
+
+    verdict: no measurable difference between a and b (0.97-1.02, 10 rounds, 2 BLAS threads): both
+    wait at train.py:12 in every step
+
+`print(verdict.table)` shows where the time goes: in the call, in its waits, in draining what was in
+flight when it returned. For that each candidate runs once more, after the timed rounds, under
+`profile()`; the timed ones run undisturbed.
+
 The usual ways to fool oneself, and what is done here about each:
 
 - the first run pays for memory, caches, thread pools       -> every candidate is warmed up
@@ -19,14 +28,18 @@ The usual ways to fool oneself, and what is done here about each:
 - one lucky run                                             -> median and interval of all rounds
 """
 
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
-from d2lmini import engine
+from d2lmini import callsite, engine
 from d2lmini.d2l import claims
+from d2lmini.d2l.observed import Observed, observed
 from d2lmini.d2l.verdict import Verdict
 from d2lmini.device import blas
+from d2lmini.profiler import profile
 
 Function = Callable[[], object]
 
@@ -38,6 +51,7 @@ def compare(
     warmup: int = 1,
     min_time: float = 0.01,
     margin: float = 0.05,
+    explain: bool = True,
     claim: str | None = None,
     holds: Callable[[Verdict], bool] | None = None,
 ) -> Verdict:
@@ -47,7 +61,8 @@ def compare(
     five allow no verdict, ten shrug off one disturbed round. warmup: untimed calls of each before.
     min_time: seconds a round lasts at least; shorter functions are called several times in a row,
     without a wait between the calls, and the time of one call is the total over their number.
-    margin: a difference smaller than this fraction is not called one.
+    margin: a difference smaller than this fraction is not called one. explain: run each once more,
+    observed, to tell its waits from its other time and why no difference is seen.
 
     claim: what the text around this call says, for instance "asynchronous is faster". Whether it
     is true is read from the verdict, by the small grammar of `claims.py` or by `holds(verdict)`,
@@ -56,7 +71,8 @@ def compare(
 
     ValueError for fewer than two candidates or a claim that cannot be read, at once. An error in a
     candidate, also one that comes late from the engine, ends the race: failed work is not timed.
-    Cost: about len(candidates) * (rounds + 2) * max(min_time, one call).
+    Warns where work is in flight when the clock stops, since another thread pushes meanwhile.
+    Cost: about len(candidates) * (rounds + 3) * max(min_time, one call).
     """
     _check(candidates, rounds, warmup)
     if claim is not None and holds is None:
@@ -67,22 +83,58 @@ def compare(
             function()
     repeats = {name: _repeats(function, min_time) for name, function in candidates.items()}
 
-    issue: dict[str, list[float]] = {name: [] for name in candidates}
-    drain: dict[str, list[float]] = {name: [] for name in candidates}
+    laps: dict[str, list[Lap]] = {name: [] for name in candidates}
     names = list(candidates)
+    begin = _machine()
     for _ in range(rounds):
         for name in names:
-            issued_s, drained_s = _measure(candidates[name], repeats[name])
-            issue[name].append(issued_s / repeats[name])
-            drain[name].append(drained_s / repeats[name])
+            laps[name].append(_measure(candidates[name], repeats[name]))
         names.append(names.pop(0))
+    elsewhere = _elsewhere(begin, _machine())
+    late = max(names, key=lambda name: max(lap.pending for lap in laps[name]))
+    if any(lap.pending for lap in laps[late]):
+        _warn_of_pending(late, max(lap.pending for lap in laps[late]))
 
-    times = {name: [i + d for i, d in zip(issue[name], drain[name], strict=True)] for name in issue}
-    verdict = Verdict(times, margin, _blas_threads(), issue, drain)
+    seen = {n: _observe(candidates[n], repeats[n]) for n in candidates} if explain else {}
+    verdict = _verdict_on(laps, repeats, seen, margin)
+    verdict = replace(verdict, cores=begin.cores, elsewhere=elsewhere)
     if claim is not None and holds is not None:
         verdict = replace(verdict, claim=claim, holds=bool(holds(verdict)))
         claims.record(verdict)
     return verdict
+
+
+class Lap(NamedTuple):
+    """A timed round of one candidate: seconds until its calls had returned, seconds more until all
+    their work was done, processor time of both, and what was in flight all the same."""
+
+    returned_s: float
+    drain_s: float
+    cpu_s: float
+    pending: int
+
+
+def _verdict_on(
+    laps: Mapping[str, list[Lap]],
+    repeats: Mapping[str, int],
+    seen: dict[str, Observed],
+    margin: float,
+) -> Verdict:
+    """The laps as times of one call. The observed round says which share of the time until the
+    return was waiting; the timed rounds, in which nobody looked, say how long that was."""
+    times, issue, wait, drain, cpu = ({} for _ in range(5))  # type: ignore[var-annotated]
+    for name, rounds in laps.items():
+        one = 1 / repeats[name]
+        share = seen[name].wait_s / max(seen[name].returned_s, 1e-9) if name in seen else 0.0
+        times[name] = [(lap.returned_s + lap.drain_s) * one for lap in rounds]
+        issue[name] = [lap.returned_s * (1 - share) * one for lap in rounds]
+        wait[name] = [lap.returned_s * share * one for lap in rounds]
+        drain[name] = [lap.drain_s * one for lap in rounds]
+        cpu[name] = [lap.cpu_s * one for lap in rounds]
+    known_waits = wait if seen else {}
+    return Verdict(
+        times, margin, _blas_threads(), issue, drain, wait=known_waits, cpu=cpu, observed=seen
+    )
 
 
 def _check(candidates: Mapping[str, Function], rounds: int, warmup: int) -> None:
@@ -100,23 +152,82 @@ def _check(candidates: Mapping[str, Function], rounds: int, warmup: int) -> None
         )
 
 
-def _measure(function: Function, repeats: int) -> tuple[float, float]:
-    """Seconds until all calls have returned, and seconds more until all their work is done."""
+def _measure(function: Function, repeats: int) -> Lap:
+    """Time `repeats` calls in a row, from an idle engine to an idle engine."""
     engine.waitall()
+    cpu = time.process_time()
     start = time.perf_counter()
     for _ in range(repeats):
         function()
-    issued = time.perf_counter()
+    returned = time.perf_counter()
     engine.waitall()
-    return issued - start, time.perf_counter() - issued
+    end = time.perf_counter()
+    return Lap(returned - start, end - returned, time.process_time() - cpu, engine.stats().pending)
 
 
 def _repeats(function: Function, min_time: float) -> int:
     """How many calls, a power of two, fill min_time. (Doubling costs two such rounds at most.)"""
     repeats = 1
-    while sum(_measure(function, repeats)) < min_time:
+    while sum(_measure(function, repeats)[:2]) < min_time:
         repeats *= 2
     return repeats
+
+
+def _observe(function: Function, repeats: int) -> Observed:
+    """A round like the timed ones, under a trace."""
+    marks = []
+    with profile() as trace:
+        begin = time.perf_counter()
+        for _ in range(repeats):
+            function()
+            marks.append(len(trace.operations))
+        returned = time.perf_counter()
+        in_flight = engine.stats().pending
+    return observed(trace, begin, returned, marks, in_flight)
+
+
+def _warn_of_pending(name: str, pending: int) -> None:
+    callsite.warn(
+        f"compare: {pending} operation{'s' * (pending != 1)} in flight when the clock of {name!r} "
+        "stopped, though all that it had pushed was done: another thread pushes meanwhile. Its "
+        "work is in these times; let it end before the race."
+    )
+
+
+class Machine(NamedTuple):
+    """At a moment: the cores this process may use, the seconds they have been busy, the seconds
+    this process has been running on them, and the time."""
+
+    cores: int
+    busy_s: float | None
+    ours_s: float
+    now_s: float
+
+
+def _machine() -> Machine:
+    import psutil
+
+    allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
+    each = psutil.cpu_times(percpu=True)
+    if allowed is not None and max(allowed) < len(each):
+        each = [each[core] for core in allowed]
+    idle = sum(core.idle + getattr(core, "iowait", 0.0) for core in each)
+    # A guest's time is counted as user time, too.
+    guest = sum(getattr(core, "guest", 0.0) + getattr(core, "guest_nice", 0.0) for core in each)
+    busy_s = sum(map(sum, each)) - idle - guest if each else None
+    return Machine(
+        len(each) or (os.cpu_count() or 1), busy_s, time.process_time(), time.perf_counter()
+    )
+
+
+def _elsewhere(begin: Machine, end: Machine) -> float | None:
+    """How many cores were busy with other programs in between, on average; None where the system
+    does not tell or the time was too short for its clock, which ticks a hundred times a second."""
+    passed_s = end.now_s - begin.now_s
+    if begin.busy_s is None or end.busy_s is None or passed_s < 0.2:
+        return None
+    others_s = end.busy_s - begin.busy_s - (end.ours_s - begin.ours_s)
+    return min(max(others_s / passed_s, 0.0), float(begin.cores))
 
 
 def _blas_threads() -> int | None:

@@ -10,6 +10,10 @@ looks like (no bell curve is assumed), and one spoilt round in ten moves neither
 >>> print(Verdict.from_times({"tortoise": [6, 6.1, 6, 5.9, 6.2], "hare": [3, 3.1, 3, 3, 3]}))
 verdict: hare is 2.0 times faster than tortoise (2.0-2.1, 5 rounds)
 
+A verdict of `compare` knows more than the totals: `print(verdict.table)` shows where the time of a
+call went, and `verdict.explanation` says what made the difference or why there is none
+(`explain.py`).
+
 Nothing here looks at a clock (see `compare.py`), so all of it can be tested on invented times.
 """
 
@@ -17,7 +21,10 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
+
+from d2lmini.d2l import explain
+from d2lmini.d2l.observed import Observed
 
 Relation = Literal["faster", "slower", "no measurable difference", "too few rounds"]
 Times = Mapping[str, Iterable[float]]
@@ -37,16 +44,32 @@ class Ratio:
     high: float
 
 
+class Parts(NamedTuple):
+    """Where the time of a call goes, in seconds: see `Verdict.parts`."""
+
+    issue_s: float
+    wait_s: float
+    drain_s: float
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Verdict:
     """Timings of two or more candidates and what they say. Made by `compare` or `from_times`.
 
-    `times[name]` holds the seconds of one call, one entry per round; `issue` and `drain` split them
-    at the moment when the call returned (empty when not measured). `ratio` is the time of the last
-    candidate over that of the first, below 1 when the last is faster; `ratios` has one for every
-    candidate but the first. `faster`, `slower` and `no_difference` speak of the last against the
-    first: the whole interval must lie beyond 1 by the factor 1 + margin to claim a difference.
+    `times[name]` holds the seconds of one call, one entry per round. `ratio` is the time of the
+    last candidate over that of the first, below 1 when the last is faster; `ratios` has one for
+    every candidate but the first. `faster`, `slower` and `no_difference` speak of the last against
+    the first: the whole interval must lie beyond 1 by the factor 1 + margin to claim a difference.
     With fewer than five rounds none of the three is true. `claim` and `holds`: see `compare`.
+
+    What `compare` measured besides, per call and round (empty or None where it was not):
+
+    issue, wait, drain    `times` split: the caller's own time, its waits, and what was still in
+                          flight when the call returned
+    cpu                   processor time of all threads of this process
+    observed              one round of each candidate as a trace shows it (`observed.py`)
+    cores                 how many this process may use
+    elsewhere             how many of them, on average, were busy with other programs
     """
 
     times: dict[str, list[float]]
@@ -56,6 +79,11 @@ class Verdict:
     drain: dict[str, list[float]] = field(default_factory=dict)
     claim: str | None = None
     holds: bool | None = None
+    wait: dict[str, list[float]] = field(default_factory=dict)
+    cpu: dict[str, list[float]] = field(default_factory=dict)
+    observed: dict[str, Observed] = field(default_factory=dict)
+    cores: int | None = None
+    elsewhere: float | None = None
 
     def __post_init__(self) -> None:
         lengths = {name: len(times) for name, times in self.times.items()}
@@ -91,6 +119,24 @@ class Verdict:
     def medians(self) -> dict[str, float]:
         """Median seconds of a call, for reading; the verdict rests on the paired ratios."""
         return {name: statistics.median(times) for name, times in self.times.items()}
+
+    @property
+    def parts(self) -> dict[str, Parts]:
+        """Median seconds of a call by where they go: `issue_s` in the call itself, which pushes and
+        computes, `wait_s` in its own waits, `drain_s` from its return until all its work is done.
+        Empty where that was not measured."""
+        splits = (self.issue, self.wait, self.drain)
+        if not all(splits):
+            return {}
+        return {n: Parts(*(statistics.median(split[n]) for split in splits)) for n in self.names}
+
+    @property
+    def cores_busy(self) -> dict[str, float]:
+        """How many cores each candidate kept busy, on average; empty where not measured."""
+        return {
+            name: sum(cpu) / max(sum(self.times[name]), SHORTEST_S)
+            for name, cpu in self.cpu.items()
+        }
 
     def between(self, name: str, other: str) -> Ratio:
         """Time of `name` over the time of `other`, with its interval."""
@@ -141,9 +187,45 @@ class Verdict:
         """Neither: a part of the interval lies within the margin. Not a proof of equality."""
         return self.relation(self.names[-1], self.names[0]) == "no measurable difference"
 
+    def causes(self, name: str | None = None, other: str | None = None) -> list[str]:
+        """Why no difference was found between two candidates, the surest cause first, as far as the
+        measurements tell; the last against the first, unless they are named."""
+        return explain.causes(self, name or self.names[-1], other or self.names[0])
+
+    @property
+    def explanation(self) -> str:
+        """What made the difference between the last candidate and the first, or why there is none:
+        sentences that rest on what was measured; "" where that says nothing."""
+        return self.why(self.names[-1], self.names[0])
+
+    def why(self, name: str, other: str) -> str:
+        """`explanation` for two candidates of your choice."""
+        if self.relation(name, other) == "no measurable difference":
+            found = self.causes(name, other)
+        else:
+            found = list(explain.difference(self, name, other))
+        return "; ".join([*found, *explain.too_early(self, name, other)])
+
+    @property
+    def table(self) -> str:
+        """Where the time of a call goes, a line for each candidate: its medians, and how many cores
+        it kept busy."""
+        rows = [["", "in the call", "waiting", "draining", "all", "cores"]]
+        for name, total_s in self.medians.items():
+            parts = self.parts.get(name, ())
+            cells = [explain.duration(s) for s in parts] or ["-"] * 3
+            cores = f"{self.cores_busy[name]:.1f}" if name in self.cores_busy else "-"
+            rows.append([name, *cells, explain.duration(total_s), cores])
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        return "\n".join(
+            "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])])
+            for row in rows
+        )
+
     @property
     def sentence(self) -> str:
-        """The finding in words; "1.9 times faster" means 1/1.9 of the time."""
+        """The finding in words; "1.9 times faster" means 1/1.9 of the time. That no difference is
+        measurable is explained, where the measurements do."""
         first, *others = self.names
         setting = _count(self.rounds, "round")
         if self.rounds < MIN_ROUNDS:
@@ -154,20 +236,24 @@ class Verdict:
             return f"too few rounds to compare {first} and {' and '.join(others)} ({setting})"
         findings = [self._finding(name, first) for name in others]
         if len(findings) == 1:
-            words, spread = findings[0]
-            return f"{words} ({spread}, {setting})"
-        return "; ".join(f"{words} ({spread})" for words, spread in findings) + f"; {setting}"
+            words, spread, cause = findings[0]
+            return f"{words} ({spread}, {setting}){cause}"
+        return (
+            "; ".join(f"{words} ({spread}){why}" for words, spread, why in findings)
+            + f"; {setting}"
+        )
 
-    def _finding(self, name: str, first: str) -> tuple[str, str]:
+    def _finding(self, name: str, first: str) -> tuple[str, str, str]:
         relation, ratio = self.relation(name, first), self.between(name, first)
         if relation == "no measurable difference":
             words = f"{relation} between {first} and {name}"
-            return words, f"{ratio.low:.2f}-{ratio.high:.2f}"
+            cause = "".join(f": {cause}" for cause in self.causes(name, first)[:1])
+            return words, f"{ratio.low:.2f}-{ratio.high:.2f}", cause
         if relation == "faster":
             ratio = self.between(first, name)
         digits = 0 if ratio.value >= 10 else 1 if ratio.value >= 1.25 else 2
         words = f"{name} is {ratio.value:.{digits}f} times {relation} than {first}"
-        return words, f"{ratio.low:.{digits}f}-{ratio.high:.{digits}f}"
+        return words, f"{ratio.low:.{digits}f}-{ratio.high:.{digits}f}", ""
 
     def __str__(self) -> str:
         # One line with a fixed head, so that the test of the chapters can leave it out.

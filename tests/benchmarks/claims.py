@@ -1,10 +1,12 @@
 """Run the chapters and print which of their claims about speed hold on this machine.
 
-    python tests/benchmarks/claims.py [--strict] [chapter.ipynb ...]      (make claims)
+    python tests/benchmarks/claims.py [--strict] [--json FILE] [chapter.ipynb ...]    (make claims)
 
 A claim is what a chapter hands to `d2l.compare(..., claim="...")`; d2lmini/d2l/claims.py explains
-it. The notebooks are run, not changed. Status 1 if a chapter stops with an error; with --strict
-also if a claim does not hold, which elsewhere is a finding and not a fault.
+it. The table gives the verdict on the pair that the claim speaks of, how many times faster or
+slower that is (median over the rounds, interval), and whether the claim holds; below it what
+explains those that do not. The notebooks are run, not changed. Status 1 if a chapter stops with an
+error; with --strict also if a claim does not hold, which elsewhere is a finding and not a fault.
 """
 
 import argparse
@@ -42,10 +44,11 @@ def run_chapter(path: Path, claims_file: Path) -> str | None:
 
 
 def table(rows: list[dict]) -> str:
-    """The claims as text, one line each, and how many of them hold."""
-    head = ("chapter", "holds", "claim", "measured here")
+    """The claims as text, one line each, and how many of them hold; then those that do not, with
+    what was measured and what explains it."""
+    head = ("chapter", "claim", "verdict", "ratio", "holds")
     cells = [
-        (row["chapter"], "yes" if row["holds"] else "no", row["claim"], row["sentence"])
+        (row["chapter"], row["claim"], row["verdict"], ratio(row), "yes" if row["holds"] else "no")
         for row in rows
     ]
     widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
@@ -54,13 +57,27 @@ def table(rows: list[dict]) -> str:
         for line in (head, *cells)
     ]
     held = sum(bool(row["holds"]) for row in rows)
-    return "\n".join([*lines, "", f"{held} of {len(rows)} claims hold on this machine"])
+    lines += ["", f"{held} of {len(rows)} claims hold on this machine"]
+    for row in rows:
+        if not row["holds"]:
+            lines += ["", f"{row['chapter']}: {row['claim']}? {row['sentence']}"]
+            if row["why"]:
+                lines.append(f"  {row['why']}")
+    return "\n".join(lines)
+
+
+def ratio(row: dict) -> str:
+    """How many times faster or slower, and the interval: "1.9 (1.8-2.0)"."""
+    value, low, high = row["ratio"]
+    digits = 0 if value >= 10 else 1 if value >= 1.25 else 2
+    return f"{value:.{digits}f} ({low:.{digits}f}-{high:.{digits}f})"
 
 
 def main(argv: list[str] | None = None) -> int:
     options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     options.add_argument("chapters", nargs="*", type=Path, help="default: chapters/*.ipynb")
     options.add_argument("--strict", action="store_true", help="status 1 if a claim does not hold")
+    options.add_argument("--json", type=Path, metavar="FILE", help="keep the claims, a line each")
     args = options.parse_args(argv)
 
     chapters = args.chapters or sorted((ROOT / "chapters").glob("*.ipynb"))
@@ -76,6 +93,8 @@ def main(argv: list[str] | None = None) -> int:
         lines = claims_file.read_text(encoding="utf-8").splitlines()
     rows = [json.loads(line) for line in lines]
 
+    if args.json:
+        args.json.write_text("\n".join([*lines, ""]), encoding="utf-8")
     print(table(rows))
     for name, error in errors.items():
         print(f"\n{name} stopped:\n{error}")
