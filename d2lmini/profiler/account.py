@@ -255,7 +255,13 @@ class _Rates:
             if other is group:
                 break
 
+        (_, first_ns, share), *more = spans
+        if not more:
+            return lambda a, b: (b - a) * share
+
         def rate(a: int, b: int) -> float:
-            return sum(max(0, min(b, y) - max(a, x)) * share for x, y, share in spans)
+            if b <= first_ns:
+                return (b - a) * share
+            return sum(max(0, min(b, y) - max(a, x)) * each for x, y, each in spans)
 
         return rate

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from d2lmini.callsite import Site
 from d2lmini.profiler.records import Operation
@@ -37,16 +37,12 @@ _HAND_OVER_NS = 1_000_000
 _BREATH_NS = 100_000
 #: A large operation on the CPU is cut into pieces, which idle workers compute too (us predicted).
 _CUT_US = 500.0
-_UNKNOWN_US = 1e8  # predictions above are none
+#: Predictions above are none: nobody knows how long it takes, nor which operations are equal.
+UNKNOWN_US = 1e8
 
 
-class Segment(NamedTuple):
-    """From begin_ns to end_ns a slot was idle by this cause; `site` is the line to look at."""
-
-    cause: str
-    site: Site | None
-    begin_ns: int
-    end_ns: int
+#: A slot was idle: (cause, the line to look at, from, to).
+Segment = tuple[str, Site | None, int, int]
 
 
 class Slot:
@@ -63,7 +59,7 @@ class Slot:
 class Group:
     """Places that stand in for each other, the CPU's workers or the GPUs, with their slots.
 
-    begins   of each place, its operations in the order they began
+    begins   of each place, its operations in the order they began; begin_times: when
     end_ns   when the last of them ended
     last     which one that is
     """
@@ -76,8 +72,10 @@ class Group:
         self.begins: dict[str, list[Operation]] = {}
         for each in self.operations:
             self.begins.setdefault(each.place, []).append(each)
+        self.begin_times = {
+            place: [each.began_ns for each in begun] for place, begun in self.begins.items()
+        }
         self.slots: list[Slot] = []
-        self.slot_of: dict[int, Slot] = {}
         for place, begun in self.begins.items():
             self._serve(place, begun, workers.get(place, 1))
 
@@ -100,19 +98,15 @@ class Group:
                 if not free:
                     slots.append(Slot(place))
                 slot = named[each.worker] = (unnamed or free or slots[-1:])[0]
-            self._enter(slot, each)
+            slot.runs.append(each)
+            slot.free_ns = each.ended_ns
         inline = [each for each in begun if each.inline]
         if inline:
-            _fit_in(self, slots, inline)
+            _fit_in(slots, inline)
         self.slots += slots
 
-    def _enter(self, slot: Slot, each: Operation) -> None:
-        slot.runs.append(each)
-        slot.free_ns = each.ended_ns
-        self.slot_of[each.number] = slot
 
-
-def _fit_in(group: Group, slots: list[Slot], inline: list[Operation]) -> None:
+def _fit_in(slots: list[Slot], inline: list[Operation]) -> None:
     """What the program's own thread computed takes a core, that of a slot which is idle then. Where
     all are busy it is left out: the place is full."""
     for slot in slots:
@@ -127,8 +121,6 @@ def _fit_in(group: Group, slots: list[Slot], inline: list[Operation]) -> None:
                 before = max(before, taken[-1].ended_ns)
             fits = before <= each.began_ns and each.ended_ns <= after
             (taken if fits else left).append(each)
-        for each in taken:
-            group.slot_of[each.number] = slot
         slot.runs = sorted(slot.runs + taken, key=lambda each: each.began_ns)
         inline = left
 
@@ -140,6 +132,7 @@ class Blame:
         self.trace = trace
         self.cores = cores
         self.begin_ns, self.end_ns = trace.begin_ns, trace.end_ns
+        self.places = [each.place for each in trace.operations]
         ran = [each for each in trace.operations if each.began_ns and each.ended_ns]
         self.groups: list[Group] = []
         for name in ("cpu", "gpu"):
@@ -153,185 +146,188 @@ class Blame:
             begin_ns = max(wait.begin_ns, spans[-1][1]) if spans else wait.begin_ns
             if begin_ns < wait.end_ns:
                 spans.append((begin_ns, wait.end_ns, wait.site))
-        self._busy_since = self._find_busy()
-
-    def _find_busy(self) -> dict[int, int]:
-        """Of each operation, since when its worker had been busy without a pause to speak of."""
-        since: dict[int, int] = {}
+        self._wait_times = {
+            thread: [begin_ns for begin_ns, _, _ in spans] for thread, spans in self._waits.items()
+        }
+        self._busy_since: dict[int, int] = {}  # of each operation, since when its worker was busy
+        self._taken_until: dict[int, int] = {}  # and when that had ended what it ran before
         for group in self.groups:
             for slot in group.slots:
-                before = None
-                for each in slot.runs:
-                    begin_ns = each.began_ns
-                    if before is not None:
-                        breath = max(_BREATH_NS, min(before.run_ns, each.run_ns) // 4)
-                        if each.began_ns - before.ended_ns <= breath:
-                            begin_ns = since[before.number]
-                    since[each.number] = begin_ns
-                    before = each
-        return since
+                self._follow(slot)
+        self._before = self._last_before()
+
+    def _follow(self, slot: Slot) -> None:
+        """Since when the worker was busy, at each of its operations, without a pause to speak of;
+        and when it was free for it."""
+        before = None
+        for each in slot.runs:
+            since_ns = each.began_ns
+            if before is not None:
+                breath_ns = max(_BREATH_NS, min(before.run_ns, each.run_ns) // 4)
+                if each.began_ns - before.ended_ns <= breath_ns:
+                    since_ns = self._busy_since[before.number]
+                self._taken_until[each.number] = before.ended_ns
+            self._busy_since[each.number] = since_ns
+            before = each
+
+    def _last_before(self) -> list[Operation | None]:
+        """Of all that each operation comes after, what ended last."""
+        operations = self.trace.operations
+        found: list[Operation | None] = [None]
+        for needs, room in self.trace.order:
+            last, done_ns = None, 0
+            for k in needs + room:
+                if operations[k - 1].ended_ns > done_ns:
+                    last = operations[k - 1]
+                    done_ns = last.ended_ns
+            found.append(last)
+        return found
 
     # -- the idle times of a slot ------------------------------------------------------------------
 
-    def idle(self, group: Group, slot: Slot) -> Iterator[Segment]:
+    def idle(self, group: Group, slot: Slot) -> list[Segment]:
         """Why `slot` had nothing to do, whenever it had not, until its group was done."""
+        found: list[Segment] = []
         free_ns = self.begin_ns
         for each in slot.runs:
-            yield from self._gap(group, slot, free_ns, each.began_ns)
+            if free_ns < each.began_ns:
+                self._explain(_Gap(group, slot, free_ns, found), each.began_ns)
             free_ns = max(free_ns, each.ended_ns)
-        yield from self._gap(group, slot, free_ns, group.end_ns)
+        self._explain(_Gap(group, slot, free_ns, found), group.end_ns)
+        return found
 
-    def _gap(self, group: Group, slot: Slot, begin_ns: int, end_ns: int) -> Iterator[Segment]:
-        begun = group.begins[slot.place]
-        k = bisect_right(begun, begin_ns, key=lambda each: each.began_ns)
-        low = begin_ns
-        while low < end_ns:
+    def _explain(self, gap: _Gap, end_ns: int) -> None:
+        """All of a gap: until the next begin in its place, until the one after that, ..."""
+        begun = gap.group.begins[gap.slot.place]
+        k = bisect_right(gap.group.begin_times[gap.slot.place], gap.free_ns)
+        gap.low = gap.free_ns
+        while gap.low < end_ns:
             following = begun[k] if k < len(begun) else None
             high = end_ns if following is None else min(end_ns, following.began_ns)
-            if high > low:
-                yield from self._walk(following, group, slot, begin_ns, low, high)
-            low, k = max(low, high), k + 1
+            if high > gap.low:
+                self._walk(following, gap, high)
+                gap.low = high
+            k += 1
 
-    def _walk(
-        self, each: Operation | None, group: Group, slot: Slot, free_ns: int, low: int, high: int
-    ) -> Iterator[Segment]:
-        """Segments from `high` back to `low`, by what kept back `each`; None: the group's end."""
-        now = high
-        # All steps lie one after the other in time; what is after `high` is passed over.
+    def _walk(self, each: Operation | None, gap: _Gap, now: int) -> None:
+        """From `now` back to gap.low, by what kept back `each`; None: the group's end. Each step
+        begins where the one before came to."""
         if each is None:
-            each = group.last
-            for segment in self._running(each, group, slot, free_ns, now):
-                if segment.begin_ns < segment.end_ns and segment.end_ns > low:
-                    yield _cut(segment, low)
-            now = min(now, each.began_ns)
-        while now > low:
-            for segment in self._kept_back(each, group, slot, now):
-                if segment.end_ns > low:
-                    yield _cut(segment, low)
-                now = segment.begin_ns
-            before, done_ns = self._last_before(each)
+            each = gap.group.last
+            now = self._running(each, gap, now)
+        while now > gap.low:
+            now = self._kept_back(each, gap, now)
+            before = self._before[each.number]
             if before is None:
-                if now > low:
-                    yield Segment("unexplained", each.site, low, now)
                 return
-            for segment in self._running(before, group, slot, free_ns, now):
-                if segment.end_ns > low:
-                    yield _cut(segment, low)
-            now = min(now, before.began_ns or done_ns)
+            now = self._running(before, gap, now)
             each = before
 
-    def _kept_back(self, each: Operation, group: Group, slot: Slot, now: int) -> Iterator[Segment]:
-        """From `now` back to the end of what `each` came after: not begun, not pushed."""
-        before, enabled_ns = self._last_before(each)
-        if before is None:
-            enabled_ns = self.begin_ns
+    def _kept_back(self, each: Operation, gap: _Gap, now: int) -> int:
+        """Back to the end of what `each` came after: it had not begun, or was not pushed."""
+        before = self._before[each.number]
+        enabled_ns = self.begin_ns if before is None else before.ended_ns
         pushed_ns = max(each.pushed_ns, enabled_ns)
-        ready_ns = max(each.ready_ns or pushed_ns, pushed_ns)
+        ready_ns = max(each.ready_ns, pushed_ns)
         if ready_ns < now:
-            yield from self._queued(each, group, slot, ready_ns, now)
+            self._queued(each, gap, ready_ns, now)
             now = ready_ns
         if pushed_ns < now:
-            yield Segment("unexplained", each.site, pushed_ns, now)
+            gap.add("unexplained", each.site, pushed_ns, now)
             now = pushed_ns
         if enabled_ns < now:
-            yield from self.front(each.thread, each.site, enabled_ns, now)
+            if gap.low < now:
+                for segment in self.front(each.thread, each.site, max(enabled_ns, gap.low), now):
+                    gap.add(*segment)
+            now = enabled_ns
+        return now
 
-    def _queued(
-        self, each: Operation, group: Group, slot: Slot, begin_ns: int, end_ns: int
-    ) -> Iterator[Segment]:
+    def _queued(self, each: Operation, gap: _Gap, begin_ns: int, end_ns: int) -> None:
         """`each` was ready and had not begun."""
         if each.is_copy:
-            yield Segment("transfer", each.site, begin_ns, end_ns)
-        elif self.group_of.get(each.number) is not group:
-            other = self.group_of.get(each.number)
+            gap.add("transfer", each.site, begin_ns, end_ns)
+        elif (other := self.group_of.get(each.number)) is not gap.group:
             few = other is not None and self.spare(other) > 0
-            yield Segment("workers" if few else "dependency", each.site, begin_ns, end_ns)
-        elif each.place != slot.place:
-            yield Segment("imbalance", each.site, begin_ns, end_ns)
+            gap.add("workers" if few else "dependency", each.site, begin_ns, end_ns)
+        elif self.places[each.number - 1] != gap.slot.place:
+            gap.add("imbalance", each.site, begin_ns, end_ns)
         else:  # it had to run where it was, though others were idle; then comes the hand-over
-            taken_ns = min(max(self._taken_until(each), begin_ns), end_ns)
-            yield from self._handed_over(each, taken_ns, end_ns)
-            if begin_ns < taken_ns:
-                yield Segment("imbalance", each.site, begin_ns, taken_ns)
+            taken_ns = min(max(self._taken_until.get(each.number, 0), begin_ns), end_ns)
+            self._handed_over(each, gap, taken_ns, end_ns)
+            gap.add("imbalance", each.site, begin_ns, taken_ns)
 
-    def _taken_until(self, each: Operation) -> int:
-        """When the worker that ran it had ended what it ran before."""
-        slot = self.group_of[each.number].slot_of.get(each.number)
-        if slot is None:
-            return 0
-        k = bisect_right(slot.runs, each.began_ns, key=lambda run: run.began_ns) - 2
-        return slot.runs[k].ended_ns if k >= 0 else 0
-
-    def _handed_over(self, each: Operation, begin_ns: int, end_ns: int) -> Iterator[Segment]:
+    def _handed_over(self, each: Operation, gap: _Gap, begin_ns: int, end_ns: int) -> None:
         """A worker was free and took its time: the program held the interpreter, or others did."""
-        for cause, site, begin, end in self.front(each.thread, each.site, begin_ns, end_ns):
-            if cause == "waits":
-                early = max(begin, min(end, begin_ns + _HAND_OVER_NS))
-                if early < end:
-                    yield Segment("contention", each.site, early, end)
-                end = early
-            if begin < end:
-                yield Segment("issuing", each.site if cause == "waits" else site, begin, end)
+        late_ns = begin_ns + _HAND_OVER_NS
+        if end_ns > late_ns:
+            for cause, site, begin, end in self.front(each.thread, each.site, late_ns, end_ns):
+                if cause == "waits":
+                    cause, site = "contention", each.site
+                gap.add(cause, site, begin, end)
+        gap.add("issuing", each.site, begin_ns, min(late_ns, end_ns))
+
+    def _running(self, each: Operation, gap: _Gap, now: int) -> int:
+        """Back to the begin of `each`, which ran, and what comes after it could not."""
+        began_ns = each.began_ns or each.ended_ns
+        if began_ns >= now:
+            return now
+        if each.is_copy:
+            cause = "transfer"
+        elif self._is_cut(each) and self.places[each.number - 1] == gap.slot.place:
+            cause = "work"
+        elif (
+            gap.free_ns > self.begin_ns
+            and self.group_of.get(each.number) is gap.group
+            and self._busy_since.get(each.number, now) < gap.free_ns
+        ):
+            cause = "imbalance"
+        else:
+            cause = "dependency"
+        gap.add(cause, each.site, began_ns, now)
+        return began_ns
+
+    def _is_cut(self, each: Operation) -> bool:
+        """Do idle workers of the CPU compute pieces of it? (A trace does not hear of that.)"""
+        return each.ctx.is_cpu and _CUT_US <= each.predicted_us < UNKNOWN_US
 
     def front(
         self, thread: str, site: Site | None, begin_ns: int, end_ns: int
     ) -> Iterator[Segment]:
         """A thread of the program: its waits, and between them "issuing" at `site`; backward."""
         waits = self._waits.get(thread, [])
-        k = bisect_right(waits, end_ns, key=lambda wait: wait[0]) - 1
+        k = bisect_right(self._wait_times.get(thread, []), end_ns) - 1
         while k >= 0 and begin_ns < end_ns and waits[k][1] > begin_ns:
             begin, end, where = waits[k]
             end = min(end, end_ns)
             if end < end_ns:
-                yield Segment("issuing", site, end, end_ns)
+                yield "issuing", site, end, end_ns
             begin = max(begin, begin_ns)
             if begin < end:
-                yield Segment("waits", where, begin, end)
+                yield "waits", where, begin, end
             end_ns = begin
             k -= 1
         if begin_ns < end_ns:
-            yield Segment("issuing", site, begin_ns, end_ns)
-
-    def _running(
-        self, each: Operation, group: Group, slot: Slot, free_ns: int, now: int
-    ) -> Iterator[Segment]:
-        """`each` ran, and what comes after it could not."""
-        if not each.began_ns or each.began_ns >= now:
-            return
-        if each.is_copy:
-            cause = "transfer"
-        elif self._is_cut(each) and each.place == slot.place:
-            cause = "work"
-        elif (
-            free_ns > self.begin_ns
-            and self.group_of.get(each.number) is group
-            and self._busy_since.get(each.number, free_ns) < free_ns
-        ):
-            cause = "imbalance"
-        else:
-            cause = "dependency"
-        yield Segment(cause, each.site, each.began_ns, now)
-
-    def _is_cut(self, each: Operation) -> bool:
-        """Do idle workers of the CPU compute pieces of it? (A trace does not hear of that.)"""
-        return each.ctx.is_cpu and _CUT_US <= each.predicted_us < _UNKNOWN_US
-
-    def _last_before(self, each: Operation) -> tuple[Operation | None, int]:
-        """Of all that `each` comes after, what ended last, and when."""
-        found, done_ns = None, 0
-        trace = self.trace
-        for k in (*trace.needs(each.number), *trace.makes_room(each.number)):
-            before = trace.operations[k - 1]
-            if before.ended_ns > done_ns:
-                found, done_ns = before, before.ended_ns
-        return found, done_ns
-
-    # -- busy times --------------------------------------------------------------------------------
+            yield "issuing", site, begin_ns, end_ns
 
     def spare(self, group: Group) -> int:
         """How many more workers there could be: cores that none of its slots uses."""
         return max(0, self.cores - len(group.slots)) if group.name == "cpu" else 0
 
 
-def _cut(segment: Segment, low: int) -> Segment:
-    return segment if segment.begin_ns >= low else segment._replace(begin_ns=low)
+class _Gap:
+    """A slot that is idle since `free_ns`; what is `found` of the time after `low`."""
+
+    __slots__ = ("found", "free_ns", "group", "low", "slot")
+
+    def __init__(self, group: Group, slot: Slot, free_ns: int, found: list[Segment]):
+        self.group = group
+        self.slot = slot
+        self.free_ns = self.low = free_ns
+        self.found = found
+
+    def add(self, cause: str, site: Site | None, begin_ns: int, end_ns: int) -> None:
+        """The slot was idle by `cause`; what lies before `low` is known already."""
+        if begin_ns < self.low:
+            begin_ns = self.low
+        if begin_ns < end_ns:
+            self.found.append((cause, site, begin_ns, end_ns))

@@ -9,11 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import mean, median
 
-from d2lmini.profiler.blame import Blame, Group
-from d2lmini.profiler.critical_path import longest
-
-#: Predictions above this many us are none: nobody can say which operations are equal.
-_UNKNOWN_US = 1e8
+from d2lmini.profiler.blame import UNKNOWN_US, Blame, Group
+from d2lmini.profiler.critical_path import Walk
 
 
 class Least:
@@ -23,10 +20,16 @@ class Least:
         self.blame = blame
         self.trace = blame.trace
         self.alone_ns = alone_ns
+        self.walk = Walk(blame.trace)
+        places: dict[str, list[int]] = {}
+        for each in blame.trace.operations:
+            if not each.inline:
+                places.setdefault(blame.places[each.number - 1], []).append(each.number - 1)
+        self.places = places
 
     def without(self, cause: str) -> float:
         """At least so many ns, without `cause`."""
-        durations: list[float] = [each.run_ns for each in self.trace.operations]
+        durations = list(self.walk.durations)
         if cause == "transfer":
             for each in self.trace.operations:
                 if each.is_copy:
@@ -36,22 +39,18 @@ class Least:
         elif cause == "imbalance":
             for group in self.blame.groups:
                 _spread(group, durations)
-        path = longest(
-            self.trace,
+        path_ns = self.walk.run(
             waits=cause != "waits",
             issuing=cause != "issuing",
             order=cause != "dependency",
             durations=durations,
         )
-        return max(path.length_ns, self._load(durations, more=cause == "workers"))
+        return max(path_ns, self._load(durations, more=cause == "workers"))
 
     def _load(self, durations: Sequence[float], more: bool) -> float:
         """The longest that the workers of one place, or a link, are busy; with `more` workers for
         the CPU, one for each core."""
-        loads: dict[str, float] = {}
-        for each in self.trace.operations:
-            if not each.inline:
-                loads[each.place] = loads.get(each.place, 0.0) + durations[each.number - 1]
+        loads = {place: sum(durations[i] for i in own) for place, own in self.places.items()}
         for group in self.blame.groups:
             for place in group.begins:
                 n = sum(slot.place == place for slot in group.slots)
@@ -105,8 +104,9 @@ def alone(blame: Blame) -> tuple[list[float], str]:
             latest = each
     equal: dict[tuple[str, str, float], list[int]] = {}
     for each in ran:
-        if each.predicted_us < _UNKNOWN_US:
-            equal.setdefault((each.name, each.place, each.predicted_us), []).append(each.number)
+        if each.predicted_us < UNKNOWN_US:
+            key = (each.name, blame.places[each.number - 1], each.predicted_us)
+            equal.setdefault(key, []).append(each.number)
     known = shortest = 0
     for numbers in equal.values():
         by_itself = [found[k - 1] for k in numbers if k not in beside]

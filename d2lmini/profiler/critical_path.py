@@ -9,7 +9,7 @@ waits for. Any number of workers and links would not make the run shorter than t
         train(net)
     print(trace.critical_path())
 
-The same walk answers "and if it had not waited?": `longest` leaves out the waits, the issuing or
+The same walk answers "and if it had not waited?": `Walk.run` leaves out the waits, the issuing or
 the order of operations, or takes other durations. It takes a step for each operation and wait.
 """
 
@@ -55,79 +55,113 @@ class Step(NamedTuple):
         return callsite.describe(self.site)
 
 
-class Longest:
-    """The longest path under some rules. Nodes are numbered as they were met.
+class Event(NamedTuple):
+    """A push or a wait, as the thread of the program comes to it.
 
-    length_ns  of the path
-    last       the node it ends with; -1: there is none
-    nodes      of each: (what, kind, the node it came after, when it is over at the earliest)
+    number   of the operation that is pushed; 0: a wait
+    thread   the number of the thread
+    before   the number of the event before on this thread; -1: none
+    gap_ns   the thread's own time since then
+    after    a push: the operations that this one comes after; a wait: the operation waited for, or
+             none known; _LATEST: for all that was pushed
+    went_on_ns  a wait: how long after the end of that the program went on
+    inline   the operation runs where it is called
     """
 
-    __slots__ = ("last", "length_ns", "nodes")
-
-    def __init__(self) -> None:
-        self.nodes: list[tuple[Operation | Wait, str, int, int]] = []
-        self.last = -1
-        self.length_ns = 0
-
-    def add(self, what: Operation | Wait, kind: str, after: int, over_ns: int) -> int:
-        """A new node; its number. The path ends with the node that is over last."""
-        self.nodes.append((what, kind, after, over_ns))
-        if over_ns > self.length_ns:
-            self.length_ns, self.last = over_ns, len(self.nodes) - 1
-        return len(self.nodes) - 1
+    number: int
+    thread: int
+    before: int
+    gap_ns: int
+    after: tuple[int, ...]
+    went_on_ns: int
+    inline: bool
 
 
-def longest(
-    trace: Trace,
-    *,
-    waits: bool = True,
-    issuing: bool = True,
-    order: bool = True,
-    durations: Sequence[float] | None = None,
-) -> Longest:
-    """The longest path: as it was, or without waits, without time spent on issuing, without any
-    order among operations, or if operation i + 1 took durations[i] ns."""
-    path = Longest()
-    operations = trace.operations
-    ends = [-1] * (len(operations) + 1)  # of each operation, the node of its end
-    over = [0] * (len(operations) + 1)  # and when that is
-    threads: dict[str, tuple[int, int, int]] = {}  # (now, now as recorded, the node before)
-    ended = sorted((each.ended_ns, each.number) for each in operations if each.ended_ns)
-    latest = 0  # the number of the operation that is over last so far
-    for what in _as_issued(trace):
-        now, recorded, node = threads.get(what.thread, (0, trace.begin_ns, -1))
-        if isinstance(what, Operation):
-            i = what.number
-            if issuing:
-                now += max(0, what.pushed_ns - recorded)
-            pushed = after = path.add(what, "issuing", node, now)
-            begin = now
-            if order:
-                for k in (*trace.needs(i), *trace.makes_room(i)):
-                    if over[k] > begin:
-                        begin, after = over[k], ends[k]
-            took = what.run_ns if durations is None else durations[i - 1]
-            over[i] = begin + round(took)
-            ends[i] = path.add(what, "operation", after, over[i])
-            if over[i] > over[latest]:
-                latest = i
-            if what.inline:
-                threads[what.thread] = (over[i], what.ended_ns, ends[i])
+_LATEST = (-1,)
+
+
+class Walk:
+    """The walk through a trace. `events` are prepared once; each `run` is a loop over them, after
+    which tell
+
+    length_ns   how long the longest path is
+    over        of each operation, when it is over (of number 0: 0)
+    reached     of each event, when its thread came to it; a wait: when it went on
+    held        of each event, the operation that held it up; 0: the event before on its thread
+    last        the operation that is over last; 0: an event is later still
+    """
+
+    def __init__(self, trace: Trace):
+        self.trace = trace
+        self.events: list[Event] = []
+        self.what: list[Operation | Wait] = []
+        self.event_of = [0] * (len(trace.operations) + 1)
+        self.durations: list[float] = [each.run_ns for each in trace.operations]
+        ended = sorted((each.ended_ns, each.number) for each in trace.operations if each.ended_ns)
+        threads: dict[str, tuple[int, int, int]] = {}  # (its number, its last event, when)
+        order = trace.order
+        for what in _as_issued(trace):
+            thread, before, recorded = threads.get(what.thread, (len(threads), -1, trace.begin_ns))
+            if isinstance(what, Operation):
+                number, inline, went_on_ns = what.number, what.inline, 0
+                needs, room = order[number - 1]
+                after = needs + room
+                came_ns, left_ns = what.pushed_ns, what.ended_ns if inline else what.pushed_ns
+                self.event_of[number] = len(self.events)
             else:
-                threads[what.thread] = (now, what.pushed_ns, pushed)
-            continue
-        if issuing:
-            now += max(0, what.begin_ns - recorded)
-            node = path.add(what, "issuing", node, now)
-        if waits:
-            k, woken_ns = _awaited(what, operations, ended, latest)
-            if over[k] > now:
-                now, node = over[k], ends[k]
-            now += woken_ns if issuing else 0
-            node = path.add(what, "wait", node, now)
-        threads[what.thread] = (now, what.end_ns, node)
-    return path
+                number, inline = 0, False
+                after, went_on_ns = _awaited(what, trace.operations, ended)
+                came_ns, left_ns = what.begin_ns, what.end_ns
+            gap_ns = max(0, came_ns - recorded)
+            threads[what.thread] = (thread, len(self.events), left_ns)
+            self.events.append(Event(number, thread, before, gap_ns, after, went_on_ns, inline))
+            self.what.append(what)
+        self._threads = len(threads)
+
+    def run(
+        self,
+        *,
+        waits: bool = True,
+        issuing: bool = True,
+        order: bool = True,
+        durations: Sequence[float] | None = None,
+    ) -> float:
+        """The longest path in ns: as it was, or without waits, without time spent on issuing,
+        without any order among operations, or if operation i + 1 took durations[i] ns."""
+        took = self.durations if durations is None else durations
+        self.over = over = [0.0] * (len(took) + 1)
+        self.reached: list[float] = []
+        self.held: list[int] = []
+        clocks = [0.0] * self._threads
+        latest, last_ns = 0, 0.0
+        for number, thread, _, gap_ns, after, went_on_ns, inline in self.events:
+            now = clocks[thread]
+            if issuing:
+                now += gap_ns
+            held = 0
+            if number:
+                begin = now
+                if order:
+                    for k in after:
+                        if over[k] > begin:
+                            begin, held = over[k], k
+                over[number] = end = begin + took[number - 1]
+                if end > last_ns:
+                    latest, last_ns = number, end
+                clocks[thread] = end if inline else now
+            else:
+                if waits:
+                    for k in after if after is not _LATEST else (latest,):
+                        if over[k] > now:
+                            now, held = over[k], k
+                    if issuing:
+                        now += went_on_ns
+                clocks[thread] = now
+            self.reached.append(now)
+            self.held.append(held)
+        self.length_ns = max([last_ns, *clocks])
+        self.last = latest if last_ns == self.length_ns else 0
+        return self.length_ns
 
 
 def _as_issued(trace: Trace) -> Iterator[Operation | Wait]:
@@ -143,21 +177,20 @@ def _as_issued(trace: Trace) -> Iterator[Operation | Wait]:
 
 
 def _awaited(
-    wait: Wait, operations: Sequence[Operation], ended: list[tuple[int, int]], latest: int
-) -> tuple[int, int]:
-    """The operation that a wait waited for (0: none), and how long it took the program to go on."""
-    if wait.operation > 0:
-        number = wait.operation
-    elif wait.target is not None:
-        number = 0
-    elif wait.kind == "backpressure":  # for room: what ended last made it
-        k = bisect_right(ended, (wait.end_ns, len(operations))) - 1
-        number = ended[k][1] if k >= 0 else 0
-        number = number if number <= wait.pushed else 0
-    else:
-        number = latest
-    done_ns = operations[number - 1].ended_ns if number else 0
-    return number, max(0, wait.end_ns - max(done_ns, wait.begin_ns))
+    wait: Wait, operations: Sequence[Operation], ended: list[tuple[int, int]]
+) -> tuple[tuple[int, ...], int]:
+    """The operation that a wait waited for, and how long it took the program to go on after it."""
+    after: tuple[int, ...] = ()
+    k = bisect_right(ended, (wait.end_ns, len(operations))) - 1
+    last = ended[k][1] if k >= 0 else 0  # what had ended last when the wait was over
+    done = wait.operation
+    if wait.target is None and done <= 0:
+        done = last if last <= wait.pushed else 0
+        after = (done,) if wait.kind == "backpressure" and done else _LATEST
+    elif done > 0:
+        after = (done,)
+    done_ns = operations[done - 1].ended_ns if done > 0 else 0
+    return after, max(0, wait.end_ns - max(done_ns, wait.begin_ns))
 
 
 class CriticalPath:
@@ -165,18 +198,49 @@ class CriticalPath:
     the run took. Prints as a table of the lines that the path spends most on."""
 
     def __init__(self, trace: Trace):
-        path = longest(trace)
-        self.length_ns = path.length_ns
+        walk = Walk(trace)
+        self.length_ns = walk.run()
         self.wall_ns = trace.end_ns - trace.begin_ns
         self.steps: list[Step] = []
-        node = path.last
-        while node >= 0:
-            what, kind, after, over_ns = path.nodes[node]
-            begin_ns = path.nodes[after][3] if after >= 0 else 0
-            if over_ns > begin_ns:
-                self.steps.append(_step(what, kind, begin_ns, over_ns, trace.begin_ns))
-            node = after
+        event, runs = walk.event_of[walk.last], walk.last > 0
+        if not runs:  # it ends with a thread of the program
+            event = max(range(len(walk.events)), key=walk.reached.__getitem__, default=-1)
+        while event >= 0:
+            this, held, what = walk.events[event], walk.held[event], walk.what[event]
+            before = (this.before, this.before >= 0 and walk.events[this.before].inline)
+            if runs:
+                node = (walk.event_of[held], True) if held else (event, False)
+                self._add(walk, what, "operation", node, walk.over[this.number])
+            elif this.number:
+                node = before
+                self._add(walk, what, "issuing", node, walk.reached[event])
+            elif held:
+                node = (walk.event_of[held], True)
+                self._add(walk, what, "wait", node, walk.reached[event])
+            else:
+                node = before
+                self._add(walk, what, "wait", node, walk.reached[event], this.gap_ns)
+                self._add(walk, what, "issuing", node, walk.reached[event] - this.went_on_ns)
+            event, runs = node
         self.steps.reverse()
+
+    def _add(
+        self,
+        walk: Walk,
+        what: Operation | Wait,
+        kind: str,
+        after: tuple[int, bool],
+        end_ns: float,
+        later_ns: int = 0,
+    ) -> None:
+        """A step that begins when node `after` is over, or `later_ns` later."""
+        event, runs = after
+        begin_ns: float = later_ns
+        if event >= 0:
+            begin_ns += walk.over[walk.events[event].number] if runs else walk.reached[event]
+        if end_ns > begin_ns:
+            zero_ns = walk.trace.begin_ns
+            self.steps.append(_step(what, kind, round(begin_ns), round(end_ns), zero_ns))
 
     @property
     def operations(self) -> list[int]:
