@@ -68,11 +68,12 @@ class Instrument:
     def wait(self, kind: str, target: Any, site: Site | None, begin_ns: int, end_ns: int) -> None:
         """A user thread waited (`kind`: asnumpy, wait_to_read, waitall, backpressure, ...)."""
 
-    def alloc(self, ctx: Context, nbytes: int) -> None:
-        """An array's memory was taken."""
+    def alloc(self, ctx: Context, nbytes: int, var: Any) -> None:
+        """An array's memory was taken: that of `var` (its `pool` has the books)."""
 
-    def free(self, ctx: Context, nbytes: int) -> None:
-        """An array's memory was given back to the pool."""
+    def free(self, ctx: Context, nbytes: int, serial: int) -> None:
+        """An array's memory was given back to the pool. `serial` is its Var's, 0 if no trace has
+        met it."""
 
 
 _EVENTS = {name: method for name, method in vars(Instrument).items() if not name.startswith("_")}

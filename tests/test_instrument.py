@@ -150,8 +150,9 @@ def test_a_listener_that_raises_is_dropped_and_told_of(event: str, engine_kind: 
         with pytest.warns(UserWarning, match=f"Broken raised RuntimeError.*in {event}") as caught:
             engine.push(lambda: log.append(1), writes=[a])
             x = nd.ones((3,)) + 1
+            y = nd.array([1])  # of which no task knows that `events` keeps
             engine.waitall()
-            del x
+            del x, y
             gc.collect()
             until(all_asleep)
             from d2lmini import storage

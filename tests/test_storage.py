@@ -140,10 +140,10 @@ def test_what_is_taken_is_given_back(ctx):
     class Flow(instrument.Instrument):
         taken = given = 0
 
-        def alloc(self, ctx, nbytes):
+        def alloc(self, ctx, nbytes, var):
             self.taken += nbytes
 
-        def free(self, ctx, nbytes):
+        def free(self, ctx, nbytes, serial):
             self.given += nbytes
 
     with instrument.listening(Flow()) as flow:

@@ -185,7 +185,7 @@ def test_a_listener_may_allocate_while_it_hears_of_memory(pool: Pool):
     class Allocates(instrument.Instrument):
         left = 10
 
-        def free(self, ctx, nbytes):
+        def free(self, ctx, nbytes, serial):
             if self.left > 0:
                 self.left -= 1
                 chunk_of(pool, 50)  # given back at once: another `free`

@@ -52,6 +52,11 @@ def gpus() -> list[Device]:
     return _known()
 
 
+def named() -> list[Device]:
+    """All that somebody has named yet."""
+    return list(_devices.values())
+
+
 def _known() -> list[Device]:
     return [device for ctx, device in list(_devices.items()) if not ctx.is_cpu]
 

@@ -34,7 +34,7 @@ from d2lmini import instrument
 from d2lmini.base import MXNetError
 from d2lmini.callsite import Site
 from d2lmini.context import Context, cache_releasers, current_context
-from d2lmini.device.devices import device_of, exists
+from d2lmini.device.devices import device_of, exists, named
 from d2lmini.device.interface import Device
 from d2lmini.engine.budget import Account, WeightedVar
 from d2lmini.engine.core import _NO_QUEUE, _NOBODY, lock
@@ -70,6 +70,8 @@ class Pool(Account):
         # From finalizers: what is given back as (nbytes, block), and the bytes of tiny arrays.
         self.freed: deque[tuple[int, Any]] = deque()
         self.freed_tiny: deque[int] = deque()
+        # While somebody listens the same again, for them: (nbytes, number by which traces know it).
+        self.gone: deque[tuple[int, int]] = deque()
         self.live = 0
         self.cached = 0
         self.peak = 0
@@ -125,8 +127,6 @@ class Pool(Account):
             nbytes = tiny[0]
             self.live -= nbytes
             tiny.popleft()
-            if instrument.listeners:
-                instrument.emit("free", self.ctx, nbytes)
         while self.freed:
             nbytes, block = self.freed[0]
             self.live -= nbytes
@@ -135,10 +135,15 @@ class Pool(Account):
             blocks = self._blocks.setdefault(size, [])
             self.cached += size
             blocks.append(block)
-            if instrument.listeners:
-                instrument.emit("free", self.ctx, nbytes)
         if self.cached > self.keep:
             self.release_cached(self.keep)
+        if self.gone:
+            self.tell_gone()
+
+    def tell_gone(self) -> None:
+        """Tell listeners what was given back; the books have it already (lock held)."""
+        while self.gone:
+            instrument.emit("free", self.ctx, *self.gone.popleft())
 
     def release_cached(self, keep: int = 0) -> None:
         """Give cached blocks back to the system, the largest first, until `keep` bytes are left
@@ -237,7 +242,8 @@ class Chunk(WeightedVar):
         if pool.live > pool.peak or len(pool.freed) > 64 or len(pool.freed_tiny) > 64:
             pool.review()
         if instrument.listeners:
-            instrument.emit("alloc", pool.ctx, self.nbytes)
+            pool.drain()
+            instrument.emit("alloc", pool.ctx, self.nbytes, self)
 
     def note_write(self, begin: int, end: int, site: Site | None) -> None:
         """Elements `begin` to `end` are about to be overwritten by a push of the line `site`."""
@@ -262,6 +268,8 @@ class Chunk(WeightedVar):
                 self.pool.freed_tiny.append(self.nbytes)
             else:
                 self.pool.freed.append((self.nbytes, self.block))
+            if instrument.listeners:
+                self.pool.gone.append((self.nbytes, getattr(self, "serial", 0)))
         except AttributeError:  # Ctrl-C came before __init__
             return
 
@@ -296,6 +304,13 @@ def check_there(ctx: Context, chunks: Iterable[Any]) -> None:
 def stats(ctx: Context | None = None) -> Memory:
     """Live, cached and peak bytes of a context (default: the current one)."""
     return pool_of(ctx or current_context()).stats()
+
+
+def settle() -> None:
+    """Bring the books of all devices up to date; listeners hear of what was given back."""
+    for device in named():
+        if device.pool is not None:
+            device.pool.stats()
 
 
 def reset_peak(ctx: Context | None = None) -> None:

@@ -181,9 +181,16 @@ class Change(NamedTuple):
     """Memory was taken (nbytes > 0) or given back (< 0).
 
     operation  the number of the operation that ran on the thread that took it; 0 if none did
+    serial     the serial number of the Var whose memory it is; 0: one that no trace has met
+    site       the line that took it, if no operation writes it first; else None
+    live, cached    where it was taken: what the device's books say then, in bytes
     """
 
     when_ns: int
     ctx: Context
     nbytes: int
     operation: int
+    serial: int = 0
+    site: Site | None = None
+    live: int = 0
+    cached: int = 0

@@ -36,16 +36,18 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from d2lmini import callsite, engine, instrument
-from d2lmini.device import blas
+from d2lmini.device import blas, storage
 from d2lmini.engine import lanes
 from d2lmini.engine.core import Task, Var
 from d2lmini.engine.road import here
 from d2lmini.profiler.lint import why_hidden
+from d2lmini.profiler.memory import ChangeList
 from d2lmini.profiler.order import Before, ancestors, order_of
 from d2lmini.profiler.records import Change, Operation, Wait
 from d2lmini.profiler.waits import WaitList
 
 if TYPE_CHECKING:
+    from d2lmini.profiler.diff import Diff
     from d2lmini.profiler.account import Account
     from d2lmini.profiler.critical_path import CriticalPath
     from d2lmini.profiler.plot import Picture
@@ -83,7 +85,7 @@ class Trace(instrument.Instrument):
 
     operations  in the order they were pushed; number 1 is the first
     waits       of the program's threads, in the order they ended; waits() is a table by line
-    memory      changes, in the order they happened
+    memory      changes, in the order they happened; memory() is a report of who held how much
     begin_ns, end_ns    of the scope, the wait for everything at its end included
     workers     threads that serve each lane: {"cpu": 2, "gpu(0)": 1, "gpu(0) in": 1, ...}
     blas_threads        of a product of matrices that BLAS shares out itself
@@ -104,12 +106,25 @@ class Trace(instrument.Instrument):
         self.shared: dict[int, tuple[int, int]] = {}
         self.recorded: Trace | None = None
         self._open: dict[Task, Operation] = {}
-        self._changes: list[Any] = []  # four values for each change of memory, one after the other
-        self._memory: list[Change] = []
+        self._changes: list[Any] = []  # eight values for each change of memory, one after the other
+        self._memory = ChangeList(self)
         self._joined: dict[int, tuple[int, ...]] = {}  # Vars that meetings came to read
         self._order: list[Before] = []
         self._ancestors: dict[int, set[int]] = {}
         self._closing = False
+
+    def begin(self) -> None:
+        """Take down what the machine is like, and listen from now on."""
+        self.workers = _served()
+        self.blas_threads = blas.threads()
+        self.begin_ns = _clock()
+        instrument.add(self)
+
+    def finish(self) -> None:
+        """Listen no more."""
+        instrument.remove(self)
+        self.end_ns = _clock()
+        self._resolve_waits()
 
     # -- what the engine tells ---------------------------------------------------------------------
 
@@ -180,19 +195,25 @@ class Trace(instrument.Instrument):
             )
         )  # fmt: skip
 
-    def alloc(self, ctx: Any, nbytes: int) -> None:
+    def alloc(self, ctx: Any, nbytes: int, var: Any) -> None:
         each = self._open.get(here.task)
-        self._changes += (_clock(), ctx, nbytes, 0 if each is None else each.number)
+        number, site = 0 if each is None else each.number, None
+        if here.task is None and not hasattr(var, "serial"):
+            site = callsite.find()  # no operation: the program fills it itself
+        pool = var.pool
+        self._changes += (
+            _clock(), ctx, nbytes, number, serial_of(var), site, pool.live, pool.cached
+        )  # fmt: skip
 
-    def free(self, ctx: Any, nbytes: int) -> None:
-        self._changes += (_clock(), ctx, -nbytes, 0)
+    def free(self, ctx: Any, nbytes: int, serial: int) -> None:
+        self._changes += (_clock(), ctx, -nbytes, 0, serial, None, 0, 0)
 
     @property
-    def memory(self) -> list[Change]:
+    def memory(self) -> ChangeList:
         """When memory was taken and given back."""
         known, told = len(self._memory), self._changes
-        if 4 * known < len(told):
-            new = zip(*[iter(told[4 * known :])] * 4)
+        if 8 * known < len(told):
+            new = zip(*[iter(told[8 * known :])] * 8)
             self._memory += [Change(*each) for each in new]
         return self._memory
 
@@ -315,6 +336,13 @@ class Trace(instrument.Instrument):
 
         return replay(self, workers, devices, link_gb_s, without_wait_at, priorities)
 
+    def diff(self, other: Trace) -> Diff:
+        """What differs in `other`, a run of the same program after a change: operations added,
+        removed or moved to another device, waits, overlaps, times; prints as a table."""
+        from d2lmini.profiler.diff import diff
+
+        return diff(self, other)
+
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any] | tuple[dict[str, Any], dict[str, Any]]:
         from d2lmini.profiler.draw import bundle
 
@@ -360,12 +388,8 @@ class Profile:
 
     def __enter__(self) -> Trace:
         engine.waitall()
-        trace = self.trace
-        trace.workers = _served()
-        trace.blas_threads = blas.threads()
-        trace.begin_ns = _clock()
-        instrument.add(trace)
-        return trace
+        self.trace.begin()
+        return self.trace
 
     def __exit__(
         self, kind: type[BaseException] | None, error: Any, where: TracebackType | None
@@ -375,10 +399,9 @@ class Profile:
         trace.left_ns = _clock()
         try:
             engine.current.wait_idle(CLOSING)
+            storage.settle()
         finally:
-            instrument.remove(trace)
-            trace.end_ns = _clock()
-            trace._resolve_waits()
+            trace.finish()
         if kind is None:
             engine.waitall()
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from d2lmini import instrument
 from d2lmini.device.cuda.streams import Order
 from d2lmini.device.storage import Pool
 from d2lmini.engine.core import lock
@@ -73,8 +72,8 @@ class CudaPool(Pool):
             self.live -= nbytes
             self.freed.popleft()
             block.lane.graves.append(block)
-            if instrument.listeners:
-                instrument.emit("free", self.ctx, nbytes)
+        if self.gone:
+            self.tell_gone()
 
     def release_cached(self, keep: int = 0) -> None:
         """Nothing that could be done here, with the lock held: CuPy looks for memory itself before

@@ -1,0 +1,280 @@
+"""Memory over time: how much arrays took on each device, when that was most, and who held it then.
+
+>>> from d2lmini import cpu, nd, profile
+>>> with profile() as trace:
+...     x = nd.ones((1000, 250))
+...     y = [x * 2 for _ in range(3)]
+...     z = y[0] + y.pop()
+...     z.wait_to_read()
+...     del y
+>>> report = trace.memory()[cpu()]
+>>> for each in report.holders:
+...     print(each.name, each.arrays, each.nbytes)
+_mul_scalar 3 3000000
+_ones 1 1000000
+broadcast_add 1 1000000
+
+    live      bytes of arrays, those from before the trace included
+    cached    bytes kept for reuse, which no array has
+    pending   bytes of results that were issued to a worker and are not complete yet, whether their
+              memory is taken or not: how far the program runs ahead, in bytes
+
+An array belongs to the operation that writes it first, and so to the line that issued that.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from d2lmini import callsite
+from d2lmini.callsite import Site
+from d2lmini.context import Context
+from d2lmini.profiler.records import Change
+
+if TYPE_CHECKING:
+    from d2lmini.profiler.plot import Picture
+    from d2lmini.profiler.trace import Trace
+
+#: Bytes from some time on: [(ns, bytes), ...].
+Curve = list[tuple[int, int]]
+
+
+class ChangeList(list[Change]):
+    """The changes of memory of a trace, in the order they happened. Called, it gives the report."""
+
+    def __init__(self, trace: Trace):
+        super().__init__()
+        self._trace = trace
+
+    def __call__(self) -> MemoryReport:
+        return report_of(self._trace)
+
+
+@dataclass(slots=True)
+class Holder:
+    """Arrays that one line made by one operation.
+
+    name, site   the operation ("" where the program filled the array itself) and the line
+    nbytes, arrays    how much, and how many
+    """
+
+    name: str
+    site: Site | None
+    nbytes: int = 0
+    arrays: int = 0
+
+    @property
+    def where(self) -> str:
+        """ "train.py:12: y = net(X)" """
+        return callsite.describe(self.site)
+
+
+@dataclass(slots=True)
+class DeviceMemory:
+    """The memory of one device while it was traced.
+
+    live, cached, pending    curves: [(ns, bytes from then on), ...]
+    begin_bytes    what arrays from before the trace held at its begin
+    peak_bytes, peak_ns      the most that was live, and when
+    older_bytes    what arrays from before the trace held then
+    holders        who held the rest then, the largest first
+    made           all that was taken in the trace, the most first
+    """
+
+    ctx: Context
+    live: Curve
+    cached: Curve
+    pending: Curve
+    begin_bytes: int
+    peak_bytes: int
+    peak_ns: int
+    older_bytes: int
+    holders: list[Holder]
+    made: list[Holder]
+
+    @property
+    def end_bytes(self) -> int:
+        """What is live at the end."""
+        return self.live[-1][1]
+
+    @property
+    def peak_pending(self) -> int:
+        """The most that was pending."""
+        return max((nbytes for _, nbytes in self.pending), default=0)
+
+    def __str__(self) -> str:
+        rows = [(_mb(each.nbytes), str(each.arrays), *_who(each)) for each in self.holders]
+        if self.older_bytes:
+            rows.append((_mb(self.older_bytes), "", "", "from before the trace"))
+        widths = [max((len(row[i]) for row in rows), default=0) for i in range(4)]
+        lines = [
+            f"{self.ctx}: {_mb(self.peak_bytes)} live at the peak, {_mb(self.begin_bytes)} at the "
+            f"begin, {_mb(self.end_bytes)} at the end; {_mb(self.peak_pending)} pending at most, "
+            f"{_mb(max(nbytes for _, nbytes in self.cached))} cached at most",
+        ]
+        for size, arrays, name, where in rows:
+            cells = size.rjust(widths[0]), arrays.rjust(widths[1]), name.ljust(widths[2]), where
+            lines.append("  ".join(cells).rstrip())
+        return "\n".join(lines)
+
+
+class MemoryReport:
+    """Of every device that took or gave back memory its `DeviceMemory`: report[ctx]; prints as
+    tables."""
+
+    def __init__(self, devices: dict[Context, DeviceMemory], begin_ns: int, end_ns: int):
+        self.devices = devices
+        self.begin_ns, self.end_ns = begin_ns, end_ns
+
+    def __getitem__(self, ctx: Context) -> DeviceMemory:
+        if ctx not in self.devices:
+            known = ", ".join(map(str, self.devices)) or "no device"
+            raise KeyError(f"no memory of {ctx} was taken or given back in the trace; of {known}")
+        return self.devices[ctx]
+
+    def __iter__(self) -> Iterator[DeviceMemory]:
+        return iter(self.devices.values())
+
+    def plot(self, ctx: Context | None = None) -> Picture:
+        """The three curves of a device over time, default the one with the highest peak, as a
+        picture that prints as text. ValueError if nothing was taken."""
+        if not self.devices:
+            raise ValueError("memory: nothing was taken or given back while it was traced")
+        device = self[ctx] if ctx else max(self, key=lambda each: each.peak_bytes)
+        return _draw(device, self.begin_ns, self.end_ns)
+
+    def __str__(self) -> str:
+        return "\n\n".join(map(str, self)) or "no memory was taken or given back"
+
+    __repr__ = __str__
+
+
+def report_of(trace: Trace) -> MemoryReport:
+    """Add up the changes of memory of a trace."""
+    changes: dict[Context, list[Change]] = defaultdict(list)
+    for change in trace.memory:
+        changes[change.ctx].append(change)
+    maker = _Makers(trace)
+    devices = {ctx: _device(ctx, changes[ctx], trace, maker) for ctx in changes}
+    return MemoryReport(devices, trace.begin_ns, trace.end_ns)
+
+
+class _Makers:
+    """Who made an array: the operation that wrote its Var first."""
+
+    def __init__(self, trace: Trace):
+        self.trace = trace
+        self.first: dict[int, int] = {}
+        for each in trace.operations:
+            for serial in each.writes:
+                self.first.setdefault(serial, each.number)
+
+    def number(self, change: Change) -> int:
+        """The number of the operation; 0: the program filled it itself."""
+        return change.operation or (0 if change.site else self.first.get(change.serial, 0))
+
+    def key(self, change: Change) -> tuple[str, Site | None]:
+        """Its name, and the line."""
+        number = self.number(change)
+        if not number:
+            return "", change.site
+        return self.trace[number].name, self.trace[number].site
+
+
+def _device(ctx: Context, changes: list[Change], trace: Trace, maker: _Makers) -> DeviceMemory:
+    begin = _begin_bytes(changes)
+    live, cached = [(trace.begin_ns, begin)], [(trace.begin_ns, 0)]
+    now, peak, peak_at = begin, begin, 0
+    for i, change in enumerate(changes, 1):
+        now += change.nbytes
+        live.append((change.when_ns, now))
+        if change.nbytes > 0:
+            cached.append((change.when_ns, change.cached))
+        if now > peak:
+            peak, peak_at = now, i
+    there: dict[int, Change] = {}  # at the peak, by serial number
+    for change in changes[:peak_at]:
+        if change.nbytes > 0:
+            there[change.serial] = change
+        else:
+            there.pop(change.serial, None)
+    holders = _sum_up(there.values(), maker)
+    return DeviceMemory(
+        ctx, live, cached, _pending(changes, trace, maker), begin, peak,
+        changes[peak_at - 1].when_ns if peak_at else trace.begin_ns,
+        peak - sum(each.nbytes for each in holders), holders,
+        _sum_up([change for change in changes if change.nbytes > 0], maker),
+    )  # fmt: skip
+
+
+def _begin_bytes(changes: list[Change]) -> int:
+    """What was live before the first change: the books say it at the first that took memory."""
+    net = 0
+    for change in changes:
+        net += change.nbytes
+        if change.nbytes > 0:
+            return change.live - net
+    return -net  # all that was given back, at least
+
+
+def _sum_up(changes: Iterable[Change], maker: _Makers) -> list[Holder]:
+    found: dict[tuple[str, Site | None], Holder] = {}
+    for change in changes:
+        key = maker.key(change)
+        holder = found.setdefault(key, Holder(*key))
+        holder.nbytes += change.nbytes
+        holder.arrays += 1
+    return sorted(found.values(), key=lambda each: -each.nbytes)
+
+
+def _pending(changes: list[Change], trace: Trace, maker: _Makers) -> Curve:
+    steps: list[tuple[int, int]] = []
+    for change in changes:
+        number = maker.number(change) if change.nbytes > 0 else 0
+        if number and not trace[number].inline:
+            steps.append((trace[number].pushed_ns, change.nbytes))
+            steps.append((trace[number].ended_ns or trace.end_ns, -change.nbytes))
+    now, curve = 0, [(trace.begin_ns, 0)]
+    for when_ns, nbytes in sorted(steps):
+        now += nbytes
+        curve.append((when_ns, now))
+    return curve
+
+
+def _mb(nbytes: int) -> str:
+    return f"{nbytes / 1e6:.2f} MB"
+
+
+def _who(holder: Holder) -> tuple[str, str]:
+    where = holder.where
+    return holder.name or "(the program)", where if len(where) <= 70 else where[:69] + "…"
+
+
+def _draw(device: DeviceMemory, begin_ns: int, end_ns: int) -> Picture:
+    from matplotlib.figure import Figure
+
+    from d2lmini.profiler.plot import STYLES, Picture
+
+    figure = Figure(figsize=(6.6, 2.2), layout="constrained")
+    axes = figure.add_subplot(xlabel="milliseconds", ylabel="MB", title=f"memory of {device.ctx}")
+    last_ms = (end_ns - begin_ns) / 1e6
+
+    def points(curve: Curve) -> tuple[list[float], list[float]]:
+        ms = [max(0.0, (when_ns - begin_ns) / 1e6) for when_ns, _ in curve]
+        sizes = [nbytes / 1e6 for _, nbytes in curve]
+        return [*ms, last_ms], [*sizes, sizes[-1]]
+
+    fill, edge, _ = STYLES["compute"]
+    axes.fill_between(*points(device.live), step="post", color=fill, label="live")
+    axes.step(*points(device.pending), where="post", color=edge, label="pending")
+    grey = STYLES["wait"][1]
+    axes.step(*points(device.cached), where="post", color=grey, linestyle=":", label="cached")
+    peak_ms = (device.peak_ns - begin_ns) / 1e6
+    axes.plot([peak_ms], [device.peak_bytes / 1e6], "v", color=STYLES["accent"][0], label="peak")
+    axes.set(xlim=(0, last_ms), ylim=(0, None))
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
+    return Picture(figure, f"memory of {device.ctx} over time: live, pending, cached")

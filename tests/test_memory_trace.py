@@ -1,0 +1,183 @@
+"""What a trace says of memory: the books of the pool are the oracle, and who made which array."""
+
+from __future__ import annotations
+
+import gc
+import random
+
+import numpy as np
+import pytest
+
+from d2lmini import cpu, engine, gpu, nd, profile, storage, virtual_gpus
+
+MB = 1_000_000
+N = (250, 1000)  # an array of 1 MB
+
+
+@pytest.fixture
+def books():
+    """Books without anything that died before."""
+    gc.collect()
+    nd.waitall()
+    storage.release_cached(cpu())
+    storage.reset_peak(cpu())
+    return storage.stats(cpu())
+
+
+def test_the_peak_and_who_holds_it(books, engine_kind):
+    with profile() as trace:
+        x = nd.ones(N)
+        ys = [x * 2 for _ in range(3)]
+        h = nd.array(np.ones(N, "float32"))
+        z = nd.concat(*ys, dim=0)
+        z.wait_to_read()
+        del ys
+        w = x + 1
+    seen = trace.memory()[cpu()]
+    assert seen.peak_bytes == books.live + 8 * MB == storage.stats(cpu()).peak
+    found = {each.name: (each.nbytes, each.arrays) for each in seen.holders}
+    assert found == {
+        "concat": (3 * MB, 1), "_mul_scalar": (3 * MB, 3), "_ones": (MB, 1), "": (MB, 1),
+    }  # fmt: skip
+    assert [each.nbytes for each in seen.holders] == sorted(
+        (each.nbytes for each in seen.holders), reverse=True
+    )
+    lines = {each.name: each.where for each in seen.holders}
+    assert "ys = [x * 2" in lines["_mul_scalar"] and "z = nd.concat" in lines["concat"]
+    assert "h = nd.array(" in lines[""]
+    assert seen.older_bytes == seen.begin_bytes == books.live
+    assert seen.end_bytes == storage.stats(cpu()).live == books.live + 6 * MB
+    assert sum(each.nbytes for each in seen.made) == 9 * MB
+    text = str(trace.memory())
+    assert f"{seen.peak_bytes / 1e6:.2f} MB live at the peak" in text and "3.00 MB  3  _mul" in text
+    assert h.shape == w.shape == N
+
+
+def test_arrays_from_before_are_told_apart(books):
+    old = nd.ones(N)
+    old.wait_to_read()
+    with profile() as trace:
+        a = nd.ones(N)
+        a.wait_to_read()
+        del old
+        b = nd.ones(N) + a
+        b.wait_to_read()
+    seen = trace.memory()[cpu()]
+    assert seen.begin_bytes == books.live + MB
+    assert seen.peak_bytes == books.live + 3 * MB, "a, the ones, and their sum"
+    assert seen.older_bytes == books.live
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_live_bytes_are_those_of_the_books(seed: int, books, engine_kind: str):
+    """Random programs: at each moment the program looks, and at the end; the peak too."""
+    rng = random.Random(seed)
+    arrays = [nd.ones((rng.choice([3, 5000, 40_000]),)) for _ in range(3)]
+    storage.reset_peak(cpu())
+    looked = []
+    with profile() as trace:
+        for _ in range(40):
+            i = rng.randrange(len(arrays))
+            what = rng.random()
+            if what < 0.4:
+                arrays.append(arrays[i] * 2)
+            elif what < 0.6:
+                arrays[i] += 1
+            elif what < 0.7:
+                arrays.append(nd.array(np.ones(rng.choice([4, 9000]))))
+            elif what < 0.95 and len(arrays) > 1:
+                del arrays[i]
+            else:
+                nd.waitall()
+                looked.append((len(list(trace.memory)), storage.stats(cpu()).live))
+    seen = trace.memory()[cpu()]
+    for n, live in looked:  # the question itself settles the books, so what it told counts
+        later = [nbytes for _, nbytes in seen.live[n : n + 40]]
+        assert live in later, seed
+    assert seen.end_bytes == storage.stats(cpu()).live
+    assert seen.peak_bytes == storage.stats(cpu()).peak
+    assert min(nbytes for _, nbytes in seen.live) >= 0
+    held = sum(each.nbytes for each in seen.holders) + seen.older_bytes
+    assert held == seen.peak_bytes
+
+
+def test_pending_is_what_was_issued_and_is_not_there(books):
+    with engine.stepped() as steps, profile() as trace:
+        a = nd.ones(N)
+        b = nd.tanh(a)
+        c = nd.tanh(b)
+        steps.run()
+    seen = trace.memory()[cpu()]
+    assert seen.peak_pending == 3 * MB and seen.pending[-1][1] == 0
+    sizes = [nbytes // MB for _, nbytes in seen.pending]
+    assert sizes == [0, 1, 2, 3, 2, 1, 0]
+    assert c.shape == N
+
+
+def test_a_bound_on_pending_bytes_shows():
+    def run() -> int:
+        with profile() as trace:
+            x = nd.ones((500, 500))
+            ys = [nd.dot(x, x) for _ in range(12)]
+            nd.waitall()
+        assert len(ys) == 12
+        return trace.memory()[cpu()].peak_pending
+
+    with engine.use("threaded", workers=1):
+        free = run()
+    with engine.use("threaded", workers=1, limit=3 * MB):
+        bounded = run()
+    assert bounded <= 3 * MB < free
+
+
+def test_each_device_has_its_own():
+    with virtual_gpus(2), profile() as trace:
+        a = nd.ones(N, ctx=gpu(0))
+        b = a.as_in_context(gpu(1))
+        c = b * 2
+        c.wait_to_read()
+        del a, b, c
+    report = trace.memory()
+    assert report[gpu(0)].peak_bytes == MB and report[gpu(1)].peak_bytes == 2 * MB
+    assert report[gpu(0)].end_bytes == report[gpu(1)].end_bytes == 0
+    assert {each.name for each in report[gpu(1)].holders} == {"CopyGPU2GPU", "_mul_scalar"}
+    with pytest.raises(KeyError, match=r"no memory of gpu\(7\).*gpu\(0\), gpu\(1\)"):
+        report[gpu(7)]
+
+
+def test_tiny_arrays_count():
+    with profile() as trace:
+        many = [nd.ones((4,)) for _ in range(100)]
+    seen = trace.memory()[cpu()]
+    assert seen.peak_bytes - seen.begin_bytes == 1600 and seen.holders[0].arrays == 100
+    assert seen.peak_pending == 0, "they ran where they were called"
+    assert len(many) == 100
+
+
+def test_the_picture_prints_as_the_same_text_each_time():
+    with profile() as trace:
+        x = nd.ones(N) * 2
+    picture = trace.memory().plot()
+    assert repr(picture) == "<memory of cpu(0) over time: live, pending, cached>"
+    png, _ = picture._repr_png_()
+    assert png.startswith(b"\x89PNG") and len(png) < 100_000
+    assert x.shape == N
+
+
+def test_nothing_happened():
+    with profile() as trace:
+        nd.waitall()
+    report = trace.memory()
+    if not report.devices:
+        assert str(report) == "no memory was taken or given back"
+        with pytest.raises(ValueError, match="nothing was taken"):
+            report.plot()
+
+
+def test_when_nobody_listens_nothing_is_kept():
+    pool = storage.pool_of(cpu())
+    x = nd.ones(N)
+    x.wait_to_read()
+    del x
+    gc.collect()
+    assert not pool.gone
