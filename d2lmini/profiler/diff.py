@@ -1,0 +1,330 @@
+"""What differs between two runs: operations, places, waits, overlaps, times.
+
+    print(before.diff(after))
+
+The lines of the two programs are aligned by their text, in the order in which they first did
+something, so that a line that was put in does not shift all others; a line that was changed is
+compared with the one in its place, if they issue the same operations. Within a line the operations
+are aligned by their names.
+
+>>> from d2lmini import engine, nd, profile
+>>> def program(twice):
+...     with profile() as trace:
+...         a = nd.ones((2, 2))
+...         if twice:
+...             a = a * 2
+...         a += 1
+...     return trace
+>>> diff = program(False).diff(program(True))
+>>> [(each.kind, each.name, each.n) for each in diff.of("added")]
+[('added', '_mul_scalar', 1)]
+
+Times and overlaps are those of single runs: a difference is only told if it is more than a fifth of
+the larger one and more than a fiftieth of the longer run.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+if TYPE_CHECKING:
+    from d2lmini.callsite import Site
+    from d2lmini.profiler.records import Operation, Wait
+    from d2lmini.profiler.trace import Trace
+
+#: A change counts from this part of the larger time on, and from this part of the longer run.
+OF_ITSELF, OF_RUN = 0.2, 0.02
+
+#: More than so many operations of one line are aligned by counting only, those of each name.
+MANY = 500
+
+#: What a finding can be, in the order of the table.
+KINDS = (
+    "added", "removed", "moved", "newly waiting", "no longer waiting", "newly overlapped",
+    "no longer overlapped", "slower", "faster",
+)  # fmt: skip
+
+T = TypeVar("T")
+
+
+class Finding(NamedTuple):
+    """One thing that differs.
+
+    kind           one of `KINDS`
+    where          the line, as it is in the run that has it (the later one, if both do)
+    name           of the operation or, for waits, the way of waiting; "a | b" for an overlap
+    n              how many operations or waits it concerns
+    before, after  places (moved), seconds (else); None where there is none
+    """
+
+    kind: str
+    where: str
+    name: str
+    n: int
+    before: Any = None
+    after: Any = None
+
+    def __str__(self) -> str:
+        text = f"{self.kind:20} {self.n:>5} {self.name:32} {_change(self.before, self.after):24}"
+        return f"{text} {self.where}"
+
+
+def _change(before: Any, after: Any) -> str:
+    if before is None and after is None:
+        return ""
+    words = [_words(each) for each in (before, after) if each is not None]
+    return " -> ".join(words)
+
+
+def _words(value: Any) -> str:
+    return value if isinstance(value, str) else f"{1e3 * value:.2f} ms"
+
+
+class Diff:
+    """What differs between two traces.
+
+    findings  in the order of `KINDS`, of each kind in the order of the program
+    pairs     (number before, number after) of every operation; 0 where it has no partner
+    """
+
+    def __init__(self, before: Trace, after: Trace):
+        self.before = before
+        self.after = after
+        self.least_s = OF_RUN * max(_seconds(before), _seconds(after))
+        self.pairs: list[tuple[int, int]] = []
+        found: list[Finding] = []
+        groups: dict[Site | None, int] = {}
+        for i, (old, new) in enumerate(_paired_lines(_lines(before), _lines(after))):
+            for line in (old, new):
+                groups.update((site, i) for site in (line.sites if line else ()))
+            found += self._operations(old, new)
+            found += self._waits(old, new)
+        found += self._overlaps(groups)
+        self.findings = sorted(found, key=lambda finding: KINDS.index(finding.kind))
+        self.pairs.sort(key=lambda pair: (pair[1] or pair[0], pair[0]))
+
+    def of(self, kind: str) -> list[Finding]:
+        """The findings of one kind; ValueError if there is no such kind."""
+        if kind not in KINDS:
+            raise ValueError(f"diff: {kind!r} is no kind of finding; there are {', '.join(KINDS)}")
+        return [each for each in self.findings if each.kind == kind]
+
+    def __str__(self) -> str:
+        was, now = _seconds(self.before), _seconds(self.after)
+        head = f"{1e3 * was:.2f} ms -> {1e3 * now:.2f} ms, {now / max(was, 1e-9):.2f} times as long"
+        lines = [str(each) for each in self.findings] or ["no other difference"]
+        return "\n".join([head, *lines])
+
+    def __repr__(self) -> str:
+        return f"<{len(self.findings)} differences>"
+
+    def _operations(self, old: Line | None, new: Line | None) -> Iterator[Finding]:
+        """What was added, removed or moved of a line, and whose times have changed."""
+        pairs = _paired(old.operations if old else [], new.operations if new else [], _name)
+        self.pairs += [(a.number if a else 0, b.number if b else 0) for a, b in pairs]
+        where = _where(old, new)
+        lone: Counter[tuple[str, str]] = Counter()
+        moved: Counter[tuple[str, str, str]] = Counter()
+        times: dict[str, list[float]] = defaultdict(lambda: [0, 0.0, 0.0])
+        for a, b in pairs:
+            if a is None or b is None:
+                lone["added" if a is None else "removed", _name(a or b)] += 1
+            else:
+                if a.place != b.place:
+                    moved[_name(a), a.place, b.place] += 1
+                entry = times[_name(a)]
+                for i, more in enumerate((1, a.run_ns / 1e9, b.run_ns / 1e9)):
+                    entry[i] += more
+        for (kind, name), n in lone.items():
+            yield Finding(kind, where, name, n)
+        for (name, place, to), n in moved.items():
+            yield Finding("moved", where, name, n, place, to)
+        for name, (n, was, now) in times.items():
+            if self._differ(was, now):
+                yield Finding("slower" if now > was else "faster", where, name, int(n), was, now)
+
+    def _waits(self, old: Line | None, new: Line | None) -> Iterator[Finding]:
+        """Where there are more waits or fewer, or such that take longer or shorter."""
+        sides = []
+        for line in (old, new):
+            found: dict[str, list[float]] = defaultdict(list)
+            for wait in line.waits if line else ():
+                found[wait.kind].append(wait.seconds)
+            sides.append(found)
+        for kind in dict.fromkeys([*sides[0], *sides[1]]):
+            was, now = (side.get(kind, []) for side in sides)
+            more: float = len(now) - len(was)
+            if not more and self._differ(sum(was), sum(now)):
+                more = sum(now) - sum(was)
+            if more:
+                name = "newly waiting" if more > 0 else "no longer waiting"
+                n = abs(len(now) - len(was)) or len(now)
+                yield Finding(name, _where(old, new), kind, n, sum(was), sum(now))
+
+    def _overlaps(self, groups: dict[Site | None, int]) -> Iterator[Finding]:
+        """Which operations of which lines run side by side now and did not, and the reverse."""
+        was, now = (_together(trace, groups) for trace in (self.before, self.after))
+        for pair in dict.fromkeys([*now, *was]):
+            a, b = was.get(pair), now.get(pair)
+            before, after = (0.0 if each is None else each[0] for each in (a, b))
+            # Operations that nearly followed each other may overlap a little.
+            if min(before, after) <= 0.1 * max(before, after) and self._differ(before, after):
+                kind = "newly overlapped" if after > before else "no longer overlapped"
+                seen = b if after > before else a
+                assert seen is not None
+                x, y = seen[1]
+                where = x.where if x.site == y.site else f"{x.where} | {y.where}"
+                yield Finding(kind, where, f"{x.name} | {y.name}", seen[2], before, after)
+
+    def _differ(self, was: float, now: float) -> bool:
+        return abs(now - was) > max(OF_ITSELF * max(was, now), self.least_s)
+
+
+# -- aligning --------------------------------------------------------------------------------------
+
+
+class Line:
+    """A line of a program, and what it did in a run."""
+
+    def __init__(self, where: str):
+        place, _, text = where.partition(": ")
+        self.where = where
+        self.text = text or place
+        self.sites: set[Site | None] = set()
+        self.operations: list[Operation] = []
+        self.waits: list[Wait] = []
+
+    @property
+    def names(self) -> set[str]:
+        """What it did, in names."""
+        return {each.name for each in self.operations} | {each.kind for each in self.waits}
+
+
+def _lines(trace: Trace) -> list[Line]:
+    """The lines that did something, in the order in which they first did."""
+    events: list[tuple[int, Any]] = [(each.pushed_ns, each) for each in trace.operations]
+    events += [(wait.begin_ns, wait) for wait in trace.waits]
+    events.sort(key=lambda event: event[0])
+    where: dict[Site | None, Line] = {}
+    lines: dict[str, Line] = {}
+    for _, each in events:
+        line = where.get(each.site)
+        if line is None:
+            line = where[each.site] = lines.setdefault(each.where, Line(each.where))
+            line.sites.add(each.site)
+        (line.waits if hasattr(each, "kind") else line.operations).append(each)
+    return list(lines.values())
+
+
+def _paired_lines(
+    old: Sequence[Line], new: Sequence[Line]
+) -> Iterator[tuple[Line | None, Line | None]]:
+    """Each line and its partner in the other run."""
+    left: tuple[list[Line], list[Line]] = ([], [])
+    texts = [line.text for line in old], [line.text for line in new]
+    for same, i, j, k, m in SequenceMatcher(None, *texts, autojunk=False).get_opcodes():
+        if same == "equal":
+            yield from zip(old[i:j], new[k:m], strict=True)
+            continue
+        mine, others = list(old[i:j]), list(new[k:m])
+        for a in list(mine):  # changed where it stands: the first that does the same
+            b = next((b for b in others if b.names == a.names), None)
+            if b is not None:
+                mine.remove(a)
+                others = others[others.index(b) + 1 :]
+                yield a, b
+        left[0].extend(mine)
+        left[1].extend(line for line in new[k:m] if line in others)
+    for a in left[0]:  # the same text, elsewhere
+        b = next((b for b in left[1] if b.text == a.text), None)
+        if b is not None:
+            left[1].remove(b)
+        yield a, b
+    for b in left[1]:
+        yield None, b
+
+
+def _paired(old: Sequence[T], new: Sequence[T], name: Any) -> list[tuple[T | None, T | None]]:
+    """Two sequences aligned by the names of their members."""
+    a, b = [name(each) for each in old], [name(each) for each in new]
+    most = min(len(a), len(b))
+    start = next((i for i in range(most) if a[i] != b[i]), most)
+    most -= start
+    end = next((i for i in range(most) if a[-1 - i] != b[-1 - i]), most)
+    pairs: list[tuple[T | None, T | None]] = list(zip(old[:start], new[:start], strict=True))
+    middle = old[start : len(a) - end], new[start : len(b) - end]
+    pairs += (_counted if max(map(len, middle)) > MANY else _matched)(*middle, name)
+    if end:
+        pairs += zip(old[-end:], new[-end:], strict=True)
+    return pairs
+
+
+def _matched(old: Sequence[T], new: Sequence[T], name: Any) -> list[tuple[T | None, T | None]]:
+    """The longest runs of equal names first."""
+    pairs: list[tuple[T | None, T | None]] = []
+    names = [name(each) for each in old], [name(each) for each in new]
+    for same, i, j, k, m in SequenceMatcher(None, *names, autojunk=False).get_opcodes():
+        if same == "equal":
+            pairs += zip(old[i:j], new[k:m], strict=True)
+        else:
+            pairs += [(each, None) for each in old[i:j]] + [(None, each) for each in new[k:m]]
+    return pairs
+
+
+def _counted(old: Sequence[T], new: Sequence[T], name: Any) -> list[tuple[T | None, T | None]]:
+    """The first of a name with the first of that name, and so on."""
+    waiting: dict[str, list[T]] = defaultdict(list)
+    for each in reversed(old):
+        waiting[name(each)].append(each)
+    pairs: list[tuple[T | None, T | None]] = [
+        (waiting[name(each)].pop() if waiting[name(each)] else None, each) for each in new
+    ]
+    return pairs + [(each, None) for rest in waiting.values() for each in reversed(rest)]
+
+
+def _together(
+    trace: Trace, groups: dict[Site | None, int]
+) -> dict[tuple[Any, Any], tuple[float, tuple[Operation, Operation], int]]:
+    """For two kinds of operation (of the same line, with the same name): the seconds for which they
+    ran side by side, the first that did, and how many."""
+    moments: list[tuple[int, int, Operation]] = []
+    for each in trace.operations:
+        if each.run_ns:
+            moments += [(each.began_ns, 1, each), (each.ended_ns, 0, each)]
+    moments.sort(key=lambda moment: (*moment[:2], moment[2].number))
+    running: dict[int, Operation] = {}
+    found: dict[tuple[Any, Any], tuple[float, tuple[Operation, Operation], int]] = {}
+    for _, begins, each in moments:
+        if begins:
+            running[each.number] = each
+            continue
+        del running[each.number]
+        for other in running.values():
+            both = (each.ended_ns - max(each.began_ns, other.began_ns)) / 1e9
+            x, y = sorted((each, other), key=lambda o: (groups[o.site], o.name, o.number))
+            key = (groups[x.site], x.name), (groups[y.site], y.name)
+            seconds, first, n = found.get(key, (0.0, (x, y), 0))
+            found[key] = (seconds + both, first, n + 1)
+    return found
+
+
+def _name(operation: Any) -> str:
+    return str(operation.name)
+
+
+def _where(old: Line | None, new: Line | None) -> str:
+    line = new or old
+    assert line is not None
+    return line.where
+
+
+def _seconds(trace: Trace) -> float:
+    return (trace.end_ns - trace.begin_ns) / 1e9
+
+
+def diff(before: Trace, after: Trace) -> Diff:
+    """What differs in `after`; see `Trace.diff`."""
+    return Diff(before, after)
