@@ -39,7 +39,6 @@ _MODULES = {
         module.module module.python_module module.sequential_module monitor rnn rnn.io rnn.rnn
         rnn.rnn_cell""",
     "as are the tools around MXNet's own binary": "error libinfo log notebook registry",
-    "the profiler": "profiler",
     "training past one machine": "kvstore.kvstore_server",
 }  # fmt: skip
 #: The path below `mxnet` of each, and its reason.
@@ -52,7 +51,7 @@ NAMES = {
     "use_np_array": "as all of MXNet's NumPy interface",
 }
 
-_LATER = ("the profiler", "training past one machine")
+_LATER = ("training past one machine",)
 
 
 def modules(parent: str = "") -> list[str]:

@@ -10,6 +10,7 @@ drawn together (see `plot`).
 from __future__ import annotations
 
 from base64 import b64encode
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -40,12 +41,20 @@ def rows_of(trace: Trace) -> Rows:
 
 
 def names_of(rows: Rows) -> list[str]:
-    """What the rows are called: a place, with the number of its worker if several served it."""
-    places = [place for place, _ in rows]
-    return [
-        f"{place}, worker {places[:n].count(place) + 1}" if places.count(place) > 1 else place
-        for n, place in enumerate(places)
-    ]
+    """What the rows are called: a place; if several served it, with the worker's number, or that
+    the caller did."""
+    names = []
+    served: dict[str, int] = {}
+    several = Counter(place for place, _ in rows)
+    for place, worker in rows:
+        if several[place] == 1:
+            names.append(place)
+        elif worker == "caller":
+            names.append(f"{place}, caller")
+        else:
+            served[place] = served.get(place, 0) + 1
+            names.append(f"{place}, worker {served[place]}")
+    return names
 
 
 def timeline_of(

@@ -45,18 +45,25 @@ class Bars(NamedTuple):
     share: np.ndarray
 
 
-def columns(begin: np.ndarray, end: np.ndarray, width: float, least: float = 1.0) -> Bars:
-    """Put spans that are narrower than `least` columns of this `width` together, by columns.
+def columns(begin: np.ndarray, end: np.ndarray, width: float, least: float) -> Bars:
+    """Put spans shorter than `least` together, by columns of this `width`.
 
-    >>> columns(np.array([0.0, 1.0, 1.25, 2.0]), np.array([0.9, 1.1, 1.35, 5.0]), 1.0)
-    Bars(wide=array([3]), begin=array([0., 1.]), share=array([0.9, 0.2]))
+    >>> columns(np.array([0.0, 1.0, 1.25, 2.0]), np.array([0.5, 1.125, 1.5, 5.0]), 1.0, 1.0)
+    Bars(wide=array([3]), begin=array([0., 1.]), share=array([0.5  , 0.375]))
     """
-    narrow = end - begin < least * width
-    which = (begin[narrow] / width).astype(int)
-    seconds = np.bincount(which, weights=(end - begin)[narrow])
-    (filled,) = np.nonzero(np.bincount(which))
-    share = np.minimum(seconds[filled] / width, 1.0)
-    return Bars(np.flatnonzero(~narrow), filled * width, share)
+    short = end - begin < least
+    if not short.any():
+        return Bars(np.flatnonzero(~short), np.empty(0), np.empty(0))
+    # How many are going on after each begin and end, so how much time was spent until then.
+    times = np.concatenate([begin[short], end[short]])
+    order = np.argsort(times, kind="stable")
+    times = times[order]
+    going_on = np.cumsum(np.repeat([1, -1], len(times) // 2)[order])
+    spent = np.concatenate([[0.0], np.cumsum(np.diff(times) * going_on[:-1])])
+    edges = width * np.arange(times[0] // width, times[-1] // width + 2)
+    share = np.diff(np.interp(edges, times, spent)) / width
+    filled = share > 1e-9
+    return Bars(np.flatnonzero(~short), edges[:-1][filled], np.minimum(share[filled], 1.0))
 
 
 class Picture:
@@ -147,7 +154,7 @@ def _draw(axes: Any, row: int, kind: str, spans: np.ndarray, width: float) -> No
     """Bars of one kind in a row; `width` is that of a column, in the units of the axis."""
     face, edge, hatch = STYLES[kind]
     begin, end = spans.T
-    bars = columns(begin, end, width)
+    bars = columns(begin, end, width, width)
     wide = [(begin[i], end[i] - begin[i]) for i in bars.wide]
     if wide:
         axes.broken_barh(

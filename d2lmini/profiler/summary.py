@@ -1,0 +1,147 @@
+"""A table of what ran: each operation and place, how often, how long, and at which rates.
+
+    print(trace.summary())
+
+Times and rates are printed with their units, counts without. FLOPs and bytes are those that an
+operation's formula predicts; a rate is all of them over all the time it ran.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from d2lmini.profiler.trace import Trace
+
+#: What `sort_by` may name, and how rows are sorted by it.
+SORTS = {
+    "total": lambda row: -row.total_s,
+    "mean": lambda row: -row.mean_s,
+    "count": lambda row: -row.count,
+    "name": lambda row: (row.name, row.place),
+}
+
+HEAD = ("operation", "place", "count", "total", "mean", "FLOPs", "bytes")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One operation at one place: how often it ran, and what that took and did in all."""
+
+    name: str
+    place: str
+    count: int
+    total_s: float
+    flops: float
+    nbytes: float
+
+    @property
+    def mean_s(self) -> float:
+        """How long one took."""
+        return self.total_s / self.count
+
+    @property
+    def flops_per_s(self) -> float:
+        """The rate of its arithmetic."""
+        return self.flops / self.total_s if self.total_s else 0.0
+
+    @property
+    def bytes_per_s(self) -> float:
+        """The rate of what it reads and writes."""
+        return self.nbytes / self.total_s if self.total_s else 0.0
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """As they are printed."""
+        return (
+            self.name,
+            self.place,
+            f"{self.count}",
+            in_time(self.total_s),
+            in_time(self.mean_s),
+            in_rate(self.flops_per_s, "FLOP/s"),
+            in_rate(self.bytes_per_s, "B/s"),
+        )
+
+
+class Summary:
+    """The table; `rows` are its rows, `missed` counts operations that failed or were skipped."""
+
+    def __init__(self, rows: list[Row], missed: int):
+        self.rows = rows
+        self.missed = missed
+
+    def __str__(self) -> str:
+        table = [HEAD, *[row.cells for row in self.rows]]
+        names = [max(len(row[i]) for row in table) for i in (0, 1)]
+        lines = [
+            f"{row[0]:<{names[0]}}  {row[1]:<{names[1]}} {row[2]:>7} {row[3]:>10} {row[4]:>10} "
+            f"{row[5]:>15} {row[6]:>12}"
+            for row in table
+        ]
+        if self.missed:
+            lines.append(f"{self.missed} more failed or were skipped")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def to_html(self, most: int = 50) -> str:
+        """As a table of HTML, with the first `most` rows."""
+        lines = [_line("th", HEAD), *[_line("td", row.cells) for row in self.rows[:most]]]
+        return "<table>" + "\n".join(lines) + "</table>"
+
+
+def _line(tag: str, cells: tuple[str, ...]) -> str:
+    return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+
+def in_time(seconds: float) -> str:
+    """With a unit that fits.
+
+    >>> in_time(1.234), in_time(4.5e-3), in_time(6.7e-6)
+    ('1.23 s', '4.50 ms', '6.7 us')
+    """
+    if seconds >= 1:
+        return f"{seconds:.2f} s"
+    return f"{1e3 * seconds:.2f} ms" if seconds >= 1e-3 else f"{1e6 * seconds:.1f} us"
+
+
+def in_rate(per_s: float, unit: str) -> str:
+    """With a prefix that fits.
+
+    >>> in_rate(1.234e9, "B/s"), in_rate(4.5e8, "FLOP/s"), in_rate(0, "B/s")
+    ('1.23 GB/s', '450.0 MFLOP/s', '-')
+    """
+    if not per_s:
+        return "-"
+    return f"{per_s / 1e9:.2f} G{unit}" if per_s >= 1e9 else f"{per_s / 1e6:.1f} M{unit}"
+
+
+def summary_of(trace: Trace, sort_by: str = "total") -> Summary:
+    """See `Trace.summary`. ValueError for a `sort_by` that there is not."""
+    if sort_by not in SORTS:
+        raise ValueError(f"summary: sort_by={sort_by!r}; it can be one of {', '.join(SORTS)}")
+    calls: Counter[tuple[str, str, Any]] = Counter()
+    run_ns: Counter[tuple[str, str]] = Counter()
+    missed = 0
+    for each in trace.operations:
+        if each.failure is not None or not each.began_ns:
+            missed += 1
+        else:
+            calls[each.name, each.place, each.footprint] += 1
+            run_ns[each.name, each.place] += each.run_ns
+    count: Counter[tuple[str, str]] = Counter()
+    flops: Counter[tuple[str, str]] = Counter()
+    nbytes: Counter[tuple[str, str]] = Counter()
+    # Calls of one kind share what knows their cost, so it is asked once for all of them.
+    for (name, place, footprint), n in calls.items():
+        count[name, place] += n
+        if footprint is not None:
+            cost = footprint()
+            flops[name, place] += n * cost.flops
+            nbytes[name, place] += n * cost.nbytes
+    rows = [Row(*key, count[key], run_ns[key] / 1e9, flops[key], nbytes[key]) for key in count]
+    return Summary(sorted(rows, key=SORTS[sort_by]), missed)
