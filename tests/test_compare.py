@@ -304,12 +304,14 @@ def test_runner_collects_the_claims_of_chapters(tmp_path, capfd):
         "",
         "1 of 3 claims hold on this machine",
     ]
-    assert out[7].startswith("good: nap is faster? blink is 4.0 times faster than nap (4.0-4.0, 10")
-    assert out[9].startswith("good: push is faster? no measurable difference between nap and push")
-    assert out[9].endswith("): most of push is one operation, work, of 3 s")
-    assert out[10:] == [
-        "  most of push is one operation, work, of 3 s; a clock that stops when the call returns, "
-        "with 1 operation of push in flight, would call it 4.0 times faster"
+    assert out[7] == "good: nap is faster?"
+    assert out[8].startswith("    blink is 4.0 times faster than nap (4.0-4.0, 10 rounds")
+    assert out[10] == "good: push is faster?"
+    assert out[11].startswith("    no measurable difference between nap and push (1.00-1.00, 10")
+    assert out[11].endswith("): most of push is one operation, work, of 3 s")
+    assert out[12:] == [
+        "    a clock that stops when the call returns, with 1 operation of push in flight, "
+        "would call it 4.0 times faster"
     ]
     assert good.read_bytes() == before
     # The rows themselves, for whoever wants to compute with them.

@@ -12,7 +12,8 @@
     folding     what a compiler makes of a program that is text, pass by pass
 
 The order to read: `benchmark.py` (one clock), `compare.py` (fair rounds), `verdict.py` (what may
-be concluded from them), `claims.py` (claims of the chapters, checked on your machine).
+be concluded from them), `observed.py` and `explain.py` (why it is so), `claims.py` (claims of the
+chapters, checked on your machine).
 
 The helpers of the book's own package, under its names, for its programs (`import d2lzh as d2l`
 after `d2lmini.install_as_mxnet()`): `context.py` (try_gpu), `data.py`, `digits.py`, `text.py`,

@@ -122,18 +122,23 @@ def _verdict_on(
 ) -> Verdict:
     """The laps as times of one call. The observed round says which share of the time until the
     return was waiting; the timed rounds, in which nobody looked, say how long that was."""
-    times, issue, wait, drain, cpu = ({} for _ in range(5))  # type: ignore[var-annotated]
-    for name, rounds in laps.items():
-        one = 1 / repeats[name]
-        share = seen[name].wait_s / max(seen[name].returned_s, 1e-9) if name in seen else 0.0
-        times[name] = [(lap.returned_s + lap.drain_s) * one for lap in rounds]
-        issue[name] = [lap.returned_s * (1 - share) * one for lap in rounds]
-        wait[name] = [lap.returned_s * share * one for lap in rounds]
-        drain[name] = [lap.drain_s * one for lap in rounds]
-        cpu[name] = [lap.cpu_s * one for lap in rounds]
-    known_waits = wait if seen else {}
+    shares = {name: each.wait_s / max(each.returned_s, 1e-9) for name, each in seen.items()}
+
+    def of_one_call(part: Callable[[Lap, float], float]) -> dict[str, list[float]]:
+        return {
+            name: [part(lap, shares.get(name, 0.0)) / repeats[name] for lap in rounds]
+            for name, rounds in laps.items()
+        }
+
     return Verdict(
-        times, margin, _blas_threads(), issue, drain, wait=known_waits, cpu=cpu, observed=seen
+        of_one_call(lambda lap, share: lap.returned_s + lap.drain_s),
+        margin,
+        _blas_threads(),
+        issue=of_one_call(lambda lap, share: lap.returned_s * (1 - share)),
+        drain=of_one_call(lambda lap, share: lap.drain_s),
+        wait=of_one_call(lambda lap, share: lap.returned_s * share) if seen else {},
+        cpu=of_one_call(lambda lap, share: lap.cpu_s),
+        observed=seen,
     )
 
 
@@ -224,7 +229,7 @@ def _elsewhere(begin: Machine, end: Machine) -> float | None:
     """How many cores were busy with other programs in between, on average; None where the system
     does not tell or the time was too short for its clock, which ticks a hundred times a second."""
     passed_s = end.now_s - begin.now_s
-    if begin.busy_s is None or end.busy_s is None or passed_s < 0.2:
+    if begin.busy_s is None or end.busy_s is None or passed_s < 0.1:
         return None
     others_s = end.busy_s - begin.busy_s - (end.ours_s - begin.ours_s)
     return min(max(others_s / passed_s, 0.0), float(begin.cores))

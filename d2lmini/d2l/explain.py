@@ -3,7 +3,7 @@
 Two candidates that should differ and do not have a reason, and most often one of these:
 
 - both wait in the midst, at the same line    "both wait at train.py:12 in every step"
-- an operation needs the one before it        "... come one after the other: each needs ..."
+- an operation needs the one before it        "... come one after the other ..."
 - pushing takes longer than what is pushed    "9 us of work under 14 us of pushing"
 - most of it is a single operation, or one worker runs them all, or there is one core
 - the first alone keeps all cores busy        (a product of matrices shares itself out)
@@ -89,15 +89,16 @@ def _nothing_beside(name: str, ours: Observed) -> Iterator[str]:
     if ours.inline == ours.operations >= 2 and ours.issue_s > _RULES * ours.total_s:
         yield f"all operations of {name} ran where they were called, and so nothing ran beside them"
         return
-    run_s = ours.work_s + ours.inline_s
-    if ours.operations < 1 or run_s < _RULES * ours.total_s:
-        return
+    run_s, enough_s = ours.work_s + ours.inline_s, _RULES * ours.total_s
     longest, longest_s = ours.longest
-    if longest_s > _RULES * run_s:
+    if longest_s > enough_s:
         yield f"most of {name} is one operation, {longest}, of {duration(longest_s)}"
-    elif ours.chain_s > 0.9 * run_s:
+    elif ours.chain_s > enough_s and ours.chain_s > 0.9 * run_s:
         yield f"the operations of {name} come one after the other, each after the one before"
-    elif ours.workers == 1 and not _long_waits(ours):
+    elif ours.chain_s > enough_s:
+        chain, whole = duration(ours.chain_s), duration(ours.total_s)
+        yield f"operations of {name} that come one after the other take {chain} of its {whole}"
+    elif ours.workers == 1 and run_s > enough_s and not _long_waits(ours):
         yield f"one worker runs all operations of {name}"
 
 
@@ -109,7 +110,7 @@ def _from_the_machine(verdict: Verdict, name: str, other: str) -> Iterator[str]:
         if busy is not None and busy > 0.85 * cores:
             yield f"{other} alone keeps {busy:.1f} of the {_number(cores)} cores busy"
         if elsewhere is not None and elsewhere >= 0.5:
-            taken = min(max(round(elsewhere), 1), cores)
+            taken = min(max(int(elsewhere + 0.4), 1), cores)
             were = "was" if taken == 1 else "were"
             of = "both" if taken == cores == 2 else f"{_number(taken)} of the {_number(cores)}"
             yield f"{of} cores {were} busy with something else"
@@ -162,9 +163,8 @@ def duration(seconds: float) -> str:
     value = seconds / size
     if value < 0.1:
         return "0 s"
-    return (
-        f"{value:.0f} {unit}" if value >= 9.95 else f"{value:.1f}".removesuffix(".0") + f" {unit}"
-    )
+    digits = f"{value:.0f}" if value >= 9.95 else f"{value:.1f}".removesuffix(".0")
+    return f"{digits} {unit}"
 
 
 def _number(n: int) -> str:

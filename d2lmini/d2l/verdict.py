@@ -208,14 +208,15 @@ class Verdict:
 
     @property
     def table(self) -> str:
-        """Where the time of a call goes, a line for each candidate: its medians, and how many cores
-        it kept busy."""
-        rows = [["", "in the call", "waiting", "draining", "all", "cores"]]
+        """Where the time of a call goes, a line for each candidate: the medians of its parts,
+        of their sum and of the processor time of all threads."""
+        # Times only, none wider than its head, so that the test of the chapters can leave them out.
+        rows = [["", "in the call", "waiting", "draining", "in all", "processor"]]
         for name, total_s in self.medians.items():
             parts = self.parts.get(name, ())
             cells = [explain.duration(s) for s in parts] or ["-"] * 3
-            cores = f"{self.cores_busy[name]:.1f}" if name in self.cores_busy else "-"
-            rows.append([name, *cells, explain.duration(total_s), cores])
+            cpu = explain.duration(statistics.median(self.cpu[name])) if self.cpu else "-"
+            rows.append([name, *cells, explain.duration(total_s), cpu])
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         return "\n".join(
             "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])])

@@ -60,9 +60,10 @@ def table(rows: list[dict]) -> str:
     lines += ["", f"{held} of {len(rows)} claims hold on this machine"]
     for row in rows:
         if not row["holds"]:
-            lines += ["", f"{row['chapter']}: {row['claim']}? {row['sentence']}"]
-            if row["why"]:
-                lines.append(f"  {row['why']}")
+            # What the sentence says already is not said again.
+            why = [w for w in row["why"].split("; ") if w and not row["sentence"].endswith(w)]
+            found = [row["sentence"], *why]
+            lines += ["", f"{row['chapter']}: {row['claim']}?", *("    " + each for each in found)]
     return "\n".join(lines)
 
 
