@@ -1,0 +1,463 @@
+"""Where the time went: exact on traces made by hand, and right about causes planted in programs.
+
+The generator draws programs whose tasks sleep, as work on other devices does, so that the load of
+the machine disturbs little. Each has a planted cause and perhaps a smaller one; what saves most is
+found by running the program again without each of them.
+"""
+
+import random
+import time
+from bisect import bisect_right
+from dataclasses import dataclass, replace
+
+import pytest
+
+from d2lmini import cpu, engine, gpu, nd, profile, virtual_gpus
+from d2lmini.profiler import Operation, Trace, Wait
+from d2lmini.profiler.account import CAUSES
+from d2lmini.profiler.peaks import peak
+
+# -- traces made by hand: times in ms --------------------------------------------------------------
+
+
+def ms(value):
+    return round(value * 1_000_000)
+
+
+def made(operations, waits=(), end=None, workers=None):
+    """A Trace of operations, each a dict, and waits (begin, end, what it waits for), in ms."""
+    trace = Trace()
+    trace.begin_ns = ms(1000)
+    for number, each in enumerate(operations, 1):
+        operation = Operation()
+        began, ended = each["ran"]
+        pushed = each.get("pushed", 0)
+        values = dict(
+            number=number, name=each.get("name", "work"), ctx=each.get("ctx", cpu()),
+            lane=each.get("lane", "compute"), worker=each.get("worker", "w1"), thread="main",
+            site=None, priority=0, predicted_us=each.get("predicted_us", 1e9),
+            reads=each.get("reads", ()), writes=each.get("writes", ()),
+            pushed_ns=ms(1000 + pushed), ready_ns=ms(1000 + each.get("ready", began)),
+            began_ns=ms(1000 + began), ended_ns=ms(1000 + ended), failure=None, footprint=None,
+        )  # fmt: skip
+        for name, value in values.items():
+            setattr(operation, name, value)
+        trace.operations.append(operation)
+    issued = [each.pushed_ns for each in trace.operations]
+    for begin, over, awaited in waits:
+        pushed = bisect_right(issued, ms(1000 + begin))
+        times = ms(1000 + begin), ms(1000 + over)
+        trace.waits.append(Wait("wait_to_read", 1, awaited, pushed, None, "main", *times))
+    last = max(each["ran"][1] for each in operations) if operations else 10
+    trace.end_ns = ms(1000 + (last if end is None else end))
+    trace.workers = workers or {"cpu": 2, "gpu(0)": 1, "gpu(1)": 1}
+    return trace
+
+
+def parts(trace, cores=2):
+    """{cause: ms} of what is not nothing; the parts sum to the wall time in any case."""
+    account = trace.account(cores)
+    total = sum(part.ns for part in account.parts.values())
+    assert total == pytest.approx(account.wall_ns, abs=1)
+    assert set(account.parts) == set(CAUSES)
+    return {p.cause: p.ns / 1e6 for p in account.parts.values() if p.ns > 0.5}
+
+
+def on(device, began, ended, **more):
+    return dict(ctx=gpu(device), worker=f"gpu{device}", ran=(began, ended), **more)
+
+
+def test_two_workers_that_are_always_busy_only_work():
+    trace = made([dict(ran=(0, 10)), dict(ran=(0, 10), worker="w2")])
+    assert parts(trace) == {"work": 10}
+    assert trace.account(2).first is None
+
+
+def test_a_chain_on_two_workers_is_half_work_half_dependency():
+    trace = made(
+        [
+            dict(ran=(0, 10), writes=(1,)),
+            dict(ran=(10, 20), worker="w2", reads=(1,), writes=(2,)),
+            dict(ran=(20, 30), reads=(2,), writes=(3,)),
+        ]
+    )
+    assert parts(trace) == pytest.approx({"work": 15, "dependency": 15})
+    assert trace.account(2)["dependency"].saves_ns == ms(15)  # both workers, busy all the time
+    path = trace.critical_path()
+    assert path.operations == [1, 2, 3] and path.length_ns == ms(30)
+
+
+def test_a_wait_between_two_devices_takes_what_the_other_could_have_done():
+    trace = made(
+        [on(0, 0, 10, writes=(1,)), on(1, 10, 20, writes=(2,), pushed=10)], waits=[(0, 10, 1)]
+    )
+    # While the first ran the second device waited for the program; then the first was done.
+    assert parts(trace) == pytest.approx({"work": 10, "waits": 5, "dependency": 5})
+    account = trace.account(2)
+    assert account.causes[0] == "waits"
+    assert account["waits"].saves_ns == ms(10)
+    steps = [(step.kind, step.operation) for step in trace.critical_path().steps]
+    assert steps == [("operation", 1), ("operation", 2)]
+
+
+def test_issuing_is_what_the_program_did_before_a_push():
+    trace = made([dict(ran=(6, 10), pushed=6)], workers={"cpu": 1})
+    assert parts(trace, cores=1) == {"work": 4, "issuing": 6}
+    path = trace.critical_path()
+    assert [(step.kind, step.end_ns) for step in path.steps] == [
+        ("issuing", ms(6)),
+        ("operation", ms(10)),
+    ]
+    assert path.kinds == {"operation": ms(4), "issuing": ms(6), "wait": 0}
+
+
+def test_a_copy_that_a_device_needs_is_transfer():
+    link = dict(ctx=gpu(0), lane="in", worker="link")
+    trace = made(
+        [
+            dict(ran=(0, 4), writes=(1,), **link),
+            dict(ran=(4, 8), ready=0, writes=(2,), **link),
+            on(0, 4, 5, reads=(1,), writes=(3,)),
+            on(0, 8, 9, reads=(2,), writes=(4,)),
+        ]
+    )
+    assert parts(trace) == {"work": 2, "transfer": 7}
+    assert trace.account(2)["transfer"].saves_ns == ms(7)
+
+
+def test_the_one_that_is_done_waits_for_the_slow_one():
+    steps = []
+    for k in range(3):
+        t = 30 * k
+        before = (10 * k,) if k else ()
+        steps.append(on(0, t, t + 10, reads=before, writes=(10 * k + 1,)))
+        steps.append(on(1, t, t + 30, reads=before, writes=(10 * k + 2, 10 * k + 10)))
+    trace = made(steps)
+    assert parts(trace) == pytest.approx({"work": 60, "imbalance": 30})
+    assert trace.account(2)["imbalance"].saves_ns == ms(60)  # as quick as the other: 10 a step
+
+
+def test_a_ping_pong_between_devices_is_a_chain_and_no_imbalance():
+    trace = made(
+        [
+            on(0, 0, 10, writes=(1,)),
+            on(1, 10, 20, reads=(1,), writes=(2,)),
+            on(0, 20, 30, reads=(2,), writes=(3,)),
+        ]
+    )
+    assert parts(trace) == pytest.approx({"work": 15, "dependency": 15})
+
+
+def test_ready_operations_queue_for_the_only_worker_while_there_are_cores():
+    operations = [dict(ran=(10 * k, 10 * k + 10), ready=0) for k in range(4)]
+    trace = made(operations, workers={"cpu": 1})
+    # With two workers at each instant one of two would run beside; the last runs alone.
+    assert parts(trace, cores=2) == pytest.approx({"work": 25, "workers": 15})
+    assert trace.account(2)["workers"].saves_ns == ms(20)
+    assert parts(trace, cores=1) == {"work": 40}
+
+
+def test_what_takes_longer_beside_others_than_alone_is_contention():
+    equal = dict(predicted_us=9000.0)
+    trace = made(
+        [
+            dict(ran=(0, 10), writes=(1,), **equal),
+            dict(ran=(10, 20), reads=(1,), writes=(1,), **equal),
+            dict(ran=(20, 30), reads=(1,), writes=(1,), **equal),
+            dict(ran=(30, 50), reads=(1,), writes=(2,), **equal),
+            dict(ran=(30, 50), reads=(1,), writes=(3,), worker="w2", **equal),
+        ],
+    )
+    # Large operations are cut: in the first 30 ms the second worker computes pieces of them.
+    assert parts(trace) == pytest.approx({"work": 40, "contention": 10})
+    account = trace.account(2)
+    assert account["contention"].saves_ns == ms(10)
+    assert "5 of 5 operations have equals that ran alone" in account["contention"].sentence
+
+
+def test_operations_of_unknown_cost_are_not_said_to_contend():
+    trace = made([dict(ran=(0, 10)), dict(ran=(10, 30)), dict(ran=(10, 30), worker="w2")])
+    assert "contention" not in parts(trace)
+
+
+def test_what_runs_inline_is_work_and_what_comes_between_is_issuing():
+    inline = dict(worker="caller", predicted_us=1.0)
+    trace = made([dict(ran=(4 * k, 4 * k + 1), pushed=4 * k, **inline) for k in range(5)], end=20)
+    assert parts(trace) == {"work": 5, "issuing": 15}
+    assert trace.critical_path().length_ns == ms(17)
+
+
+def test_workers_that_have_little_to_do_by_nature_count_little():
+    """The CPU prepares for 1 ms what the device computes on for 10: its idle time is no loss."""
+    operations = []
+    for k in range(10):
+        operations.append(dict(ran=(10 * k, 10 * k + 1), pushed=10 * k, writes=(k,)))
+        operations.append(on(0, 10 * k, 10 * k + 10, writes=(100 + k,)))
+    found = parts(made(operations, workers={"cpu": 1, "gpu(0)": 1}))
+    assert found["work"] > 80
+
+
+def test_after_the_last_computation_come_copies_and_the_program():
+    out = dict(ctx=gpu(0), lane="out", worker="link", reads=(1,), writes=(2,))
+    trace = made([on(0, 0, 5, writes=(1,)), dict(ran=(5, 8), **out)], waits=[(1, 9, 2)], end=12)
+    assert parts(trace) == {"work": 5, "transfer": 3, "waits": 1, "issuing": 3}
+
+
+def test_an_empty_trace_is_the_programs_own_time():
+    trace = made([])
+    assert parts(trace) == {"issuing": 10}
+    assert trace.critical_path().length_ns == 0 and trace.critical_path().steps == []
+
+
+def test_a_wait_for_everything_holds_what_is_pushed_after_it():
+    trace = made([dict(ran=(0, 10)), dict(ran=(12, 13), pushed=12)], end=13)
+    trace.waits.append(Wait("waitall", None, 0, 1, None, "main", ms(1001), ms(1011)))
+    path = trace.critical_path()
+    assert [(step.kind, step.begin_ns, step.end_ns) for step in path.steps] == [
+        ("operation", 0, ms(10)),
+        ("wait", ms(10), ms(11)),
+        ("issuing", ms(11), ms(12)),
+        ("operation", ms(12), ms(13)),
+    ]
+    assert dict(path.spans())["front end"] == [("wait", 0.01, 0.011), ("push", 0.011, 0.012)]
+
+
+def random_trace(rng):
+    """Any trace: times that need not fit each other, waits anywhere."""
+    operations = []
+    for k in range(rng.randint(0, 30)):
+        began = rng.uniform(0, 90)
+        where = rng.choice(
+            [
+                dict(worker=rng.choice(["w1", "w2", "w3", "caller"])),
+                dict(ctx=gpu(0), worker="g0"),
+                dict(ctx=gpu(1), worker="g1"),
+                dict(ctx=gpu(1), lane=rng.choice(["in", "out"]), worker="link"),
+            ]
+        )
+        operations.append(
+            dict(
+                ran=(began, began + rng.choice([0, 0.001, rng.uniform(0, 9)])),
+                ready=rng.uniform(0, began), pushed=k, writes=(rng.randint(1, 9),),
+                reads=tuple(rng.sample(range(1, 9), rng.randint(0, 2))),
+                predicted_us=rng.choice([1.0, 600.0, 1e9]), **where,
+            )
+        )  # fmt: skip
+    waits = [sorted((rng.uniform(0, 99), rng.uniform(0, 99))) for _ in range(rng.randint(0, 4))]
+    awaited = [rng.randint(0, len(operations)) for _ in waits]
+    return made(operations, [(*w, a) for w, a in zip(waits, awaited, strict=True)], end=100)
+
+
+@pytest.mark.parametrize("seed", [random.randrange(1 << 32) for _ in range(10)], ids=str)
+def test_the_parts_sum_to_the_wall_time_whatever_the_trace_says(seed):
+    rng = random.Random(seed)
+    for _ in range(20):
+        trace = random_trace(rng)
+        parts(trace, cores=rng.randint(1, 4))
+        assert all(part.ns >= -1 for part in trace.account(2).parts.values())
+        str(trace.account()), str(trace.critical_path()), str(trace.roofline())
+
+
+# -- programs with planted causes ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A program of `steps`: in each the CPU prepares `prepared` parts, `prepare_s` each, and every
+    of two devices fetches an array and computes on it for `compute_s`. What may be wrong with it:
+
+    waits   it waits for every result
+    slow    the second device takes so many times as long
+    thin    its links move so few GB/s; 0: as many as one likes
+    one     one worker prepares; else four
+    tiny    so many tiny operations come before each step; else one
+    """
+
+    steps: int
+    prepared: int
+    prepare_s: float
+    compute_s: float
+    numbers: int
+    waits: bool = False
+    slow: float = 1.0
+    thin: float = 0.0
+    one: bool = False
+    tiny: int = 1
+
+    #: What the account calls them, and the value without.
+    NAMES = {
+        "waits": ("waits", False), "slow": ("imbalance", 1.0), "thin": ("transfer", 0.0),
+        "one": ("workers", False), "tiny": ("issuing", 1),
+    }  # fmt: skip
+
+    def planted(self):
+        return [field for field, (_, none) in self.NAMES.items() if getattr(self, field) != none]
+
+    def without(self, field):
+        return replace(self, **{field: self.NAMES[field][1]})
+
+    def run(self):
+        """The trace of one run."""
+        source = nd.ones((self.numbers,))
+        with (
+            virtual_gpus(2, link_gb_s=self.thin or 1e3),
+            engine.use("threaded", workers=1 if self.one else 4),
+        ):
+            with profile() as trace:
+                self.issue(source)
+            return trace
+
+    def issue(self, source):
+        value, results = nd.ones((4,)), []
+        for _ in range(self.steps):
+            for _ in range(self.tiny):
+                value = value + 1
+            for _ in range(self.prepared):
+                results.append(engine.new_var())
+                sleep(self.prepare_s, "prepare", cpu(), writes=results[-1:])
+            for k in range(2):
+                results.append(source.copyto(gpu(k)))
+                seconds = self.compute_s * (self.slow if k else 1)
+                sleep(seconds, "compute", gpu(k), writes=results[-1:])
+                if self.waits:
+                    results[-1].wait_to_read()
+
+
+def sleep(seconds, name, ctx, writes):
+    engine.push(lambda: time.sleep(seconds), writes=writes, reads=writes, ctx=ctx, name=name)
+
+
+def draw(rng):
+    """A program with one cause of weight, and perhaps one that weighs little."""
+    program = Planted(
+        steps=rng.randint(4, 7), prepared=rng.randint(2, 4), prepare_s=rng.uniform(0.002, 0.003),
+        compute_s=rng.uniform(0.008, 0.012), numbers=rng.randint(20_000, 60_000),
+    )  # fmt: skip
+    copied = program.numbers * 4 / 1e9
+    strong = {
+        "slow": rng.uniform(2, 4),
+        "thin": copied / (program.compute_s * rng.uniform(2, 4)),
+        "tiny": rng.randint(1000, 2000),
+    }
+    weak = {
+        "slow": rng.uniform(1.1, 1.3),
+        "thin": copied / (program.compute_s * rng.uniform(0.1, 0.3)),
+        "tiny": rng.randint(10, 50),
+    }
+    first, second = rng.sample(list(Planted.NAMES), 2)
+    if first == "one":
+        program = replace(program, one=True, prepare_s=program.compute_s * rng.uniform(1, 2))
+    elif first == "waits":
+        program = replace(program, waits=True)
+    else:
+        program = replace(program, **{first: strong[first]})
+    if second in weak and rng.random() < 0.7:
+        program = replace(program, **{second: weak[second]})
+    return program
+
+
+def wall_ms(trace):
+    return (trace.end_ns - trace.begin_ns) / 1e6
+
+
+def judge(program):
+    """(was the cause right that the account names first, what there is to say about it)."""
+    trace = program.run()
+    account = trace.account(cores=4)
+    total = sum(part.ns for part in account.parts.values())
+    assert total == pytest.approx(account.wall_ns, rel=1e-9)
+    assert account["unexplained"].ns <= 0.05 * account.wall_ns, f"{program}\n{account}"
+    saved = {f: wall_ms(trace) - wall_ms(program.without(f).run()) for f in program.planted()}
+    most = Planted.NAMES[max(saved, key=saved.get)][0]
+    return account.causes[0] == most, f"{program}\nsaved in ms: {saved}\n{account}"
+
+
+def test_the_cause_named_first_is_the_one_whose_removal_saves_most():
+    found = [judge(draw(random.Random(seed))) for seed in range(2000, 2010)]
+    wrong = [story for right, story in found if not right]
+    assert len(wrong) <= 1, "\n\n".join(wrong)
+
+
+def test_every_kind_of_cause_is_named():
+    """Not left to the draw: each alone, in one program."""
+    program = Planted(5, 3, 0.002, 0.01, 40_000)
+    alone = dict(waits=True, slow=3.0, thin=0.005, tiny=1500)
+    for field, value in alone.items():
+        account = replace(program, **{field: value}).run().account(cores=4)
+        assert account.causes[0] == Planted.NAMES[field][0], f"{field}\n{account}"
+    account = replace(program, one=True, prepare_s=0.012).run().account(cores=4)
+    assert account.causes[0] == "workers", str(account)
+
+
+def test_a_cause_shows_its_lines_and_what_it_could_give_back():
+    account = Planted(4, 2, 0.002, 0.01, 20_000, waits=True).run().account(cores=4)
+    where, ns = account["waits"].lines[0]
+    assert where.endswith("results[-1].wait_to_read()") and 0 < ns <= account["waits"].ns
+    text = str(account)
+    assert "waits: at most" in text and "if the program did not wait there" in text
+    assert account.first is account["waits"] and "first of all waits" in repr(account)
+    assert text.splitlines()[-1] and "unexplained" in text
+
+
+def test_a_long_trace_is_accounted_in_seconds():
+    """100,000 operations: CPU seconds of this thread, as the machine is shared."""
+    operations = []
+    for k in range(100_000):
+        began = k * 0.01
+        operations.append(
+            dict(
+                ran=(began, began + 0.015), pushed=began - 0.005, ready=began, worker=f"w{k % 2}",
+                reads=(k % 8, (k + 1) % 8), writes=(k % 8,), predicted_us=10.0,
+            )
+        )  # fmt: skip
+    trace = made(operations, [(k, k + 0.5, 0) for k in range(0, 900, 9)])
+    began_s = time.thread_time()
+    account, path = trace.account(2), trace.critical_path()
+    str(account), str(path)
+    assert time.thread_time() - began_s < 10
+    assert sum(part.ns for part in account.parts.values()) == pytest.approx(account.wall_ns)
+
+
+# -- the roofline ----------------------------------------------------------------------------------
+
+
+def test_the_roofline_divides_what_was_predicted_by_what_was_measured():
+    a, b = nd.ones((256, 256)), nd.ones((1 << 20,))
+    nd.waitall()
+    with profile() as trace:
+        nd.dot(a, a)
+        for _ in range(3):
+            b + b
+        engine.push(lambda: time.sleep(0.001), name="sleep")
+    roofline = trace.roofline()
+    rows = {row.name: row for row in roofline.rows}
+    dot, add, other = rows["dot"], rows["broadcast_add"], rows["sleep"]
+    assert (dot.flops, dot.times, dot.place) == (2 * 256**3, 1, "cpu")
+    assert dot.roof == "arithmetic"
+    assert (add.nbytes, add.times, add.roof) == (3 * 3 * 4 * (1 << 20), 3, "memory")
+    assert add.gb_per_s == pytest.approx(add.nbytes / add.seconds / 1e9)
+    assert add.share == pytest.approx(add.gb_per_s / roofline.peaks["cpu"].gb_per_s)
+    assert other.share is None and other.flops == 0
+    text = str(roofline)
+    assert "GFLOP/s" in text and "GB/s" in text and "% (memory)" in text
+
+
+def test_a_copy_is_measured_by_its_link():
+    with virtual_gpus(1, link_gb_s=0.1):
+        x = nd.ones((100_000,))
+        nd.waitall()
+        with profile() as trace:
+            x.copyto(gpu(0))
+        (row,) = [row for row in trace.roofline().rows if row.place == "gpu(0) in"]
+    assert row.roof == "link" and row.nbytes == 400_000
+    assert 0.1 < row.share <= 1.01
+
+
+def test_peaks_are_measured_once():
+    began_s = time.perf_counter()
+    first = peak(1)
+    assert peak(1) is first and first.gflops_per_s > 0 and first.gb_per_s > 0
+    assert time.perf_counter() - began_s < 20  # less than a second where nobody disturbs
+    assert str(first).startswith("1 thread: ")
+    with pytest.raises(ValueError, match="threads are 1 or more, got 0"):
+        peak(0)
