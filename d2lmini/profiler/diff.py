@@ -142,9 +142,10 @@ class Diff:
             yield Finding(kind, where, name, n)
         for (name, place, to), n in moved.items():
             yield Finding("moved", where, name, n, place, to)
-        for name, (n, was, now) in times.items():
+        for name, (many, was, now) in times.items():
             if self._differ(was, now):
-                yield Finding("slower" if now > was else "faster", where, name, int(n), was, now)
+                kind = "slower" if now > was else "faster"
+                yield Finding(kind, where, name, int(many), was, now)
 
     def _waits(self, old: Line | None, new: Line | None) -> Iterator[Finding]:
         """Where there are more waits or fewer, or such that take longer or shorter."""
