@@ -310,7 +310,7 @@ def test_runner_collects_the_claims_of_chapters(tmp_path, capfd):
     assert out[11].startswith("    no measurable difference between nap and push (1.00-1.00, 10")
     assert out[11].endswith("): most of push is one operation, work, of 3 s")
     assert out[12:] == [
-        "    a clock that stops when the call returns, with 1 operation of push in flight, "
+        "    a clock that stops when the calls return, with 1 operation of push in flight, "
         "would call it 4.0 times faster"
     ]
     assert good.read_bytes() == before

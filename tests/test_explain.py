@@ -110,6 +110,11 @@ def test_a_difference_is_explained_by_its_parts(book):
     )
 
 
+def test_a_text_can_say_why(book):
+    told = book.tell(faster="{times} faster: {why}.", slower="", no_difference="")
+    assert told == f"verdict: 1.8 times faster: {book.explanation}."
+
+
 def test_only_what_the_thread_of_the_call_waits_within_it_is_its_wait(machine):
     seen = compare({n: pushing(machine, 2, MS, 5 * MS) for n in "ab"}).observed["a"]
     # The wait for everything when the clock is about to stop is draining.
@@ -240,7 +245,7 @@ def test_most_is_one_operation(machine):
         "most of NDArray is one operation, work, of 60 ms"
     )
     assert verdict.explanation.endswith(
-        "; a clock that stops when the call returns, with 2 operations of NDArray in flight, "
+        "; a clock that stops when the calls return, with 2 operations of NDArray in flight, "
         "would call it 30500 times faster"
     )
 

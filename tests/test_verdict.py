@@ -74,6 +74,33 @@ def test_three_candidates_are_judged_against_the_first():
     assert verdict.relation("b", "c") == "faster"
 
 
+TEXTS = {
+    "faster": "it is {times} faster",
+    "slower": "it is {times} slower",
+    "no_difference": "all the same{why}",
+}
+
+
+@pytest.mark.parametrize(
+    ("last", "rounds", "told"),
+    [
+        (1 / 1.9, 6, "verdict: it is 1.9 times faster"),
+        (12.0, 6, "verdict: it is 12 times slower"),
+        (1.01, 6, "verdict: all the same"),
+        (2.0, 4, "verdict: too few rounds to compare a and b (4 rounds, at least 5 are needed)"),
+    ],
+)
+def test_a_text_has_a_sentence_for_each_outcome(last, rounds, told):
+    verdict = Verdict.from_times({"a": [1.0] * rounds, "b": [last] * rounds})
+    assert verdict.tell(**TEXTS) == told
+
+
+def test_a_slip_in_a_sentence_is_seen_whatever_the_outcome():
+    verdict = Verdict.from_times({"a": [1.0] * 6, "b": [2.0] * 6})
+    with pytest.raises(KeyError, match="time"):
+        verdict.tell(**TEXTS | {"faster": "{time} faster"})
+
+
 def test_the_margin_is_what_counts_as_a_difference():
     times = {"a": [1.0] * 9, "b": [1.08] * 9}
     assert says(Verdict.from_times(times)) == "slower"

@@ -149,7 +149,7 @@ def too_early(verdict: Verdict, name: str, other: str) -> Iterator[str]:
     times = others / max(early, 1e-9)
     if times > max(1.5 / verdict.between(name, other).value, 1.1):
         yield (
-            f"a clock that stops when the call returns, with {seen.in_flight} "
+            f"a clock that stops when the calls return, with {seen.in_flight} "
             f"operation{'s' * (seen.in_flight != 1)} of {name} in flight, would call it "
             f"{times:.{0 if times >= 10 else 1}f} times faster"
         )
