@@ -212,18 +212,21 @@ def stepped(**options: Any) -> AbstractContextManager[SteppedEngine]:
     return use("stepped", **options)  # type: ignore[arg-type, return-value]
 
 
-def explore(program: Callable[[], object], most: int = 1000, reduced: bool = True) -> Exploration:
-    """Run `program` in many legal orders of what it pushes; do they all give what it returns?
+def explore(
+    program: Callable[[], object], most: int = 1000, reduced: bool = True, seeds: int = 10
+) -> Exploration:
+    """Run `program` in many legal orders: do they all give the values that it gives line by line?
 
     program   takes nothing, pushes, returns arrays or other values; it is run once for each order,
               so it has to begin anew each time (and to seed what it draws)
     reduced   False: in every legal order (ValueError if there are more than `most`); else in few,
               in which every two operations that nothing orders come in both orders
+    seeds     and in so many drawn schedules, in which operations begin and end between the pushes
 
     The `Exploration` says in how many, and if one gives other values, which two operations are to
     blame, and which Var. See `stepped_explore`.
     """
-    return _explore(stepped, program, most, reduced)
+    return _explore(use, program, most, reduced, seeds)
 
 
 # -- the dial, as an attribute of this module ------------------------------------------------------

@@ -72,6 +72,8 @@ class SteppedEngine(View):
     """Runs one operation at a time, when it is told to.
 
     seed      draws one of all legal orders; the same seed, the same trace
+    mingled   with a seed: steps are drawn before each push, too, as if workers did not wait for
+              the program
     workers   of the CPU, on the virtual clock; devices have those of their lanes
     times     microseconds of all operations, {name: microseconds}, or a function of the task;
               default: as predicted (`predicted_us`), 100 where nobody knows
@@ -91,13 +93,14 @@ class SteppedEngine(View):
         replay: Iterable[Any] | None = None,
         order: Iterable[int] | None = None,
         remember: int = 1000,
+        mingled: bool = False,
         limit: int | None = None,
     ):
         if not isinstance(workers, int) or workers < 1:
             raise ValueError(f"engine.stepped: workers is 1 or more, got {workers!r}")
         self._size = workers
         self._duration_us = clock_of(times)
-        self._choice = choice(seed, order, None if replay is None else list(replay))
+        self._choice = choice(seed, mingled, order, replay)
         self._remember = remember
         super().__init__(0.0, limit)
 
@@ -139,9 +142,9 @@ class SteppedEngine(View):
         task.priority += here.priority
         task.prepare()
         user = here.task is None
-        while user and self.steps < self._choice.moves_before(self._sequence + 1):
-            if self._step() is None:
-                break
+        due = self._choice.steps_before_push(self) if user else 0
+        while self.steps < due and self._step() is not None:
+            continue
         while not self._enter(task, user):
             self.pause(task)
 

@@ -45,8 +45,8 @@ class InOrder:
         running = engine.able_to_end()
         return Move(running[0], False) if running else None
 
-    def moves_before(self, number: int) -> int:
-        """How many steps come before operation `number` is pushed; they are taken there."""
+    def steps_before_push(self, engine: SteppedEngine) -> int:
+        """Until how many there are the next push takes steps first."""
         return 0
 
     def check_wait(self, engine: SteppedEngine) -> None:
@@ -56,15 +56,23 @@ class InOrder:
 class Seeded(InOrder):
     """Any legal order, as likely as the next; the same for the same seed."""
 
-    def __init__(self, seed: int):
+    def __init__(self, seed: int, mingled: bool):
         self.seed = seed
+        self.mingled = mingled
 
     def next(self, engine: SteppedEngine) -> Move | None:
         moves = [Move(task, True) for task in engine.able_to_begin()]
         moves += [Move(task, False) for task in engine.able_to_end()]
         if not moves:
             return None
-        return moves[random.Random(f"{self.seed}, {engine.steps}").randrange(len(moves))]
+        return moves[self._draw(f"step {engine.steps}", len(moves))]
+
+    def steps_before_push(self, engine: SteppedEngine) -> int:
+        often = (0, 0, 1, 2, 3)[self._draw(f"push {engine.pushed}", 5)] if self.mingled else 0
+        return engine.steps + often
+
+    def _draw(self, what: str, n: int) -> int:
+        return random.Random(f"{self.seed}, {what}").randrange(n)
 
 
 class Listed(InOrder):
@@ -87,7 +95,7 @@ class Listed(InOrder):
 class Replayed(InOrder):
     """What a log says; when it is at its end, as the threaded engine would."""
 
-    def __init__(self, log: Sequence[Sequence[Any]]):
+    def __init__(self, log: Iterable[Sequence[Any]]):
         events = [Event(*event) for event in log]
         self.moves = [event for event in events if event.kind != "push"]
         self.before: dict[int, int] = {}
@@ -112,8 +120,8 @@ class Replayed(InOrder):
         able = ", ".join(f"{task.seq} {task.name}" for task in those) or "none"
         raise self._other(engine, f"only these may {event.kind} now: {able}")
 
-    def moves_before(self, number: int) -> int:
-        return self.before.get(number, 0)
+    def steps_before_push(self, engine: SteppedEngine) -> int:
+        return self.before.get(engine.pushed + 1, 0)
 
     def check_wait(self, engine: SteppedEngine) -> None:
         if engine.steps < len(self.moves):
@@ -130,13 +138,18 @@ class Replayed(InOrder):
 
 
 def choice(
-    seed: int | None, order: Iterable[int] | None, replay: Sequence[Sequence[Any]] | None
+    seed: int | None,
+    mingled: bool,
+    order: Iterable[int] | None,
+    replay: Iterable[Sequence[Any]] | None,
 ) -> InOrder:
     """The one that was asked for; ValueError if more than one was."""
     if sum(each is not None for each in (seed, order, replay)) > 1:
         raise ValueError("engine.stepped: give one of seed=, order= and replay=")
+    if mingled and seed is None:
+        raise ValueError("engine.stepped: mingled= draws, and needs a seed=")
     if seed is not None:
-        return Seeded(seed)
+        return Seeded(seed, mingled)
     if order is not None:
         return Listed(order)
     return InOrder() if replay is None else Replayed(replay)

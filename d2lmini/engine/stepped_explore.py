@@ -20,24 +20,27 @@ some order gives other values:
 ...     return log
 >>> print(engine.explore(forgetful))             # doctest: +ELLIPSIS
 2 operations in 2 orders: not the same values
-the order 2, 1 gives other values than that of the program
+the order 2, 1 does not give the values of the program
 1 fill and 2 copy may run in either order, and must not: one of them
 uses and does not name one of: v1 (of 1 fill), v2 (of 2 copy)
   1 fill: issued at ...
   2 copy: issued at ...
 
-How the two are found. The order that fails becomes that of the program by exchanging neighbours
-that nothing orders; somewhere on this way the values change, and that exchange is the one. How the
-Var is found: contents are compared before and after each of the two, so a change that was not
-named shows. If there is none, each Var that the first of them changes is given its old contents
-back before the second begins; where that makes the second do what it does when it comes first, it
-reads that Var and does not name it. A bare Var has no contents to look at: then all are told that
-only one of the two names.
+What is right is what the serial twin says. How the two are found: the order that fails becomes that
+of the program by exchanging neighbours that nothing orders; somewhere on this way the values
+change, and that exchange is the one. How the Var is found: contents are compared before and after
+each of the two, so a change that was not named shows. If there is none, each Var that the first of
+them changes is given its old contents back before the second begins; where that makes the second
+do what it does when it comes first, it reads that Var and does not name it. A bare Var has no
+contents to look at: then all are told that only one of the two names.
+
+The engine is looked at as well: in every log, of two operations that name a Var, one of them to
+write it, the second must have begun after the first had ended.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -46,28 +49,33 @@ import numpy as np
 from d2lmini import instrument
 from d2lmini.base import MXNetError
 from d2lmini.engine.core import Task, Var
+from d2lmini.engine.engine import Engine
 from d2lmini.engine.stepped import SteppedEngine
 from d2lmini.engine.stepped_orders import Orders
 from d2lmini.engine.stepped_records import Operation
 
 Order = tuple[int, ...]
-Scope = Callable[..., AbstractContextManager[SteppedEngine]]
+Program = Callable[[], object]
+#: The number of a Var, and a sentence with room for its name.
+Blame = tuple[int | None, str]
 
 
 class Exploration:
     """What came of it; printed, it says so.
 
-    operations  how many were pushed
-    orders      in how many orders the program ran, not counting those of the search for the fault
+    operations  how many the program pushed
+    orders      in how many orders they began, not counting those of the search for the fault
+    schedules   in how many drawn schedules they ran besides
     wrong       None, or the order that gives other values
     pair        None, or the two operations that should be ordered and are not
-    var         None, or the number of the Var that one of them uses and does not name
+    var         None, or the number of the Var that is to blame
     why         the same in words
     """
 
     def __init__(self, operations: int):
         self.operations = operations
         self.orders = 0
+        self.schedules = 0
         self.wrong: Order | None = None
         self.pair: tuple[Operation, Operation] | None = None
         self.var: int | None = None
@@ -79,54 +87,128 @@ class Exploration:
         said = f"{self.operations} operations in {self.orders} {orders}: {same} the same values"
         if self.wrong is not None:
             order = ", ".join(map(str, self.wrong))
-            said += f"\nthe order {order} gives other values than that of the program\n{self.why}"
+            said += f"\nthe order {order} does not give the values of the program\n{self.why}"
         return said
 
     __repr__ = __str__
 
 
-def explore(scope: Scope, program: Callable[[], object], most: int, reduced: bool) -> Exploration:
-    """See `engine.explore`; `scope` is `engine.stepped`."""
-    values: dict[Order, object] = {}
-    operations: list[Operation] = []
+class _Explorer:
+    """Runs a program in any way, and remembers what came of it."""
 
-    def run(order: Order) -> object:
-        if order not in values:
-            with scope(order=order, remember=0) as engine:
-                values[order] = _outcome(program, engine)
-                operations[:] = [each for _, each in sorted(engine.operations.items())]
-        return values[order]
+    def __init__(self, use: Callable[..., AbstractContextManager[Any]], program: Program):
+        self.use = use
+        self.program = program
+        self.outcomes: dict[Order, object] = {}
+        self.begun: set[Order] = set()
 
-    expected = run(())
-    pushed = operations[:]
-    everything = Orders(pushed)
-    first = tuple(everything.numbers)
-    if run(first) != expected or [str(each) for each in operations] != [str(p) for p in pushed]:
-        raise MXNetError(
-            "explore: the program does not do the same when it is run twice in the same order; "
-            "begin it with new arrays, and seed what it draws (d2lmini.random.seed)"
+    def serial(self) -> object:
+        """What it gives line by line."""
+        with self.use("naive") as engine:
+            return self._outcome(engine)
+
+    def run(self, **options: Any) -> tuple[object, SteppedEngine]:
+        """What it gives on a stepped engine, which can be asked what happened."""
+        with self.use("stepped", remember=0, **options) as engine:
+            return self._outcome(engine), engine
+
+    def fine(self, order: Order) -> bool:
+        """Does it give in this order what it gives line by line?"""
+        if order not in self.outcomes:
+            self.outcomes[order], engine = self.run(order=order)
+            self.begun.add(_begun(engine))
+        return self.outcomes[order] == self.expected
+
+    def watch(self, order: Order, those: Sequence[int], undo: int | None = None) -> _Watch:
+        """Run it with an eye on some operations."""
+        with self.use("stepped", remember=0, order=order) as engine:
+            watch = _Watch(engine, order, those, undo)
+            with instrument.listening(watch):
+                self._outcome(engine)
+        return watch
+
+    def _outcome(self, engine: Engine) -> object:
+        """What it returns, as something to compare to the bit; or the error that it raises."""
+        outcome: object
+        try:
+            outcome = bits_of(self.program())
+        except Exception as error:
+            outcome = "error", type(error).__name__, str(error).splitlines()[:1]
+        engine.wait_idle("explore")
+        with engine.lock:
+            engine.reports.take()  # nobody else is to hear of them
+        return outcome
+
+    def explore(self, most: int, reduced: bool, seeds: int) -> Exploration:
+        """See `engine.explore`."""
+        self.expected = self.serial()
+        if self.serial() != self.expected:
+            raise MXNetError(
+                "explore: the program does not give the same when it is run twice line by line; "
+                "let it begin with new arrays, and seed what it draws (d2lmini.random.seed)"
+            )
+        engine = self.run(order=())[1]
+        everything = Orders([each for _, each in sorted(engine.operations.items())])
+        found = Exploration(len(everything.numbers))
+        for order in everything.some(most, reduced):
+            fine = self.fine(order)
+            found.orders = len(self.begun)
+            if not fine:
+                found.wrong = order
+                self._blame(found, tuple(everything.numbers), order)
+                return found
+        for seed in range(seeds):
+            outcome, engine = self.run(seed=seed, mingled=True)
+            found.schedules += 1
+            collision = _collision(engine)
+            if collision is not None or outcome != self.expected:
+                found.wrong = _begun(engine)
+                _blame_engine(found, engine, collision)
+                break
+        return found
+
+    def _blame(self, found: Exploration, first: Order, order: Order) -> None:
+        """Find the two operations and the Var, and say it."""
+        engine = self.run(order=order)[1]
+        collision = _collision(engine)
+        if collision is not None:
+            _blame_engine(found, engine, collision)
+            return
+        if not self.fine(first):  # then it is a wait that came too early
+            run = self.watch(first, first)
+            engine = run.engine
+            pair = [engine.operations[number] for number in first]
+            found.var, why = _unnamed_write(pair, (run,)) or (None, "nobody knows why")
+            found.why = "even in its own order it does not, when it is queued: "
+            found.why += why.format("" if found.var is None else engine.name_of(found.var))
+            return
+        good, bad, i = _exchange(first, order, self.fine)
+        runs = self.watch(good, good[i : i + 2]), self.watch(bad, bad[i : i + 2])
+        engine = runs[0].engine
+        one, other = found.pair = (
+            engine.operations[min(good[i : i + 2])],
+            engine.operations[max(good[i : i + 2])],
         )
-    found = Exploration(len(pushed))
-    for order in everything.some(most, reduced):
-        found.orders += 1
-        if run(order) != expected:
-            found.wrong = order
-            _blame(found, scope, program, _exchange(first, order, lambda o: run(o) == expected))
-            break
-    return found
+        found.var, why = (
+            _unnamed_write(found.pair, runs)
+            or _unnamed_read(found.pair, runs, self.watch)
+            or _unnamed(one, other)
+        )
+        those = [found.var] if found.var is not None else _named_by_one(one, other)
+        why = why.format(", ".join(map(engine.name_of, those)) or "what no operation names")
+        found.why = f"{one} and {other} may run in either order, and must not: {why}"
+        found.why += "".join(f"\n  {each}: issued at {each.line}" for each in found.pair)
 
 
-def _outcome(program: Callable[[], object], engine: SteppedEngine) -> object:
-    """What `program` returns, as something to compare to the bit; or the error that it raises."""
-    outcome: object
-    try:
-        outcome = bits_of(program())
-    except MXNetError as error:
-        outcome = "error", str(error).splitlines()[0]
-    engine.run()
-    with engine.lock:
-        engine.reports.take()  # nobody else is to hear of them
-    return outcome
+def explore(
+    use: Callable[..., AbstractContextManager[Any]],
+    program: Program,
+    most: int,
+    reduced: bool,
+    seeds: int,
+) -> Exploration:
+    """See `engine.explore`; `use` is `engine.use`."""
+    return _Explorer(use, program).explore(most, reduced, seeds)
 
 
 def bits_of(value: Any) -> object:
@@ -163,32 +245,32 @@ def _exchange(good: Order, bad: Order, fine: Callable[[Order], bool]) -> tuple[O
 
 
 class _Watch(instrument.Instrument):
-    """Sees what two operations, neighbours in an order, do to the contents of all Vars; gives one
-    Var its old contents back between the two, if asked to."""
+    """Sees what some operations do to the contents of all Vars. With `undo`, that Var is given the
+    contents it had before the first of them, while the second runs."""
 
-    def __init__(self, engine: SteppedEngine, order: Order, i: int, undo: int | None):
+    def __init__(self, engine: SteppedEngine, order: Order, those: Sequence[int], undo: int | None):
         self.engine = engine
         self.order = order
-        self.first, self.second = order[i], order[i + 1]
+        self.those = tuple(those)
         self.undo = undo
         self.before: dict[int, dict[int, Any]] = {}
         self.after: dict[int, dict[int, Any]] = {}
         self._put_back: list[tuple[Any, Any]] = []
 
     def start(self, task: Task, worker: str) -> None:
-        if task.seq == self.second and self.undo is not None:
+        if self.undo is not None and task.seq == self.those[1] and self.those[0] in self.before:
             for var, number in self.engine.numbers.items():
                 if number == self.undo:
-                    old = self.before[self.first].get(number)
+                    old = self.before[self.those[0]].get(number)
                     self._put_back.append((var, var.data))  # type: ignore[attr-defined]
                     var.data = old  # type: ignore[attr-defined]
-        if task.seq in (self.first, self.second):
+        if task.seq in self.those:
             self.before[task.seq] = self._contents()
 
     def end(self, task: Task, failure: Any) -> None:
-        if task.seq in (self.first, self.second):
+        if task.seq in self.those:
             self.after[task.seq] = self._contents()
-            if task.seq == self.second:
+            if task.seq == self.those[-1]:
                 for var, data in self._put_back:
                     var.data = data
 
@@ -200,7 +282,7 @@ class _Watch(instrument.Instrument):
         before, after = self.before.get(number, {}), self.after.get(number, {})
         return {v for v in after if bits_of(before.get(v)) != bits_of(after[v])}
 
-    def did(self, number: int, variables: set[int]) -> object:
+    def did(self, number: int, variables: Iterable[int]) -> object:
         """What was in `variables` after operation `number`."""
         after = self.after.get(number, {})
         return {v: bits_of(after.get(v)) for v in variables}
@@ -212,45 +294,10 @@ def _copy_of(var: Var) -> Any:
     return None if var.error is not None or data is None else data.copy()
 
 
-def _blame(
-    found: Exploration,
-    scope: Scope,
-    program: Callable[[], object],
-    exchange: tuple[Order, Order, int],
-) -> None:
-    """Find the Var, and say it all."""
-    good, bad, i = exchange
-
-    def watch(order: Order, undo: int | None = None) -> _Watch:
-        with scope(order=order, remember=0) as engine:
-            watch = _Watch(engine, order, i, undo)
-            with instrument.listening(watch):
-                _outcome(program, engine)
-        return watch
-
-    runs = watch(good), watch(bad)
-    engine = runs[0].engine
-    pair = tuple(engine.operations[number] for number in sorted(good[i : i + 2]))
-    found.pair = pair[0], pair[1]
-    found.var, why = _unnamed_write(pair, runs) or _unnamed_read(pair, runs, watch) or (None, "")
-    if found.var is None:
-        those = _named_by_one(*pair)
-        found.var = those[0] if len(those) == 1 else None
-        names = ", ".join(map(engine.name_of, those)) or "what no operation names"
-        why = f"one of them\nuses and does not name one of: {names}"
-    else:
-        why = why.format(engine.name_of(found.var))
-    found.why = f"{pair[0]} and {pair[1]} may run in either order, and must not: {why}"
-    for each in pair:
-        found.why += f"\n  {each}: issued at {each.line}"
-
-
-def _unnamed_write(
-    pair: Sequence[Operation], runs: tuple[_Watch, _Watch]
-) -> tuple[int, str] | None:
+def _unnamed_write(those: Sequence[Operation], runs: Sequence[_Watch]) -> Blame | None:
     """A Var that one of them changes without saying so."""
     for run in runs:
-        for each in pair:
+        for each in those:
             hidden = run.changed(each.number) - set(each.writes)
             if hidden:
                 return min(hidden), f"{each} changes {{}} and does not name it in writes"
@@ -258,27 +305,79 @@ def _unnamed_write(
 
 
 def _unnamed_read(
-    pair: Sequence[Operation],
-    runs: tuple[_Watch, _Watch],
-    watch: Callable[[Order, int], _Watch],
-) -> tuple[int, str] | None:
+    pair: Sequence[Operation], runs: tuple[_Watch, _Watch], watch: Callable[..., _Watch]
+) -> Blame | None:
     """A Var that one changes and the other uses: without that change, the other does what it does
     when it comes first."""
     for run, reverse in (runs, runs[::-1]):
-        first, second = (
-            next(each for each in pair if each.number == number)
-            for number in (run.first, run.second)
-        )
-        results = set(second.writes)
-        alone = reverse.did(second.number, results)
-        if run.did(second.number, results) == alone:
+        first, second = (run.engine.operations[number] for number in run.those)
+        alone = reverse.did(second.number, second.writes)
+        if run.did(second.number, second.writes) == alone:
             continue
         for var in sorted(run.changed(first.number)):
-            if watch(run.order, var).did(second.number, results) == alone:
+            undone = watch(run.order, run.those, var)
+            if undone.did(second.number, second.writes) == alone:
                 return var, f"{second} uses {{}} and does not name it in reads"
     return None
 
 
+def _unnamed(one: Operation, other: Operation) -> Blame:
+    """For want of contents to look at: what only one of them names."""
+    those = _named_by_one(one, other)
+    found = those[0] if len(those) == 1 else None
+    return found, "one of them\nuses and does not name one of: {}"
+
+
 def _named_by_one(one: Operation, other: Operation) -> list[int]:
-    """The Vars that it may be, for want of contents to look at."""
     return sorted({*one.reads, *one.writes} ^ {*other.reads, *other.writes})
+
+
+# -- the engine itself -----------------------------------------------------------------------------
+
+
+def _begun(engine: SteppedEngine) -> Order:
+    return tuple(event.number for event in engine.log if event.kind == "begin")
+
+
+def _collision(engine: SteppedEngine) -> tuple[Operation, Operation, int] | None:
+    """The promise, read off the log: of two operations that name a Var, one of them to write it,
+    the second begins when the first has ended. Two for which that does not hold, and the Var.
+
+    (A meeting is in line before it is complete and in the log, so those that are logged late are
+    not looked at.)
+    """
+    before: list[Operation] = []
+    after: dict[int, list[Operation]] = {}
+    ended: set[int] = set()
+    for event in engine.log:
+        late = engine.operations[event.number]
+        if event.kind == "end":
+            ended.add(event.number)
+        elif event.kind == "push":
+            if not before or before[-1].number < event.number:
+                after[event.number] = before[:]
+                before.append(late)
+        else:
+            for early in after.get(event.number, ()):
+                written = {*early.writes, *late.writes}
+                both = {*early.reads, *early.writes} & {*late.reads, *late.writes} & written
+                if both and early.number not in ended:
+                    return early, late, min(both)
+    return None
+
+
+def _blame_engine(
+    found: Exploration,
+    engine: SteppedEngine,
+    collision: tuple[Operation, Operation, int] | None,
+) -> None:
+    """A drawn schedule went wrong, and none of the orders did."""
+    if collision is None:
+        found.why = "it began and ended operations between the pushes of the program"
+        return
+    early, late, found.var = collision
+    found.pair = early, late
+    found.why = (
+        f"{late} began before {early} had ended, though both name {engine.name_of(found.var)} and "
+        "one writes it: the engine broke its rule"
+    )
