@@ -130,7 +130,7 @@ def _operations(trace: Trace, tracks: Tracks) -> Iterator[Event]:
         if each.failure is not None:
             args["failure"] = each.failure
         event = {"name": each.name, "cat": _kind(each), "args": args}
-        if each.began_ns and each.ended_ns:
+        if each.ran:
             dur = (each.ended_ns - each.began_ns) / 1e3
             where = tracks.of(each.place, each.worker)
             yield {**event, "ph": "X", "ts": _us(trace, each.began_ns), "dur": dur, **where}
@@ -140,8 +140,8 @@ def _operations(trace: Trace, tracks: Tracks) -> Iterator[Event]:
 
 
 def _kind(operation: Operation) -> str:
-    if not operation.began_ns:
-        return "skipped"
+    if not operation.ran:
+        return "unfinished" if operation.began_ns else "skipped"
     return "copy" if operation.is_copy else "compute"
 
 
@@ -166,7 +166,7 @@ def _arrows(trace: Trace, tracks: Tracks) -> Iterator[Event]:
         for name, befores in ("value", needs), ("room", room):
             for before in befores:
                 first = trace[before]
-                if not (first.began_ns and first.ended_ns and each.began_ns and each.ended_ns):
+                if not (first.ran and each.ran):
                     continue
                 number += 1
                 flow = {"name": name, "cat": "dependency", "id": number}

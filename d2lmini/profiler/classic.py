@@ -213,7 +213,7 @@ def _times() -> dict[str, dict[str, Figures]]:
     if trace is not None:
         if everything or options["profile_imperative"] or options["profile_symbolic"]:
             for each in trace.operations:
-                if each.began_ns and each.ended_ns:
+                if each.ran:
                     add("operator", each.name, each.run_ns / 1e6)
         if everything or options["profile_api"]:
             for wait in trace.waits:

@@ -27,7 +27,7 @@ def rows_of(trace: Trace) -> Rows:
     """The operations that ran, by (place, worker): the CPU, then each GPU followed by its link."""
     found: Rows = {}
     for each in trace.operations:
-        if each.began_ns:
+        if each.ran:
             found.setdefault((each.place, each.worker), []).append(each)
     for row in found.values():
         row.sort(key=lambda each: each.began_ns)

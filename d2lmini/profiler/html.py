@@ -90,7 +90,7 @@ def _drawing(trace: Trace) -> str:
 def _span(bar: Bar) -> tuple[int, int]:
     if isinstance(bar, Wait):
         return bar.begin_ns, bar.end_ns
-    return bar.began_ns, bar.ended_ns or bar.began_ns
+    return bar.began_ns, bar.ended_ns
 
 
 def _kind(bar: Bar) -> str:

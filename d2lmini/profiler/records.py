@@ -84,8 +84,13 @@ class Operation:
 
     @property
     def run_ns(self) -> int:
-        """How long it ran; 0 if it did not."""
-        return self.ended_ns - self.began_ns if self.began_ns else 0
+        """How long it ran; 0 if it did not, or was not over when the trace ended."""
+        return self.ended_ns - self.began_ns if self.ran else 0
+
+    @property
+    def ran(self) -> bool:
+        """Did it begin and end while the trace listened? (It may have failed.)"""
+        return bool(self.began_ns and self.ended_ns)
 
     @property
     def pushed_s(self) -> float:

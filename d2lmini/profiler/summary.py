@@ -68,7 +68,8 @@ class Row:
 
 
 class Summary:
-    """The table; `rows` are its rows, `missed` counts operations that failed or were skipped."""
+    """The table; `rows` are its rows, `missed` counts operations that failed, were
+    skipped, or were not over when the trace ended."""
 
     def __init__(self, rows: list[Row], missed: int):
         self.rows = rows
@@ -83,7 +84,7 @@ class Summary:
             for row in table
         ]
         if self.missed:
-            lines.append(f"{self.missed} more failed or were skipped")
+            lines.append(f"{self.missed} more failed, were skipped or not over")
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -128,7 +129,7 @@ def summary_of(trace: Trace, sort_by: str = "total") -> Summary:
     run_ns: Counter[tuple[str, str]] = Counter()
     missed = 0
     for each in trace.operations:
-        if each.failure is not None or not each.began_ns:
+        if each.failure is not None or not each.ran:
             missed += 1
         else:
             calls[each.name, each.place, each.footprint] += 1

@@ -180,7 +180,7 @@ class Trace(instrument.Instrument):
         if each is not None:
             each.ended_ns = _clock()
             if failure is not None:
-                each.failure = str(failure)
+                each.failure = failure.report.text
 
     def wait(self, kind: str, target: Any, site: Any, begin_ns: int, end_ns: int) -> None:
         if self._closing:

@@ -1,0 +1,517 @@
+"""Traces: what happened is what they hold, on every engine and road; what they cost; how they show
+themselves. The file for Perfetto is in test_profiler_chrome.py, MXNet's own in
+test_profiler_classic.py."""
+
+from __future__ import annotations
+
+import base64
+import gc
+import re
+import threading
+import time
+import weakref
+from html.parser import HTMLParser
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from worlds import until
+
+import d2lmini
+from d2lmini import MXNetError, autograd, cpu, engine, gpu, instrument, nd, profile, virtual_gpus
+from d2lmini.engine.core import FunctionTask
+from d2lmini.gluon import nn
+from d2lmini.gluon.contrib.nn import SyncBatchNorm
+from d2lmini.graph import parts
+from d2lmini.profiler import Operation, Trace
+from d2lmini.profiler.plot import columns
+
+
+def names(trace: Trace) -> list[str]:
+    return [each.name for each in trace.operations]
+
+
+def in_order(trace: Trace) -> None:
+    """What holds of every trace whose operations all ran: nobody begins before what it needs."""
+    for each in trace.operations:
+        assert trace.begin_ns <= each.pushed_ns <= each.ready_ns <= each.began_ns
+        assert each.began_ns <= each.ended_ns <= trace.end_ns
+        assert each.worker and each.failure is None and each.site is not None
+        for before in (*trace.needs(each.number), *trace.makes_room(each.number)):
+            assert trace[before].ended_ns <= each.began_ns, (each, trace[before])
+
+
+# -- what a trace holds ----------------------------------------------------------------------------
+
+
+def test_an_operation_is_known_from_its_push_to_its_end(engine_kind):
+    with profile() as trace:
+        a = nd.ones((20, 30))
+        b = nd.dot(a, a.T)  # here
+        b.wait_to_read()
+    dot = trace[3]
+    assert names(trace) == ["_ones", "transpose", "dot"] and trace.operations[2] is dot
+    assert dot.line == "b = nd.dot(a, a.T)  # here" and dot.thread == "MainThread"
+    assert (dot.flops, dot.nbytes) == (2 * 20 * 20 * 30, 4 * (600 + 600 + 400))
+    assert dot.place == "cpu" and not dot.is_copy and dot.priority == 0
+    assert trace.needs(3) == (1, 2) and trace.makes_room(3) == ()
+    assert [(wait.kind, wait.operation) for wait in trace.waits] == [("wait_to_read", 3)]
+    assert trace.blas_threads > 0 and trace.workers["cpu"] == engine.current.workers
+    in_order(trace)
+    with pytest.raises(IndexError, match="operation 4: there are 1 to 3"):
+        trace[4]
+    with pytest.raises(IndexError, match="operation 0"):
+        trace[0]
+
+
+def test_of_what_was_pushed_before_nothing_is_known():
+    go = threading.Event()
+    with engine.use("threaded", workers=1):
+        a = engine.new_var()
+        trace = Trace()
+        engine.push(lambda: go.wait(30), writes=[a], name="before")
+        trace.begin()
+        engine.push(int, reads=[a], name="within")
+        go.set()
+        engine.waitall()
+        trace.finish()
+    assert names(trace) == ["within"] and trace.needs(1) == ()
+    assert trace[1].began_ns >= trace[1].ready_ns > trace[1].pushed_ns
+
+
+def test_a_trace_keeps_no_array_alive_and_stops_listening():
+    before = instrument.listeners
+    with profile() as trace:
+        x = nd.ones((2, 2)) + 1
+    dead = weakref.ref(x._chunk)
+    del x
+    gc.collect()
+    assert dead() is None and instrument.listeners == before
+    assert nd.ones((2,)).shape == (2,) and len(trace.operations) == 2
+
+
+def test_bulk_segments_show_their_operations():
+    with engine.use("threaded", workers=1, inline_below=0), profile() as trace:
+        x = nd.ones((4, 4))
+        with engine.bulk(10):
+            for _ in range(5):
+                x = x + 1
+    assert names(trace) == ["_ones"] + ["_plus_scalar"] * 5
+    assert [trace.needs(n) for n in range(1, 7)] == [(), (1,), (2,), (3,), (4,), (5,)]
+    in_order(trace)
+
+
+def test_threads_of_the_program_are_told_apart():
+    def work(name: str) -> None:
+        x = nd.ones((50, 50))
+        for _ in range(20):
+            x = x * 2
+        x.wait_to_read()
+
+    with profile() as trace:
+        threads = [threading.Thread(target=work, args=(n,), name=n) for n in ("one", "two")]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    for name in ("one", "two"):
+        mine = [each for each in trace.operations if each.thread == name]
+        assert len(mine) == 21 and sum(wait.thread == name for wait in trace.waits) == 1
+        for one, other in pairwise(mine):
+            assert trace.needs(other.number) == (one.number,)
+    in_order(trace)
+
+
+def test_an_exception_in_the_scope_leaves_a_whole_trace():
+    scope = profile()
+    with pytest.raises(ZeroDivisionError), scope as trace:
+        nd.ones((300, 300)) + 1
+        1 / 0
+    assert len(trace.operations) == 2 and trace not in instrument.listeners
+    in_order(trace)
+
+
+def test_what_fails_is_said_and_raised_at_the_end():
+    with pytest.raises(MXNetError, match=r"scale must be 0 or more[^$]*noticed at .*test_profiler"):
+        with profile() as trace:
+            noise = nd.random.normal(0, -1, shape=(2, 2))
+            more = noise + 1
+    assert "scale" in str(trace[1].failure) and trace[1].worker
+    assert trace[2].failure and not trace[2].worker and not trace[2].began_ns
+    assert more.shape == (2, 2) and trace not in instrument.listeners
+    assert "2 more failed, were skipped or not over" in str(trace.summary())
+
+
+def test_profiles_can_be_nested():
+    with profile() as outer:
+        a = nd.ones((300, 300))
+        with profile() as inner:
+            b = a + 1
+        c = b * 2
+    assert names(inner) == ["_plus_scalar"] and inner.needs(1) == ()
+    assert names(outer) == ["_ones", "_plus_scalar", "_mul_scalar"]
+    assert outer.needs(2) == (1,) and outer.needs(3) == (2,) and c.shape == (300, 300)
+    # Of the inner one's waits the outer knows, of its own it does not speak.
+    assert "end of profile" in [wait.kind for wait in outer.waits] and not inner.waits
+    assert all("with profile() as inner" in wait.where for wait in outer.waits), outer.waits
+
+
+def test_ctrl_c_at_its_end_leaves_nothing_behind(monkeypatch):
+    go = threading.Event()
+    with engine.use("threaded", workers=1):
+        scope = profile()
+        with pytest.raises(KeyboardInterrupt):
+            with scope as trace:
+                engine.push(lambda: go.wait(30), name="long")
+                until(lambda: engine.current.running)
+
+                def interrupted(*args, **kwargs):
+                    raise KeyboardInterrupt
+
+                monkeypatch.setattr(type(engine.current), "_stand_idle", interrupted)
+        monkeypatch.undo()
+        go.set()
+        engine.waitall()
+    assert trace not in instrument.listeners and names(trace) == ["long"]
+    assert trace[1].began_ns and not trace[1].ended_ns
+    assert trace.summary().rows == [] and "<rect" not in trace.to_html()
+
+
+def test_a_lazy_scope_shows_what_it_pushed_and_what_that_needs():
+    a, b = nd.ones((50, 60)), nd.ones((50, 60))
+    with profile() as trace:
+        c = a + b
+        with d2lmini.lazy():
+            d = nd.exp(c * 2) + 1
+        e = d + c
+        e.wait_to_read()
+    last = trace.operations[-1]
+    first = next(each for each in trace.operations if each.line == "c = a + b")
+    made = [trace[n] for n in trace.needs(last.number) if n != first.number]
+    assert last.line == "e = d + c" and len(made) == 1 and first.number in trace.needs(last.number)
+    assert trace.needs(made[0].number) == (first.number,)
+    assert made[0].flops > 0
+    in_order(trace)
+
+
+def test_a_compiled_net_shows_its_parts(monkeypatch):
+    monkeypatch.setattr(parts, "LEAST_US", 0.0)
+    net = nn.HybridSequential()
+    net.add(nn.Dense(8, activation="tanh"), nn.Dense(8, activation="tanh"), nn.Dense(2))
+
+    def step() -> None:
+        with autograd.record():
+            ys = [net(x) for x in xs]
+        autograd.backward(ys)
+
+    with virtual_gpus(2, link_gb_s=100) as places:
+        net.initialize(ctx=places)
+        net.hybridize()
+        xs = [nd.ones((4, 5), ctx=ctx) for ctx in places]
+        for _ in range(2):
+            step()
+        with profile() as trace:
+            step()
+    for ctx in places:
+        several = [each for each in trace.operations if each.ctx == ctx and " of " in each.name]
+        assert len(several) > 1 and all(each.flops > 0 for each in several)
+        for one, other in pairwise(several):
+            assert one.number in trace.needs(other.number)
+            assert trace.ordered(one.number, other.number)
+    in_order(trace)
+
+
+def test_copies_run_on_links_and_carry_their_bytes():
+    with virtual_gpus(1, link_gb_s=100), profile() as trace:
+        x = nd.ones((30, 40), ctx=gpu(0))
+        y = (x * 2).as_in_context(cpu())
+        z = y.asnumpy()
+    copy = next(each for each in trace.operations if each.is_copy)
+    assert copy.place == "gpu(0) out" and copy.nbytes == z.nbytes and copy.flops == 0
+    assert trace.workers["gpu(0) out"] == 1 and trace.workers["gpu(0)"] == 1
+    in_order(trace)
+
+
+def test_a_meeting_of_devices_needs_all_parts():
+    places = [cpu(0), cpu(1)]
+    norm = SyncBatchNorm(in_channels=2)
+    norm.initialize(ctx=places)
+    X = np.random.default_rng(0).normal(size=(8, 2)).astype("float32")
+    xs = [nd.array(X[4 * i : 4 * i + 4], ctx=ctx) for i, ctx in enumerate(places)]
+    with engine.use("threaded", workers=2, inline_below=0), profile() as trace:
+        with autograd.record():
+            ys = [norm(x) for x in xs]
+        for y in ys:
+            y.wait_to_read()
+    meetings = [
+        each for each in trace.operations if any(n > each.number for n in trace.needs(each.number))
+    ]
+    assert meetings, "one part comes after the meeting was opened"
+    for meeting in meetings:
+        assert len(trace.needs(meeting.number)) == len(places)
+        assert trace.makes_room(meeting.number) == ()
+    in_order(trace)
+
+
+def test_what_must_be_over_before():
+    with profile() as trace:
+        a = nd.ones((2,))
+        b = a + 1
+        c = a * 2
+        a[:] = 5
+        d = b + c
+    assert d.shape == (2,)
+    assert trace.ordered(1, 5) and trace.ordered(5, 1) and trace.ordered(2, 4)
+    assert not trace.ordered(2, 3) and not trace.ordered(4, 5)
+    assert trace.makes_room(4) == (2, 3)
+
+
+# -- what it costs ---------------------------------------------------------------------------------
+
+
+def _events_us(events: int = 6) -> float:
+    """CPU time of one event with a trace on, beside nobody listening, the best of many."""
+    reads = tuple(nd.ones((2, 2))._chunk for _ in range(2))
+    ctx, emit = cpu(), instrument.emit
+
+    def told(n: int) -> float:
+        tasks = [FunctionTask(int, "task", reads, (engine.new_var(),)) for _ in range(n)]
+        for task in tasks:
+            task.prepare()
+        begin = time.thread_time()
+        for task in tasks:
+            if instrument.listeners:
+                emit("push", task)
+            if instrument.listeners:
+                emit("ready", task)
+            if instrument.listeners:
+                emit("start", task, "caller")
+            if instrument.listeners:
+                emit("alloc", ctx, 16, reads[0])
+            if instrument.listeners:
+                emit("free", ctx, 16, 1)
+            if instrument.listeners:
+                emit("end", task, None)
+        return (time.thread_time() - begin) / n / events * 1e6
+
+    best = {True: float("inf"), False: float("inf")}
+    for _ in range(40):
+        best[False] = min(best[False], told(300))
+        with instrument.listening(Trace()):
+            best[True] = min(best[True], told(300))
+        if best[True] < 1.0:
+            break
+    assert best[False] < 0.2, "one branch when off"
+    return best[True] - best[False]
+
+
+def test_an_event_costs_at_most_two_microseconds():
+    nd.waitall()
+    assert _events_us() < 2.0
+
+
+def test_large_tasks_do_not_notice():
+    """Three percent of tasks of half a millisecond: by what the events of a task cost."""
+    nd.waitall()
+    assert 6 * _events_us() < 0.03 * 500
+
+
+# -- the graph -------------------------------------------------------------------------------------
+
+
+def test_the_graph_prints_as_text():
+    with profile() as trace:
+        a = nd.ones((1, 2))
+        b = a * 2
+        a += 1
+        c = a + b
+    graph = trace.graph()
+    lines = ["1 _ones", "2 _mul_scalar, after 1", "3 _plus_scalar, after 1, 2*"]
+    assert str(graph).splitlines() == [*lines, "4 broadcast_add, after 2, 3"]
+    assert repr(graph).startswith("<dependencies of 4 operations: 1 _ones; ") and c.shape == (1, 2)
+    assert graph._repr_png_()[0].startswith(b"\x89PNG")
+
+
+def test_a_section_of_a_long_trace_can_be_drawn():
+    with profile() as trace:
+        x = nd.ones((2,))
+        for _ in range(99):
+            x = x + 1
+    with pytest.raises(
+        ValueError, match=r"there are 100; name some, as in graph\(first=1, last=60"
+    ):
+        trace.graph()
+    section = trace.graph(51, 54, lines=False)
+    words = [text.get_text() for text in section.figure.axes[0].texts]
+    assert words == [f"{n}  _plus_scalar" for n in (51, 52, 53, 54)]
+    assert str(section).splitlines()[0] == "51 _plus_scalar, after 50"
+
+
+# -- in a notebook ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def long_trace() -> Trace:
+    """100,000 operations on four workers, as an engine would tell them: no need to run them."""
+    trace = Trace()
+    rng = np.random.default_rng(0)
+    now = time.perf_counter_ns()
+    ends = [now] * 4
+    trace.begin_ns = now
+    trace.workers = {"cpu": 4}
+    site = (test_large_tasks_do_not_notice.__code__, 0)
+    lengths = rng.exponential(20_000, 100_000).astype(int)
+    for n, length in enumerate(lengths.tolist(), start=1):
+        each = Operation()
+        row = n % 4
+        each.number, each.name, each.ctx, each.lane = n, f"op{n % 7}", cpu(), "compute"
+        each.worker, each.thread, each.site, each.priority = f"w{row}", "MainThread", site, 0
+        each.predicted_us, each.failure, each.footprint = 20.0, None, None
+        each.reads, each.writes = (n - 1, n - 4), (n,)
+        each.began_ns = ends[row] + 3000
+        each.pushed_ns = each.ready_ns = each.began_ns - 1000
+        each.ended_ns = ends[row] = each.began_ns + length + 1
+        trace.operations.append(each)
+    trace.end_ns = max(ends)
+    return trace
+
+
+def test_a_notebook_shows_an_image_and_a_text_without_figures():
+    with profile() as trace:
+        x = nd.ones((300, 300))
+        nd.dot(x, x).asnumpy()
+    data, size = trace._repr_mimebundle_()
+    image = base64.b64decode(data["image/png"])
+    assert image.startswith(b"\x89PNG") and data["text/plain"] == "<timeline of cpu>"
+    assert int.from_bytes(image[16:20], "big") == 2 * size["image/png"]["width"]
+    with profile() as empty:
+        pass
+    assert empty._repr_mimebundle_() == {"text/plain": "<trace of no operation>"}
+
+
+def test_a_hundred_thousand_operations_show_in_two_seconds(long_trace):
+    long_trace._repr_mimebundle_()  # matplotlib is loaded
+    begin = time.thread_time()
+    data, _ = long_trace._repr_mimebundle_()
+    assert time.thread_time() - begin < 2.0
+    assert len(data["image/png"]) < 200_000 and data["text/plain"] == "<timeline of cpu>"
+
+
+def test_what_is_narrower_than_a_column_is_as_high_as_it_fills_it():
+    begin = np.array([0.0, 0.2, 3.0, 3.5, 5.9])
+    end = np.array([0.1, 0.5, 3.2, 9.5, 6.1])
+    bars = columns(begin, end, 1.0, 1.0)
+    assert list(bars.wide) == [3] and list(bars.begin) == [0, 3, 5, 6]
+    assert bars.share == pytest.approx([0.4, 0.2, 0.1, 0.1])
+    whole = columns(begin, end, 0.25, 100.0)  # none has a bar of its own: their time stays the same
+    assert not len(whole.wide)
+    apart = columns(np.array([1.0, 4.0]), np.array([3.0, 5.0]), 0.5, 100.0)
+    assert apart.share.sum() * 0.5 == pytest.approx(3.0)
+
+
+def test_rows_are_the_caller_and_the_workers():
+    with engine.use("threaded", workers=1):
+        nd.waitall()
+        with profile() as trace:
+            x = nd.ones((2, 2)) + 1
+            nd.dot(nd.ones((400, 400)), nd.ones((400, 400))).wait_to_read()
+    labels = trace.timeline().figure.axes[0].get_yticklabels()
+    assert [t.get_text() for t in labels] == ["front end", "cpu, caller", "cpu, worker 1"]
+    assert x.shape == (2, 2)
+
+
+# -- the table -------------------------------------------------------------------------------------
+
+
+def test_the_summary_counts_and_prints_units():
+    with profile() as trace:
+        x = nd.ones((100, 100))
+        for _ in range(3):
+            y = nd.dot(x, x)
+        y.wait_to_read()
+    table = trace.summary("name")
+    row = next(row for row in table.rows if row.name == "dot")
+    ran = [each for each in trace.operations if each.name == "dot"]
+    assert (row.place, row.count, row.flops) == ("cpu", 3, 3 * 2e6)
+    assert row.total_s == pytest.approx(sum(each.run_ns for each in ran) / 1e9)
+    assert row.mean_s == row.total_s / 3 and row.nbytes == 3 * 120_000
+    lines = str(table).splitlines()
+    assert lines[0].split() == ["operation", "place", "count", "total", "mean", "FLOPs", "bytes"]
+    words = r"dot +cpu +3 +[\d.]+ (s|ms|us) +[\d.]+ (s|ms|us) +[\d.]+ [GM]FLOP/s +[\d.]+ [GM]B/s"
+    assert re.fullmatch(words, lines[2].rstrip()), lines[2]
+    assert len({len(line) for line in lines}) == 1
+
+
+def test_the_summary_is_sorted_as_asked(long_trace):
+    rows = {by: long_trace.summary(by).rows for by in ("total", "mean", "count", "name")}
+    assert [row.name for row in rows["name"]] == [f"op{i}" for i in range(7)]
+    for by, value in (("total", "total_s"), ("mean", "mean_s"), ("count", "count")):
+        values = [getattr(row, value) for row in rows[by]]
+        assert values == sorted(values, reverse=True)
+    assert sum(row.count for row in rows["total"]) == 100_000
+    with pytest.raises(ValueError, match="sort_by='speed'; it can be one of total, mean"):
+        long_trace.summary("speed")
+
+
+# -- the page --------------------------------------------------------------------------------------
+
+
+class Page(HTMLParser):
+    """Tags must be closed in order; what there is to read is kept."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[str] = []
+        self.words = ""
+        self.feed(text)
+        assert not self.open, self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.append(tag)
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.seen.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words += data
+
+
+def test_the_page_stands_alone_and_escapes_names():
+    with profile() as trace:
+        x = nd.ones((300, 300))
+        engine.push(lambda: time.sleep(0.01), name="<script>alert('&')</script>")
+        nd.dot(x, x).asnumpy()  # waits <here>
+    text = trace.to_html("a <title> & more")
+    page = Page(text)
+    assert "script" not in page.seen and "a <title> & more" in page.words
+    assert "<script>alert('&')</script>" in page.words and "waits <here>" in page.words
+    assert not re.search(r"""(src|href)=|url\(|@import|https?://""", text)
+    assert page.words.count("dot") >= 1 and f"{len(trace.operations)} operations in" in page.words
+    with profile() as empty:
+        pass
+    assert "No operation ran." in Page(empty.to_html()).words
+
+
+@pytest.mark.parametrize("most", [1000, 10_000, 100_000])
+def test_the_page_is_below_200_kb(long_trace, most):
+    trace = Trace()
+    trace.operations = long_trace.operations[:most]
+    trace.begin_ns, trace.workers = long_trace.begin_ns, long_trace.workers
+    trace.end_ns = max(each.ended_ns for each in trace.operations)
+    text = trace.to_html()
+    assert 10_000 < len(text.encode()) < 200_000
+    bars = Page(text).seen.count("rect")
+    assert 250 < bars <= 300 if most == 1000 else bars < 10
+
+
+def test_the_page_of_long_names_is_below_200_kb():
+    with virtual_gpus(2, link_gb_s=100), profile() as trace:
+        for n in range(2000):
+            engine.push(int, name="name & " * 40 + str(n), ctx=gpu(n % 2))
+    assert len(trace.to_html().encode()) < 200_000
