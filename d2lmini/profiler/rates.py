@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from d2lmini.profiler.records import Operation
     from d2lmini.profiler.trace import Trace
 
+#: So many small copies are compared with so many large ones.
+SAMPLES = 60
+
 
 def hand_overs(operations: Iterable[Operation]) -> dict[int, int]:
     """For every operation that a worker ran: nanoseconds that the hand-over took."""
@@ -44,19 +47,18 @@ class Link(NamedTuple):
 
 
 def fit(copies: Sequence[Operation]) -> Link:
-    """The link that these copies went over, by the line through two medians: of the smaller third
-    and of the larger third of them (after Brown and Mood), which a few that were held up do not
-    move. Copies of one size tell no overhead."""
+    """The link that these copies went over: the median of the slopes between smaller and larger
+    ones, which some that were held up do not move (after Theil and Sen), and of what is left as
+    overhead. Copies of about one size tell no overhead."""
     ran = sorted((each.nbytes, each.run_ns) for each in copies if each.run_ns and each.nbytes)
     if not ran:
         return Link(0.0, 0.0)
     third = -(-len(ran) // 3)
-    low, high = ([median(column) for column in zip(*part, strict=True)] for part in (
-        ran[:third], ran[-third:],
-    ))  # fmt: skip
-    if high[0] > 1.2 * low[0]:
-        slope = (high[1] - low[1]) / (high[0] - low[0])
-        overhead = low[1] - slope * low[0]
+    step = -(-third // SAMPLES)
+    small, large = ran[:third:step], ran[-third::step]
+    if large[0][0] > 1.2 * small[-1][0]:
+        slope = median((high - low) / (more - less) for less, low in small for more, high in large)
+        overhead = median(run - slope * nbytes for nbytes, run in ran)
         if slope > 0 and overhead >= 0:
             return Link(overhead, slope)
     return Link(0.0, median(run / nbytes for nbytes, run in ran))

@@ -60,9 +60,9 @@ def replay(
         each.ctx = place_of.get(each.ctx, each.ctx)
         if priorities is not None:
             each.priority = priorities(each)
-    lanes = {each.place: threads.get(old.place, threads["cpu"])
-             for old, each in zip(trace.operations, new, strict=True)}  # fmt: skip
-    lanes.update((place, threads[place]) for place in threads if place not in lanes)
+    lanes = dict(threads)
+    for old, each in zip(trace.operations, new, strict=True):
+        lanes.setdefault(each.place, threads[old.place])
     jobs = _jobs(trace, new, link_gb_s)
     parents = pushed_inside(trace)
     for number, parent in parents.items():
@@ -78,8 +78,8 @@ def replay(
     predicted.operations = new
     predicted.workers = lanes
     predicted.blas_threads = trace.blas_threads
-    predicted.shared = dict(trace.shared)
     predicted.begin_ns = trace.begin_ns
+    predicted.left_ns = trace.begin_ns + run.left
     predicted.end_ns = trace.begin_ns + length
     _enter_times(predicted, jobs)
     _enter_waits(predicted, run)
@@ -186,6 +186,7 @@ def _stays(trace: Trace, new: list[Operation], number: int) -> bool:
 
 
 def _enter_times(predicted: Trace, jobs: list[Job]) -> None:
+    """Write into the operations when and where they ran."""
     begin = predicted.begin_ns
     names = _names(predicted)
     for each, job in zip(predicted.operations, jobs, strict=True):
@@ -195,6 +196,9 @@ def _enter_times(predicted: Trace, jobs: list[Job]) -> None:
         each.ready_ns = begin + job.ready_ns
         each.began_ns = begin + job.began_ns if ran else 0
         each.ended_ns = begin + job.ended_ns
+        if job.share is not None:
+            cut_ns = max(0, each.run_ns - round(job.share.alone_ns))
+            predicted.shared[each.number] = (job.share.pieces, cut_ns)
         if ran:
             each.worker = "caller" if inline else names(each.place, job.worker)
 
@@ -217,6 +221,7 @@ def _names(trace: Trace) -> Callable[[str, int], str]:
 
 
 def _enter_waits(predicted: Trace, run: Simulation) -> None:
+    """Write down who waited when."""
     begin = predicted.begin_ns
     for wait, thread, pushed, began, ended in run.waits:
         if wait is None:

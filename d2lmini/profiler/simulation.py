@@ -107,7 +107,8 @@ class Lane:
 
 class Simulation:
     """Runs once. `waits` lists (wait, front end, operations pushed so far, begin, end) in
-    nanoseconds; a pause for room has wait None."""
+    nanoseconds; a pause for room has wait None. `left`: when a front end came to a step that waits
+    and is no wait of the recording, which is the last of the program."""
 
     def __init__(
         self,
@@ -124,7 +125,7 @@ class Simulation:
         self.lanes = {place: Lane(size) for place, size in workers.items()}
         self.bound = bound
         self.waits: list[tuple[Any, str, int, int, int]] = []
-        self.ended = 0
+        self.ended = self.left = 0
         self.now = self.pushed = self.pending = 0
         self.weight = 0.0
         self.idle_waits: list[FrontEnd] = []
@@ -173,6 +174,8 @@ class Simulation:
             self._done_with(front_end, step, self._issue(job))
             return
         front_end.since_ns = self.now
+        if step.wait is None:
+            self.left = self.now
         if step.jobs is None:
             if self.pending:
                 self.idle_waits.append(front_end)
