@@ -62,7 +62,7 @@ bench: $(VENV)/.test  ## time the workloads beside NumPy, PyTorch, JAX and MXNet
 	$(PY) tests/benchmarks/run.py $(BENCHFLAGS)
 
 claims: $(VENV)/.test  ## check the chapters' claims about speed on this machine
-	$(PY) tests/benchmarks/claims.py
+	$(PY) tests/benchmarks/claims.py $(CLAIMSFLAGS)
 
 test-mxnet: $(VENV)/.test  ## the tests that ask the real MXNet (D2LMINI_MXNET_PYTHON names its interpreter)
 	@test -n "$$D2LMINI_MXNET_PYTHON" || { echo "set D2LMINI_MXNET_PYTHON to a Python that has mxnet==1.9.1 and numpy==1.23.5"; exit 1; }
