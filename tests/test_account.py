@@ -157,22 +157,31 @@ def test_ready_operations_queue_for_the_only_worker_while_there_are_cores():
     assert parts(trace, cores=1) == {"work": 40}
 
 
-def test_what_takes_longer_beside_others_than_alone_is_contention():
-    equal = dict(predicted_us=9000.0)
-    trace = made(
+def five(predicted_us):
+    """Three equal operations after each other, then two at once that take twice as long."""
+    equal = dict(predicted_us=predicted_us, reads=(1,))
+    return made(
         [
-            dict(ran=(0, 10), writes=(1,), **equal),
-            dict(ran=(10, 20), reads=(1,), writes=(1,), **equal),
-            dict(ran=(20, 30), reads=(1,), writes=(1,), **equal),
-            dict(ran=(30, 50), reads=(1,), writes=(2,), **equal),
-            dict(ran=(30, 50), reads=(1,), writes=(3,), worker="w2", **equal),
+            dict(ran=(0, 10), writes=(1,), predicted_us=predicted_us),
+            dict(ran=(10, 20), writes=(1,), **equal),
+            dict(ran=(20, 30), writes=(1,), **equal),
+            dict(ran=(30, 50), writes=(2,), **equal),
+            dict(ran=(30, 50), writes=(3,), worker="w2", **equal),
         ],
     )
-    # Large operations are cut: in the first 30 ms the second worker computes pieces of them.
-    assert parts(trace) == pytest.approx({"work": 40, "contention": 10})
+
+
+def test_what_takes_longer_beside_others_than_alone_is_contention():
+    trace = five(predicted_us=100.0)
+    assert parts(trace) == pytest.approx({"work": 25, "dependency": 15, "contention": 10})
     account = trace.account(2)
     assert account["contention"].saves_ns == ms(10)
     assert "5 of 5 operations have equals that ran alone" in account["contention"].sentence
+
+
+def test_large_operations_are_shared_by_workers_that_are_idle():
+    """Alone, both workers compute their pieces; at once, each its own: nothing is lost."""
+    assert parts(five(predicted_us=9000.0)) == {"work": 50}
 
 
 def test_operations_of_unknown_cost_are_not_said_to_contend():

@@ -273,7 +273,7 @@ class Blame:
             return now
         if each.is_copy:
             cause = "transfer"
-        elif self._is_cut(each) and self.places[each.number - 1] == gap.slot.place:
+        elif self.is_cut(each) and self.places[each.number - 1] == gap.slot.place:
             cause = "work"
         elif (
             gap.free_ns > self.begin_ns
@@ -286,7 +286,7 @@ class Blame:
         gap.add(cause, each.site, began_ns, now)
         return began_ns
 
-    def _is_cut(self, each: Operation) -> bool:
+    def is_cut(self, each: Operation) -> bool:
         """Do idle workers of the CPU compute pieces of it? (A trace does not hear of that.)"""
         return each.ctx.is_cpu and _CUT_US <= each.predicted_us < UNKNOWN_US
 
@@ -308,6 +308,11 @@ class Blame:
             k -= 1
         if begin_ns < end_ns:
             yield "issuing", site, begin_ns, end_ns
+
+    def slots_at(self, each: Operation) -> int:
+        """How many workers the place of `each` has."""
+        group = self.group_of[each.number]
+        return sum(slot.place == self.places[each.number - 1] for slot in group.slots)
 
     def spare(self, group: Group) -> int:
         """How many more workers there could be: cores that none of its slots uses."""

@@ -91,7 +91,9 @@ def alone(blame: Blame) -> tuple[list[float], str]:
 
     Equal are operations of one name, place and predicted time. Their median is taken over the runs
     that had no other beside them if there are three, else the shortest of five or more; an
-    operation that ran by itself, and one without its like, take as long as they took.
+    operation that ran by itself, and one without its like, take as long as they took. A large one
+    that the workers of its place share when it is alone may take as many times as long, by itself,
+    when they have other work.
     """
     found: list[float] = [each.run_ns for each in blame.trace.operations]
     ran = sorted((e for g in blame.groups for e in g.operations), key=lambda each: each.began_ns)
@@ -108,6 +110,7 @@ def alone(blame: Blame) -> tuple[list[float], str]:
             key = (each.name, blame.places[each.number - 1], each.predicted_us)
             equal.setdefault(key, []).append(each.number)
     known = shortest = 0
+    base: float
     for numbers in equal.values():
         by_itself = [found[k - 1] for k in numbers if k not in beside]
         if len(by_itself) >= 3:
@@ -118,6 +121,9 @@ def alone(blame: Blame) -> tuple[list[float], str]:
             shortest += len(numbers)
         else:
             continue
+        each = blame.trace.operations[numbers[0] - 1]
+        if blame.is_cut(each):
+            base *= blame.slots_at(each)
         for k in numbers:
             if k in beside:
                 found[k - 1] = min(found[k - 1], base)

@@ -9,13 +9,14 @@ Waterman and Patterson, "Roofline", 2009).
     print(trace.roofline())
 
 Peaks of the CPU and of virtual GPUs are measured (`peaks`), with as many threads as the place has
-workers: the CPU's large operations are shared among all of them. A virtual link's peak is its own
-rate. For other GPUs and links the rates are given without a share. The peaks are those of the
-machine that asks, so ask where the trace was made.
+workers, one for each core at most: the CPU's large operations are shared among them. A virtual
+link's peak is its own rate. For other GPUs and links the rates are given without a share. The peaks
+are those of the machine that asks, so ask where the trace was made.
 """
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from d2lmini.context import Context
@@ -96,7 +97,7 @@ def roofline_of(trace: Trace) -> Roofline:
                     least_s, roof = nbytes / link_gb_s / 1e9, "link"
             elif _is_measured(first.ctx):
                 if place not in peaks:
-                    peaks[place] = peak(trace.workers.get(place, 1))
+                    peaks[place] = peak(min(trace.workers.get(place, 1), os.cpu_count() or 1))
                 least_s, roof = _least(flops, nbytes, peaks[place])
         rows.append(
             Row(
