@@ -27,7 +27,6 @@ from typing import Any
 
 from d2lmini import engine, instrument
 from d2lmini.base import MXNetError
-from d2lmini.device.storage import pool_of
 from d2lmini.profiler.chrome import Mark, document
 from d2lmini.profiler.trace import Trace
 
@@ -61,12 +60,14 @@ class Figures:
 
 
 class _Profiler:
-    """The one of this process: `trace` of the present or last run, `marks` beside it."""
+    """The one of this process: `trace` of the present or last run, `marks` beside it, and `since`,
+    how many operations, waits, changes of memory and marks the table leaves out since its reset."""
 
     def __init__(self) -> None:
         self.options = {name: value for name, (value, _) in OPTIONS.items()}
         self.trace: Trace | None = None
         self.marks: list[Mark] = []
+        self.since = 0, 0, 0, 0
         self.running = False
         self.paused = False
 
@@ -103,7 +104,7 @@ def set_state(state: str = "stop", profile_process: str = "worker") -> None:
     if state not in STATES:
         raise KeyError(state)
     if state == "run" and not profiler.running:
-        profiler.trace, profiler.marks = Trace(), []
+        profiler.trace, profiler.marks, profiler.since = Trace(), [], (0, 0, 0, 0)
         profiler.running, profiler.paused = True, False
         profiler.trace.begin()
     elif state == "stop" and profiler.running:
@@ -156,8 +157,8 @@ def dumps(
 ) -> str:
     """What was recorded, summed up: count, total, min, max and mean of each name in each section.
 
-    format: "table" or "json"; sort_by: total, avg, min, max or count; reset: begin anew after it.
-    Empty unless aggregate_stats was set. AssertionError for another format or sort_by.
+    format: "table" or "json"; sort_by: total, avg, min, max or count; reset: the next table begins
+    here. Empty unless aggregate_stats was set. AssertionError for another format or sort_by.
     """
     assert format in ("table", "json"), (
         f"Invalid value provided for format: {format}. Support: 'table', 'json'"
@@ -185,11 +186,11 @@ def _check_process(name: str) -> None:
 
 
 def _reset() -> None:
-    if profiler.trace is not None:
-        instrument.remove(profiler.trace)
-        profiler.trace, profiler.marks = Trace(), []
-        profiler.trace.begin()
-        profiler.listen(profiler.records)
+    """The table begins anew; the file will have everything."""
+    trace = profiler.trace
+    if trace is not None:
+        n, waits, changes = len(trace.operations), len(trace.waits), len(trace.memory)
+        profiler.since = n, waits, changes, len(profiler.marks)
 
 
 # -- what it says ----------------------------------------------------------------------------------
@@ -208,17 +209,18 @@ def _times() -> dict[str, dict[str, Figures]]:
     def add(section: str, name: str, value: float) -> None:
         found.setdefault(section, {}).setdefault(name, []).append(value)
 
-    options, trace = profiler.options, profiler.trace
+    options, trace, since = profiler.options, profiler.trace, profiler.since
+    marks = profiler.marks[since[3] :]
     everything = options["profile_all"]
     if trace is not None:
         if everything or options["profile_imperative"] or options["profile_symbolic"]:
-            for each in trace.operations:
+            for each in trace.operations[since[0] :]:
                 if each.ran:
                     add("operator", each.name, each.run_ns / 1e6)
         if everything or options["profile_api"]:
-            for wait in trace.waits:
+            for wait in trace.waits[since[1] :]:
                 add("Wait", wait.kind, 1e3 * wait.seconds)
-    for mark in profiler.marks:
+    for mark in marks:
         if mark.kind == "marker":
             found.setdefault(mark.domain, {})
         elif mark.kind == "counter":
@@ -229,7 +231,7 @@ def _times() -> dict[str, dict[str, Figures]]:
         section: {name: _figures(values) for name, values in rows.items()}
         for section, rows in found.items()
     }
-    for mark in profiler.marks:
+    for mark in marks:
         if mark.kind == "counter":
             row = figures[mark.domain][mark.name]
             figures[mark.domain][mark.name] = replace(row, total=mark.value / 1e3)
@@ -241,18 +243,15 @@ def _memory() -> dict[str, Figures]:
     options, trace = profiler.options, profiler.trace
     if trace is None or not (options["profile_all"] or options["profile_memory"]):
         return {}
-    changes: dict[Any, list[int]] = {}
-    for change in trace.memory:
-        changes.setdefault(change.ctx, []).append(change.nbytes)
-    found = {}
-    for ctx, row in changes.items():
-        used = pool_of(ctx).live - sum(row)  # at the begin
-        values = []
-        for nbytes in row:
-            used += nbytes
-            values.append(max(used, 0) / 1e3)
-        found[f"Memory: {ctx.device_type}/{ctx.device_id}"] = _figures(values)
-    return found
+    used: dict[Any, list[int]] = {}
+    for change in trace.memory[profiler.since[2] :]:
+        row = used.setdefault(change.ctx, [])
+        # Where it was taken, the books say how much there is in all.
+        row.append(change.live if change.nbytes > 0 else (row[-1] if row else 0) + change.nbytes)
+    return {
+        f"Memory: {ctx.device_type}/{ctx.device_id}": _figures(max(n, 0) / 1e3 for n in row)
+        for ctx, row in used.items()
+    }
 
 
 def _sorted(rows: dict[str, Figures], by: str, ascending: bool) -> dict[str, Figures]:

@@ -1,0 +1,246 @@
+"""The file for Perfetto, by the documented rules of the Trace Event Format: phases, microseconds,
+names of processes and threads, arrows, counters."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections import defaultdict
+
+import pytest
+
+from d2lmini import MXNetError, cpu, engine, gpu, nd, profile, profiler, virtual_gpus
+from d2lmini.profiler.chrome import SAMPLES, _few, document
+
+#: Phase -> the fields it must have besides name, ph, pid, tid; and those it may have.
+PHASES = {
+    "X": ({"ts", "dur"}, {"cat", "args"}),
+    "i": ({"ts", "s"}, {"cat", "args"}),
+    "C": ({"ts", "args"}, {"cat"}),
+    "s": ({"ts", "id", "cat"}, {"args"}),
+    "f": ({"ts", "id", "cat"}, {"bp", "args"}),
+    "b": ({"ts", "id", "cat"}, {"args"}),
+    "e": ({"ts", "id", "cat"}, {"args"}),
+    "M": ({"args"}, {"ts"}),
+}
+METADATA = {
+    "process_name": "name", "thread_name": "name",
+    "process_sort_index": "sort_index", "thread_sort_index": "sort_index",
+}  # fmt: skip
+
+
+def check(text: str) -> list[dict]:
+    """The events of a file; AssertionError for one that breaks a rule of the format."""
+    found = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert set(found) <= {"traceEvents", "displayTimeUnit", "otherData"}
+    assert found.get("displayTimeUnit", "ms") in ("ms", "ns")
+    events = found["traceEvents"]
+    slices: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
+    named: dict[str, set] = defaultdict(set)
+    for event in events:
+        must, may = PHASES[event["ph"]]
+        keys = set(event) - {"name", "ph", "pid", "tid"}
+        assert must <= keys <= must | may, event
+        assert isinstance(event["name"], str) and event["name"]
+        assert type(event["pid"]) is int and type(event["tid"]) is int
+        if event["ph"] == "M":
+            assert set(event["args"]) == {METADATA[event["name"]]}
+            named[event["name"]].add((event["pid"], event["tid"]))
+            continue
+        assert type(event["ts"]) in (int, float)
+        if event["ph"] == "X":
+            assert event["dur"] >= 0
+            span = (event["ts"], event["ts"] + event["dur"])
+            slices[event["pid"], event["tid"]].append(span)
+        elif event["ph"] == "i":
+            assert event["s"] in ("t", "p", "g")
+        elif event["ph"] == "C":
+            assert event["args"] and all(type(v) in (int, float) for v in event["args"].values())
+    for event in events:
+        if event["ph"] != "M":
+            assert (event["pid"], event["tid"]) in named["thread_name"]
+            assert (event["pid"], 0) in named["process_name"]
+    for row in slices.values():  # slices of a thread lie beside or within each other
+        open_: list[float] = []
+        for begin, end in sorted(row, key=lambda span: (span[0], -span[1])):
+            while open_ and open_[-1] <= begin + 1e-3:
+                open_.pop()
+            assert not open_ or end <= open_[-1] + 1e-3
+            open_.append(end)
+    _check_arrows(events, slices)
+    return events
+
+
+def _check_arrows(events: list[dict], slices: dict) -> None:
+    """Each begins once and ends once, not before it begins, within slices of its threads."""
+    ends: dict[int, dict[str, dict]] = defaultdict(dict)
+    for event in events:
+        if event["ph"] in "sf":
+            assert event["ph"] not in ends[event["id"]]
+            ends[event["id"]][event["ph"]] = event
+    for pair in ends.values():
+        first, last = pair["s"], pair["f"]
+        assert (first["name"], first["cat"]) == (last["name"], last["cat"])
+        assert last["ts"] >= first["ts"] and last["bp"] == "e"
+        for end in (first, last):
+            row = slices[end["pid"], end["tid"]]
+            assert any(b - 1e-3 <= end["ts"] <= e + 1e-3 for b, e in row), end
+
+
+def saved(trace, tmp_path) -> list[dict]:
+    trace.save(tmp_path / "t.json")
+    return check((tmp_path / "t.json").read_text(encoding="utf-8"))
+
+
+def test_operations_waits_and_arrows(tmp_path, engine_kind):
+    with profile() as trace:
+        a = nd.ones((200, 300))
+        b = nd.dot(a, a.T)
+        a += 1
+        c = nd.dot(b, b)
+        c.asnumpy()  # waits
+    events = saved(trace, tmp_path)
+    spans = {e["args"]["number"]: e for e in events if e["ph"] == "X" and "number" in e["args"]}
+    for each in trace.operations:
+        event = spans[each.number]
+        assert (event["name"], event["cat"]) == (each.name, "compute")
+        assert event["ts"] * 1000 == pytest.approx(each.began_ns - trace.begin_ns, abs=1)
+        assert event["dur"] * 1000 == pytest.approx(each.run_ns, abs=1)
+        args = event["args"]
+        assert (args["FLOPs"], args["bytes"]) == (each.flops, each.nbytes)
+        assert args["issued at"] == each.where and args["issued by"] == "MainThread"
+    (wait,) = [e for e in events if e.get("cat") == "wait"]
+    assert wait["name"] == "asnumpy" and wait["args"]["for operation"] == len(trace.operations)
+    assert "# waits" in wait["args"]["at"]
+    arrows = {
+        name: sum(e["ph"] == "s" and e["name"] == name for e in events)
+        for name in ("value", "room")
+    }
+    order = trace.order
+    assert arrows == {"value": sum(len(n) for n, _ in order), "room": sum(len(r) for _, r in order)}
+    assert arrows["room"] > 0
+
+
+def test_places_are_processes_and_workers_threads(tmp_path):
+    with virtual_gpus(1, link_gb_s=100), profile() as trace:
+        x = nd.ones((30, 40), ctx=gpu(0))
+        (x * 2).as_in_context(cpu()).asnumpy()
+    events = saved(trace, tmp_path)
+    processes = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
+    assert {"program", "gpu(0)", "gpu(0) out"} <= set(processes.values())
+    threads = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    for event in events:
+        if event["ph"] == "X" and "number" in event["args"]:
+            each = trace[event["args"]["number"]]
+            assert processes[event["pid"]] == each.place and threads[event["tid"]] == each.worker
+    assert any(e.get("cat") == "copy" for e in events)
+
+
+def test_counters_of_memory_and_queues(tmp_path):
+    with engine.use("threaded", workers=1, inline_below=0), profile() as trace:
+        xs = [nd.ones((100, 100)) for _ in range(5)]
+        nd.waitall()
+        del xs[2:]
+        engine.waitall()
+    events = saved(trace, tmp_path)
+    memory = [e["args"]["bytes"] for e in events if e["name"] == "memory since the begin"]
+    assert max(memory) == 5 * 40_000 and memory[-1] == 2 * 40_000
+    queue = [e["args"] for e in events if e["name"] == "queue"]
+    assert all(e["waiting"] >= 0 and e["running"] in (0, 1) for e in queue)
+    assert max(e["waiting"] + e["running"] for e in queue) >= 1
+    assert queue[-1] == {"waiting": 0, "running": 0}
+
+
+def test_what_did_not_run_is_a_moment(tmp_path):
+    with pytest.raises(MXNetError), profile() as trace:
+        noise = nd.random.normal(0, -1, shape=(2, 2))
+        noise + 1
+    events = saved(trace, tmp_path)
+    (skipped,) = [e for e in events if e["ph"] == "i"]
+    assert skipped["cat"] == "skipped" and "scale" in skipped["args"]["failure"]
+    (failed,) = [e for e in events if e["ph"] == "X" and e["cat"] == "compute"]
+    assert "scale" in failed["args"]["failure"]
+
+
+def test_names_are_escaped_and_nothing_is_no_trouble(tmp_path):
+    with profile() as trace:
+        engine.push(int, name='a "quoted" \\ name, ä\n')
+    assert any(e["name"] == 'a "quoted" \\ name, ä\n' for e in saved(trace, tmp_path))
+    with profile() as empty:
+        pass
+    assert {e["ph"] for e in saved(empty, tmp_path)} == {"M"}
+
+
+def test_a_counter_of_many_changes_keeps_its_peaks():
+    samples = [(1000 * n, n % 100 + (5000 if n == 70_000 else 0), 0) for n in range(100_000)]
+    few = _few(samples)
+    assert len(few) <= SAMPLES and few == sorted(few)
+    assert max(few, key=lambda each: each[1]) == samples[70_000] and few[-1] == samples[-1]
+    assert _few(samples[:5000]) == samples[:5000]
+
+
+def test_marks_of_the_user_are_in_the_file_of_the_classic_profiler(tmp_path):
+    profiler.set_config(filename=str(tmp_path / "p.json"), aggregate_stats=True)
+    profiler.set_state("run")
+    domain = profiler.Domain("mine")
+    task, frame, event = domain.new_task("task"), domain.new_frame("frame"), profiler.Event("event")
+    counter = domain.new_counter("counter", 5)
+    for each in (task, frame, event):
+        each.start()
+    counter += 2
+    domain.new_marker("marker").mark("global")
+    nd.ones((2, 2)).wait_to_read()
+    for each in (task, frame, event):
+        each.stop()
+    profiler.dump()
+    events = check((tmp_path / "p.json").read_text(encoding="utf-8"))
+    assert [e["args"]["counter"] for e in events if e["name"] == "counter"] == [5, 7]
+    assert [e["s"] for e in events if e["name"] == "marker"] == ["g"]
+    for name, category in (("task", "mine"), ("frame", "mine,frame"), ("event", "event")):
+        begin, end = [e for e in events if e["name"] == name]
+        assert (begin["ph"], end["ph"], begin["cat"]) == ("b", "e", category)
+        assert begin["id"] == end["id"] and begin["ts"] <= end["ts"]
+    assert any(e["name"] == "_ones" for e in events)
+
+
+def test_the_checker_finds_what_is_wrong():
+    """Each rule, broken once in a file that keeps all others."""
+    with profile() as trace:
+        a = nd.ones((100, 100))
+        nd.dot(a, a).asnumpy()
+    good = document(trace)
+
+    def broken(change) -> str:
+        copy = json.loads(json.dumps(good))
+        change(copy["traceEvents"])
+        return json.dumps(copy)
+
+    def first(events: list, phase: str) -> dict:
+        return next(e for e in events if e["ph"] == phase)
+
+    check(broken(lambda events: None))
+    for change in (
+        lambda events: first(events, "X").pop("dur"),
+        lambda events: first(events, "X").update(ts="3"),
+        lambda events: first(events, "X").update(pid=99),
+        lambda events: first(events, "C")["args"].update(bytes="many"),
+        lambda events: first(events, "f").update(id=12345),
+        lambda events: first(events, "f").update(ts=-5.0),
+        lambda events: first(events, "s").update(ts=1e9),
+        lambda events: first(events, "M").update(name="process_nam"),
+        lambda events: events.append({**first(events, "X"), "ts": first(events, "X")["ts"] + 0.5}),
+    ):
+        with pytest.raises((AssertionError, KeyError)):
+            check(broken(change))
+
+
+def test_a_program_in_a_process_of_its_own(tmp_path):
+    program = (
+        "import d2lmini, sys\nfrom d2lmini import nd\nwith d2lmini.profile() as trace:\n"
+        "    nd.dot(nd.ones((9, 9)), nd.ones((9, 9))).asnumpy()\ntrace.save(sys.argv[1])"
+    )
+    subprocess.run([sys.executable, "-c", program, str(tmp_path / "t")], check=True, timeout=120)
+    events = check((tmp_path / "t").read_text(encoding="utf-8"))
+    assert re.search("dot", " ".join(e["name"] for e in events))

@@ -1,0 +1,209 @@
+"""MXNet's own profiler: states, tables, objects. Beside the real one: test_profiler_mxnet.py."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+
+import pytest
+
+from d2lmini import MXNetError, engine, instrument, nd, profiler
+from d2lmini.mxnet_alias import install_as_mxnet, uninstall
+from d2lmini.profiler import classic
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch, tmp_path):
+    """Every test has a profiler that never ran, and leaves none running."""
+    new = type(classic.profiler)()
+    monkeypatch.setattr(classic, "profiler", new)
+    monkeypatch.setattr("d2lmini.profiler.classic_objects.profiler", new)
+    monkeypatch.chdir(tmp_path)
+    yield
+    profiler.stop()
+    assert new.trace not in instrument.listeners
+
+
+def counts(**how) -> dict[str, int]:
+    table = json.loads(profiler.dumps(format="json", **how))
+    return {name: row["Count"] for name, row in table["Time"].get("operator", {}).items()}
+
+
+def test_run_pause_resume_stop():
+    profiler.set_config(aggregate_stats=True)
+    x = nd.ones((3, 3))
+    profiler.set_state("run")
+    profiler.set_state("run")  # it does already
+    x + 1
+    nd.waitall()
+    profiler.pause()
+    nd.sin(x)
+    nd.waitall()
+    profiler.resume()
+    nd.cos(x)
+    profiler.set_state("stop")
+    nd.tanh(x)
+    nd.waitall()
+    assert counts() == {"_plus_scalar": 1, "cos": 1}
+    profiler.resume()  # what was stopped is not resumed
+    nd.tanh(x)
+    assert counts() == {"_plus_scalar": 1, "cos": 1}
+    profiler.start()  # a new run
+    nd.tanh(x)
+    profiler.stop()
+    assert counts() == {"tanh": 1}
+
+
+def test_a_stop_waits_for_what_was_pushed():
+    profiler.set_config(aggregate_stats=True)
+    with engine.use("threaded", workers=1, inline_below=0):
+        profiler.set_state("run")
+        x = nd.ones((400, 400))
+        for _ in range(5):
+            x = nd.dot(x, x) * 0.001
+        profiler.set_state("stop")
+        assert counts() == {"_ones": 1, "dot": 5, "_mul_scalar": 5}
+
+
+def test_the_table():
+    profiler.set_config(profile_all=True, aggregate_stats=True)
+    profiler.set_state("run")
+    x = nd.ones((100, 100))
+    y = nd.dot(x, x) + 1
+    y.asnumpy()
+    profiler.set_state("stop")
+    text = profiler.dumps()
+    assert text.startswith(
+        "\nProfile Statistics:\n\tNote the difference in units for different entries.\n"
+        "Device Storage\n=================\n"
+    )
+    rows = {line[:25].strip(): line.split() for line in text.splitlines()}
+    assert rows["dot"][1] == "1" and len(rows["dot"]) == 6
+    assert float(rows["Memory: cpu/0"][-2]) >= 120.0
+    assert re.search(r"Wait\n=+\nName .*\n---- .*\nasnumpy +1 ", text)
+    lengths = {len(line) for line in text.splitlines() if re.match(r"(dot|_ones|Name)\b", line)}
+    assert lengths == {109, 92}, "columns as wide as MXNet's"
+
+
+def test_rows_are_sorted_and_reset():
+    profiler.set_config(aggregate_stats=True)
+    profiler.set_state("run")
+    big, small = nd.ones((500, 500)), nd.ones((2, 2))
+    for _ in range(4):
+        small + 1
+    nd.dot(big, big).wait_to_read()
+    nd.waitall()
+    assert next(iter(counts(sort_by="max"))) == "dot"
+    assert next(iter(counts(sort_by="count"))) == "_plus_scalar"
+    assert list(counts(sort_by="count", ascending=True))[-1] == "_plus_scalar"
+    assert "dot" in profiler.dumps(reset=True)
+    assert "dot" not in profiler.dumps()
+    nd.sin(small)
+    nd.waitall()
+    assert counts() == {"sin": 1}, "it goes on"
+
+
+def test_what_is_configured():
+    assert profiler.dumps() == "", "no aggregate_stats"
+    profiler.set_config(aggregate_stats=True, profile_memory=False, profile_api=False)
+    profiler.set_state("run")
+    nd.ones((200, 200)).asnumpy()
+    profiler.set_state("stop")
+    text = profiler.dumps()
+    assert "_ones" in text and "Memory" not in text and "asnumpy" not in text
+    profiler.set_config(profile_imperative=False, profile_symbolic=False, profile_memory=True)
+    assert "_ones" not in profiler.dumps() and "Memory: cpu/0" in profiler.dumps()
+    profiler.set_config(profile_all=True)
+    assert "_ones" in profiler.dumps() and "asnumpy" in profiler.dumps()
+
+
+def test_what_is_refused():
+    with pytest.raises(
+        MXNetError, match="Cannot find argument 'bogus', Possible Arguments:\nprofile"
+    ):
+        profiler.set_config(bogus=1)
+    with pytest.raises(MXNetError, match="profile_process='nobody'"):
+        profiler.set_config(profile_process="nobody")
+    with pytest.raises(KeyError, match="walk"):
+        profiler.set_state("walk")
+    with pytest.raises(KeyError, match="nobody"):
+        profiler.pause("nobody")
+    with pytest.raises(MXNetError, match="no server processes"):
+        profiler.resume("server")
+    with pytest.raises(AssertionError, match="Invalid value provided for format: xml"):
+        profiler.dumps(format="xml")
+    with pytest.raises(AssertionError, match="Invalid value provided for sort_by: name"):
+        profiler.dumps(sort_by="name")
+    with pytest.raises(MXNetError, match="Profiler hasn't been run"):
+        profiler.dump()
+
+
+def test_objects_of_the_user():
+    profiler.set_config(aggregate_stats=True)
+    domain = profiler.Domain("d")
+    task, counter = profiler.Task(domain, "t"), profiler.Counter(domain, "c")
+    task.start()
+    task.stop()  # not recorded: it does not run
+    profiler.set_state("run")
+    task.start()
+    task.stop()
+    task.stop()  # it has not begun
+    with profiler.scope("s"):
+        counter.set_value(7)
+        counter += 3
+        counter -= 1
+        counter.increment(2)
+        counter.decrement()
+    profiler.Event("e").stop()
+    domain.new_marker("m").mark()
+    profiler.set_state("stop")
+    times = json.loads(profiler.dumps(format="json"))["Time"]
+    assert times["d"]["t"]["Count"] == 1
+    assert times["d"]["c"] == {"Count": 5, "Total": 0.01, "Min": 0.007, "Max": 0.011, "Avg": 0.0094}
+    assert times["scope"]["s"]["Count"] == 1 and times["d,instant_marker"] == {}
+    assert "event" not in times
+    for make in (profiler.Task, profiler.Frame, profiler.Counter, profiler.Marker):
+        assert str(make(domain, "x").name) == "x"
+        with pytest.raises(TypeError, match=rf"{make.__name__}: its domain is 'd'; give it a"):
+            make("d", "x")
+    with pytest.raises(ValueError, match="invalid literal"):
+        counter.increment("x")
+    with pytest.raises(MXNetError, match=r"Invalid Input: 'here', valid values are: \{'global',"):
+        profiler.Marker(domain, "m").mark("here")
+
+
+def test_older_names_warn():
+    with pytest.warns(UserWarning, match=r"Please use profiler.set_config\(\) instead") as caught:
+        profiler.profiler_set_config("all", "old.json")
+    assert caught[0].filename == __file__
+    with pytest.warns(UserWarning, match="profiler_set_state"):
+        profiler.profiler_set_state("run")
+    nd.ones((2,)).wait_to_read()
+    with pytest.warns(UserWarning, match="dump_profile"):
+        profiler.dump_profile()
+    with open("old.json", encoding="utf-8") as file:
+        assert any(e["name"] == "_ones" for e in json.load(file)["traceEvents"])
+
+
+def test_a_dump_that_is_not_the_last_goes_on():
+    profiler.set_state("run")
+    x = nd.ones((2,))
+    nd.waitall()
+    profiler.dump(finished=False)
+    x + 1
+    profiler.dump()
+    with open("profile.json", encoding="utf-8") as file:
+        names = {e["name"] for e in json.load(file)["traceEvents"]}
+    assert {"_ones", "_plus_scalar"} <= names
+    assert not classic.profiler.running
+
+
+def test_it_is_found_where_old_programs_look():
+    install_as_mxnet()
+    try:
+        mxnet = importlib.import_module("mxnet")
+        assert importlib.import_module("mxnet.profiler").set_config is profiler.set_config
+        assert mxnet.profiler.dumps is profiler.dumps
+    finally:
+        uninstall()
