@@ -41,8 +41,9 @@ types: $(VENV)/.test  ## type hints (mypy)
 doctest: $(VENV)/.test  ## the examples in docstrings
 	$(PY) -m pytest -q --doctest-modules d2lmini tests/tools/size_table.py
 
+# One process for each core: most tests wait for one thread or another.
 unit: $(VENV)/.test  ## the tests
-	$(PY) -m pytest -q tests
+	$(PY) -m pytest -q -n logical --dist worksteal tests
 
 chapters: $(VENV)/.test  ## run every chapter and compare its outputs (nbval)
 	$(PY) -m pytest -q --nbval --nbval-current-env --nbval-cell-timeout 300 --timeout 600 \
