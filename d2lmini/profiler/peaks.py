@@ -1,7 +1,7 @@
 """What this machine can do at most, measured: products of matrices and copies of memory.
 
 Once per process, when first asked for, in a fraction of a second: float32 products of 384 x 384
-matrices and copies of 32 MB, reading and writing counted, on one thread or on several at once. Of
+matrices and copies of 16 MB, reading and writing counted, on one thread or on several at once. Of
 each thread the shortest round counts, for others may use the machine. What is measured is what
 NumPy and its BLAS reach, and so what an operation can reach.
 
@@ -24,7 +24,7 @@ from d2lmini import engine
 from d2lmini.device import blas
 
 _SIZE = 384  # of the matrices: 0.11 GFLOP a product, 2 MB that stay in the caches
-_COPIED = 8 << 20  # float32 numbers for each thread: more than most caches hold
+_COPIED = 4 << 20  # float32 numbers for each thread: more than most caches hold
 _BUDGET_S = 0.1  # for each of the two figures; the rounds under way are ended
 
 
