@@ -121,9 +121,8 @@ def _verdict_on(
     margin: float,
 ) -> Verdict:
     """The laps as times of one call. The observed round says which share of the time until the
-    return was waiting; the timed rounds, in which nobody looked, say how long that was. (Calls of
-    operations of a few microseconds take longer under a trace, so waits between them are underrated.)
-    """
+    return was waiting; the timed rounds, in which nobody looked, say how long that was. (Operations
+    of a few microseconds take longer under a trace, so waits between them are underrated.)"""
     shares = {name: each.wait_s / max(each.returned_s, 1e-9) for name, each in seen.items()}
 
     def of_one_call(part: Callable[[Lap, float], float]) -> dict[str, list[float]]:
