@@ -100,14 +100,14 @@ class Account:
 
     def __str__(self) -> str:
         wall_ns = self.wall_ns or 1
-        rows = [f"{'part':<12}{'ms':>10}{'share':>8}   saves at most"]
+        rows = [f"{'part':<12}{'time':>13}{'share':>9}  saves at most"]
         for cause in ("work", *self.causes, "unexplained"):
             part = self.parts[cause]
-            row = f"{cause:<12}{part.ns / 1e6:>10.2f}{100 * part.ns / wall_ns:>6.1f} %"
+            row = f"{cause:<12}{part.ns / 1e6:>10.2f} ms{100 * part.ns / wall_ns:>7.1f} %"
             if cause in _ADVICE:
-                row += f"{part.saves_ns / 1e6:>10.2f} ms"
+                row += f"{part.saves_ns / 1e6:>12.2f} ms"
             rows.append(row)
-        rows.append(f"{'wall time':<12}{self.wall_ns / 1e6:>10.2f}{100.0:>6.1f} %")
+        rows.append(f"{'wall time':<12}{self.wall_ns / 1e6:>10.2f} ms{100.0:>7.1f} %")
         for cause in self.causes[:3]:
             part = self.parts[cause]
             rows.append(f"{cause}: {part.sentence}")

@@ -60,16 +60,17 @@ class Roofline:
     def __str__(self) -> str:
         lines = [f"peak of {place}, {peak}" for place, peak in self.peaks.items()]
         lines.append(
-            f"{'operation':<24}{'place':<12}{'times':>7}{'ms':>10}{'MFLOP':>10}{'MB':>10}"
-            f"{'GFLOP/s':>9}{'GB/s':>8}  of the roof"
+            f"{'operation':<24}{'place':<12}{'count':>6}{'total':>12}{'arithmetic':>14}{'moved':>12}"
+            f"{'':>30}of the roof"
         )
         for row in self.rows:
-            share = "" if row.share is None else f"  {100 * row.share:.0f} % ({row.roof})"
-            lines.append(
-                f"{row.name[:23]:<24}{row.place:<12}{row.times:>7}{1e3 * row.seconds:>10.2f}"
-                f"{row.flops / 1e6:>10.4g}{row.nbytes / 1e6:>10.4g}{row.gflops_per_s:>9.3g}"
-                f"{row.gb_per_s:>8.3g}{share}"
+            share = "" if row.share is None else f"{100 * row.share:.0f} % ({row.roof})"
+            line = (
+                f"{row.name[:23]:<24}{row.place:<12}{row.times:>6}{1e3 * row.seconds:>9.2f} ms"
+                f"{row.flops / 1e6:>8.4g} MFLOP{row.nbytes / 1e6:>9.4g} MB"
+                f"{row.gflops_per_s:>8.3g} GFLOP/s{row.gb_per_s:>7.3g} GB/s  {share}"
             )
+            lines.append(line.rstrip())
         return "\n".join(lines)
 
     def __repr__(self) -> str:
