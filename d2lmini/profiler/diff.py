@@ -230,22 +230,22 @@ def _paired_lines(
         if same == "equal":
             yield from zip(old[i:j], new[k:m], strict=True)
             continue
-        mine, others = list(old[i:j]), list(new[k:m])
-        for a in list(mine):  # changed where it stands: the first that does the same
-            b = next((b for b in others if b.names == a.names), None)
-            if b is not None:
-                mine.remove(a)
-                others = others[others.index(b) + 1 :]
-                yield a, b
-        left[0].extend(mine)
-        left[1].extend(line for line in new[k:m] if line in others)
+        for a in old[i:j]:  # changed where it stands: the next that does the same
+            b = next((n for n in range(k, m) if new[n].names == a.names), None)
+            if b is None:
+                left[0].append(a)
+            else:
+                left[1].extend(new[k:b])
+                yield a, new[b]
+                k = b + 1
+        left[1].extend(new[k:m])
     for a in left[0]:  # the same text, elsewhere
-        b = next((b for b in left[1] if b.text == a.text), None)
-        if b is not None:
-            left[1].remove(b)
-        yield a, b
-    for b in left[1]:
-        yield None, b
+        same_text = next((line for line in left[1] if line.text == a.text), None)
+        if same_text is not None:
+            left[1].remove(same_text)
+        yield a, same_text
+    for line in left[1]:
+        yield None, line
 
 
 def _paired(old: Sequence[T], new: Sequence[T], name: Any) -> list[tuple[T | None, T | None]]:

@@ -1,0 +1,202 @@
+"""Pairs of programs that differ in one thing: the difference that is found is that one.
+
+The programs push tasks that sleep or do nothing, so that what runs beside what does not depend on
+the machine.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from d2lmini import engine, gpu, nd, profile, virtual_gpus
+from d2lmini.profiler import Trace
+from d2lmini.profiler.diff import KINDS, MANY, Diff, _paired
+
+#: Kinds of finding that say what a program does; the others say how long it takes.
+CERTAIN = ("added", "removed", "moved")
+
+
+@pytest.fixture(autouse=True)
+def two_workers() -> Iterator[None]:
+    """Two workers, and nothing runs inline."""
+    with engine.use("threaded", workers=2, inline_below=0):
+        yield
+
+
+def traced(program: Callable[..., Any], *args: Any) -> Trace:
+    with profile() as trace:
+        program(*args)
+    return trace
+
+
+def certain(diff: Diff) -> list[tuple[str, str, int]]:
+    return [(each.kind, each.name, each.n) for each in diff.findings if each.kind in CERTAIN]
+
+
+def plain() -> None:
+    a = nd.ones((2, 2))
+    b = a + 1
+    c = a * 2
+    d = b - c
+    d.wait_to_read()
+
+
+def test_two_runs_of_one_program_do_not_differ_in_what_they_do():
+    diff = traced(plain).diff(traced(plain))
+    assert certain(diff) == [] and not diff.of("added")
+    assert diff.pairs == [(1, 1), (2, 2), (3, 3), (4, 4)]
+
+
+def without_a_line() -> None:
+    a = nd.ones((2, 2))
+    b = a + 1
+    d = b - b
+    d.wait_to_read()
+
+
+def test_a_line_that_is_gone():
+    diff = traced(plain).diff(traced(without_a_line))
+    # What took the place of `d = b - c` is compared with it; the lines below are not shifted.
+    assert certain(diff) == [("removed", "_mul_scalar", 1)]
+    assert "c = a * 2" in diff.findings[0].where
+    assert diff.pairs == [(1, 1), (2, 2), (3, 0), (4, 3)]
+    back = traced(without_a_line).diff(traced(plain))
+    assert certain(back) == [("added", "_mul_scalar", 1)]
+
+
+def on_devices() -> None:
+    a = nd.ones((2, 2), ctx=gpu(0))
+    b = nd.ones((2, 2), ctx=gpu(0))
+    c = a + b
+    c.wait_to_read()
+
+
+def on_other_devices() -> None:
+    a = nd.ones((2, 2), ctx=gpu(1))
+    b = nd.ones((2, 2), ctx=gpu(1))
+    c = a + b
+    c.wait_to_read()
+
+
+def test_what_was_moved_to_another_device():
+    with virtual_gpus(2):
+        diff = traced(on_devices).diff(traced(on_other_devices))
+    assert certain(diff) == [("moved", "_ones", 1), ("moved", "_ones", 1),
+                             ("moved", "broadcast_add", 1)]  # fmt: skip
+    assert {(each.before, each.after) for each in diff.of("moved")} == {("gpu(0)", "gpu(1)")}
+    assert "gpu(0) -> gpu(1)" in str(diff)
+
+
+def nap() -> None:
+    time.sleep(0.02)
+
+
+def naps(waits: bool) -> None:
+    a, b = engine.new_var(), engine.new_var()
+    for _ in range(3):
+        engine.push(nap, writes=[a])
+        if waits:
+            engine.wait_for_var(a)
+        engine.push(nap, writes=[b])
+        if waits:
+            engine.wait_for_var(b)
+
+
+def test_a_wait_that_was_added_and_what_it_keeps_apart():
+    free, waiting = traced(naps, False), traced(naps, True)
+    diff = free.diff(waiting)
+    assert certain(diff) == []
+    waits = diff.of("newly waiting")
+    assert [(each.name, each.n) for each in waits] == [("wait_for_var", 3), ("wait_for_var", 3)]
+    assert "engine.wait_for_var(a)" in waits[0].where
+    assert waits[0].before == 0 and waits[0].after >= 0.05
+    (apart,) = diff.of("no longer overlapped")
+    assert apart.name == "nap | nap" and apart.before > 0.04 and apart.after == 0
+    assert " | " in apart.where
+    back = waiting.diff(free)
+    assert len(back.of("no longer waiting")) == 2
+    assert len(back.of("newly overlapped")) == 1
+
+
+def first_wait() -> None:
+    a = nd.ones((2, 2))
+    a.asnumpy()
+    b = a + 1
+    b = b * 2
+
+
+def last_wait() -> None:
+    a = nd.ones((2, 2))
+    b = a + 1
+    b = b * 2
+    a.asnumpy()
+
+
+def test_a_line_that_stands_elsewhere_is_the_same_line():
+    diff = traced(first_wait).diff(traced(last_wait))
+    assert certain(diff) == [] and not diff.of("newly waiting")
+    assert not diff.of("no longer waiting")
+
+
+def loop(n: int, extra: int = -1) -> None:
+    a = engine.new_var()
+    for i in range(n):
+        engine.push(lambda: None, writes=[a], name=["first", "second"][i % 2])
+        if i == extra:
+            engine.push(lambda: None, writes=[a], name="third")
+
+
+def test_the_turns_of_a_loop_are_aligned():
+    diff = traced(loop, 6).diff(traced(loop, 8, 3))
+    assert certain(diff) == [
+        ("added", "first", 1), ("added", "second", 1), ("added", "third", 1),
+    ]  # fmt: skip
+    assert diff.pairs[:4] == [(1, 1), (2, 2), (3, 3), (4, 4)]
+    assert (5, 6) in diff.pairs and (0, 5) in diff.pairs and (0, 8) in diff.pairs
+
+
+@pytest.mark.parametrize("n", [5, 2 * MANY])
+def test_names_are_aligned_however_many(n: int):
+    old = ["a", *["b", "c"] * n, "d"]
+    new = ["x", *["c", "b"] * n, "d"]
+    pairs = _paired(old, new, str)
+    assert sorted(filter(None, (a for a, _ in pairs))) == sorted(old)
+    assert sorted(filter(None, (b for _, b in pairs))) == sorted(new)
+    assert all(a == b for a, b in pairs if a and b)
+    assert pairs[-1] == ("d", "d") and sum(a is not None and b is not None for a, b in pairs) >= n
+
+
+def dozing(seconds: float) -> None:
+    engine.push(lambda: time.sleep(seconds), writes=[engine.new_var()], name="doze")
+
+
+def test_what_takes_longer():
+    short, long = traced(dozing, 0.01), traced(dozing, 0.08)
+    (finding,) = short.diff(long).of("slower")
+    assert finding.name == "doze" and finding.after > 0.08 > finding.before
+    assert len(long.diff(short).of("faster")) == 1
+    assert "ms -> " in str(finding)
+
+
+def test_a_replay_can_be_compared_with_what_it_was_predicted_from():
+    trace = traced(naps, True)
+    line = naps.__code__.co_firstlineno + 5
+    diff = trace.diff(trace.replay(without_wait_at=line))
+    assert [each.n for each in diff.of("no longer waiting")] == [3]
+    assert certain(diff) == []
+
+
+def test_kinds_and_the_table():
+    diff = traced(plain).diff(traced(without_a_line))
+    with pytest.raises(ValueError, match="'gone' is no kind of finding; there are added"):
+        diff.of("gone")
+    lines = str(diff).splitlines()
+    assert "times as long" in lines[0] and lines[1].startswith("removed")
+    assert [KINDS.index(each.kind) for each in diff.findings] == sorted(
+        KINDS.index(each.kind) for each in diff.findings
+    )
+    assert "no other difference" in str(Diff(Trace(), Trace()))
