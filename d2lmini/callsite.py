@@ -118,6 +118,11 @@ def line_of(site: Site) -> int:
     return code.co_firstlineno
 
 
+def same_line(site: Site | None) -> tuple[CodeType, int] | None:
+    """What all sites of a line have in common."""
+    return None if site is None else (site[0], line_of(site))
+
+
 def warn(text: str) -> None:
     """A UserWarning that points to the user's line."""
     site = find()

@@ -7,6 +7,7 @@
     timeline    a picture of who was busy with what, and when
     recording   what the engine does in a scope: each operation, what it waits for, who runs it
     dependency_graph    a picture of that: what comes after what
+    check       is the schedule as an exercise asks for? With a hint for each kind of mistake
     traffic     how many bytes travel between devices in a scope, and which way
     family      a picture of which class is derived from which
     folding     what a compiler makes of a program that is text, pass by pass
@@ -36,6 +37,7 @@ from d2lmini.profiler.plot import timeline
 if TYPE_CHECKING:
     from matplotlib import pyplot as plt
 
+    from d2lmini.d2l import check
     from d2lmini.d2l.chars import (
         grad_clipping,
         predict_rnn,
@@ -110,20 +112,24 @@ _FILES = {
 }
 _LAZY = {name: f"d2lmini.d2l.{file}" for file, names in _FILES.items() for name in names.split()}
 
+_MODULES = {"check": "d2lmini.d2l.check", "plt": "matplotlib.pyplot"}
+
 # The book's helpers for chapters that need images, word vectors, or data of many megabytes.
 _LEFT_OUT = """
     VOCSegDataset VOC_CLASSES VOC_COLORMAP count_tokens download_imdb download_voc_pascal
     get_tokenized_imdb get_vocab_imdb load_data_pikachu mkdir_if_not_exist predict_sentiment
     preprocess_imdb read_imdb read_voc_images voc_label_indices voc_rand_crop""".split()
 
-__all__ = ["Benchmark", "Ratio", "Verdict", "compare", "get_mem", "plt", "timeline", *_LAZY]
+__all__ = [
+    "Benchmark", "Ratio", "Verdict", "check", "compare", "get_mem", "plt", "timeline", *_LAZY,
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         value = getattr(importlib.import_module(_LAZY[name]), name)
-    elif name == "plt":
-        value = importlib.import_module("matplotlib.pyplot")
+    elif name in _MODULES:
+        value = importlib.import_module(_MODULES[name])
     elif name in _LEFT_OUT:
         raise AttributeError(
             f"d2l.{name} is left out of d2lmini, as are the book's chapters on images and text"

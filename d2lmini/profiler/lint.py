@@ -125,7 +125,7 @@ class Lint(instrument.Instrument):
         self.mode = mode
         self.also = frozenset(also)
         self.found: list[Found] = []
-        self._known: dict[tuple[str, Site | None], Found] = {}
+        self._known: dict[tuple[str, Any], Found] = {}  # by kind and line
         self._writers: WeakKeyDictionary[Var, tuple[str, Site | None]] = WeakKeyDictionary()
         self._outer: Lint | None = None
 
@@ -141,11 +141,12 @@ class Lint(instrument.Instrument):
         if instead is None:
             return
         site = callsite.find()
-        found = self._known.get((kind, site))
+        key = kind, callsite.same_line(site)
+        found = self._known.get(key)
         first = found is None
         if found is None:
             awaited, issued = ("", None) if var is None else self._writers.get(var, ("", None))
-            found = self._known[kind, site] = Found(kind, site, awaited, issued, instead)
+            found = self._known[key] = Found(kind, site, awaited, issued, instead)
             self.found.append(found)
         found.times += 1
         if self.mode == "raise":

@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from d2lmini import callsite
 from d2lmini.callsite import Site
@@ -171,10 +171,17 @@ class _Makers:
         for each in trace.operations:
             for serial in each.writes:
                 self.first.setdefault(serial, each.number)
+        self.lines: dict[Site | None, Any] = {}
 
     def number(self, change: Change) -> int:
         """The number of the operation; 0: the program filled it itself."""
         return change.operation or (0 if change.site else self.first.get(change.serial, 0))
+
+    def line(self, site: Site | None) -> Any:
+        """What the sites of one line have in common."""
+        if site not in self.lines:
+            self.lines[site] = callsite.same_line(site)
+        return self.lines[site]
 
     def key(self, change: Change) -> tuple[str, Site | None]:
         """Its name, and the line."""
@@ -221,10 +228,10 @@ def _begin_bytes(changes: list[Change]) -> int:
 
 
 def _sum_up(changes: Iterable[Change], maker: _Makers) -> list[Holder]:
-    found: dict[tuple[str, Site | None], Holder] = {}
+    found: dict[Any, Holder] = {}
     for change in changes:
-        key = maker.key(change)
-        holder = found.setdefault(key, Holder(*key))
+        name, site = maker.key(change)
+        holder = found.setdefault((name, maker.line(site)), Holder(name, site))
         holder.nbytes += change.nbytes
         holder.arrays += 1
     return sorted(found.values(), key=lambda each: -each.nbytes)

@@ -26,7 +26,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from d2lmini import callsite
 from d2lmini.callsite import Site
@@ -135,14 +135,15 @@ class Ledger:
 
 def ledger_of(trace: Trace) -> Ledger:
     """Sum up the waits of a trace by line and kind."""
-    rows: dict[tuple[Site | None, str], Row] = {}
+    rows: dict[Any, Row] = {}  # by line and kind
     # How long each line waited for each operation, by its name and the line that issued it.
-    lengths: dict[tuple[Site | None, str], dict[tuple[str, Site | None], float]] = {}
+    lengths: dict[Any, dict[tuple[str, Site | None], float]] = {}
     examples: dict[tuple[str, Site | None], Operation] = {}
+    lines = {wait.site: callsite.same_line(wait.site) for wait in trace.waits}
     endings = _Endings(trace)
     held = _held(trace)
     for i, wait in enumerate(trace.waits):
-        key = wait.site, wait.kind
+        key = lines[wait.site], wait.kind
         row = rows.get(key)
         if row is None:
             row = rows[key] = Row(wait.kind, wait.site, wait.call, wait.instead)

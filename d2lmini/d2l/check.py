@@ -1,0 +1,315 @@
+"""Checks for exercises: is the schedule as it was asked for? Never: how many seconds did it take?
+
+    with d2lmini.profile() as trace:
+        answer()
+    check.overlaps(trace, "copy", "dot")
+    check.at_most_waits(trace, 1, per="batch")
+
+Seconds differ from machine to machine and from run to run; what may run beside what does not. Two
+operations may run side by side if neither comes after the other, for its value or for the room; if
+the program issued the second without waiting for the first; and if there is a worker for each. All
+this is in a trace, of the threaded engine as of the stepped one.
+
+A check that passes returns a sentence. One that does not raises `Wrong`, an AssertionError that
+says what is in the way, at which line, and what to try: another hint for each kind of mistake.
+
+Which operations are meant is said by a word: "copy" for all copies between devices, the name of an
+operation ("dot"), a place ("gpu(0)"), or a piece of the line that issued them ("loss(net(X)").
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from typing import Any
+
+from d2lmini import callsite
+from d2lmini.context import Context
+from d2lmini.profiler.records import Operation, Wait
+from d2lmini.profiler.trace import Trace
+
+#: So many neighbours in the program's order, on either side, are tried as partners.
+_NEAR = 8
+
+
+class Wrong(AssertionError):
+    """The schedule is not as it was asked for; `hint` names the kind of mistake in a word."""
+
+    def __init__(self, hint: str, text: str):
+        super().__init__(text)
+        self.hint = hint
+
+
+class Sentence(str):
+    """What a check found; a notebook shows it without quotes."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
+
+
+def overlaps(trace: Trace, a: str, b: str, but: int = 1) -> Sentence:
+    """May each of the operations `a`, but for so many, run beside one of `b`?
+
+    The first copy has nothing to run beside, so one may go without. Wrong, with a hint: "missing",
+    "waits", "needs", "room", "worker", "inline".
+    """
+    return _partners(trace, _chosen(trace, a), _chosen(trace, b), a, b, but)
+
+
+def parallel(trace: Trace, *kinds: str) -> Sentence:
+    """May the operations of these kinds run side by side: each beside one of every other kind, or,
+    if there is one kind, beside another of its own? Wrong, with a hint as of `overlaps`."""
+    if len(kinds) == 1:
+        chosen = _chosen(trace, kinds[0])
+        return _partners(trace, chosen, chosen, kinds[0], kinds[0], 0)
+    for a in kinds:
+        for b in kinds:
+            if a != b:
+                _partners(trace, _chosen(trace, a), _chosen(trace, b), a, b, 0)
+    return Sentence(f"{' and '.join(kinds)} may run side by side")
+
+
+def before(trace: Trace, a: str, b: str) -> Sentence:
+    """Is each `a` over before `b` begins, in every legal order? If there are as many of both, the
+    first before the first, and so on; else all before all. Wrong, with a hint: "missing", "late"
+    (issued after it), "free" (nothing orders them)."""
+    first, second = _chosen(trace, a), _chosen(trace, b)
+    if len(first) == len(second):
+        pairs = list(zip(first, second))
+    else:
+        pairs = [(x, y) for x in first for y in second]
+    for x, y in pairs:
+        if x.number > y.number:
+            raise Wrong(
+                "late",
+                f"{x} is issued after {y}: {x.where}. What is issued later never comes first for "
+                "its value: move the line up",
+            )
+        if _obstacle(trace, x, y) not in ("needs", "room", "waits", "inline"):
+            raise Wrong(
+                "free",
+                f"nothing orders {x} and {y}, so {y} may begin first ({y.where}). Let it read what "
+                "the other makes; the order of lines, and priority, promise nothing",
+            )
+    return Sentence(f"{a} is over before {b} begins")
+
+
+def at_most_waits(trace: Trace, n: int, per: str | int | None = None) -> Sentence:
+    """Does the program wait at most `n` times?
+
+    per     None: in all. A number: n times for each of so many. A word: n times between one such
+            operation and the next ("batch": an update of weights); waits after the last are free
+    Back-pressure is no wait of the program's. Wrong, with a hint: "hidden", "waitall", "reading",
+    "waiting", after the kind of wait that comes most often; "missing".
+    """
+    waits = [wait for wait in trace.waits if wait.kind != "backpressure"]
+    if per is None or isinstance(per, int):
+        allowed = n * (1 if per is None else per)
+        parts = [waits]
+    else:
+        cuts, allowed = _ends(trace, per), n
+        parts = [[] for _ in range(len(cuts) + 1)]
+        for wait in waits:
+            parts[bisect_left(cuts, wait.pushed + 1)].append(wait)
+        parts.pop()
+    most = max(parts, key=len)
+    if len(most) > allowed:
+        raise _too_many(trace, most, allowed, per)
+    what = "in all" if per is None else f"for each {per}" if isinstance(per, str) else f"x {per}"
+    return Sentence(f"at most {_count(n, 'wait')} {what}")
+
+
+def no_hidden_waits(trace: Trace) -> Sentence:
+    """Does every line that waits say so (`lint_waits`)? Wrong, with the kind of wait as hint."""
+    for row in trace.waits().hidden:
+        raise Wrong(row.kind, f"{row.where} waits ({row.kind}) and does not say so: {row.instead}")
+    return Sentence("every line that waits says so")
+
+
+def peak_bytes(trace: Trace, ctx: Context, nbytes: int) -> Sentence:
+    """Did arrays of the trace take at most `nbytes` on the device, at any moment? What was there
+    before does not count. (On the threaded engine that depends on how far the program ran ahead:
+    a bound makes it sure, or `engine.stepped(remember=0)`, which keeps no array for `back`.)
+
+    Wrong, with a hint: "ahead" (issued faster than computed), "kept" (many results of one line),
+    "large" (a single array), "many" (none of these); "missing".
+    """
+    report = trace.memory()
+    if ctx not in report.devices:
+        raise Wrong("missing", f"nothing was computed on {ctx}; pass ctx={ctx}, or as_in_context")
+    seen = report[ctx]
+    peak = seen.peak_bytes - seen.older_bytes
+    if peak <= nbytes:
+        return Sentence(f"at most {nbytes / 1e6:.1f} MB on {ctx}")
+    first = seen.holders[0]
+    text = (
+        f"{peak / 1e6:.1f} MB on {ctx} at the peak, allowed are {nbytes / 1e6:.1f} MB; "
+        f"{first.nbytes / 1e6:.1f} MB are {_count(first.arrays, 'array')} of {first.where}. "
+    )
+    if first.nbytes / first.arrays > nbytes:
+        raise Wrong("large", text + "One array alone is too large: take a part of the batch")
+    unfinished = [size for when_ns, size in seen.pending if when_ns <= seen.peak_ns][-1]
+    if unfinished > nbytes:
+        raise Wrong(
+            "ahead",
+            text + "The program runs ahead of the computing: read a result once in a while, or "
+            "bound it with engine.limit_pending",
+        )
+    if first.arrays > 2:
+        raise Wrong(
+            "kept",
+            text + "They are kept: in a list, or by record() until backward(). Keep what you need "
+            "of them (their sum), and let them go",
+        )
+    raise Wrong("many", text + "Let go of arrays that are not needed any more, or write in place")
+
+
+# -- which operations ------------------------------------------------------------------------------
+
+
+def _chosen(trace: Trace, what: str) -> list[Operation]:
+    """Those that the word means; Wrong if there are none."""
+    ran = [each for each in trace.operations if each.began_ns]
+    if what == "copy":
+        found = [each for each in ran if each.is_copy]
+    else:
+        found = [each for each in ran if what in (each.name, each.name.lstrip("_"), each.place)]
+        found = found or [each for each in ran if what in each.line]
+    if not found:
+        names = ", ".join(dict.fromkeys(each.name for each in ran)) or "none at all"
+        raise Wrong("missing", f"no operation {what!r} ran; there were {names}")
+    return found
+
+
+def _ends(trace: Trace, per: str) -> list[int]:
+    """The numbers of the operations that end a batch, or whatever it is."""
+    if per != "batch":
+        return [each.number for each in _chosen(trace, per)]
+    updates: dict[int, list[int]] = defaultdict(list)  # of each weight
+    for each in trace.operations:
+        if "update" in each.name:
+            for serial in each.writes:
+                updates[serial].append(each.number)
+    if not updates:
+        raise Wrong(
+            "missing",
+            "no operation updates weights, so nobody knows what a batch is: call trainer.step, or "
+            "say per=number of batches, or per='an operation that runs once a batch'",
+        )
+    return max(updates.values(), key=len)
+
+
+# -- what is in the way ----------------------------------------------------------------------------
+
+_HINTS = {
+    "waits": "{y} is issued only when the program has waited for {x} ({x.where}): {wait}. Issue "
+    "both first, then wait",
+    "needs": "{y} ({y.where}) uses what {x} makes ({x.where}). Let it work on the data of the "
+    "step before",
+    "room": "{y} ({y.where}) writes where {x} ({x.where}) reads or wrote, so it has to wait for "
+    "the room. Give it an array of its own (two, in turns)",
+    "worker": "{x} and {y} run at {x.place}, which has one worker. Put one of them on another "
+    "device, or copy with as_in_context, which runs on the link",
+    "inline": "{x} is so small that it runs where it is called ({x.where}), and is over when {y} "
+    "is issued. Make it larger, or turn the dial: engine.inline_below = 0",
+}
+
+
+def _partners(
+    trace: Trace, first: list[Operation], second: list[Operation], a: str, b: str, but: int
+) -> Sentence:
+    """Does each of `first`, but for so many, find one of `second` to run beside?"""
+    numbers = [each.number for each in second]
+    alone: list[tuple[str, Operation, Operation]] = []
+    for each in first:
+        here = bisect_left(numbers, each.number)
+        near = [y for y in second[max(0, here - _NEAR) : here + _NEAR] if y is not each]
+        near.sort(key=lambda y: abs(y.number - each.number))
+        obstacles = [] if near else [("missing", each, each)]
+        for other in near:
+            x, y = sorted((each, other), key=lambda one: one.number)
+            obstacles.append((_obstacle(trace, x, y), x, y))
+            if not obstacles[-1][0]:
+                break
+        else:
+            # What stands between it and the operation that uses it is no mistake; what stands
+            # between it and the one on the other side may be.
+            alone.append(next((o for o in obstacles[:4] if o[0] != "needs"), obstacles[0]))
+    if len(alone) <= min(but, len(first) - 1):
+        return Sentence(f"{a} may run beside {b}")
+    most = Counter(why for why, _, _ in alone).most_common(1)[0][0]
+    _, x, y = next(found for found in reversed(alone) if found[0] == most)
+    if most == "missing":
+        raise Wrong(most, f"{x} is the only {a}: there is nothing for it to run beside")
+    wait = _wait_between(trace, x, y)
+    line = "" if wait is None else f"{wait.where} ({wait.kind})"
+    text = _HINTS[most].format(x=x, y=y, wait=line)
+    raise Wrong(most, f"{_count(len(alone), a)} of {len(first)} cannot run beside {b}. {text}")
+
+
+def _obstacle(trace: Trace, x: Operation, y: Operation) -> str:
+    """Why `y`, issued after `x`, cannot run beside it; "" if it can."""
+    if trace.ordered(x.number, y.number):
+        return "needs" if _needs(trace, x.number, y.number) else "room"
+    if _wait_between(trace, x, y) is not None:
+        return "waits"
+    if x.inline and x.thread == y.thread:
+        return "inline"
+    return "worker" if x.place == y.place and trace.workers.get(x.place, 1) < 2 else ""
+
+
+def _needs(trace: Trace, x: int, y: int) -> bool:
+    """Does the value of `x` go into `y`, at once or through others?"""
+    seen, todo = {y}, [y]
+    while todo:
+        for number in trace.needs(todo.pop()):
+            if number == x:
+                return True
+            if number > x and number not in seen:
+                seen.add(number)
+                todo.append(number)
+    return False
+
+
+def _wait_between(trace: Trace, x: Operation, y: Operation) -> Wait | None:
+    """The wait for `x` that the thread of `y` passed before it issued `y`."""
+    for wait in trace.waits:
+        if not x.number <= wait.pushed < y.number or wait.thread != y.thread:
+            continue
+        if wait.target is None:
+            over = wait.kind != "backpressure"
+        else:
+            touched = x.reads + x.writes if wait.kind == "wait_to_write" else x.writes
+            over = wait.target in touched or wait.operation == x.number
+            if x.number < wait.operation:
+                over = over or trace.ordered(x.number, wait.operation)
+        if over:
+            return wait
+    return None
+
+
+def _too_many(trace: Trace, waits: list[Wait], allowed: int, per: str | int | None) -> Wrong:
+    """What to say of more waits than allowed."""
+    lines: dict[tuple[Any, str], list[Wait]] = defaultdict(list)
+    for each in waits:
+        lines[callsite.same_line(each.site), each.kind].append(each)
+    wait, *others = max(lines.values(), key=len)
+    times, kind = 1 + len(others), wait.kind
+    if wait.instead is not None:
+        hint, advice = "hidden", wait.instead
+    elif kind == "waitall":
+        hint, advice = "waitall", "wait for the one value that is needed, or after the loop"
+    elif kind.startswith("wait_"):
+        hint, advice = "waiting", "the engine keeps the order by itself: leave it out"
+    else:
+        hint, advice = "reading", "keep the array (append it, add it up) and read after the loop"
+    where = f" for one {per}" if isinstance(per, str) else ""
+    return Wrong(
+        hint,
+        f"{_count(len(waits), 'wait')}{where}, allowed are {allowed}. {_count(times, 'time')} of "
+        f"them at {wait.where} ({kind}): {advice}",
+    )
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n} {noun}" + ("" if n == 1 else "s")
