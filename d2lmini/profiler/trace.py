@@ -47,9 +47,9 @@ from d2lmini.profiler.records import Change, Operation, Wait
 from d2lmini.profiler.waits import WaitList
 
 if TYPE_CHECKING:
-    from d2lmini.profiler.diff import Diff
     from d2lmini.profiler.account import Account
     from d2lmini.profiler.critical_path import CriticalPath
+    from d2lmini.profiler.diff import Diff
     from d2lmini.profiler.plot import Picture
     from d2lmini.profiler.roofline import Roofline
     from d2lmini.profiler.summary import Summary
@@ -65,11 +65,10 @@ _name_of_thread: Any = threading.local()
 
 def serial_of(var: Var) -> int:
     """The number by which traces know a Var; it has none until the first trace meets it."""
-    try:
-        return var.serial
-    except AttributeError:
+    serial: int = getattr(var, "serial", 0)  # cheaper than to catch the error, for new ones
+    if not serial:
         var.serial = serial = next(_serials)
-        return serial
+    return serial
 
 
 def _this_thread() -> str:
@@ -411,9 +410,9 @@ def profile() -> Profile:
     wait at its end is no wait of the program's. Errors that operations have left are raised there,
     if the scope ends without one.
 
-    A small operation costs about 20 us instead of 4 to 8 while anybody listens: it takes the whole
-    road, with a push, a start and an end to tell of, and these are told. Its own bar in a timeline
-    is as short as it was; what lies between the bars has grown. Tasks of 500 us and more do not
-    notice.
+    An event costs 1 to 2 us, and a task has six: pushed, ready, begun, memory taken and given back,
+    ended. That is 2 % of a task of 500 us. A small operation, of 4 us, takes about 25 us while
+    anybody listens, for it takes the whole road, with a push, a begin and an end to tell of. Its
+    bar in a timeline is as short as it was; what lies between the bars has grown.
     """
     return Profile()
