@@ -121,7 +121,7 @@ def test_room_is_made_before_it_is_written_again():
 
 def with_wait() -> Trace:
     """The second operation could run beside the first; the program waits between."""
-    site = compile("\nx\n", "/home/me/train.py", "exec"), 0
+    site = compile("\nx\n", "/projects/me/train.py", "exec"), 0
     made = Made(cpu=2)
     made.op(0, 0, 3000, writes=[1])
     made.wait(500, 3100, operation=1, site=(site[0].replace(co_firstlineno=12), 10**6))
@@ -129,7 +129,7 @@ def with_wait() -> Trace:
     return made.end(3300, 6250)
 
 
-@pytest.mark.parametrize("at", ["train.py:12", 12, ["me/train.py:12"], "/home/me/train.py:12"])
+@pytest.mark.parametrize("at", ["train.py:12", 12, ["me/train.py:12"], "/projects/me/train.py:12"])
 def test_a_wait_that_is_left_out_lets_the_program_go_on(at: Any):
     trace = with_wait()
     assert length(trace.replay()) == 6250

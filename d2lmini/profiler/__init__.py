@@ -6,6 +6,9 @@ order      what comes after what; `graph` draws it
 draw       the timeline; `summary` the table, `html` a page, `chrome` a file for Perfetto
 account    where the time went, by cause; from `blame` (why workers were idle) and `bounds`
 critical_path    the chain that decided; `roofline` what was reached of the machine's `peaks`
+replay     what if: other workers, devices, links, waits, priorities; from `program` (what the threads
+           did), `rates` (how fast things were) and `simulation` (the engine's rules, a virtual clock)
+diff       what differs between two runs
 classic    MXNet's own: set_config, set_state, dump, dumps; `classic_objects`: Task, Counter, ...
 """
 
