@@ -29,6 +29,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from types import TracebackType
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -71,6 +72,11 @@ class HiddenWait(MXNetError):
 def why_hidden(kind: str, call: str) -> str | None:
     """Why a wait of this kind, by a line that called our function `call`, is hidden: what to do
     instead. None if it is not, or no line of the program's called."""
+    return _why_hidden(kind, call, modes.recording)
+
+
+@lru_cache(maxsize=1000)
+def _why_hidden(kind: str, call: str, recording: bool) -> str | None:
     name = call.rpartition(".")[2]
     if not name or name.startswith(_READERS):
         return None
@@ -80,7 +86,7 @@ def why_hidden(kind: str, call: str) -> str | None:
         return None
     if name != kind:
         return f"{call} reads values: call it when more work is issued, or once in many steps"
-    if modes.recording:
+    if recording:
         return "read it after the record() scope, when backward() is issued"
     return None
 
