@@ -292,6 +292,18 @@ def test_the_same_seed_gives_the_same_trace_and_seeds_differ():
     assert len({str(brief(log)) for log in logs}) == 20
 
 
+def test_mingled_steps_come_between_the_pushes_and_are_replayed():
+    def began_before_all_was_pushed(log: list[Event]) -> bool:
+        return [event.kind for event in log].index("begin") < 6
+
+    logs = [log_of(wide, seed=seed, mingled=True) for seed in range(10)]
+    assert logs == [log_of(wide, seed=seed, mingled=True) for seed in range(10)]
+    assert any(map(began_before_all_was_pushed, logs))
+    assert [log_of(wide, replay=log) for log in logs] == logs
+    with pytest.raises(ValueError, match="needs a seed="), engine.stepped(mingled=True):
+        raise AssertionError("not reached")
+
+
 def test_seeds_reach_every_legal_order_whatever_the_number_of_workers():
     def three() -> None:
         for _ in range(3):

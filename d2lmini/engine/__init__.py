@@ -66,8 +66,7 @@ def _from_environment() -> Engine:
     kind = os.environ.get("D2LMINI_ENGINE")
     if kind is None:
         kind = "naive" if os.environ.get("MXNET_ENGINE_TYPE") == "NaiveEngine" else "threaded"
-    # Nobody asks that one to step back, and what it remembers keeps arrays alive.
-    return _make(kind, remember=0) if kind == "stepped" else _make(kind)
+    return _make(kind)
 
 
 #: The engine in use. Ask the functions below rather than this.
@@ -207,9 +206,9 @@ def use(kind: str, **options: Any) -> Iterator[Engine]:
 
 
 def stepped(**options: Any) -> AbstractContextManager[SteppedEngine]:
-    """A scope with an engine that waits to be stepped: `use("stepped", ...)`; see `SteppedEngine`
-    for `seed`, `workers`, `times`, `replay`, `order`, `remember`."""
-    return use("stepped", **options)  # type: ignore[arg-type, return-value]
+    """A scope with an engine that waits to be stepped: `use("stepped", ...)`, where 1000 steps can
+    be taken back; see `SteppedEngine` for the options."""
+    return use("stepped", **{"remember": 1000, **options})  # type: ignore[return-value]
 
 
 def explore(

@@ -41,6 +41,7 @@ import threading
 from bisect import insort
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
+from heapq import merge
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -79,7 +80,7 @@ class SteppedEngine(View):
               default: as predicted (`predicted_us`), 100 where nobody knows
     replay    a log (`log` of another run of the same program) to do again
     order     numbers of operations: one at a time, the first in the list that may
-    remember  how many steps `back` can take back
+    remember  how many steps `back` can take back; `engine.stepped` asks for 1000
     """
 
     kind = "stepped"
@@ -92,7 +93,7 @@ class SteppedEngine(View):
         times: Times = None,
         replay: Iterable[Any] | None = None,
         order: Iterable[int] | None = None,
-        remember: int = 1000,
+        remember: int = 0,
         mingled: bool = False,
         limit: int | None = None,
     ):
@@ -111,7 +112,7 @@ class SteppedEngine(View):
         self.now_us = 0.0
         self.steps = 0  # begun and ended, less those taken back
         self.operations: dict[int, Operation] = {}
-        self.waiting_to_begin: list[Task] = []
+        self._ready: dict[object, list[Task]] = {}  # by lane; by priority and age
         self._ends: dict[Task, float] = {}  # of what runs: when
         self._outcomes: dict[Task, tuple[Failure | None, bool]] = {}
         self._past: deque[Past] = deque(maxlen=self._remember)
@@ -174,19 +175,35 @@ class SteppedEngine(View):
         operation = self._operation(task)
         operation.ready_us = self.now_us
         operation.status = "ready"
-        insort(self.waiting_to_begin, task, key=_rank)
+        self._make_ready(task)
+
+    def _make_ready(self, task: Task) -> None:
+        insort(self._ready.setdefault(lanes.key_of(task), []), task, key=_rank)
+
+    def _is_ready(self, task: Task) -> bool:
+        return task in self._ready.get(lanes.key_of(task), ())
+
+    def _no_longer_ready(self, task: Task) -> None:
+        self._ready[lanes.key_of(task)].remove(task)
 
     def _handed_out(self) -> set[Task]:
-        return set(self.waiting_to_begin)
+        return set(self.waiting_to_begin())
 
     # -- who may -----------------------------------------------------------------------------------
 
+    def waiting_to_begin(self) -> Iterator[Task]:
+        """The ready tasks, by priority and age."""
+        return merge(*self._ready.values(), key=_rank)
+
     def able_to_begin(self) -> Iterator[Task]:
-        """The ready tasks for which a worker is free, by priority and age."""
+        """Those of them for which a worker is free."""
         busy = Counter(lanes.key_of(task) for task in self._ends)
-        for task in self.waiting_to_begin:
-            if busy[lanes.key_of(task)] < self._workers_of(task):
-                yield task
+        able = [
+            tasks
+            for lane, tasks in self._ready.items()
+            if tasks and busy[lane] < self._workers_of(tasks[0])
+        ]
+        return merge(*able, key=_rank)
 
     def able_to_end(self) -> list[Task]:
         """The tasks that run, the first to end first."""
@@ -260,7 +277,7 @@ class SteppedEngine(View):
             self.now_us = move.time_us
         with self.lock:
             self.running.add(task)
-            self.waiting_to_begin.remove(task)
+            self._no_longer_ready(task)
         operation.status, operation.worker = "running", worker
         operation.began_us = self.now_us
         event = Event("begin", task.seq, task.name, worker, self.now_us)
@@ -300,14 +317,14 @@ class SteppedEngine(View):
     def _give_up(self, task: Task, problem: BaseException) -> None:
         """Ctrl-C in the midst of a step, or times that cannot say how long it takes."""
         with self.lock:
-            if task in self.waiting_to_begin and task not in self.running:
+            if self._is_ready(task) and task not in self.running:
                 return  # nothing has happened
             self._past.clear()
             if task in self.pending and task in self._outcomes:
                 self._ends.setdefault(task, self.now_us)  # it has run, and has yet to end
                 return
-            if task in self.waiting_to_begin:
-                self.waiting_to_begin.remove(task)
+            if self._is_ready(task):
+                self._no_longer_ready(task)
             self._ends.pop(task, None)
             if self._outcomes.pop(task, None) is None:
                 self.operations[task.seq].status = "failed"
@@ -318,7 +335,7 @@ class SteppedEngine(View):
     def _back(self) -> Event:
         if not self._past or self.gates:
             why = "another thread waits" if self.gates else f"only {self._remember} are remembered"
-            raise MXNetError(f"back: this step cannot be taken back: {why} (engine.stepped)")
+            raise MXNetError(f"back: this step cannot be taken back: {why} (remember=)")
         event, task, outcome, errors, reports = self._past[-1]
         operation = self.operations[event.number]
         if event.kind == "begin":
@@ -330,7 +347,7 @@ class SteppedEngine(View):
                 )
             self.running.discard(task)
             del self._ends[task]
-            insort(self.waiting_to_begin, task, key=_rank)
+            self._make_ready(task)
             operation.status, operation.worker, operation.began_us = "ready", "", None
         else:
             self._outcomes[task] = outcome
@@ -375,8 +392,8 @@ class SteppedEngine(View):
         for each in behind:
             if not each.open:
                 each.waits = sum(not core.holds(each, v) for v in (*each.shared, *each.writes))
-            if each.waits and each in self.waiting_to_begin:
-                self.waiting_to_begin.remove(each)
+            if each.waits and self._is_ready(each):
+                self._no_longer_ready(each)
                 self.operations[each.seq].status = "waiting"
                 self.operations[each.seq].ready_us = None
 

@@ -85,11 +85,13 @@ class Listed(InOrder):
         running = engine.able_to_end()
         if running:
             return Move(running[0], False)
-        if not engine.waiting_to_begin:
-            return None
         last = len(self.place)
-        first = min(engine.waiting_to_begin, key=lambda t: (self.place.get(t.seq, last), t.seq))
-        return Move(first, True)
+        first = min(
+            engine.waiting_to_begin(),
+            key=lambda task: (self.place.get(task.seq, last), task.seq),
+            default=None,
+        )
+        return None if first is None else Move(first, True)
 
 
 class Replayed(InOrder):
@@ -111,7 +113,7 @@ class Replayed(InOrder):
             return super().next(engine)
         event = self.moves[engine.steps]
         begins = event.kind == "begin"
-        those = engine.waiting_to_begin if begins else engine.able_to_end()
+        those = list(engine.waiting_to_begin()) if begins else engine.able_to_end()
         for task in those:
             if task.seq == event.number and task.name == event.name:
                 return Move(task, begins, event.worker, event.time_us)

@@ -109,7 +109,7 @@ class _Explorer:
 
     def run(self, **options: Any) -> tuple[object, SteppedEngine]:
         """What it gives on a stepped engine, which can be asked what happened."""
-        with self.use("stepped", remember=0, **options) as engine:
+        with self.use("stepped", **options) as engine:
             return self._outcome(engine), engine
 
     def fine(self, order: Order) -> bool:
@@ -121,7 +121,7 @@ class _Explorer:
 
     def watch(self, order: Order, those: Sequence[int], undo: int | None = None) -> _Watch:
         """Run it with an eye on some operations."""
-        with self.use("stepped", remember=0, order=order) as engine:
+        with self.use("stepped", order=order) as engine:
             watch = _Watch(engine, order, those, undo)
             with instrument.listening(watch):
                 self._outcome(engine)
