@@ -264,8 +264,12 @@ def main() -> None:
         good += judged and abs(outcome.error) <= WITHIN
         unjudged += not judged
         times = " ".join(f"{1e3 * each:7.1f} ms" for each in outcome[:4])
-        print(f"{program.kind:10} {program.recorded!s:14} {program.asked!s:19} {times} "
-              f"{outcome.error:+7.1%} {outcome.spread:7.1%}{' *' * (not judged)}", flush=True)  # fmt: skip
+        star = "" if judged else " *"
+        print(
+            f"{program.kind:10} {program.recorded!s:14} {program.asked!s:19} {times} "
+            f"{outcome.error:+7.1%} {outcome.spread:7.1%}{star}",
+            flush=True,
+        )
     print(f"within {WITHIN:.0%}: {good} of {asked.programs - unjudged} (seed {asked.seed})")
     if unjudged:
         print(f"* {unjudged} not judged: other programs computed meanwhile")
