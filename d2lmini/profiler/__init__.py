@@ -4,6 +4,8 @@ records    what a trace keeps: operations, waits, memory; numbers and names, no 
 trace      `profile()`: listens to the engine and keeps the records
 order      what comes after what; `graph` draws it
 draw       the timeline; `summary` the table, `html` a page, `chrome` a file for Perfetto
+waits      the ledger of waits; `lint` finds those that no line says
+memory     how much arrays took over time, and who held the peak
 account    where the time went, by cause; from `blame` (why workers were idle) and `bounds`
 critical_path    the chain that decided; `roofline` what was reached of the machine's `peaks`
 replay     what if: other workers, devices, links, waits, priorities; from `program` (what the threads
