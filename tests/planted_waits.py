@@ -1,7 +1,7 @@
 """Random programs with hidden waits planted at known lines, for the tests of `lint_waits`.
 
     program = write(seed)
-    program.text       source of a module; run it in a namespace of its own
+    program.text       source of a module; run it in a namespace of its own that has a `folder`
     program.planted    {line: kind of planted wait}
 
 A program trains a little net and does this and that with arrays; most of it does not wait, some of
@@ -15,7 +15,7 @@ import random
 from dataclasses import dataclass, field
 
 HEAD = """\
-import copy, io, logging, os, tempfile
+import copy, io, logging, os
 import numpy as np
 from d2lmini import autograd, gluon, metric, nd
 x = nd.random.uniform(shape=(4, 3))
@@ -27,7 +27,6 @@ net.initialize()
 trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.01})
 loss_of = gluon.loss.SoftmaxCrossEntropyLoss()
 score = metric.Accuracy()
-folder = tempfile.mkdtemp()
 log = logging.Logger("planted")
 null = io.StringIO()
 log.addHandler(logging.StreamHandler(null))

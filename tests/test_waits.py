@@ -27,7 +27,7 @@ def line_of(found: Any) -> int:
 
 def run(text: str, path: Path) -> None:
     path.write_text(text)
-    exec(compile(text, str(path), "exec"), {"__name__": "planted"})
+    exec(compile(text, str(path), "exec"), {"__name__": "planted", "folder": str(path.parent)})
 
 
 @pytest.mark.parametrize("seed", SEEDS)
