@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from test_engine_interrupts import Cells, strike_everywhere
 
 from d2lmini import MXNetError, cpu, engine, gpu, instrument, nd, profile, virtual_gpus
 from d2lmini.engine.core import FunctionTask
@@ -488,6 +489,34 @@ def test_ctrl_c_in_a_task_leaves_the_engine_usable():
         engine.push(lambda: None, writes=[a, b])
         engine.wait_for_var(b)
         assert engine.stats().pending == 0
+
+
+@pytest.mark.parametrize("kind", ["wait", "push and run"])
+def test_ctrl_c_at_every_line_of_stepping(kind: str):
+    """What it struck says so, everything else runs, once."""
+
+    def scenario():
+        cells = Cells()
+        names = ("one", "two")
+        for name in names:
+            cells.push(name)
+
+        def act() -> None:
+            if kind == "push and run":
+                engine.push(lambda: None, reads=[cells.a])
+            if kind == "wait":
+                engine.wait_for_var(cells.a)
+            else:
+                engine.current.run()  # type: ignore[attr-defined]
+
+        yield act
+        engine.current.wait_idle("test")
+        cells.heal()
+        cells.verify(at_most_once=names)
+        assert len(cells.log) >= 3, "one of the two, and two of verify"
+
+    with engine.stepped():
+        strike_everywhere(scenario)
 
 
 def test_chosen_by_environment_it_forgets_what_is_over():
