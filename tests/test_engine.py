@@ -279,7 +279,8 @@ def test_choice_of_engine_by_environment():
 
 
 def test_unknown_engine_is_refused():
-    with pytest.raises(ValueError, match="choose 'threaded', 'naive' or 'stepped'"), engine.use("turbo"):
+    choices = "choose 'threaded', 'naive' or 'stepped'"
+    with pytest.raises(ValueError, match=choices), engine.use("turbo"):
         raise AssertionError("not reached")
 
 

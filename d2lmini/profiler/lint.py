@@ -60,7 +60,7 @@ READING = frozenset({"asnumpy", "asscalar", "item", "tolist", "asnumpy_view"})
 _OTHERS = frozenset({"wait_to_read", "wait_to_write", "wait_for_var", "waitall", "backpressure"})
 
 #: Functions of ours that are called to read values begin like this.
-_READERS = ("save", "load", "export", "assert_", "check_", "compare", "same", "almost_equal", "to_dlpack")
+_READERS = tuple("save load export assert_ check_ compare same almost_equal to_dlpack".split())
 
 MODES = ("warn", "raise", "off")
 
