@@ -85,7 +85,7 @@ class Placed:
             self.spec = trace.inputs[0].specs[0]  # type: ignore[union-attr, index]
         self.made: Any = object()  # what `arrays.now` was when the list was made
         self.filled: list[Any] = []
-        # What the CachedOp ran last, and the kind of input that was for, while those are its arrays.
+        # What the CachedOp ran last, and for which kind of input, while those are its arrays.
         self.known: tuple[Any, Any, bool] = (None, None, False)
         known = [(self.op.variables[i].name, i) for i in self.places if i is not None]
         self.op.noted = lambda inputs: guards.note(

@@ -8,8 +8,8 @@ waits      the ledger of waits; `lint` finds those that no line says
 memory     how much arrays took over time, and who held the peak
 account    where the time went, by cause; from `blame` (why workers were idle) and `bounds`
 critical_path    the chain that decided; `roofline` what was reached of the machine's `peaks`
-replay     what if: other workers, devices, links, waits, priorities; from `program` (what the threads
-           did), `rates` (how fast things were) and `simulation` (the engine's rules, a virtual clock)
+replay     what if: other workers, devices, links, waits, priorities; from `program` (what the
+           threads did), `rates` (how fast things were) and `simulation` (the engine's rules)
 diff       what differs between two runs
 classic    MXNet's own: set_config, set_state, dump, dumps; `classic_objects`: Task, Counter, ...
 """
