@@ -198,7 +198,7 @@ def test_ctrl_c_during_a_wait_for_a_device():
         engine.push(lambda: begun.set() or go.wait(30), writes=[x], ctx=gpu(0))
         engine.push(lambda: None, reads=[x], writes=[x], ctx=gpu(0))
         assert begun.wait(30)
-        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
         with pytest.raises(KeyboardInterrupt):
             x.asnumpy()
         go.set()
