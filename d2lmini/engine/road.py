@@ -185,6 +185,16 @@ class Road:
             self._mend(task)
             raise
 
+    def _is_for_later(self, task: Task) -> bool:
+        """Is it not to be pushed now: laid aside, for a finalizer pushes it in the midst of the
+        engine's own work, or written down by a lazy scope? What was laid aside is pushed first."""
+        if self.lock._is_owned():  # type: ignore[attr-defined]
+            self._lay_aside(task)
+            return True
+        if self._late:
+            self._push_late()
+        return self.recorder is not None and self.recorder.takes(task)
+
     def _lay_aside(self, task: Task) -> None:
         """A finalizer pushes while its thread is in the midst of a move."""
         task.site = callsite.find()

@@ -132,12 +132,7 @@ class SteppedEngine(View):
     # -- pushing ----------------------------------------------------------------------------------
 
     def push(self, task: Task) -> None:
-        if self.lock._is_owned():  # type: ignore[attr-defined]
-            self._lay_aside(task)
-            return
-        if self._late:
-            self._push_late()
-        if self.recorder is not None and self.recorder.takes(task):
+        if self._is_for_later(task):
             return
         task.site = task.site or callsite.find()
         task.priority += here.priority

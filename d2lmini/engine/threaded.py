@@ -95,12 +95,7 @@ class ThreadedEngine(Engine):
     # -- pushing ----------------------------------------------------------------------------------
 
     def push(self, task: Task) -> None:
-        if self.lock._is_owned():  # type: ignore[attr-defined]
-            self._lay_aside(task)
-            return
-        if self._late:
-            self._push_late()
-        if self.recorder is not None and self.recorder.takes(task):
+        if self._is_for_later(task):
             return
         user = here.task is None
         small = task.predicted_us < self.inline_below and task.ctx.is_cpu

@@ -352,10 +352,10 @@ class Writer:
             out = outs[0] if len(outs) == 1 else f"({', '.join(outs)})"
             return [self._call(node, inputs, out) + _comment(node, outs)]
         lines = []
+        at_hand: dict[Any, str | None] = {**dict(enumerate(inputs)), "y": outs[0]}
+        few = shape is not None and prod(shape) <= ROW
         for step in steps:
-            at_hand = {i: name for i, name in enumerate(inputs)} | {"y": outs[0]}
             numbers = [a for a in step.args if type(a) is Number]
-            few = shape is not None and prod(shape) <= ROW
             if not few and any(number.table == "limit" for number in numbers):
                 lines.append(self._limited(step, at_hand))
                 continue

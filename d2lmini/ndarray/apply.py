@@ -20,7 +20,7 @@ from d2lmini.device.quiet import run_quietly
 from d2lmini.device.storage import Chunk, check_there, pool_of
 from d2lmini.engine.budget import Handle
 from d2lmini.engine.core import Task
-from d2lmini.ndarray.compute import compute_there
+from d2lmini.ndarray.compute import adopt, compute_there
 from d2lmini.ndarray.plan import Plan, plan_of
 from d2lmini.ndarray.short import apply_small
 from d2lmini.ops.core import Op, Spec, Value, modes
@@ -88,7 +88,7 @@ class OpTask(Task):
             chunk, _, spec = self.outputs[0]
             if chunk.data is None and not (chunk.weight and op.takes_out):
                 # A small result, or one the op makes itself.
-                store(op, chunk, spec, op.compute(np, *arrays, **self.attrs), arrays)
+                adopt(np, op, chunk, spec, op.compute(np, *arrays, **self.attrs), arrays)
                 return
         compute_into(op, arrays, self.attrs, self.outputs)
 
@@ -100,20 +100,6 @@ def array_of(operand: Operand) -> Any:
     if offset is None:
         return data if data.shape == spec.shape else data.reshape(spec.shape)
     return data.reshape(-1)[offset : offset + spec.size].reshape(spec.shape)
-
-
-def store(op: Op, chunk: Chunk, spec: Spec, result: Any, arrays: list) -> None:
-    """Make `result` the contents of a fresh chunk: adopted if nobody else sees it, else copied."""
-    if type(result) is not np.ndarray:
-        result = np.asarray(result)
-    if result.shape != spec.shape or result.dtype != spec.dtype:
-        raise AssertionError(
-            f"{op.name} computed {result.shape} {result.dtype} and had promised {spec}"
-        )
-    if result.base is None and result.flags.c_contiguous and not any(result is a for a in arrays):
-        chunk.adopt(result)
-    else:
-        np.copyto(chunk.allocate(spec.shape, spec.dtype), result)
 
 
 def compute_into(op: Op, arrays: list, attrs: dict[str, Any], outputs: list[Operand]) -> None:

@@ -2,7 +2,8 @@
 
 The same `op.compute(xp, ...)` with another `xp`. A worker runs this, and nothing in it waits: it
 puts work on the stream of its device. Memory is the module's own business there, so what an op
-returns fresh becomes the contents of its output, and `out=` is for arrays that are there already.
+returns fresh becomes the contents of its output (`adopt`, which serves NumPy's too), and `out=` is
+for arrays that are there already.
 """
 
 from __future__ import annotations
