@@ -8,6 +8,7 @@ Warnings are errors and every test has 120 seconds (`pyproject.toml`).
 - `HYPOTHESIS_PROFILE=thorough` draws twenty times as many examples.
 """
 
+import gc
 import os
 import re
 import sys
@@ -69,6 +70,15 @@ def gpus_of_this_machine():
 def gpu_kind(request):
     """Of which kind the GPUs are that the test makes: see `tools/gpu_kinds.py`."""
     return request.param
+
+
+@pytest.fixture
+def no_gc_callbacks():
+    """Hypothesis times the collector with a callback; a signal that strikes in there is lost."""
+    callbacks = gc.callbacks[:]
+    gc.callbacks.clear()
+    yield
+    gc.callbacks.extend(callbacks)
 
 
 @pytest.fixture(params=["threaded", "naive"])

@@ -138,8 +138,10 @@ def last_wait() -> None:
 
 def test_a_line_that_stands_elsewhere_is_the_same_line():
     diff = traced(first_wait).diff(traced(last_wait))
-    assert certain(diff) == [] and not diff.of("newly waiting")
-    assert not diff.of("no longer waiting")
+    assert certain(diff) == []
+    # Such a finding may only say that the wait took longer or shorter, as it does under load.
+    for kind in ("newly waiting", "no longer waiting", "slower", "faster"):
+        assert all(each.before and each.after for each in diff.of(kind))
 
 
 def loop(n: int, extra: int = -1) -> None:

@@ -379,15 +379,6 @@ def test_no_loop_stands_directly_under_the_lock():
 # -- real signals ----------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def no_gc_callbacks() -> Iterator[None]:
-    """Hypothesis times the collector with a callback; a signal that strikes in there is lost."""
-    callbacks = gc.callbacks[:]
-    gc.callbacks.clear()
-    yield
-    gc.callbacks.extend(callbacks)
-
-
 @unix
 @pytest.mark.parametrize("kind", ["threaded", "naive"])
 def test_real_signals_at_random_times(kind: str, no_gc_callbacks: None):

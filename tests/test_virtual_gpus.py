@@ -192,13 +192,13 @@ def test_a_limit_exceeded_leaves_the_others_alone():
         assert util.get_gpu_count() == 2
 
 
-def test_ctrl_c_during_a_wait_for_a_device():
+def test_ctrl_c_during_a_wait_for_a_device(no_gc_callbacks):
     with virtual_gpus(1):
         x, go, begun = nd.ones(5000, ctx=gpu(0)), threading.Event(), threading.Event()
         engine.push(lambda: begun.set() or go.wait(30), writes=[x], ctx=gpu(0))
         engine.push(lambda: None, reads=[x], writes=[x], ctx=gpu(0))
         assert begun.wait(30)
-        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
         with pytest.raises(KeyboardInterrupt):
             x.asnumpy()
         go.set()

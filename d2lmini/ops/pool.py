@@ -294,7 +294,7 @@ def max_pooling_backward(
         kernels.max_pool_backward(xp, g, data, y, dx, pool)
         return dx
     apart = all(s >= k for s, k in zip(pool.stride, pool.kernel))  # no place is in two windows
-    covered = all(s == k and o * k == n for n, k, s, _, o in zip(*pool))
+    covered = all(s == k and p == 0 and o * k == n for n, k, s, p, o in zip(*pool))
     if are_squares(data.dtype, pool.size, pool.kernel, pool.stride, pool.out):
         _by_images(xp, give_to_winners, g, data, y, dx)
         return dx

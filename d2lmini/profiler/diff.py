@@ -20,7 +20,7 @@ are aligned by their names.
 [('added', '_mul_scalar', 1)]
 
 Times and overlaps are those of single runs: a difference is only told if it is more than a fifth of
-the larger one and more than a fiftieth of the longer run.
+the larger one, more than a fiftieth of the longer run and more than a millisecond.
 """
 
 from __future__ import annotations
@@ -36,7 +36,11 @@ if TYPE_CHECKING:
     from d2lmini.profiler.trace import Trace
 
 #: A change counts from this part of the larger time on, and from this part of the longer run.
-OF_ITSELF, OF_RUN = 0.2, 0.02
+#: A change of less is what a machine does by itself, however short the runs.
+OF_ITSELF, OF_RUN, NOISE_S = 0.2, 0.02, 1e-3
+
+#: What took at most this part of the larger time did not happen yet.
+OF_NEW = 0.1
 
 #: More than so many operations of one line are aligned by counting only, those of each name.
 MANY = 500
@@ -93,7 +97,7 @@ class Diff:
     def __init__(self, before: Trace, after: Trace):
         self.before = before
         self.after = after
-        self.least_s = OF_RUN * max(_seconds(before), _seconds(after))
+        self.least_s = max(NOISE_S, OF_RUN * max(_seconds(before), _seconds(after)))
         self.pairs: list[tuple[int, int]] = []
         found: list[Finding] = []
         groups: dict[Site | None, int] = {}
@@ -148,7 +152,8 @@ class Diff:
                 yield Finding(kind, where, name, int(many), was, now)
 
     def _waits(self, old: Line | None, new: Line | None) -> Iterator[Finding]:
-        """Where there are more waits or fewer, or such that take longer or shorter."""
+        """Where there are more waits or fewer, or such that take longer or shorter; a call that
+        found its value ready in one run and had to wait for it in the other is a new wait."""
         sides = []
         for line in (old, new):
             found: dict[str, list[float]] = defaultdict(list)
@@ -157,13 +162,19 @@ class Diff:
             sides.append(found)
         for kind in dict.fromkeys([*sides[0], *sides[1]]):
             was, now = (side.get(kind, []) for side in sides)
-            more: float = len(now) - len(was)
-            if not more and self._differ(sum(was), sum(now)):
-                more = sum(now) - sum(was)
-            if more:
-                name = "newly waiting" if more > 0 else "no longer waiting"
-                n = abs(len(now) - len(was)) or len(now)
-                yield Finding(name, _where(old, new), kind, n, sum(was), sum(now))
+            before, after = sum(was), sum(now)
+            if len(now) != len(was):
+                name = "newly waiting" if len(now) > len(was) else "no longer waiting"
+                n = abs(len(now) - len(was))
+            elif self._differ(before, after):
+                n, longer = len(now), after > before
+                if min(before, after) <= OF_NEW * max(before, after):
+                    name = "newly waiting" if longer else "no longer waiting"
+                else:
+                    name = "slower" if longer else "faster"
+            else:
+                continue
+            yield Finding(name, _where(old, new), kind, n, before, after)
 
     def _overlaps(self, groups: dict[Site | None, int]) -> Iterator[Finding]:
         """Which operations of which lines run side by side now and did not, and the reverse."""
@@ -172,7 +183,7 @@ class Diff:
             a, b = was.get(pair), now.get(pair)
             before, after = (0.0 if each is None else each[0] for each in (a, b))
             # Operations that nearly followed each other may overlap a little.
-            if min(before, after) <= 0.1 * max(before, after) and self._differ(before, after):
+            if min(before, after) <= OF_NEW * max(before, after) and self._differ(before, after):
                 kind = "newly overlapped" if after > before else "no longer overlapped"
                 seen = b if after > before else a
                 assert seen is not None
