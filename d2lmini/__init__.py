@@ -65,6 +65,7 @@ if TYPE_CHECKING:
         test_utils,
         util,
         visualization,
+        widgets,
     )
     from d2lmini import initializer as init
     from d2lmini import kvstore as kv
@@ -95,14 +96,14 @@ __all__ = [
     "initializer", "install_as_mxnet", "instrument", "io", "kv", "kvstore", "lazy", "lint_waits",
     "lr_scheduler", "metric", "nd", "ndarray", "num_gpus", "optimizer", "profile", "profiler",
     "random", "runtime", "storage", "sym", "symbol", "test_utils", "util", "virtual_gpus",
-    "visualization", "viz",
+    "visualization", "viz", "widgets",
 ]  # fmt: skip
 
 _SWITCHES = ("is_np_array", "is_np_shape", "np_shape", "set_np_shape", "use_np_shape")
 
 _MODULES = (
     "autograd", "d2l", "gluon", "initializer", "io", "kvstore", "lr_scheduler", "metric",
-    "optimizer", "profiler", "random", "runtime", "test_utils", "util", "visualization",
+    "optimizer", "profiler", "random", "runtime", "test_utils", "util", "visualization", "widgets",
 )  # fmt: skip
 
 # Imported when first asked for: (module, attribute or None for the module itself).
