@@ -8,6 +8,7 @@
     recording   what the engine does in a scope: each operation, what it waits for, who runs it
     dependency_graph    a picture of that: what comes after what
     check       is the schedule as an exercise asks for? With a hint for each kind of mistake
+    check_engine    does an engine, the library's or your own, keep its promises?
     traffic     how many bytes travel between devices in a scope, and which way
     family      a picture of which class is derived from which
     folding     what a compiler makes of a program that is text, pass by pass
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
     from d2lmini.d2l.links import Traffic, traffic
     from d2lmini.d2l.models import Residual, RNNModel, corr2d, linreg, resnet18, squared_loss
     from d2lmini.d2l.programs import folding
+    from d2lmini.d2l.promises import check_engine
     from d2lmini.d2l.recorder import Recording, dependency_graph, recording
     from d2lmini.d2l.text import (
         data_iter_consecutive,
@@ -105,6 +107,7 @@ _FILES = {
     "links": "Traffic traffic",
     "models": "RNNModel Residual corr2d linreg resnet18 squared_loss",
     "programs": "folding",
+    "promises": "check_engine",
     "recorder": "Recording dependency_graph recording",
     "text": "data_iter_consecutive data_iter_random load_data_jay_lyrics to_onehot",
     "training": """evaluate_accuracy sgd train train_2d train_ch3 train_ch5 train_ch7
