@@ -80,6 +80,18 @@ def find() -> Site | None:
     return between
 
 
+def raised_at(error: BaseException) -> list[Site]:
+    """The user's lines on the way to where `error` was raised, the outermost first."""
+    found: list[Site] = []
+    step = error.__traceback__
+    while step is not None:
+        code = step.tb_frame.f_code
+        if _look(code.co_filename) == _USERS:
+            found.append((code, step.tb_lasti))
+        step = step.tb_next
+    return found
+
+
 def called() -> str:
     """The function of this package that the user's line has called, to the end that we are here:
     "NDArray.asnumpy"; "" where no line of the user's is on the way. (Before Python 3.11 without

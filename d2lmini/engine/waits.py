@@ -100,6 +100,8 @@ class Waits(Road):
                 f"{by} inside a finalizer (__del__): it runs in the midst of the engine's own work "
                 "and must not wait. Push what is to be done instead."
             )
+        if here.interrupt is not None:
+            here.interrupt()
         if instrument.before_wait is not None:
             instrument.before_wait(by, var)
         if self._late:
@@ -224,8 +226,11 @@ def _shut(locks: list[threading.Lock]) -> threading.Lock:
 
 
 def block(lock: threading.Lock, deadline: float | None = None) -> bool:
-    """Wait for another thread to open `lock`; interruptible by Ctrl-C. False at the deadline."""
+    """Wait for another thread to open `lock`; interruptible by Ctrl-C, and by the thread's own
+    `here.interrupt`. False at the deadline."""
     while True:
+        if here.interrupt is not None:
+            here.interrupt()
         left = _PATIENCE_S if deadline is None else min(deadline - time.monotonic(), _PATIENCE_S)
         if left <= 0:
             return False
