@@ -18,7 +18,7 @@ endif
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help lab install test lint types doctest unit chapters size format outputs bench claims stress test-mxnet test-gpu clean
+.PHONY: help lab install test lint types doctest unit chapters size format outputs bench claims stress test-browser browser test-mxnet test-gpu clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1	\2/p' Makefile
@@ -29,7 +29,7 @@ lab: $(VENV)/.lab  ## read and run the chapters: JupyterLab on chapters/
 
 install: $(VENV)/.test  ## only make .venv with all that the other targets need
 
-test: lint types doctest unit chapters size  ## everything below, in this order
+test: lint types doctest unit chapters size browser  ## everything below, in this order
 
 lint: $(VENV)/.test  ## formatting and lint (ruff)
 	$(PY) -m ruff format --check .
@@ -51,6 +51,12 @@ chapters: $(VENV)/.test  ## run every chapter and compare its outputs (nbval)
 
 size: $(VENV)/.test  ## lines and tokens per folder, without docstrings and comments
 	$(PY) tests/tools/size_table.py
+
+browser: $(VENV)/.test  ## test-browser where there is a browser; last, to say loudly if there is none
+	$(PY) tests/browser/run.py --if-possible $(BROWSERFLAGS)
+
+test-browser: $(VENV)/.test  ## chapters and widgets in JupyterLab in a real browser; keeps screenshots in build/
+	$(PY) tests/browser/run.py $(BROWSERFLAGS)
 
 format: $(VENV)/.test  ## rewrite the code in the project's format
 	$(PY) -m ruff format .
