@@ -49,19 +49,23 @@ def _number(part: ElementTree.Element, name: str, default: float = 0.0) -> float
     return float(part.get(name, default))
 
 
+def _line_style(part: ElementTree.Element) -> Any:
+    dashes = [float(n) for n in part.get("stroke-dasharray", "").split()]
+    return (0, dashes) if dashes else "-"
+
+
 def _rectangle(axes: Any, part: ElementTree.Element, order: int) -> None:
     from matplotlib.patches import FancyBboxPatch
 
     width, height = _number(part, "width"), _number(part, "height")
     corner = min(_number(part, "rx"), height / 2)
-    dashes = [float(n) for n in part.get("stroke-dasharray", "").split()]
     axes.add_patch(
         FancyBboxPatch(
             (_number(part, "x"), _number(part, "y")), width, height,
             boxstyle=f"round,pad=0,rounding_size={corner}", zorder=order,
             facecolor=part.get("fill"), edgecolor=part.get("stroke"),
             linewidth=_number(part, "stroke-width", 1) * _POINTS_PER_PIXEL,
-            linestyle=(0, dashes) if dashes else "-",
+            linestyle=_line_style(part),
         )
     )  # fmt: skip
 
@@ -86,6 +90,7 @@ def _path(axes: Any, part: ElementTree.Element, order: int) -> None:
         PathPatch(
             Path(points, codes), zorder=order, linewidth=_POINTS_PER_PIXEL,
             facecolor=part.get("fill", "none"), edgecolor=part.get("stroke", "none"),
+            linestyle=_line_style(part),
         )
     )  # fmt: skip
 
