@@ -246,12 +246,17 @@ def _execution() -> int | None:
 
 @functools.cache
 def _front_class(script: str) -> Any:
-    """The anywidget class of an ES module; the shared functions stand before the module's own."""
+    """The anywidget class of an ES module; the shared functions stand before the module's own, and
+    the shared styles before those of `js/SCRIPT.css`, if there are some."""
     anywidget = need("anywidget")
     text = "\n".join(
         (_JS / f"{name}.js").read_text(encoding="utf-8") for name in ("shared", script)
     )
-    style = (_JS / "style.css").read_text(encoding="utf-8")
+    style = "\n".join(
+        path.read_text(encoding="utf-8")
+        for path in (_JS / "style.css", _JS / f"{script}.css")
+        if path.exists()
+    )
     return type(f"d2lmini_{script}", (anywidget.AnyWidget,), {"_esm": text, "_css": style})
 
 
