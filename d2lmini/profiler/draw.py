@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from d2lmini.profiler.plot import Picture, Span, timeline
@@ -23,21 +23,26 @@ if TYPE_CHECKING:
 Rows = dict[tuple[str, str], list[Operation]]
 
 
-def rows_of(trace: Trace) -> Rows:
-    """The operations that ran, by (place, worker): the CPU, then each GPU followed by its link."""
+def rows_of(operations: Iterable[Operation]) -> Rows:
+    """Those that ran, by (place, worker): the CPU, then each GPU followed by its link."""
     found: Rows = {}
-    for each in trace.operations:
+    for each in operations:
         if each.ran:
             found.setdefault((each.place, each.worker), []).append(each)
     for row in found.values():
         row.sort(key=lambda each: each.began_ns)
+    return in_order(found)
+
+
+def in_order(rows: Rows) -> Rows:
+    """The rows in the order in which they are drawn."""
 
     def order(key: tuple[str, str]) -> tuple[bool, int, str, int]:
-        first = found[key][0]
+        first = rows[key][0]
         cpu = first.ctx.is_cpu
         return not cpu, 0 if cpu else first.ctx.device_id, first.lane, first.began_ns
 
-    return {key: found[key] for key in sorted(found, key=order)}
+    return {key: rows[key] for key in sorted(rows, key=order)}
 
 
 def names_of(rows: Rows) -> list[str]:
@@ -65,7 +70,7 @@ def timeline_of(
     accent: Callable[[Operation], bool],
 ) -> Picture:
     """See `Trace.timeline`."""
-    rows = rows_of(trace)
+    rows = rows_of(trace.operations)
     if not rows:
         raise ValueError("timeline: no operation ran while it was recorded")
     lanes: list[tuple[str, list[Span]]] = []
@@ -78,7 +83,7 @@ def timeline_of(
     zero_s = min(begin for _, spans in lanes for _, begin, _ in spans)
     axes = picture.figure.axes[0]
     for n, row in enumerate(rows.values(), start=len(lanes) - len(rows)):
-        _write_into_bars(axes, n, row, zero_s, label)
+        write_into_bars(axes, n, row, zero_s, label)
     return Picture(picture.figure, _text_of(rows))
 
 
@@ -93,7 +98,7 @@ def _kind(operation: Operation, accent: Callable[[Operation], bool]) -> str:
     return "copy" if operation.is_copy else "compute"
 
 
-def _write_into_bars(
+def write_into_bars(
     axes: Any, n: int, row: list[Operation], zero_s: float, label: Callable[[Operation], str]
 ) -> None:
     """Into those that are wide enough for it."""
@@ -107,7 +112,7 @@ def _write_into_bars(
 
 def bundle(trace: Trace) -> Any:
     """What a notebook shows of a trace, and keeps: an image, and a text without figures."""
-    rows = rows_of(trace)
+    rows = rows_of(trace.operations)
     if not rows:
         return {"text/plain": "<trace of no operation>"}
     image, size = trace.timeline()._repr_png_()

@@ -62,7 +62,7 @@ def page(trace: Trace, title: str) -> str:
 
 def _drawing(trace: Trace) -> str:
     """The timeline: a row of bars for each worker."""
-    rows = rows_of(trace)
+    rows = rows_of(trace.operations)
     lanes: list[tuple[str, Sequence[Bar]]] = [*zip(names_of(rows), rows.values())]
     if trace.waits:
         lanes.insert(0, ("front end", trace.waits))

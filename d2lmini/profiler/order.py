@@ -29,6 +29,42 @@ from d2lmini.profiler.records import Operation
 Before = tuple[tuple[int, ...], tuple[int, ...]]
 
 
+class Ordering:
+    """Of one operation after the other, as they were pushed: what it comes after. It knows of each
+    Var who wrote it last and who has read it since; `forget` lets go of an old operation."""
+
+    def __init__(self) -> None:
+        self.writer: dict[int, int] = {}  # of each Var, the last operation that wrote it
+        self._readers: dict[int, set[int]] = {}  # and who has read it since
+
+    def after(self, each: Operation, later: tuple[int, ...] = ()) -> Before:
+        """What `each`, the next one, comes after; of its reads those of `later` do not count."""
+        writer, readers = self.writer, self._readers
+        reads = set(each.reads).difference(later)
+        needs = {writer.get(serial, 0) for serial in reads}
+        room: set[int] = set()
+        for serial in each.writes:
+            room.update(readers.pop(serial, ()) or (writer.get(serial, 0),))
+            writer[serial] = each.number
+        for serial in reads.difference(each.writes):
+            readers.setdefault(serial, set()).add(each.number)
+        needs -= {0, each.number}
+        room -= {0, each.number} | needs
+        return tuple(sorted(needs)), tuple(sorted(room))
+
+    def forget(self, each: Operation) -> None:
+        """`each` is long over: nothing that follows is said to come after it."""
+        for serial in each.writes:
+            if self.writer.get(serial) == each.number:
+                del self.writer[serial]
+        for serial in each.reads:
+            readers = self._readers.get(serial)
+            if readers is not None:
+                readers.discard(each.number)
+                if not readers:
+                    del self._readers[serial]
+
+
 def order_of(
     operations: Sequence[Operation], joined: Mapping[int, tuple[int, ...]] | None = None
 ) -> list[Before]:
@@ -38,22 +74,8 @@ def order_of(
     a higher number than the meeting.
     """
     joined = joined or {}
-    order: list[Before] = []
-    writer: dict[int, int] = {}  # of each Var, the last operation that wrote it
-    readers: dict[int, list[int]] = {}  # and who has read it since
-    for each in operations:
-        later = joined.get(each.number, ())
-        reads = set(each.reads).difference(later)
-        needs = {writer.get(serial, 0) for serial in reads}
-        room: set[int] = set()
-        for serial in each.writes:
-            room.update(readers.pop(serial, ()) or (writer.get(serial, 0),))
-            writer[serial] = each.number
-        for serial in reads.difference(each.writes):
-            readers.setdefault(serial, []).append(each.number)
-        needs -= {0, each.number}
-        room -= {0, each.number} | needs
-        order.append((tuple(sorted(needs)), tuple(sorted(room))))
+    ordering = Ordering()
+    order = [ordering.after(each, joined.get(each.number, ())) for each in operations]
     for number, serials in joined.items():
         order[number - 1] = (_writers_until(operations, number, serials), order[number - 1][1])
     return order

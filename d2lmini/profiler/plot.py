@@ -32,6 +32,9 @@ STYLES: dict[str, tuple[str, str, str]] = {
 
 Span = tuple[str, float, float]
 
+#: The rows of a timeline: a name, and for each kind of span an array of (begin, end), in seconds.
+Lanes = list[tuple[str, dict[str, np.ndarray]]]
+
 #: So many columns a row has: dots of the page, at twice of which it is drawn.
 COLUMNS = 600
 
@@ -107,12 +110,7 @@ def timeline(
     unit: of the axis, "us" or "ms".
     ValueError for a kind without a style, or when there is nothing to draw.
     """
-    # Building matplotlib's font cache, once per machine, is no news for the reader of a chapter.
-    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
-    from matplotlib.figure import Figure
-    from matplotlib.patches import Patch
-
-    rows = [(name, _by_kind(spans)) for name, spans in lanes]
+    rows = [(name, by_kind(spans)) for name, spans in lanes]
     kinds = {kind for _, lane in rows for kind in lane}
     if not kinds:
         raise ValueError("timeline: no lane has a span to draw")
@@ -122,27 +120,44 @@ def timeline(
 
     begin = min(spans[:, 0].min() for _, lane in rows for spans in lane.values())
     end = max(spans[:, 1].max() for _, lane in rows for spans in lane.values())
-    length_s = length_s or end - begin
-    words, per_s = UNITS[unit]
-    figure = Figure(figsize=(6.6, 0.75 + 0.4 * len(rows)), layout="constrained")
-    axes = figure.add_subplot(title=title, xlabel=words, xlim=(0, per_s * length_s))
+    figure = figure_of(0.75 + 0.4 * len(rows))
+    axes = figure.add_subplot(title=title, xlabel=UNITS[unit][0])
+    draw_lanes(axes, rows, begin, length_s or end - begin, unit)
+    return Picture(figure, f"timeline of {', '.join(name for name, _ in rows)}")
+
+
+def figure_of(height: float) -> Any:
+    """A matplotlib Figure as wide as a page's text and `height` inches high."""
+    # Building matplotlib's font cache, once per machine, is no news for the reader of a chapter.
+    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(6.6, height), layout="constrained")
+
+
+def draw_lanes(axes: Any, rows: Lanes, begin_s: float, length_s: float, unit: str) -> None:
+    """Bars and legend of a timeline that begins at `begin_s`, on axes that are empty yet."""
+    from matplotlib.patches import Patch
+
+    per_s = UNITS[unit][1]
     for row, (_, lane) in enumerate(rows):
         for kind, spans in lane.items():
-            _draw(axes, row, kind, per_s * (spans - begin), per_s * length_s / COLUMNS)
+            _draw(axes, row, kind, per_s * (spans - begin_s), per_s * length_s / COLUMNS)
+    axes.set_xlim(0, per_s * length_s)
     axes.set_ylim(-0.5, len(rows) - 0.5)
     axes.set_yticks(range(len(rows)), [name for name, _ in rows])
     axes.invert_yaxis()
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(axis="y", length=0)
+    kinds = {kind for _, lane in rows for kind in lane}
     patches = []
     for kind in [kind for kind in STYLES if kind in kinds]:
         face, edge, hatch = STYLES[kind]
         patches.append(Patch(facecolor=face, edgecolor=edge, hatch=hatch, label=kind))
     axes.legend(handles=patches, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
-    return Picture(figure, f"timeline of {', '.join(name for name, _ in rows)}")
 
 
-def _by_kind(spans: Iterable[Span]) -> dict[str, np.ndarray]:
+def by_kind(spans: Iterable[Span]) -> dict[str, np.ndarray]:
     """The spans of a row: for each kind an array of (begin, end)."""
     found: dict[str, list[tuple[float, float]]] = {}
     for kind, start, stop in spans:
