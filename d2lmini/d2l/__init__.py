@@ -3,6 +3,7 @@
     Benchmark   times a block, a function or its repetitions, and knows what was still in flight
     compare     times candidates against each other and returns a Verdict
     Verdict     who is faster, by how much, how surely; one sentence
+    Experiment  a function to be tried: sliders, Run, Cancel, all results kept and compared
     get_mem     resident memory of this process in MB
     timeline    a picture of who was busy with what, and when
     recording   what the engine does in a scope: each operation, what it waits for, who runs it
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
         train_ch13,
     )
     from d2lmini.d2l.digits import load_data_digits
+    from d2lmini.d2l.experiment import Experiment
     from d2lmini.d2l.figures import (
         bbox_to_rect,
         semilogy,
@@ -102,6 +104,7 @@ _FILES = {
     "devices": "evaluate_accuracy_gpus split_batch train_batch_ch13 train_ch13",
     "data": "data_iter get_data_ch7 get_fashion_mnist_labels load_data_fashion_mnist",
     "digits": "load_data_digits",
+    "experiment": "Experiment",
     "figures": """bbox_to_rect semilogy set_figsize show_bboxes show_fashion_mnist show_images
         show_trace_2d use_svg_display""",
     "links": "Traffic traffic",

@@ -86,7 +86,7 @@ class Widget:
 
     #: The ES module in widgets/js, without its ending; what stands beside the picture as text.
     script: ClassVar[str]
-    words: ClassVar[str]
+    words: str
 
     def __init__(self) -> None:
         self._front: Any = None  # the ipywidgets widget, once shown

@@ -1,0 +1,253 @@
+"""A function to be tried: its parameters are turned, its results are kept and compared.
+
+    def multiply(size=1000, n=10):
+        x = nd.random.uniform(shape=(size, size))
+        with d2l.Benchmark(sync=True, quiet=True) as clock:
+            for _ in range(n):
+                y = nd.dot(x, x)
+        return clock.elapsed
+
+    d2l.Experiment(multiply, size=[250, 500, 1000, 2000], n=(1, 20), unit="s", title="time")
+
+This runs the function once, with the values at which the controls stand, and prints what it gave.
+In a notebook there is a panel besides: sliders, Run, Cancel, and all runs in a table and a picture.
+In a script, a test or a saved notebook the printed lines and the picture are all there is; they
+say the same.
+
+>>> from d2lmini import d2l
+>>> def square(x):
+...     return x * x
+>>> experiment = d2l.Experiment(square, x=(0, 10))
+square(x=5): 25
+>>> experiment.run(x=7)
+square(x=7): 49
+49
+
+How a run is cancelled: see `widgets/job.py`. What the function may give: `experiment_results.py`;
+what is drawn of it: `experiment_plot.py`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from d2lmini import engine
+from d2lmini.d2l.experiment_results import UNNAMED, Result, amount, result_of
+from d2lmini.profiler.plot import Picture
+from d2lmini.widgets.controls import MISSING, Control, control, word
+from d2lmini.widgets.job import Job
+from d2lmini.widgets.panel import Panel
+
+
+@dataclass
+class Run:
+    """One run: the value of each parameter, what the function gave, that as numbers."""
+
+    number: int
+    parameters: dict[str, Any]
+    value: Any
+    result: Result
+    elapsed_s: float
+
+
+class Experiment(Panel):
+    """`Experiment(f, size=(100, 2000), ...)`: a panel to try `f(size=..., ...)` with.
+
+    Each parameter is (low, high), (low, high, step) or a range: a slider; a list: a choice; True or
+    False: a switch; any other value: passed as it is. The default that `f` has for it is where it
+    stands at first, if it is among the values; else a slider stands in the middle, a choice at its
+    first. Parameters of `f` that are not named keep their defaults.
+
+    unit     of the results, "s" for seconds; {"time": "s", "memory": "MB"} if they differ.
+             Times of verdicts and traces, and of functions that give None, are in "s" anyway
+    title    what is measured: the label of the axis
+
+    `f` gives one of the things in `experiment_results`, at its end. If it is a generator, what it
+    yields is a curve. If it has a parameter `progress` it is passed a function to say how far it
+    is: `progress(3, 10)`, or `for x in progress(xs)`. Its clock is its own: the run ends when all
+    that it has pushed is computed.
+
+    runs     the `Run`s that succeeded since the last `clear`
+
+    TypeError, ValueError at once for parameters that `f` does not take, or that give no control;
+    what the first run raises passes through. Later ones, begun by `start` or in the panel, show
+    their error there, with the line it came from.
+    """
+
+    def __init__(
+        self,
+        f: Callable[..., Any],
+        /,
+        *,
+        unit: str | Mapping[str, str] | None = None,
+        title: str = "",
+        **parameters: Any,
+    ):
+        if not callable(f):
+            raise TypeError(
+                f"Experiment: expected a function, got {type(f).__name__}; "
+                "did you write f(...) for f?"
+            )
+        self.name = _name(f)
+        self.title = title
+        self.unit = unit
+        self.runs: list[Run] = []
+        self._f = f
+        self._drawn: Picture | None = None
+        self._stale = False
+        controls, self._fixed = _sorted(f, parameters)
+        self._order = tuple(parameters)
+        super().__init__(controls)
+        over = ", ".join(each.name for each in controls)
+        self.words = f"experiment {self.name}" + (f" over {over}" if over else "")
+        self.run()
+
+    # -- a run, as `Panel` asks for it -------------------------------------------------------------
+
+    def work(self, job: Job, values: dict[str, Any]) -> Run:
+        given = {name: (self._fixed | values)[name] for name in self._order}
+        own = _takes(self._f, "progress") and "progress" not in given
+        value = self._f(**given, progress=job.progress) if own else self._f(**given)
+        points: list[Any] = []
+        if inspect.isgenerator(value):
+            value = _follow(value, points, job.step if own else lambda: job.progress(len(points)))
+        if value is None and not points:
+            engine.waitall()
+        elapsed_s = time.perf_counter() - job.begin_s
+        return Run(0, given, value, result_of(value, points, elapsed_s), elapsed_s)
+
+    def note(self, job: Job, values: dict[str, Any]) -> None:
+        run: Run = job.result
+        run.number = self.runs[-1].number + 1 if self.runs else 1
+        run.elapsed_s = job.elapsed_s
+        self.runs.append(run)
+        self._stale = True
+        if self._front is not None:
+            self.picture()  # it takes a quarter of a second, which is this thread's
+
+    def run(self, **values: Any) -> Any:
+        """Run here and now with these values, print what came out, and give what `f` gave; the run
+        joins the others."""
+        run: Run = super().run(**values)
+        print(self.told(run))
+        return run.value
+
+    def told(self, run: Run) -> str:
+        """A run in words, as it is printed."""
+        result, head = run.result, f"{self.name}({_arguments(run.parameters)})"
+        lines = {name: self._told(run, name) for name in result.values}
+        if list(lines) == [UNNAMED]:
+            text = f"{head}: {lines[UNNAMED]}"
+        else:
+            width = max(map(len, lines))
+            text = "\n".join([head, *(f"  {n.ljust(width)}  {line}" for n, line in lines.items())])
+        return f"{text}\n{result.text}" if result.text else text
+
+    def _told(self, run: Run, name: str) -> str:
+        curve = run.result.curves.get(name, ())
+        steps = f" at the end of {len(curve)} steps" if len(curve) > 1 else ""
+        return amount(run.result.values[name], self.unit_of(run, name)) + steps
+
+    def unit_of(self, run: Run, name: str) -> str:
+        """The unit of one of its results; "" for none."""
+        if run.result.timed:
+            return "s"
+        if isinstance(self.unit, Mapping):
+            return self.unit.get(name, "")
+        return self.unit or ""
+
+    # -- what is shown of the runs -----------------------------------------------------------------
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        runs = list(self.runs)
+        names = list(dict.fromkeys(name for run in runs for name in run.result.values))
+        parameters = [each.name for each in self.controls]
+        head = ["run", *parameters, *(name or self.title or "result" for name in names)]
+        rows = []
+        for run in runs:
+            values = run.result.values
+            rows.append(
+                [str(run.number)]
+                + [word(run.parameters[name]) for name in parameters]
+                + [amount(values[n], self.unit_of(run, n)) if n in values else "" for n in names]
+            )
+        return head, rows
+
+    def images(self) -> list[bytes]:
+        return [] if self._drawn is None else [self._drawn._repr_png_()[0]]
+
+    def picture(self) -> Picture | None:
+        """All runs as a picture; the timeline of the last beneath, if it has one."""
+        if self._stale:
+            from d2lmini.d2l.experiment_plot import drawn
+
+            self._stale = False
+            self._drawn = drawn(self)
+        return self._drawn
+
+    def forget(self) -> None:
+        self.runs.clear()
+        self._stale, self._drawn = False, None
+
+
+def _name(f: Callable[..., Any]) -> str:
+    name = str(getattr(f, "__name__", type(f).__name__))
+    return "f" if name == "<lambda>" else name
+
+
+def _takes(f: Callable[..., Any], name: str) -> bool:
+    return name in inspect.signature(f).parameters
+
+
+def _arguments(parameters: dict[str, Any]) -> str:
+    """As in a call; arrays and the like, which say little, are left out."""
+    words = {name: word(value) for name, value in parameters.items()}
+    return ", ".join(f"{name}={told}" for name, told in words.items() if told[0] != "<")
+
+
+def _follow(generator: Any, points: list[Any], step: Callable[[], object]) -> Any:
+    """Collect what a generator yields; what it returns. `step` is called after each."""
+    try:
+        while True:
+            try:
+                points.append(next(generator))
+            except StopIteration as end:
+                return end.value
+            step()
+    finally:
+        generator.close()
+
+
+def _sorted(
+    f: Callable[..., Any], parameters: dict[str, Any]
+) -> tuple[list[Control], dict[str, Any]]:
+    """What can be turned, and what is passed as it is."""
+    wanted = inspect.signature(f).parameters
+    every = any(each.kind is each.VAR_KEYWORD for each in wanted.values())
+    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    named = {name for name, each in wanted.items() if each.kind in by_name}
+    for name in parameters:
+        if name not in named and not every:
+            raise TypeError(
+                f"Experiment: {_name(f)} has no parameter {name!r}; it has {sorted(named)}"
+            )
+    for name in named - parameters.keys() - {"progress"}:
+        if wanted[name].default is inspect.Parameter.empty:
+            raise TypeError(
+                f"Experiment: {_name(f)} needs a value for {name!r}: give a range, a list of "
+                f"choices or a value, as in Experiment({_name(f)}, {name}=(1, 10))"
+            )
+    controls: list[Control] = []
+    fixed: dict[str, Any] = {}
+    for name, given in parameters.items():
+        default = wanted[name].default if name in wanted else MISSING
+        made = control(name, given, default)
+        if made is None:
+            fixed[name] = given
+        else:
+            controls.append(made)
+    return controls, fixed

@@ -1,0 +1,149 @@
+"""What a reader can turn: a slider, a choice, a switch; each made from a plain value.
+
+>>> from d2lmini.widgets.controls import control
+>>> control("size", (100, 2000, 100))
+Control(name='size', kind='slider', value=1100, low=100, high=2000, step=100, choices=())
+>>> control("size", (100, 2000, 100), default=500).value
+500
+>>> control("where", ["host", "device"]).value
+'host'
+
+    (low, high), (low, high, step), range(...)    a slider, both ends included (but range's own)
+    [a, b, c]     a choice of these; numbers that rise have a slider
+    True, False   a switch
+    other values  are fixed: no control
+
+What a view sends is not trusted: `take` gives the nearest value that the control allows.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+#: A slider over fractions has about so many steps, if none is given.
+STEPS = 100
+
+#: No default was given.
+MISSING: Any = object()
+
+
+@dataclass(frozen=True)
+class Control:
+    """One parameter that can be turned.
+
+    kind     "slider" (from `low` to `high` in steps of `step`), "choice" (one of `choices`),
+             "switch"
+    value    where it stands at first
+    """
+
+    name: str
+    kind: str
+    value: Any
+    low: Any = None
+    high: Any = None
+    step: Any = None
+    choices: tuple[Any, ...] = ()
+
+    def take(self, sent: Any) -> Any:
+        """The allowed value for what a view has sent: a number, the index of a choice, a bool."""
+        if self.kind == "switch":
+            return bool(sent)
+        if self.kind == "choice":
+            return self.choices[min(max(int(sent), 0), len(self.choices) - 1)]
+        return self.nearest(sent)
+
+    def nearest(self, value: Any) -> Any:
+        """Of a slider: the nearest value on its steps."""
+        most = math.floor((self.high - self.low) / self.step + 1e-9)
+        steps = min(max(round((value - self.low) / self.step), 0), most)
+        found = self.low + steps * self.step
+        return found if isinstance(found, int) else float(f"{found:.12g}")
+
+    def described(self) -> dict[str, Any]:
+        """For a view."""
+        told: dict[str, Any] = {"name": self.name, "kind": self.kind, "value": self.value}
+        if self.kind == "choice":
+            told["value"] = self.choices.index(self.value)
+            told["choices"] = [word(choice) for choice in self.choices]
+            told["rising"] = _rises(self.choices)
+        elif self.kind == "slider":
+            told |= {"low": self.low, "high": self.high, "step": self.step}
+        return told
+
+
+def control(name: str, given: Any, default: Any = MISSING) -> Control | None:
+    """The control for a value; None if it is fixed. See above.
+
+    default: where it stands at first, if the control allows that; else sliders stand in the
+    middle, choices at the first. TypeError, ValueError for a tuple or list that gives no control.
+    """
+    if isinstance(given, bool):
+        return Control(name, "switch", given)
+    if isinstance(given, list):
+        if not given:
+            raise ValueError(f"{name}: an empty list leaves no choice; name one value at least")
+        at = next((i for i, each in enumerate(given) if _same(each, default)), 0)
+        return Control(name, "choice", given[at], choices=tuple(given))
+    if isinstance(given, range):
+        if not given:
+            raise ValueError(f"{name}: {given} is empty; a slider needs one value at least")
+        ends = sorted((given[0], given[-1]))
+        return _slider(name, (*ends, abs(given.step)), default)
+    if isinstance(given, tuple):
+        return _slider(name, given, default)
+    return None
+
+
+def _slider(name: str, given: tuple[Any, ...], default: Any) -> Control:
+    wanted = "expected (low, high) or (low, high, step), a list of choices, or one value"
+    if len(given) not in (2, 3) or not all(map(_is_number, given)):
+        raise TypeError(f"{name}: a slider is made of two or three numbers, got {given}; {wanted}")
+    low, high = given[:2]
+    if not low <= high or not all(map(math.isfinite, given)):
+        raise ValueError(f"{name}: low must be at most high, both finite, got {given}")
+    whole = isinstance(low, int) and isinstance(high, int)
+    step = given[2] if len(given) == 3 else 1 if whole else _round_step(high - low)
+    if not step > 0:
+        raise ValueError(f"{name}: the step must be more than 0, got {given}")
+    made = Control(name, "slider", low, low, high, step)
+    stands = default if _is_number(default) and low <= default <= high else (low + high) / 2
+    return Control(name, "slider", made.nearest(stands), low, high, step)
+
+
+def _round_step(length: float) -> float:
+    """1, 2 or 5 times a power of ten."""
+    if not length:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(length / STEPS))
+    factor = next(each for each in (1, 2, 5, 10) if each * power * STEPS >= length * (1 - 1e-9))
+    return float(f"{factor * power:.1g}")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Arrays have an == of their own, which does not say so."""
+    return one is other or (type(one) is type(other) and _is_plain(one) and one == other)
+
+
+def _is_plain(value: Any) -> bool:
+    return value is None or isinstance(value, (bool, int, float, str))
+
+
+def _rises(choices: tuple[Any, ...]) -> bool:
+    return all(map(_is_number, choices)) and all(a < b for a, b in pairwise(choices))
+
+
+def word(value: Any) -> str:
+    """A value in a few letters, without an address: 0.25, relu, <NDArray>."""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if _is_plain(value):
+        return str(value)
+    name = getattr(value, "__name__", None)
+    return name if isinstance(name, str) else f"<{type(value).__name__}>"

@@ -1,0 +1,231 @@
+"""A function that runs beside the notebook, and can be asked to stop.
+
+    job = Job(lambda job: train(net), over=print)
+    job.start()             # on a thread of its own; `run()`: here and now
+    job.cancel()            # it ends at its next wait, yield or report of progress
+    job.join()
+
+No thread is ever killed. `cancel` leaves a mark; the job's own thread looks for it at every wait of
+the engine, in the waits too (`here.interrupt`), and raises `Cancelled` there, as Ctrl-C would on
+the main thread: the engine is as usable afterwards as after Ctrl-C. What the function had pushed by
+then is done to its end, so that what it changed, a net's parameters say, keeps its values; to be
+asked a second time drops what has not begun, and whoever reads its results gets "cancelled".
+
+>>> from d2lmini.widgets.job import Job
+>>> job = Job(lambda job: [job.progress(i, 3) for i in range(3)] and "done")
+>>> job.run()
+'done'
+>>> job.state, job.done, job.total
+('done', 2, 3)
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sized
+from typing import Any
+
+from d2lmini import callsite, engine
+from d2lmini.base import MXNetError
+from d2lmini.engine.road import here
+
+#: The thread's name. It pushes, so it is none of the engine's own, which begin with "d2lmini-".
+NAME = "experiment"
+
+_started: weakref.WeakSet[Job] = weakref.WeakSet()
+
+
+class Cancelled(BaseException):
+    """Ends a job where it waits. No Exception: what a program does about its errors is not meant
+    for it."""
+
+
+class Job:
+    """One run of `function(job)`; `over(job)` is called at its end, on the same thread.
+
+    state      "new", "running", then "done", "failed" or "cancelled"
+    result     what the function returned, once it is done
+    problem    of one that failed: what was raised, and at which of the user's lines, as text
+    done, total    how far it says it is; total is None where it does not know
+    begin_s, elapsed_s    when it began (`time.perf_counter`), and how long it took until all that
+                          it had pushed was computed
+    """
+
+    def __init__(
+        self, function: Callable[[Job], Any], over: Callable[[Job], object] | None = None
+    ) -> None:
+        self.function = function
+        self.over = over
+        self.state = "new"
+        self.result: Any = None
+        self.problem = ""
+        self.done: float = 0
+        self.total: float | None = None
+        self.begin_s = 0.0
+        self.elapsed_s = 0.0
+        self._asked = 0  # how often to stop,
+        self._heard = 0  # how many of which its thread knows of
+        self._thread: threading.Thread | None = None
+        self._gone = threading.Event()
+
+    # -- asked from outside, on any thread ---------------------------------------------------------
+
+    @property
+    def alive(self) -> bool:
+        """Is somebody at work for it? In a forked child nobody is."""
+        return self._thread is not None and self._thread.is_alive() and not self._gone.is_set()
+
+    def enter(self) -> None:
+        """This thread is at work for it, until it has one of its own (`start`)."""
+        self._thread = threading.current_thread()
+        self.begin_s = time.perf_counter()
+        self.state = "running"
+
+    def leave(self) -> None:
+        """Nobody is at work for it any more."""
+        self._gone.set()
+
+    @property
+    def stopping(self) -> bool:
+        """Was it asked to end?"""
+        return self._asked > 0
+
+    def cancel(self) -> None:
+        """Ask it to end. Asked again: drop what it has pushed and what has not begun."""
+        self._asked += 1
+
+    def join(self, timeout_s: float | None = None) -> bool:
+        """Wait until it is over, and its thread has ended; False at the timeout."""
+        thread = self._thread
+        if thread is not None and thread.name == NAME and thread is not threading.current_thread():
+            thread.join(timeout_s)
+        elif self.alive:
+            self._gone.wait(timeout_s)
+        return not self.alive
+
+    # -- running -----------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Run on a thread of its own; what is raised there becomes `problem`."""
+        self.enter()
+        _started.add(self)
+        self._thread = threading.Thread(target=self._run_kept, name=NAME, daemon=True)
+        self._thread.start()
+
+    def run(self) -> Any:
+        """Run on this thread, give the result; what is raised passes through."""
+        self.enter()
+        try:
+            return self._call()
+        finally:
+            self.leave()
+
+    def _call(self) -> Any:
+        before, here.interrupt = here.interrupt, self.check
+        try:
+            self.result = self.function(self)
+            engine.waitall()
+            self.state = "done"
+        except Exception:
+            self.state = "cancelled" if self._heard else "failed"
+            raise
+        except BaseException:
+            self.state = "cancelled"
+            raise
+        finally:
+            self.elapsed_s = time.perf_counter() - self.begin_s
+            here.interrupt = before
+        return self.result
+
+    def _run_kept(self) -> None:
+        try:
+            self._call()
+        except BaseException as problem:
+            if self.state == "failed":
+                self.problem = told(problem)
+            del problem  # its frames hold the function's arrays
+            self._finish()
+        try:
+            if self.over is not None:
+                self.over(self)
+        finally:
+            self.leave()
+
+    def _finish(self) -> None:
+        """It ended before its time. Wait for what it has pushed, so that the next run begins with
+        an idle engine, unless that takes too long for who asks a third time: another thread may
+        push on and on."""
+        here.interrupt = self._drop
+        while self._asked < 3:
+            try:
+                if engine.current.wait_all("experiment", 0.1):
+                    break
+            except MXNetError as problem:
+                self.problem += f"{chr(10) if self.problem else ''}also: {problem}"
+        here.interrupt = None
+
+    # -- asked on its own thread -------------------------------------------------------------------
+
+    def check(self) -> None:
+        """At waits. Asked to end: raise Cancelled, once, for what cleans up may wait; asked again,
+        drop what has not begun."""
+        if self._asked != self._heard:
+            first = self._heard == 0
+            self._drop()
+            if first:
+                raise Cancelled
+
+    def _drop(self) -> None:
+        if self._asked > max(1, self._heard):
+            engine.cancel_pending()
+        self._heard = self._asked
+
+    def progress(self, done: Any, total: float | None = None) -> Any:
+        """Say how far it is: `progress(3, 10)`, or `for x in progress(xs)`. Raises Cancelled."""
+        if isinstance(done, Iterable):
+            return self._each(done)
+        self.done, self.total = done, total
+        self.step()
+        return None
+
+    def _each(self, items: Iterable[Any]) -> Iterator[Any]:
+        self.done, self.total = 0, len(items) if isinstance(items, Sized) else None
+        for item in items:
+            self.step()
+            yield item
+            self.done += 1
+        self.step()
+
+    def step(self) -> None:
+        """Raise Cancelled if it has been asked to end."""
+        if self._asked:
+            self._drop()
+            raise Cancelled
+
+
+def told(error: BaseException) -> str:
+    """An error as text: what it says, and the user's lines that led there, the innermost first."""
+    lines = [f"{type(error).__name__}: {error}"]
+    for word, site in zip(_words(), reversed(callsite.raised_at(error))):
+        lines.append(f"  {word} {callsite.describe(site)}")
+    return "\n".join(lines)
+
+
+def _words() -> Iterator[str]:
+    yield "at"
+    while True:
+        yield "called from"
+
+
+@atexit.register
+def _stop_all() -> None:
+    """At the end of the process: ask those that run to end, and give them a moment."""
+    running = [job for job in _started if job.alive]
+    for job in running:
+        job.cancel()
+        job.cancel()
+    for job in running:
+        job.join(2)

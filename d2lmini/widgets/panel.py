@@ -1,0 +1,223 @@
+"""A panel: controls, Run, Cancel, Clear; beneath them how far it is, what came out, earlier runs.
+
+    class Doubling(Panel):
+        words = "doubling"
+        def work(self, job, values):        # on a thread of its own; raises, waits, is cancelled
+            return 2 * values["x"]
+        def note(self, job, values):        # after a run that succeeded, on that thread
+            self.rows.append([str(values["x"]), str(job.result)])
+        def table(self):                    # what the view shows of all runs
+            return ["x", "2 x"], self.rows
+
+    panel = Doubling([control("x", (0, 10))])
+    panel.start(x=3)
+    panel.wait()
+
+The view (`js/panel.js`) shows what `whole` tells, and sends what was pressed. Nothing here runs on
+a callback: presses reach the sampler's thread, which starts a run's own (`job`) or marks it for
+its end, so a panel is alive while a cell computes. One run at a time.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from d2lmini import engine
+from d2lmini.profiler.summary import in_time
+from d2lmini.widgets.base import Message, Widget, _execution, in_notebook
+from d2lmini.widgets.controls import Control
+from d2lmini.widgets.job import NAME, Job
+from d2lmini.widgets.printed import printed
+
+#: Of what a run printed the end is shown, so many letters of it.
+SHOWN = 4000
+
+
+class Panel(Widget):
+    """Controls and runs; a subclass says what a run does.
+
+    controls    what can be turned
+    """
+
+    script = "panel"
+    words = "panel"
+
+    def __init__(self, controls: Sequence[Control] = ()):
+        super().__init__()
+        self.controls = tuple(controls)
+        self._job: Job | None = None
+        self._door = threading.Lock()
+        self._printed = ""
+
+    # -- what a subclass overrides -----------------------------------------------------------------
+
+    def work(self, job: Job, values: dict[str, Any]) -> Any:
+        """One run, with a value for each control."""
+        raise NotImplementedError
+
+    def note(self, job: Job, values: dict[str, Any]) -> None:
+        """A run is done; `job.result` is what `work` gave."""
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """The runs as text: what the columns are called, and a row for each, the oldest first."""
+        return [], []
+
+    def images(self) -> list[bytes]:
+        """Pictures of the runs, as PNG; made before (`note`), not here."""
+        return []
+
+    def forget(self) -> None:
+        """Clear was pressed."""
+
+    # -- running -----------------------------------------------------------------------------------
+
+    @property
+    def running(self) -> bool:
+        """Is a run going on?"""
+        return self._job is not None and self._job.alive
+
+    def start(self, **values: Any) -> None:
+        """Begin a run in the background, as Run does; controls that are not named stand as they
+        did at first. RuntimeError while one is going on; TypeError for a name without a control.
+        """
+        self._begin(self._checked(values)).start()
+        self.live()
+
+    def run(self, **values: Any) -> Any:
+        """A run here and now: what it raises passes through, what it gives is returned."""
+        values = self._checked(values)
+        job = self._begin(values)
+        try:
+            result = job.run()
+            self.note(job, values)
+        finally:
+            if self._front is not None:
+                self.still()
+        return result
+
+    def cancel(self) -> None:
+        """Ask the run to end; see `Job.cancel`. Nothing happens if there is none."""
+        if self._job is not None:
+            self._job.cancel()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until no run is going on; False at the timeout."""
+        return self._job is None or self._job.join(timeout_s)
+
+    def clear(self) -> None:
+        """Forget the runs, as Clear does."""
+        self.forget()
+        if self._front is not None:
+            self.still()
+
+    def close(self) -> None:
+        """Cancel what runs, wait for its end, and let go of the view."""
+        if self.running and self._job is not None:
+            self._job.cancel()
+            self._job.cancel()
+            self._job.join(10)
+        super().close()
+
+    def _checked(self, values: dict[str, Any]) -> dict[str, Any]:
+        names = [each.name for each in self.controls]
+        unknown = sorted(values.keys() - set(names))
+        if unknown:
+            raise TypeError(f"{self.words}: there is no control {unknown[0]!r}; there are {names}")
+        return {each.name: values.get(each.name, each.value) for each in self.controls}
+
+    def _begin(self, values: dict[str, Any]) -> Job:
+        with self._door:
+            if self.running:
+                raise RuntimeError(
+                    f"{self.words}: a run is going on; wait() for its end or cancel() it"
+                )
+            job = Job(lambda job: self._work(job, values), lambda job: self._over(job, values))
+            job.enter()
+            self._job = job
+        return job
+
+    def _work(self, job: Job, values: dict[str, Any]) -> Any:
+        if threading.current_thread().name != NAME:
+            return self.work(job, values)
+        with printed() as kept:
+            try:
+                return self.work(job, values)
+            finally:
+                self._printed = kept.getvalue()[-SHOWN:]
+
+    def _over(self, job: Job, values: dict[str, Any]) -> None:
+        """A run in the background has ended (on its thread)."""
+        try:
+            if job.state == "done":
+                self.note(job, values)
+        except Exception as problem:
+            job.state, job.problem = "failed", f"{type(problem).__name__}: {problem}"
+        finally:
+            job.leave()
+            self.still()
+
+    # -- the view ----------------------------------------------------------------------------------
+
+    def _ipython_display_(self) -> None:
+        """Shown by `show`, which can be brought up to date; once in a cell."""
+        if not in_notebook():
+            print(repr(self))
+        elif self._shown_in is None or self._shown_in != _execution():
+            self.show()
+
+    def changes(self) -> Message | None:
+        return ({"state": self.state()}, []) if self.running else None
+
+    def whole(self) -> Message | None:
+        head, rows = self.table()
+        told = {
+            "name": self.words,
+            "controls": [each.described() for each in self.controls],
+            "state": self.state(),
+            "printed": self._printed,
+            "head": head,
+            "rows": rows,
+        }
+        return told, self.images()
+
+    def received(self, message: dict[str, Any]) -> None:
+        kind = message.get("kind")
+        if kind == "run" and not self.running:
+            sent = message.get("values", {})
+            self.start(**{c.name: c.take(sent[c.name]) for c in self.controls if c.name in sent})
+            self.say({"state": self.state()})
+        elif kind == "cancel":
+            self.cancel()
+            self.say({"state": self.state()})
+        elif kind == "clear" and not self.running:
+            self._printed = ""
+            self._job = None
+            self.clear()
+
+    def state(self) -> dict[str, Any]:
+        """How the run stands: for the view's buttons, bar and line of text."""
+        job = self._job
+        if job is None:
+            return {"running": False, "text": "", "problem": ""}
+        running = job.alive
+        text = self._running_text(job) if running else f"{job.state} in {in_time(job.elapsed_s)}"
+        told = {"running": running, "stopping": running and job.stopping, "text": text}
+        told |= {"problem": job.problem, "done": job.done, "total": job.total}
+        return told
+
+    def _running_text(self, job: Job) -> str:
+        if job.stopping:
+            pending = engine.stats().pending
+            if pending:
+                return (
+                    f"stopping: {pending} operations that were pushed are still to be done; "
+                    "press Cancel again to drop them (what reads their results gets an error)"
+                )
+            return "stopping at its next wait, yield or report of progress"
+        seconds = f"{time.perf_counter() - job.begin_s:.1f} s"
+        if job.total:
+            return f"{job.done:g} of {job.total:g}, {seconds}"
+        return f"{job.done:g} steps, {seconds}" if job.done else f"running, {seconds}"

@@ -1,0 +1,56 @@
+"""What one thread prints, kept apart.
+
+A notebook shows what a thread prints in whatever cell is running then. What a run in the background
+prints belongs to the run: while `printed` is on, this thread's lines are kept, all others pass.
+
+>>> from d2lmini.widgets.printed import printed
+>>> with printed() as kept:
+...     print("hello")
+>>> kept.getvalue()
+'hello\\n'
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+_door = threading.Lock()
+
+
+class _Switch:
+    """Stands for sys.stdout as long as somebody's lines are kept."""
+
+    def __init__(self, real: Any):
+        self._real = real
+        self._kept: dict[int, io.StringIO] = {}
+
+    def write(self, text: str) -> int:
+        kept = self._kept.get(threading.get_ident())
+        return int((self._real if kept is None else kept).write(text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+
+@contextmanager
+def printed() -> Iterator[io.StringIO]:
+    """Keep what this thread prints in the scope."""
+    mine, kept = threading.get_ident(), io.StringIO()
+    with _door:
+        switch: Any = sys.stdout
+        if not isinstance(switch, _Switch):
+            switch = _Switch(switch)
+            sys.stdout = switch
+        switch._kept[mine], real = kept, switch._real
+    try:
+        yield kept
+    finally:
+        with _door:
+            del switch._kept[mine]
+            if not switch._kept and switch is sys.stdout:
+                sys.stdout = real
