@@ -38,7 +38,8 @@ SETTINGS = {
 
 
 class LabServer:
-    """JupyterLab with `folder` as home; its notebooks are in `root`."""
+    """JupyterLab with `folder` as home; its notebooks are in `root`. `app="notebook"`: Jupyter
+    Notebook 7, the same front end around one notebook, where it is installed."""
 
     def __init__(self, folder: Path, app: str = "jupyterlab"):
         self.home = folder / "home"
@@ -151,7 +152,7 @@ class LabServer:
     def write(self, name: str, cells: list[str]) -> str:
         """Store a notebook of these code cells; its path below the root."""
         metadata = {"kernelspec": {"display_name": "", "language": "python", "name": "python3"}}
-        notebook = new_notebook(cells=[new_code_cell(c) for c in cells], metadata=metadata)
+        notebook = new_notebook(cells=[new_code_cell(c.strip()) for c in cells], metadata=metadata)
         nbformat.write(notebook, self.root / name)
         return name
 
@@ -160,5 +161,7 @@ class LabServer:
 
     def url(self, path: str = "", workspace: str = "test") -> str:
         """The address at which JupyterLab opens a file; each workspace remembers its own tabs."""
+        if self.app == "notebook":
+            return f"{self.base}notebooks/{quote(path)}?token={self.token}"
         tree = f"/tree/{quote(path)}" if path else ""
         return f"{self.base}lab/workspaces/{workspace}{tree}?token={self.token}"

@@ -1,0 +1,74 @@
+"""The stepper in JupyterLab: forward, back, run, guess; every button does what it says."""
+
+import pytest
+
+pytestmark = pytest.mark.timeout(180)
+
+PROGRAM = """
+import d2lmini
+from d2lmini import nd
+
+def program():
+    a = nd.ones((1, 2))
+    b = a * 2
+    c = a * 3
+    a += 1
+
+d2lmini.widgets.Stepper(program)
+"""
+
+
+def test_stepper_steps_forward_and_back_and_runs(page):
+    page.lab.write("stepper.ipynb", [PROGRAM])
+    page.open("stepper.ipynb")
+    page.run_cell(0)
+    box = page.shown(0, ".d2l-stepper[data-step]")
+
+    def stands_at(step):
+        page.wait(lambda: box.get_attribute("data-step") == str(step), f"move {step}")
+
+    def press(word):
+        box.get_by_role("button", name=word, exact=True).click()
+
+    stands_at(0)
+    page.picture("beginning", box)
+    for step in (1, 2, 3, 4):
+        press("forward ▶")
+        stands_at(step)
+    # 2 and 3 read a; 4, which writes it, stands in line behind them.
+    rows = box.locator("tr").all_inner_texts()
+    assert any(row.startswith("a\t") and "2 R" in row and "4 W" in row for row in rows), rows
+    assert "4 a += 1 must wait: 2 and 3 still read a." in box.locator(".d2l-told").inner_text()
+    page.picture("two-readers-and-a-writer", box)
+    press("◀ back")
+    stands_at(3)
+    box.focus()
+    page.page.keyboard.press("ArrowRight")
+    stands_at(4)
+
+    press("run")
+    page.wait(lambda: "It is over" in box.inner_text(), "the end of the run")
+    page.picture("end", box)
+    box.get_by_role("button", name="4 a += 1").click()
+    assert "Selected: 4 a += 1" in box.inner_text()
+    press("run to selected")
+    page.wait(lambda: "It is over" not in box.inner_text(), "the way back to operation 4")
+    press("reset")
+    stands_at(0)
+    # The cell that follows computes on the engine of the notebook, not on the stepper's.
+    assert page.python("print((nd.ones(2) * 3).asnumpy())") == "[3. 3.]\n"
+    page.assert_clean()
+
+
+def test_stepper_asks_for_a_guess(page):
+    page.lab.write("guess.ipynb", [PROGRAM.replace("(program)", "(program, guess=True)")])
+    page.open("guess.ipynb")
+    page.run_cell(0)
+    box = page.shown(0, ".d2l-stepper[data-step]")
+    assert "Which operation can begin next?" in box.inner_text()
+    box.locator(".d2l-node[role=button]").nth(3).click()
+    page.wait(lambda: "No: 4 cannot begin" in box.inner_text(), "the answer to a wrong guess")
+    page.picture("wrong", box)
+    box.locator(".d2l-node[role=button]").nth(0).click()
+    page.wait(lambda: "1 of 2 right" in box.inner_text(), "the answer to a right guess")
+    page.assert_clean()
