@@ -1,0 +1,382 @@
+"""The stepper: what it records, that its moves are the stepped engine's, what it says and sends."""
+
+import json
+import random
+import threading
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from d2lmini import engine, instrument, nd
+from d2lmini.widgets import sampler
+from d2lmini.widgets import stepper_words as words
+from d2lmini.widgets.stepper import Stepper
+from d2lmini.widgets.stepper_play import Play
+from d2lmini.widgets.stepper_program import recorded
+
+
+def program():
+    a = nd.ones((1, 2))
+    b = a * 2
+    c = a * 3
+    a += 1
+    return b + c
+
+
+def waiting():
+    a = nd.ones((2,))
+    b = a * 2
+    total = b.sum().asscalar()  # the program stands here until 3 is done
+    c = a + total
+    c[:] = 0
+
+
+def random_program(seed, n=12):
+    """Operations on a few arrays, in place and not, with waits between some."""
+
+    def run():
+        draw = random.Random(seed)
+        arrays = [nd.ones((2,)) for _ in range(3)]
+        for _ in range(n):
+            x, y = draw.choice(arrays), draw.choice(arrays)
+            kind = draw.randrange(5)
+            if kind == 0:
+                x += y
+            elif kind == 1:
+                arrays.append(x * y)
+            elif kind == 2:
+                x[:] = 0
+            elif kind == 3:
+                arrays.append(x + 1)
+            elif draw.random() < 0.5:
+                (x + y).wait_to_read()
+            else:
+                nd.waitall()
+
+    return run
+
+
+# -- the record ------------------------------------------------------------------------------------
+
+
+def test_the_record_has_lines_names_and_values():
+    record = recorded(program)
+    assert [each.line for each in record.operations.values()] == [
+        "a = nd.ones((1, 2))", "b = a * 2", "c = a * 3", "a += 1", "return b + c",
+    ]  # fmt: skip
+    assert list(record.names.values()) == ["a", "b", "c", "result of 5"]
+    a = next(var for var, name in record.names.items() if name == "a")
+    assert record.operations[4].reads == record.operations[4].writes == (a,)
+    assert record.operations[4].values == {a: "[[2. 2.]]"}
+
+
+def test_a_name_that_is_bound_anew_is_told_from_the_one_before():
+    def again():
+        x = nd.ones((2,))
+        x = x + 1
+        x = x + 1
+        parts = [x * 2, x * 3]
+        return parts
+
+    assert list(recorded(again).names.values()) == ["x", "x #2", "x #3", "parts[0]", "parts[1]"]
+
+
+def test_what_the_program_finds_has_its_name_and_its_contents():
+    weights = nd.array([1, 2])
+
+    def use():
+        y = weights * 2
+        weights[:] = 0
+        return y
+
+    record = recorded(use)
+    var = next(var for var, name in record.names.items() if name == "weights")
+    assert record.values == {var: "[1. 2.]"}
+    stepper = Stepper(use)
+    assert weights.asnumpy().tolist() == [0, 0]
+    assert stepper.program.values == {var: "[0. 0.]"}
+
+
+def test_waits_of_the_program_are_part_of_the_record():
+    play = Play(recorded(waiting))
+    assert [n for n, status in play.status.items() if status == "later"] == [4, 5]
+    assert play.awaited is not None and play.awaited[1] == {3}
+    play.run_to(4)
+    assert play.awaited is None and play.ended_us[3] <= play.began_us[4]
+
+
+def test_the_engine_before_is_in_use_again_and_nothing_is_pending():
+    before, threads = engine.current, threading.active_count()
+    stepper = Stepper(program)
+    assert engine.current is before and engine.stats().pending == 0
+    heard = []
+
+    class Ear(instrument.Instrument):
+        def push(self, task):
+            heard.append(task.name)
+
+        start = end = push
+
+    with instrument.listening(Ear()):
+        stepper.run()
+        stepper.back(3)
+    assert not heard, "stepping pushes nothing"
+    assert (nd.ones((2,)) + 1).asnumpy().tolist() == [2, 2]
+    assert threading.active_count() <= threads + 1  # a worker, perhaps
+
+
+def test_a_failing_operation_is_told_of_and_troubles_nobody():
+    def fails():
+        a = nd.ones((2,))
+        engine.push(lambda: 1 / 0, reads=[a], writes=[a], name="divide")
+        return a + 1
+
+    stepper = Stepper(fails)
+    nd.waitall()  # raises nothing
+    assert [each.status for each in stepper.program.operations.values()] == [
+        "done", "failed", "skipped",
+    ]  # fmt: skip
+    stepper.run()
+    assert "failed" in repr(stepper) and stepper.state()["status"][3] == "skipped"
+
+
+def test_an_error_of_the_program_is_the_callers_and_the_engine_is_as_before():
+    def raises():
+        nd.ones((2,)) + nd.ones((3,))
+
+    before = engine.current
+    with pytest.raises(Exception, match="shapes"):
+        Stepper(raises)
+    assert engine.current is before
+    nd.waitall()
+
+
+def test_programs_that_cannot_be_stepped_through():
+    with pytest.raises(TypeError, match="a function without arguments"):
+        Stepper(nd.ones((2,)))
+    with pytest.raises(ValueError, match="pushed 0 operations"):
+        Stepper(lambda: None)
+    with pytest.raises(ValueError, match="pushed 201 operations, and 1 to 200"):
+        Stepper(lambda: [nd.ones((1,)) for _ in range(201)])
+
+
+def test_operations_that_operations_push():
+    def inside():
+        a, b = engine.new_var(), engine.new_var()
+        engine.push(lambda: engine.push(print, reads=[a], name="inner"), writes=[b], name="outer")
+
+    play = Play(recorded(inside))
+    assert play.status == {1: "ready", 2: "later"} and "issues it" in words.why_not(play, 2)
+    play.run()
+    assert play.order == [1, 2]
+
+
+# -- the moves are the engine's --------------------------------------------------------------------
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6), st.one_of(st.none(), st.integers(0, 99)), st.integers(1, 3))
+def test_a_play_is_what_the_stepped_engine_does(what, seed, workers):
+    run = random_program(what)
+    play = Play(recorded(run, workers), seed)
+    play.run()
+    with engine.stepped(seed=seed, workers=workers, times=10) as stepped:
+        run()
+    assert play.log == stepped.log
+    steps = play.steps
+    for _ in range(7):
+        play.back()
+    play.run()
+    assert play.log == stepped.log and play.steps == steps
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6), st.integers(0, 10**6))
+def test_whatever_the_reader_picks_is_legal(what, picks):
+    """Of two operations that name an array, one to write it, the second begins after the first has
+    ended, whoever chooses."""
+    draw = random.Random(picks)
+    play = Play(recorded(random_program(what)))
+    while able := play.able():
+        if play.steps and draw.random() < 0.2:
+            play.back()
+            continue
+        move = draw.choice(able)
+        event = play.step(move.number)
+        assert event.kind == ("begin" if move.begins else "end")
+    operations = play.program.operations.values()
+    for early in operations:
+        for late in operations:
+            touched = {*early.reads, *early.writes} & {*late.reads, *late.writes}
+            if early.number < late.number and touched & {*early.writes, *late.writes}:
+                assert play.ended_us[early.number] <= play.began_us[late.number]
+                assert play.order.index(early.number) < play.order.index(late.number)
+
+
+def test_what_is_not_legal_is_refused_with_what_is():
+    stepper = Stepper(program)
+    with pytest.raises(ValueError, match="4 can neither begin nor end now; possible: 1 begins"):
+        stepper.step(4)
+    with pytest.raises(ValueError, match="operations are 1 to 5, got 9"):
+        stepper.run_to(9)
+    assert stepper.play.steps == 0
+
+
+def test_the_reader_picks_and_another_way_begins_there():
+    stepper = Stepper(program)
+    stepper.step(), stepper.step()
+    stepper.step(3)
+    stepper.run()
+    assert stepper.play.order == [1, 3, 2, 4, 5]
+    stepper.run_to(2)
+    assert stepper.play.order == [1, 3, 2]
+    stepper.back(99)
+    assert stepper.play.steps == 0 and stepper.play.next().number == 1
+    stepper.run()
+    assert stepper.play.order == [1, 3, 2, 4, 5]
+    stepper.reset()
+    stepper.run()
+    assert stepper.play.order == [1, 2, 3, 4, 5]
+
+
+# -- words -----------------------------------------------------------------------------------------
+
+
+def test_it_says_what_happened_and_why():
+    stepper = Stepper(program)
+    for _ in range(3):
+        stepper.step()
+    assert "4 a += 1 must wait: 2 and 3 still read a." in stepper.step()
+    assert stepper.queues().splitlines()[0] == "a [[1. 1.]]: 2 reads, 3 reads; in line: 4 to write"
+    assert "4 a += 1 must wait: 3 still reads a." in stepper.step(2)
+    assert "4 and 5 may begin" in stepper.step(3)
+    stepper.run()
+    assert stepper.step() == "It is over."
+    assert stepper.queues() == "all Vars are idle"
+
+
+def test_values_are_those_of_the_moment():
+    stepper = Stepper(program)
+    held = lambda: {each["name"]: each["value"] for each in stepper.state()["vars"]}  # noqa: E731
+    assert held()["a"] == ""
+    stepper.run_to(4)
+    assert held()["a"] == ""  # being written
+    assert held()["b"] == "[[2. 2.]]"
+    stepper.back()
+    assert held()["a"] == "[[1. 1.]]"
+    stepper.run()
+    assert held()["a"] == "[[2. 2.]]"
+
+
+def test_guesses_are_counted_and_answered():
+    stepper = Stepper(program, guess=True)
+    shown = json.dumps(stepper.state())
+    assert "ready" not in shown and "waits" not in shown, "the answer is not sent along"
+    assert stepper.state()["able"] == stepper.state()["vars"] == []
+    assert "No: 2 cannot begin, 1 has yet to write a." in stepper.guess(2)
+    assert stepper.guess(None).startswith("No: 1 a = nd.ones((1, 2)) can begin")
+    assert stepper.guess(1).startswith("Right.")
+    assert stepper.guess(None).startswith("Right. 1 a = nd.ones((1, 2)) ends")
+    assert stepper.guess(77) == "No: there is no operation 77."
+    assert (stepper.right, stepper.asked) == (2, 5)
+    stepper.guess(2), stepper.guess(3)
+    assert stepper.guess(None).startswith("Right.")
+    assert (stepper.right, stepper.asked) == (5, 8)
+
+
+def test_one_that_is_ready_and_has_no_worker_is_told_so():
+    stepper = Stepper(program, workers=1)
+    stepper.run_to(2)
+    assert words.why_not(stepper.play, 3) == "it is ready, but the worker of cpu is busy"
+    assert "the worker of cpu is busy" in stepper.guess(3)
+
+
+# -- what the view is sent and sends ---------------------------------------------------------------
+
+
+class Sent(Stepper):
+    """A stepper with its messages kept."""
+
+    def __init__(self, *args, **options):
+        self.messages = []
+        super().__init__(*args, **options)
+
+    def say(self, header, buffers=(), whole=False):
+        self.messages.append(json.loads(json.dumps(header)))
+
+
+def test_the_view_is_sent_everything_once_and_the_state_after_every_move():
+    stepper = Sent(program)
+    stepper.say_whole()
+    whole = stepper.messages.pop()
+    assert [node["number"] for node in whole["nodes"]] == [1, 2, 3, 4, 5]
+    assert {(e["from"], e["to"]): e["value"] for e in whole["edges"]}[2, 4] is False
+    assert whole["workers"] == ["cpu 1", "cpu 2"] and whole["state"]["step"] == 0
+    stepper.received({"kind": "step"})
+    stepper.received({"kind": "step"})
+    stepper.received({"kind": "step", "number": 3})
+    state = stepper.messages[-1]["state"]
+    assert state["step"] == 3 and state["status"]["3"] == "running"
+    assert state["able"] == [[2, True], [3, False]] and state["next"] == [2, True]
+    assert state["notes"]["4"] == "waits for 2 and 3"
+    assert len(json.dumps(whole)) < 20_000
+
+
+def test_every_button_does_what_it_says():
+    stepper = Sent(program)
+    for message, step in [
+        ({"kind": "run_to", "number": 4}, 7), ({"kind": "back"}, 6), ({"kind": "run"}, 10),
+        ({"kind": "reset", "seed": 3}, 0), ({"kind": "step", "number": 5}, 0),
+        ({"kind": "guessing", "on": True}, 0), ({"kind": "step"}, 0),
+        ({"kind": "guess", "number": 1}, 1), ({"kind": "nonsense"}, 1),
+    ]:  # fmt: skip
+        stepper.received(message)
+        assert stepper.play.steps == step, message
+    assert stepper.play.seed == 3 and stepper.right == 1
+    refused = [each["state"]["problem"] for each in stepper.messages]
+    assert any("5 can neither begin nor end" in problem for problem in refused)
+
+
+def test_moves_from_several_threads_leave_it_whole():
+    stepper = Sent(program)
+
+    def press(kind):
+        for _ in range(30):
+            stepper.received({"kind": kind})
+
+    threads = [threading.Thread(target=press, args=(k,)) for k in ("step", "back", "step", "run")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    stepper.run()
+    assert sorted(stepper.play.order) == [1, 2, 3, 4, 5]
+
+
+def test_the_picture_and_the_text_are_those_of_the_whole_run():
+    pytest.importorskip("matplotlib")
+    stepper = Stepper(program)
+    data, _ = stepper.bundle()
+    assert set(data) == {"text/plain", "image/png"}
+    assert len(data["image/png"]) < 200_000
+    svg = stepper.picture().svg
+    assert ">They began in the order 1, 2, 3, 4, 5<" in svg and ">4 a += 1<" in svg
+    stepper.step()
+    assert stepper.bundle()[0]["text/plain"] == data["text/plain"]
+    assert data["text/plain"].splitlines()[4] == (
+        "4 a += 1               after 1, 2, 3  cpu 1  20 to 30 us"
+    )
+
+
+def test_nothing_runs_when_it_is_there():
+    stepper = Stepper(program)
+    stepper.show()  # outside of a notebook
+    stepper.step()
+    until = time.monotonic() + 5
+    while sampler.running() and time.monotonic() < until:
+        time.sleep(0.01)
+    assert not sampler.running()
+    stepper.close()
+    stepper.close()
