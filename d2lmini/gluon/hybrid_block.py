@@ -194,8 +194,9 @@ class HybridBlock(Block):
         is written again.
 
         What was compiled is forgotten. Memory is always planned for each shape; with static_alloc
-        that of intermediate results is kept between calls, however much it is. The other flags are
-        MXNet's and have no effect. TypeError for unknown ones.
+        that of intermediate results is kept between calls, however much it is. With static_shape
+        besides, calls on CUDA's GPUs are CUDA graphs where that is possible (`cuda_graphs`). The
+        other flags are MXNet's and have no effect. TypeError for unknown ones.
         """
         if kwargs:
             raise TypeError(
@@ -257,6 +258,12 @@ class HybridBlock(Block):
     def guard_misses(self) -> list[str]:
         """Why it was compiled again, each time after the first, in readable words."""
         return list(self._compiled().guards.misses)
+
+    def cuda_graphs(self) -> list[str]:
+        """A line for each program that is to be CUDA graphs: of how many it is made, or why it runs
+        op by op. Empty unless hybridized with static_alloc and static_shape, and on such a GPU."""
+        replays = [program.replays for program in programs_of(self._compiled())]
+        return [str(each) for each in replays if each is not None]
 
     def program(self, *inputs: Any) -> Programs:
         """The programs compiled so far, forward and backward; they print as Python. With inputs:

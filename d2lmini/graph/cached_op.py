@@ -23,12 +23,12 @@ from typing import Any
 from d2lmini import random_state
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, current_context
-from d2lmini.graph.call import push
 from d2lmini.graph.gradient import gradients
 from d2lmini.graph.history import Backward, ProgramNode
 from d2lmini.graph.passes import simplify
 from d2lmini.graph.program import Program
 from d2lmini.graph.recompute import recomputed
+from d2lmini.graph.replay import way_of
 from d2lmini.graph.short import ShortRoad
 from d2lmini.graph.split import cut, residuals
 from d2lmini.graph.typed import typed
@@ -47,7 +47,8 @@ Kind = tuple[list[Any], "list[bool] | None", bool, Context]
 class CachedOp:
     """A Symbol as a function of arrays, in the order of its variables (arguments and auxiliary
     states as they are met, `list_inputs`). `flags` are those of `hybridize`, as a dict or as pairs:
-    with static_alloc the memory for intermediate results is kept from call to call."""
+    with static_alloc the memory for intermediate results is kept from call to call, with
+    static_shape too calls on a GPU are replayed (`replay`)."""
 
     is_np_sym = False
 
@@ -132,10 +133,14 @@ class CachedOp:
             )
         specs = {node: x._spec for node, x in zip(self.variables, inputs)}
         variables, outputs = typed(self.symbol._entries, specs, modes.training)
-        static_alloc = str(self.flags.get("static_alloc", False)) in ("True", "1")
-        return Compiled(
-            self.name, list(variables.values()), outputs, needs, ctx, static_alloc, self.overlaps
+        alloc, shape = (
+            str(self.flags.get(flag, False)) in ("True", "1")
+            for flag in ("static_alloc", "static_shape")
         )
+        return Compiled(
+            self.name, list(variables.values()), outputs, needs, ctx, alloc, self.overlaps,
+            alloc and shape,
+        )  # fmt: skip
 
 
 class Compiled:
@@ -150,12 +155,13 @@ class Compiled:
 
     def __init__(
         self, name: str, variables: list[Node], outputs: list[Entry], needs: tuple[bool, ...],
-        ctx: Context, static_alloc: bool = False, overlaps: bool = False,
+        ctx: Context, static_alloc: bool = False, overlaps: bool = False, static: bool = False,
     ):  # fmt: skip
         self.name = name
         self.ctx = ctx
         self.static_alloc = static_alloc
         self.overlaps = overlaps
+        self.static = static
         self.variables = variables
         self.training = modes.training
         self.typed = outputs
@@ -183,6 +189,7 @@ class Compiled:
         else:
             self.outputs = outputs = simplify(outputs)
         self.forward = Program(name, variables, outputs + kept, ctx, static_alloc)
+        self._push = way_of(self.forward, ctx, static)
         short = ctx.is_cpu and ShortRoad.leads(self.forward)
         self._short = ShortRoad(self.forward, ctx) if short else None
 
@@ -197,7 +204,7 @@ class Compiled:
             for x in inputs:
                 if x._ctx != ctx:
                     raise MXNetError(f"{self.name}: inputs are on {ctx} and {x._ctx}")
-            results = push(forward, inputs, ctx, keys, self._checked(out))
+            results = self._push(forward, inputs, ctx, keys, self._checked(out))
         if not self.wanted:
             return results
         node = ProgramNode(self, inputs, results, keys)

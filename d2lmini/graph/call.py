@@ -29,6 +29,8 @@ class ProgramTask(Task):
     __slots__ = ("inputs", "keys", "outputs", "program")
 
     spares = True
+    #: Do results get their memory before they are computed?
+    fills = True
 
     def __init__(
         self, program: Program, inputs: list[Operand], outputs: list[Operand], ctx: Context,
@@ -68,12 +70,15 @@ class ProgramTask(Task):
 
     def _compute(self) -> None:
         places = self._places()
-        results = self.program.run([array_of(i) for i in self.inputs], places, self.keys)
+        results = self._results([array_of(i) for i in self.inputs], places)
         for operand, place, result in zip(self.outputs, places, results):
             if operand[0].data is None:
                 operand[0].adopt(result)
             elif place is None:
                 np.copyto(array_of(operand), result)
+
+    def _results(self, arrays: list[Any], places: list[Any]) -> list[Any]:
+        return self.program.run(arrays, places, self.keys)
 
     def _places(self) -> list[np.ndarray | None]:
         """Where outputs are computed right into. Not over an input, nor one over another: such an
@@ -86,7 +91,7 @@ class ProgramTask(Task):
             if chunk not in seen:
                 if chunk.data is not None:
                     place = array_of(operand)
-                elif chunk.weight:
+                elif chunk.weight and self.fills:
                     place = chunk.allocate(spec.shape, spec.dtype)
             seen.add(chunk)
             places.append(place)
@@ -95,7 +100,7 @@ class ProgramTask(Task):
 
 def push(
     program: Program, inputs: Sequence[NDArray], ctx: Context, keys: Sequence[Any],
-    outs: Sequence[Any] = (),
+    outs: Sequence[Any] = (), kind: type[ProgramTask] = ProgramTask,
 ) -> list[NDArray]:  # fmt: skip
     """Push a call of `program`; its outputs, new arrays unless `outs` has one for the place."""
     pool = inputs[0]._chunk.pool if inputs else pool_of(ctx)
@@ -111,7 +116,7 @@ def push(
             x._chunk.note_write(begin, begin + x._spec.size, site)
     operands = [(x._chunk, x._offset, x._spec) for x in inputs]
     places = [(y._chunk, y._offset, y._spec) for y in results]
-    task = ProgramTask(program, operands, places, ctx, keys)
+    task = kind(program, operands, places, ctx, keys)
     if not ctx.is_cpu:
         check_there(ctx, task.reads + task.writes)
     engine.current.push(task)

@@ -403,6 +403,7 @@ class Writer:
         inner = spec_of(right).shape[1 if b_is_transposed else 0]
         b = self.name_of(right)
         small = rows * inner * columns <= SERIAL_PRODUCT and spec.dtype.char in "fd" and inner > 1
+        small = small and not self.on_gpu
         if small and rows == 1:
             b += "" if b_is_transposed else ".T"
             a = self.shaped(left, (inner,))

@@ -14,10 +14,9 @@ from d2lmini.autograd.scopes import scope
 from d2lmini.autograd.tape import check_version
 from d2lmini.autograd.walk import grad
 from d2lmini.context import Context
-from d2lmini.graph.call import push
-from d2lmini.graph.call_parts import push_parts
 from d2lmini.graph.parts import MOST_PARTS
 from d2lmini.graph.program import Program
+from d2lmini.graph.replay import way_of
 from d2lmini.ndarray.apply import apply
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.symbol.node import Entry, topological
@@ -44,7 +43,7 @@ class Backward:
             f"{of.name}_backward", variables, grads, of.ctx, of.static_alloc,
             MOST_PARTS if of.overlaps else 1,
         )  # fmt: skip
-        self.push = push_parts if len(self.program.parts) > 1 else push
+        self.push = way_of(self.program, of.ctx, of.static)
 
 
 class ProgramNode(tape.Node):

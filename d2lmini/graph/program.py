@@ -35,7 +35,7 @@ import traceback
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -49,6 +49,9 @@ from d2lmini.graph.codegen import Writer
 from d2lmini.graph.costs import ProgramCost, together
 from d2lmini.graph.lower import spec_of
 from d2lmini.symbol.node import Draw, Entry, Node, topological
+
+if TYPE_CHECKING:
+    from d2lmini.graph.replay import Replays
 
 #: An arena of up to so many bytes is kept from call to call.
 KEPT = 1 << 20
@@ -85,6 +88,7 @@ class Program:
     cost          of one call
     predicted_us  predicted run time
     parts         those that may run as tasks of their own, `most_parts` or fewer; see `parts`
+    replays       its recordings as CUDA graphs, where such are wanted; see `replay`
 
     `ctx` is where it will run; with `static_alloc` its arena is kept whatever its size.
     """
@@ -122,6 +126,7 @@ class Program:
         self._nodes = writer.nodes
         self._keeps = static_alloc or self.plan.nbytes <= KEPT
         self._frames: list[Frame] = []
+        self.replays: Replays | None = None
         self._file = f"<program {name} {next(_serial)}>"
         lines = [line + "\n" for line in self.source.splitlines()]
         linecache.cache[self._file] = len(self.source), None, lines, self._file  # for tracebacks
@@ -143,11 +148,18 @@ class Program:
             return [found[i] for i in range(len(self.outputs))]
         frame = self._take()
         try:
+            return self.run_in(frame, arrays, places, keys)
+        finally:
+            self._give_back(frame)
+
+    def run_in(
+        self, frame: Frame, arrays: Sequence[Any], places: Sequence[Any], keys: Sequence[Any]
+    ) -> list[Any]:
+        """The same in an arena of the caller's."""
+        try:
             return frame.run(arrays, places, keys)
         except Exception as problem:
             raise self._explained(problem) from problem
-        finally:
-            self._give_back(frame)
 
     def begin(
         self, arrays: Sequence[np.ndarray], places: Sequence[np.ndarray | None], keys: Sequence[Any]

@@ -115,7 +115,7 @@ def _require(name: str, parameter: str, holds: Any, needs: str, value: Any) -> N
 def standard_uniform(xp: Any, key: Key, piece: int, shape: tuple[int, ...]) -> Any:
     """float32 from 0 (included) to 1 (excluded), from the stream of one piece of an operation."""
     if xp is not np:
-        return kernels.uniform(xp, (*key, piece), shape)
+        return kernels.uniform(xp, key, shape, piece=(piece,))
     return key.generator(piece).random(shape, dtype="float32")
 
 

@@ -21,12 +21,14 @@ A product of up to `SERIAL_PRODUCT` multiplications BLAS computes serially anywa
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from d2lmini.device import blas
 from d2lmini.device.blas import SERIAL_PRODUCT
+from d2lmini.device.cuda.recording import outside
 from d2lmini.device.parallel import parallel_for
 from d2lmini.ops import pieces
 
@@ -51,7 +53,13 @@ def matmul(xp: Any, a: Any, b: Any, out: Any = None) -> Any:
     has it, and adds up in float32.)
     """
     if xp is not np:
-        return (xp.multiply if a.shape[-1] == 1 else xp.matmul)(a, b, out=out)
+        if a.shape[-1] == 1:
+            return xp.multiply(a, b, out=out)
+        if out is None:
+            batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+            out = xp.empty((*batch, a.shape[-2], b.shape[-1]), np.result_type(a.dtype, b.dtype))
+        outside(partial(xp.matmul, a, b, out=out))
+        return out
     if a.dtype.itemsize == 2 and a.dtype.kind == "f":
         product = matmul(xp, a.astype("float32"), b.astype("float32"))
         if out is None:

@@ -82,6 +82,8 @@ def empty_pinned(shape: Any, dtype: Any = float, order: str = "C") -> np.ndarray
 
 # -- the hook of the arrays ------------------------------------------------------------------------
 
+#: Sorting waits for its stream, in thrust.
+WAITS = ("argpartition", "argsort", "lexsort", "partition", "sort", "unique")
 #: What cuBLAS and cuSOLVER do, which CuPy refuses while a stream is being captured.
 LIBRARY = ("dot", "einsum", "inner", "linalg", "matmul", "outer", "tensordot", "vdot")
 
@@ -111,6 +113,8 @@ class Hook:
             raise NotImplementedError(
                 "calling cuBLAS API during stream capture is currently unsupported"
             )
+        if name.split(".")[0] in WAITS:
+            machine.refuse_capture(queue)
         assert not _keeps_an_array(function), f"the work of {name} keeps an array alive"
         raws = [x.raw for x in inputs]
         has_waited = machine.local.__dict__.pop("has_waited", False)
@@ -129,7 +133,6 @@ class Hook:
         machine.issue(queue, name, run, reads, writes)
         return tuple(out)
 
-    @staticmethod
     @staticmethod
     def _specs(
         machine: Machine, function: Callable, inputs: Sequence[ndarray], has_waited: bool

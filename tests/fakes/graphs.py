@@ -13,8 +13,8 @@ from fakes.order import OrderError, Queue, Region, Work
 class Graph:
     """`cupy.cuda.Graph`: what a stream was given between `begin_capture` and `end_capture`.
 
-    Memory allocated meanwhile is baked in as addresses. Who gave it out again since gets an
-    OrderError at the launch, as the graph would write over it.
+    Memory allocated meanwhile is baked in as addresses. Who gave it out again since, or back to the
+    driver, gets an OrderError at the launch, as the graph would write over it.
     """
 
     def __init__(self) -> None:
@@ -72,10 +72,11 @@ class Graph:
 
     def _check(self) -> None:
         for region, life in zip(self._reads + self._writes, self._lives):
-            if region.block.life != life:
+            if region.block.life != life or region.block.is_gone:
+                what = "to the driver" if region.block.is_gone else "and given out again"
                 error = OrderError(
-                    f"the graph uses {region.block}, which was given back and given out again "
-                    "since it was captured: keep its arrays, or give it a pool of its own"
+                    f"the graph uses {region.block}, which was given back {what} since it was "
+                    "captured: keep its arrays, or give it a pool of its own"
                 )
                 machines.current().errors.append(error)
                 raise error

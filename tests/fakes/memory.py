@@ -161,6 +161,7 @@ class MemoryPool:
                 )
         machine.used[block.device or 0] -= len(block.bytes)
         machine.remove_block(block)
+        block.is_gone = True
         self._blocks.remove(block)
 
     def set_limit(self, size: int | None = None, fraction: float | None = None) -> None:

@@ -119,9 +119,10 @@ class Access(NamedTuple):
 class Block:
     """A piece of memory with the accesses that later ones must come after.
 
-    bytes   the NumPy array that stands for it
-    device  whose it is; None: pinned memory of the host
-    life    how often it was given out
+    bytes    the NumPy array that stands for it
+    device   whose it is; None: pinned memory of the host
+    life     how often it was given out
+    is_gone  has the driver it back?
     """
 
     def __init__(self, nbytes: int, device: int | None):
@@ -129,6 +130,7 @@ class Block:
         self.address = self.bytes.ctypes.data
         self.device = device
         self.life = 0
+        self.is_gone = False
         self.accesses: list[Access] = []
 
     @property

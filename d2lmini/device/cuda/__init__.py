@@ -6,5 +6,6 @@ the host has to be kept once more, on the device, by events.
 
 To be read in this order: `module` (where CuPy comes from), `streams` (marks on streams, and who has
 to wait for which), `memory` (its pool), `staging` (host memory that a GPU can read by itself),
-`lanes` (a stream with the worker that fills it), `device` (all of it as one device), `nccl` (sums).
+`lanes` (a stream with the worker that fills it), `device` (all of it as one device), `nccl` (sums),
+`recording` (work that is told once and done many times).
 """

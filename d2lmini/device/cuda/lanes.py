@@ -12,6 +12,7 @@ length of the task.
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -26,6 +27,7 @@ from d2lmini.engine.core import Task, lock
 
 if TYPE_CHECKING:
     from d2lmini.device.cuda.device import CudaDevice
+    from d2lmini.device.cuda.recording import Workspace
 
 
 class _Here(threading.local):
@@ -43,14 +45,16 @@ _workers: list[ExitStack] = []
 class CudaLane:
     """One stream of a device and what belongs to it.
 
-    graves   blocks allocated here that are to be let go of
-    staging  pinned memory, of a lane that copies
+    graves     blocks allocated here that are to be let go of
+    staging    pinned memory, of a lane that copies
+    workspace  that of its recordings, if there are any
     """
 
     def __init__(self, device: CudaDevice, name: str):
         self.device = device
         self.name = name
         self.graves: deque[Block] = deque()
+        self.workspace: weakref.ref[Workspace] | None = None
         self._stream: Stream | None = None
         self._staging: Staging | None = None
         self._busy = threading.Lock()  # for the streams' books; nobody waits here, but for an end

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.device.cuda.kernels.typed import TypedKernel
+from d2lmini.device.cuda.recording import outside
 
 #: The stream of one element, and how numbers are drawn from it.
 STREAM = """
@@ -187,8 +188,12 @@ def words_of(key: Sequence[int]) -> tuple[int, int]:
     return int(first), int(second)
 
 
-def fill(xp: Any, name: str, key: Sequence[int], out: Any, parameters: dict[str, Any]) -> Any:
-    """Fill out, a floating array in order, from the distribution `name`; `key` names the streams.
+def fill(
+    xp: Any, name: str, key: Sequence[int], out: Any, parameters: dict[str, Any],
+    piece: tuple[int, ...] = (),
+) -> Any:  # fmt: skip
+    """Fill out, a floating array in order, from the distribution `name`; `key`, with `piece` behind
+    it, names the streams.
 
     The parameters are numbers, or arrays of one size that divides out's: then each belongs to as
     many neighbours in `out`."""
@@ -200,13 +205,20 @@ def fill(xp: Any, name: str, key: Sequence[int], out: Any, parameters: dict[str,
         values = [xp.ascontiguousarray(v.astype(np.float64)) for v in values]
         each = out.size // max(values[0].size, 1)
     kernel = _kernel(name, as_arrays)(out.dtype, out.size)
-    kernel(xp, out.size, out, out.size, each, *words_of(key), *values)
+
+    def launch() -> None:
+        kernel(xp, out.size, out, out.size, each, *words_of((*key, *piece)), *values)
+
+    outside(launch)
     return out
 
 
-def uniform(xp: Any, key: Sequence[int], shape: tuple[int, ...], dtype: Any = "float32") -> Any:
+def uniform(
+    xp: Any, key: Sequence[int], shape: tuple[int, ...], dtype: Any = "float32",
+    piece: tuple[int, ...] = (),
+) -> Any:  # fmt: skip
     """A new array of numbers from 0 (included) to 1 (excluded)."""
-    return fill(xp, "uniform", key, xp.empty(shape, dtype), {"low": 0.0, "high": 1.0})
+    return fill(xp, "uniform", key, xp.empty(shape, dtype), {"low": 0.0, "high": 1.0}, piece)
 
 
 def integers(
@@ -215,7 +227,7 @@ def integers(
     """A new array of integers from low (included) to high (excluded)."""
     out = xp.empty(shape, dtype)
     kernel = _INTEGERS(out.dtype, out.size)
-    kernel(xp, out.size, out, out.size, *words_of(key), low, high - low)
+    outside(lambda: kernel(xp, out.size, out, out.size, *words_of(key), low, high - low))
     return out
 
 

@@ -1,0 +1,351 @@
+"""Compiled nets as CUDA graphs: what is replayed gives what is computed, in every legal order.
+
+The fake of CUDA records while a stream is captured, refuses what CUDA and CuPy refuse then, and
+replays on the same addresses; memory that a graph still uses and somebody else was given is an
+OrderError.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+from fakes import cuda_cpp
+from fakes.cuda import fake_cuda
+
+from d2lmini import MXNetError, autograd, cpu, engine, gluon, gpu, nd
+from d2lmini import random as mx_random
+from d2lmini import symbol as mx_sym
+from d2lmini.device.cuda import module
+from d2lmini.device.cuda.device import logical_gpus
+from d2lmini.gluon import nn
+from d2lmini.graph import replay
+from d2lmini.graph.cached_op import CachedOp
+
+pytestmark = pytest.mark.skipif(cuda_cpp.COMPILER is None, reason="there is no g++")
+
+STATIC = {"static_alloc": True, "static_shape": True}
+
+
+@contextmanager
+def gpus(n: int = 1, seed: int = 1, **options: Any) -> Iterator[Any]:
+    """gpu(0) to gpu(n - 1), of the fake; gives its machine."""
+    with fake_cuda(n, seed=seed, **options) as fake, module.using(fake), logical_gpus(n):
+        yield fake.machine
+        engine.waitall()
+
+
+def made(layers: list, ctxs: list, how: dict | None = None, shape: tuple = (4, 6)) -> Any:
+    """A net with the same weights each time."""
+    net = nn.HybridSequential()
+    net.add(*layers)
+    net.initialize(ctx=ctxs)
+    for ctx in ctxs:
+        net(nd.zeros(shape, ctx=ctx))
+    for i, p in enumerate(net.collect_params().values()):
+        values = np.random.default_rng(i).normal(0, 0.4, p.shape)
+        p.set_data(nd.array(np.ones(p.shape) if "var" in p.name else values))
+    if how is not None:
+        net.hybridize(**how)
+    return net
+
+
+def batch(i: int, ctx: Any, shape: tuple[int, ...] = (4, 6)) -> nd.NDArray:
+    return nd.array(np.random.default_rng(100 + i).normal(size=shape), ctx=ctx)
+
+
+def mlp() -> list:
+    return [nn.Dense(8, activation="relu"), nn.Dense(5, activation="sigmoid"), nn.Dense(3)]
+
+
+def test_a_replay_gives_what_the_program_gives():
+    with gpus() as machine:
+        net, plain = (made(mlp(), [gpu(0)], how) for how in (STATIC, {}))
+        for i in range(6):
+            x = batch(i, gpu(0))
+            np.testing.assert_array_equal(net(x).asnumpy(), plain(x).asnumpy())
+        (line,) = net.cuda_graphs()
+        assert "4 graphs, 3 calls between them; 4 replays" in line
+        assert machine.issued["graph of 1"] or any("graph" in name for name in machine.issued)
+
+
+def learnt(ctxs: list, layers: Any, how: dict | None, steps: int = 6, shape=(4, 6)) -> tuple:
+    """(losses, the parameters' values on each device, lines about graphs) after some steps."""
+    mx_random.seed(3)
+    net = made(layers(), ctxs, how, shape)
+    trainer = gluon.Trainer(net.collect_params(), "adam", {"learning_rate": 0.05})
+    losses = []
+    for i in range(steps):
+        parts = gluon.utils.split_and_load(batch(i, cpu(), shape), ctxs)
+        with autograd.record():
+            ls = [(net(part) ** 2).mean() for part in parts]
+        autograd.backward(ls)
+        trainer.step(1)
+        losses += [float(l.asscalar()) for l in ls]
+    values = [[x.asnumpy() for x in p.list_data()] for p in net.collect_params().values()]
+    return losses, values, net.cuda_graphs() if how else []
+
+
+def same(a: tuple, b: tuple) -> None:
+    assert a[0] == b[0]
+    for ours, theirs in zip(a[1], b[1], strict=True):
+        for x, y in zip(ours, theirs, strict=True):
+            np.testing.assert_array_equal(x, y)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("n", [1, 2])
+def test_a_net_learns_by_replays_what_it_learns_without(n, seed):
+    with gpus(n, seed):
+        ctxs = [gpu(i) for i in range(n)]
+        with_graphs, without = (learnt(ctxs, mlp, how) for how in (STATIC, {}))
+        same(with_graphs, without)
+        assert len(with_graphs[2]) == 2 * n  # forward and backward on each
+        for line in with_graphs[2]:
+            assert line.endswith("4 replays"), line
+
+
+def lenet() -> list:
+    return [
+        nn.Conv2D(4, 3, padding=1), nn.BatchNorm(), nn.Activation("relu"), nn.MaxPool2D(2, 2),
+        nn.Dropout(0.3), nn.Dense(8), nn.LayerNorm(), nn.Dropout(0.5), nn.Dense(3),
+    ]  # fmt: skip
+
+
+def test_statistics_and_random_numbers_go_on_from_replay_to_replay():
+    with gpus():
+        with_graphs, without = (
+            learnt([gpu(0)], lenet, how, shape=(4, 2, 8, 8)) for how in (STATIC, {})
+        )
+        same(with_graphs, without)
+        assert all(line.endswith("4 replays") for line in with_graphs[2])
+
+
+def test_what_was_given_out_is_not_overwritten_while_it_is_held():
+    with gpus() as machine:
+        net, plain = (made(mlp(), [gpu(0)], how) for how in (STATIC, {}))
+        held = []
+        for i in range(12):  # more than there are takes
+            held.append((net(batch(i, gpu(0))), plain(batch(i, gpu(0)))))
+        before = machine.issued.copy()
+        del held[3:9]
+        for i in range(20, 24):
+            held.append((net(batch(i, gpu(0))), plain(batch(i, gpu(0)))))
+        for ours, theirs in held:
+            np.testing.assert_array_equal(ours.asnumpy(), theirs.asnumpy())
+        assert graphs_launched(machine.issued - before), "their memory is lent again"
+
+
+def graphs_launched(issued: Any) -> int:
+    return sum(n for name, n in issued.items() if name.startswith("graph of"))
+
+
+def test_a_result_may_be_changed_looked_at_in_part_and_lent_to_others():
+    with gpus():
+        net, plain = (made(mlp(), [gpu(0)], how) for how in (STATIC, {}))
+        parts = []
+        for i in range(8):
+            y, z = net(batch(i, gpu(0))), plain(batch(i, gpu(0)))
+            parts.append((y[1:3], z[1:3]))
+            del y, z
+            y, z = net(batch(-i, gpu(0))), plain(batch(-i, gpu(0)))
+            y += 1
+            z += 1
+            np.testing.assert_array_equal(y.as_in_context(cpu()).asnumpy(), z.asnumpy())
+        for ours, theirs in parts:
+            np.testing.assert_array_equal(ours.asnumpy(), theirs.asnumpy())
+
+
+def test_each_kind_of_input_has_recordings_of_its_own():
+    with gpus():
+        net, plain = (made(mlp(), [gpu(0)], how) for how in (STATIC, {}))
+        for i in range(4):
+            for rows in (1, 4, 7):
+                x = batch(i, gpu(0), (rows, 6))
+                np.testing.assert_array_equal(net(x).asnumpy(), plain(x).asnumpy())
+        assert [line.split("; ")[1] for line in net.cuda_graphs()] == ["2 replays"] * 3
+
+
+def test_parameters_that_are_put_elsewhere_are_followed():
+    with gpus():
+        net, plain = (made(mlp(), [gpu(0)], how) for how in (STATIC, {}))
+        for i in range(12):
+            if i % 3 == 2:
+                for each in (net, plain):
+                    each.collect_params().reset_ctx(gpu(0))
+                    for k, p in enumerate(each.collect_params().values()):
+                        p.set_data(nd.array(np.random.default_rng(i + k).normal(size=p.shape)))
+            x = batch(i, gpu(0))
+            np.testing.assert_array_equal(net(x).asnumpy(), plain(x).asnumpy())
+
+
+def test_out_goes_where_it_is_to_go():
+    with gpus():
+        a, b = mx_sym.var("a"), mx_sym.var("b")
+        f = CachedOp(mx_sym.relu(a * b + 2), STATIC)
+        fixed = nd.zeros((3, 4), ctx=gpu(0))
+        for i in range(8):
+            x, y = batch(i, gpu(0), (3, 4)), batch(i + 50, gpu(0), (3, 4))
+            want = np.maximum(x.asnumpy() * y.asnumpy() + 2, 0)
+            outs = [fixed, nd.zeros((3, 4), ctx=gpu(0)), x]
+            for out in outs:
+                f(x, y, out=out)
+                np.testing.assert_allclose(out.asnumpy(), want, rtol=1e-6)
+                x = nd.array(x.asnumpy(), ctx=gpu(0)) if out is not x else x
+
+
+class Sorts(nn.HybridBlock):
+    def hybrid_forward(self, F, x):
+        return F.sort(F.relu(x) + 1)
+
+
+def test_what_cannot_be_recorded_runs_op_by_op_and_says_why():
+    with gpus() as machine:
+        net = Sorts()
+        net.hybridize(**STATIC)
+        for i in range(5):
+            x = batch(i, gpu(0))
+            want = np.sort(np.maximum(x.asnumpy(), 0) + 1)
+            np.testing.assert_allclose(net(x).asnumpy(), want, rtol=1e-6)
+        (line,) = net.cuda_graphs()
+        assert "op by op" in line and "sort" in line and "not permitted when" in line
+        assert not graphs_launched(machine.issued)
+        # The stream is as it was: another net is recorded on it.
+        other, plain = (made(mlp(), [gpu(0)], how) for how in (STATIC, {}))
+        for i in range(4):
+            x = batch(i, gpu(0))
+            np.testing.assert_array_equal(other(x).asnumpy(), plain(x).asnumpy())
+        assert graphs_launched(machine.issued)
+
+
+@pytest.mark.parametrize("how", [{}, {"static_alloc": True}, {"static_shape": True}])
+def test_graphs_are_only_where_they_are_asked_for(how):
+    with gpus() as machine:
+        net = made(mlp(), [gpu(0)], how)
+        for i in range(4):
+            net(batch(i, gpu(0))).wait_to_read()
+        assert net.cuda_graphs() == [] and not graphs_launched(machine.issued)
+    net = made(mlp(), [cpu()], STATIC)
+    net(batch(0, cpu()))
+    assert net.cuda_graphs() == []
+
+
+def test_memory_is_given_back_with_the_net():
+    with gpus() as machine:
+        ctx = gpu(0)
+        nd.waitall()
+        ctx.empty_cache()
+        before = machine.used[0]
+        net = made(lenet(), [ctx], STATIC, (4, 2, 8, 8))
+        for i in range(6):
+            with autograd.record():
+                y = net(batch(i, ctx, (4, 2, 8, 8)))
+            y.backward()
+        want = y.asnumpy()
+        nd.waitall()
+        assert machine.used[0] > before
+        del net
+        gc.collect()
+        nd.waitall()
+        ctx.empty_cache()
+        np.testing.assert_array_equal(y.asnumpy(), want)  # what is held stays
+        del y
+        gc.collect()
+        ctx.empty_cache()
+        assert machine.used[0] == before
+
+
+def test_little_memory_is_an_error_of_the_call_or_a_reason():
+    with gpus(memory=1 << 21) as machine:
+        net = made([nn.Dense(64, activation="relu"), nn.Dense(4)], [gpu(0)], STATIC, (512, 64))
+        for i in range(4):
+            x = batch(i, gpu(0), (512, 64))
+            net(x).wait_to_read()
+            machine.fail(0, at="malloc", status=2, after=i, sticky=False)
+            try:
+                net(x).wait_to_read()
+            except MXNetError as problem:
+                assert "out of memory" in str(problem)
+            machine.faults.clear()
+        plain = made([nn.Dense(64, activation="relu"), nn.Dense(4)], [gpu(0)], {}, (512, 64))
+        np.testing.assert_array_equal(net(x).asnumpy(), plain(x).asnumpy())
+
+
+@pytest.mark.parametrize("at", ["issue", "run"])
+def test_a_device_that_fails_in_a_replay_is_told_to_all(at):
+    with gpus(2) as machine:
+        net, well = (made(mlp(), [gpu(i)], STATIC) for i in range(2))
+        for i in range(3):
+            want = net(batch(i, gpu(0))).asnumpy()
+            np.testing.assert_array_equal(well(batch(i, gpu(1))).asnumpy(), want)
+        name = next(n for n in machine.issued if n.startswith("graph of"))
+        machine.fail(0, at=at, name=name, status=700)
+        with pytest.raises(MXNetError, match=r"gpu\(0\) failed and cannot be used any more"):
+            net(nd.array(np.ones((4, 6)), ctx=gpu(0))).asnumpy()
+        want = well(batch(5, gpu(1))).asnumpy()
+        assert np.isfinite(want).all()
+        with pytest.raises(MXNetError, match="cannot be used any more"):
+            engine.waitall()
+            net(batch(1, gpu(0))).asnumpy()
+
+
+@pytest.mark.parametrize("after", range(0, 48, 3))
+def test_a_call_that_fails_wherever_it_is_leaves_the_rest_as_it_was(after):
+    """At the first run, while it is recorded or in a replay: one call of CUDA's says no."""
+    with gpus(seed=after) as machine:
+        net, plain = (made(mlp(), [gpu(0)], how) for how in (STATIC, {}))
+        batches = [batch(i, gpu(0)) for i in range(6)]
+        want = [plain(x).asnumpy() for x in batches]
+        machine.fail(0, at="issue", status=1, after=after, sticky=False)
+        failed = 0
+        for x, y in zip(batches, want):
+            try:
+                np.testing.assert_array_equal(net(x).asnumpy(), y)
+            except MXNetError as problem:
+                assert "cudaErrorInvalidValue" in str(problem)
+                failed += 1
+        assert failed + any("op by op" in line for line in net.cuda_graphs()) == 1
+        assert not machine.faults
+
+
+@pytest.mark.parametrize("after", range(0, 48, 6))
+def test_a_device_that_fails_wherever_it_is_stays_dead(after):
+    with gpus(seed=after) as machine:
+        net = made(mlp(), [gpu(0)], STATIC)
+        batches = [batch(i, gpu(0)) for i in range(6)]
+        nd.waitall()
+        machine.fail(0, at="issue", status=719, after=after)
+        with pytest.raises(MXNetError, match="cannot be used any more"):
+            for x in batches:
+                net(x).asnumpy()
+        with pytest.raises(MXNetError, match="cannot be used any more"):
+            net(batches[0]).asnumpy()
+
+
+def broken_free(take: Any, at: Any, to: Any) -> bool:
+    """Takes no notice of who holds what was lent."""
+    take.lent = []
+    return FITS(take, at, to)
+
+
+def broken_address(take: Any, at: Any, to: Any) -> bool:
+    """Takes no notice of where arrays lie."""
+    return all(ref() is None for ref in take.lent)
+
+
+FITS = replay.Take.fits
+BROKEN = [
+    ("fits", broken_free, test_what_was_given_out_is_not_overwritten_while_it_is_held),
+    ("fits", broken_address, test_parameters_that_are_put_elsewhere_are_followed),
+]
+
+
+@pytest.mark.parametrize(("name", "broken", "test"), BROKEN)
+def test_what_is_broken_on_purpose_is_found_out(name, broken, test, monkeypatch):
+    monkeypatch.setattr(replay.Take, name, broken)
+    with pytest.raises((AssertionError, MXNetError)):  # other values, or no order
+        test()
