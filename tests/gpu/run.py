@@ -60,7 +60,7 @@ def table(cupy: Any, **small: dict) -> tuple[str, str]:
         "",
         f"d2lmini {d2lmini.__version__}, CuPy {cupy.__version__}, CUDA "
         f"{cupy.cuda.runtime.runtimeGetVersion()}, Python {platform.python_version()}; "
-        "`make test-gpu`, medians. CUDA graphs are not used.",
+        "`make test-gpu`, medians.",
         "",
         "| what | figure | unit |",
         "| --- | --- | --- |",
