@@ -358,13 +358,13 @@ def test_moves_from_several_threads_leave_it_whole():
 def test_the_picture_and_the_text_are_those_of_the_whole_run():
     pytest.importorskip("matplotlib")
     stepper = Stepper(program)
-    data, _ = stepper.bundle()
+    data, _ = stepper._repr_mimebundle_()
     assert set(data) == {"text/plain", "image/png"}
     assert len(data["image/png"]) < 200_000
     svg = stepper.picture().svg
     assert ">They began in the order 1, 2, 3, 4, 5<" in svg and ">4 a += 1<" in svg
     stepper.step()
-    assert stepper.bundle()[0]["text/plain"] == data["text/plain"]
+    assert stepper._repr_mimebundle_()[0]["text/plain"] == data["text/plain"]
     assert data["text/plain"].splitlines()[4] == (
         "4 a += 1               after 1, 2, 3  cpu 1  20 to 30 us"
     )

@@ -14,6 +14,7 @@ but a browser. A Symbol that is the last value of a notebook's cell is shown thi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from html import escape
 from typing import NamedTuple
 
@@ -75,7 +76,7 @@ class Picture:
         }
         self.shapes = shapes_of(symbol._entries, known)
         self.outputs = {node for node, _ in symbol._entries}
-        folded = _folded(nodes, self.outputs)
+        folded = folded_into(nodes, self.outputs)
         self.nodes = [node for node in nodes if node not in folded]
         if len(self.nodes) > MOST:
             raise MXNetError(
@@ -90,21 +91,7 @@ class Picture:
                 if entry is not None and entry[0] in number:
                     edge = number[entry[0]], number[node]
                     self.carried.setdefault(edge, []).append(entry)
-        self.words = [self._words(node, folded) for node in self.nodes]
-
-    def _words(self, node: Node, folded: set[Node]) -> list[str]:
-        """The lines in its box: the op, what it was told, its parameters."""
-        if node.op is None:
-            return [node.name, self._shape((node, 0))]
-        known = lists.attributes(node)
-        told = [f"{k}={_value(known[k])}" for k in node.op.attr_names if _is_news(k, known)]
-        parameters: dict[str, list[str]] = {}
-        for name, entry in zip(node.op.input_names, node.inputs):
-            if entry is not None and entry[0] in folded:
-                parameters.setdefault(self._shape(entry), []).append(name)
-        owned = [f"{', '.join(names)} {shape}".strip() for shape, names in parameters.items()]
-        own_name = [] if _is_automatic(node) else [node.name]
-        return [_plain(node.op.name), ", ".join(own_name + told), ", ".join(owned)]
+        self.words = [words_of(node, folded, self._shape) for node in self.nodes]
 
     def _shape(self, entry: Entry) -> str:
         shape = self.shapes.get(entry)
@@ -113,7 +100,7 @@ class Picture:
     @property
     def svg(self) -> str:
         """The picture as an SVG element."""
-        lines = [[_short(line) for line in words if line] for words in self.words]
+        lines = [[short(line) for line in words if line] for words in self.words]
         widths = [max(_width(line, i) for i, line in enumerate(words)) + 18 for words in lines]
         heights = [10.0 + 13 * len(words) for words in lines]
         places = place(widths, list(self.carried))
@@ -168,7 +155,23 @@ _INK, _ACCENT = "#444444", "#c8501e"
 _SIZES = ('"11" font-weight="bold"', '"9"')
 
 
-def _folded(nodes: list[Node], outputs: set[Node]) -> set[Node]:
+def words_of(node: Node, folded: set[Node], shape_of: Callable[[Entry], str]) -> list[str]:
+    """The lines in the box of a node: the op, what it was told, its parameters; some may be "".
+    `folded` are the variables that go into the boxes of those who use them."""
+    if node.op is None:
+        return [node.name, shape_of((node, 0))]
+    known = lists.attributes(node)
+    told = [f"{k}={_value(known[k])}" for k in node.op.attr_names if _is_news(k, known)]
+    parameters: dict[str, list[str]] = {}
+    for name, entry in zip(node.op.input_names, node.inputs):
+        if entry is not None and entry[0] in folded:
+            parameters.setdefault(shape_of(entry), []).append(name)
+    owned = [f"{', '.join(names)} {shape}".strip() for shape, names in parameters.items()]
+    own_name = [] if _is_automatic(node) else [node.name]
+    return [_plain(node.op.name), ", ".join(own_name + told), ", ".join(owned)]
+
+
+def folded_into(nodes: list[Node], outputs: set[Node]) -> set[Node]:
     """The variables that are named after the one node that uses them: they go into its box."""
     users: dict[Node, list[Node]] = {}
     for node in nodes:
@@ -209,7 +212,8 @@ def _value(text: str) -> str:
     return text.strip("()").replace(", ", "×").rstrip(",") if text.startswith("(") else text
 
 
-def _short(text: str, most: int = 40) -> str:
+def short(text: str, most: int = 40) -> str:
+    """The text, or its beginning and a sign that there is more."""
     return text if len(text) <= most else text[: most - 1].rstrip(", ") + "…"
 
 

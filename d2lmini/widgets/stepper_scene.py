@@ -8,22 +8,28 @@ earlier one reads or wrote.
 
 from __future__ import annotations
 
-import os
-from html import escape
-from pathlib import Path
 from typing import Any
 
 from d2lmini.profiler.order import implied_left_out, order_of
-from d2lmini.profiler.plot import STYLES, Picture
-from d2lmini.symbol import raster
-from d2lmini.symbol.layered import Edge, place
+from d2lmini.profiler.plot import STYLES
+from d2lmini.symbol.layered import Edge
+from d2lmini.widgets.drawn import (
+    MARGIN,
+    QUIET,
+    Drawing,
+    arranged,
+    arrow,
+    box,
+    broken,
+    page,
+    text_at,
+)
 from d2lmini.widgets.stepper_play import Play
 from d2lmini.widgets.stepper_program import Program
 from d2lmini.widgets.stepper_words import title
 
-#: Pixels: a box, what is between rows, what is around all; a lane, and what stands left of it.
-HIGH, BETWEEN, MARGIN, LANE, LEFT = 50.0, 30.0, 10.0, 22.0, 64.0
-_INK, _QUIET = "#222222", "#666666"
+#: Pixels: a box; a lane, and what stands left of it.
+HIGH, LANE, LEFT = 50.0, 22.0, 64.0
 
 
 def after(program: Program) -> dict[int, tuple[set[int], set[int]]]:
@@ -47,93 +53,40 @@ def scene(play: Play) -> dict[str, Any]:
     for n, (needs, room) in after(program).items():
         edges += [(k - 1, n - 1) for k in sorted(needs | room) if k < n]
         dashed.update((k - 1, n - 1) for k in room)
-    places = place(widths, edges)
-    top = [MARGIN + row * (HIGH + BETWEEN) for row in places.row]
+    places = arranged([(width, HIGH) for width in widths], edges)
     nodes = []
-    for (n, each), x, y, width in zip(program.operations.items(), places.x, top, widths):
-        box = {"number": n, "title": titles[n], "name": each.name, "where": each.where}
-        nodes.append({**box, "x": MARGIN + x, "y": y, "width": round(width, 1), "us": each.us})
-    drawn = []
-    for a, b in edges:
-        points = [(MARGIN + places.x[a], top[a] + HIGH)]
-        for i, x in enumerate(places.bends.get((a, b), ())):
-            y = MARGIN + (places.row[a] + 1 + i) * (HIGH + BETWEEN)
-            points += [(MARGIN + x, y), (MARGIN + x, y + HIGH)]
-        points.append((MARGIN + places.x[b], top[b] - 1))
-        line = {"from": a + 1, "to": b + 1, "value": (a, b) not in dashed}
-        drawn.append({**line, "path": _path(points), "head": _head(*points[-1])})
-    right = max(MARGIN + x + w / 2 for x, w in zip(places.x, widths))
-    size = [right + MARGIN, max(top) + HIGH + MARGIN]
+    for (n, each), x, y, width in zip(program.operations.items(), places.x, places.y, widths):
+        node = {"number": n, "title": titles[n], "name": each.name, "where": each.where}
+        nodes.append({**node, "x": MARGIN + x, "y": y, "width": round(width, 1), "us": each.us})
+    drawn = [
+        {"from": a + 1, "to": b + 1, "value": (a, b) not in dashed, "path": path, "head": head}
+        for (a, b), (path, head) in places.arrows.items()
+    ]
+    size = [places.width, places.height]
     return {"nodes": nodes, "edges": drawn, "size": size, "high": HIGH}
-
-
-def _path(points: list[tuple[float, float]]) -> str:
-    """A smooth line through the points, upright at each."""
-    (x, y), *others = points
-    path = f"M{x:g} {y:g}"
-    for u, v in others:
-        half = (y + v) / 2
-        path += f"L{u:g} {v:g}" if x == u else f"C{x:g} {half:g} {u:g} {half:g} {u:g} {v:g}"
-        x, y = u, v
-    return path
-
-
-def _head(x: float, y: float) -> str:
-    return f"M{x - 4:g} {y - 7:g}L{x:g} {y:g}L{x + 4:g} {y - 7:g}z"
-
-
-class Drawing(Picture):
-    """A picture that was written as SVG; a notebook shows it as PNG, twice as dense."""
-
-    def __init__(self, svg: str, text: str):
-        super().__init__(None, text)
-        self.svg = svg
-        self._png: tuple[bytes, dict[str, int]] | None = None
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it to a file: SVG where the name ends in .svg, else PNG."""
-        as_svg = os.fspath(path).endswith(".svg")
-        Path(path).write_bytes(self.svg.encode() if as_svg else self._repr_png_()[0])
-
-    def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
-        if self._png is None:
-            data = raster.png(self.svg)
-            # A PNG begins with its size, two dots for each pixel of ours.
-            width, height = (int.from_bytes(data[at : at + 4], "big") // 2 for at in (16, 20))
-            self._png = data, {"width": width, "height": height}
-        return self._png
 
 
 def drawing(play: Play) -> Drawing:
     """The picture of a whole run: the graph, the order, the lanes of the workers, a legend."""
     found = scene(play)
-    parts = [_edge(each) for each in found["edges"]]
+    parts = [
+        arrow(
+            each["path"], each["head"], STYLES["compute"][1] if each["value"] else "#8a8a8a",
+            dashed=not each["value"],
+        )
+        for each in found["edges"]
+    ]  # fmt: skip
     parts += [_box(play, each) for each in found["nodes"]]
     width, y = found["size"]
-    width = max(width, 440.0)
+    width = max(width, 460.0)
     order = "They began in the order " + ", ".join(map(str, play.order))
-    for line in _broken(order, int((width - 2 * MARGIN) / 6.2)):
+    for line in broken(order, width - 2 * MARGIN):
         y += 15
-        parts.append(_text(MARGIN, y, line, 11, bold=True))
+        parts.append(text_at(MARGIN, y, line, 11, bold=True))
     lanes, y = _lanes(play, width, y + 12)
     words = "an arrow: it needs the value; dashed: it overwrites what was read or written before"
-    parts += [*lanes, _text(MARGIN, y + 16, words, 9, _QUIET)]
-    width = max(width, 4.9 * len(words) + 2 * MARGIN)
-    y += 26
-    inside = "\n".join(parts)
-    return Drawing(
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{y:.0f}" '
-        f'viewBox="0 0 {width:.0f} {y:.0f}" font-family="Helvetica, Arial, sans-serif">\n'
-        f'<rect width="100%" height="100%" fill="#ffffff"/>\n{inside}\n</svg>',
-        f"steps of {len(play.order)} operations",
-    )
-
-
-def _edge(edge: dict[str, Any]) -> str:
-    color = STYLES["compute"][1] if edge["value"] else "#8a8a8a"
-    dashes = "" if edge["value"] else ' stroke-dasharray="4 3"'
-    line = f'<path d="{edge["path"]}" fill="none" stroke="{color}"{dashes}/>'
-    return line + f'<path d="{edge["head"]}" fill="{color}"/>'
+    parts += [*lanes, text_at(MARGIN, y + 16, words, 9, QUIET)]
+    return Drawing(page(width, y + 26, parts), f"steps of {len(play.order)} operations")
 
 
 def _box(play: Play, node: dict[str, Any]) -> str:
@@ -144,13 +97,10 @@ def _box(play: Play, node: dict[str, Any]) -> str:
     lines = [(node["title"], 11, True), (node["name"], 9, False)]
     lines.append((f"{play.worker[number]}, {when}{how}", 9, False))
     text = "".join(
-        _text(x, y + 15 + 14 * i, line, size, bold=bold, middle=True)
+        text_at(x, y + 15 + 14 * i, line, size, bold=bold, middle=True)
         for i, (line, size, bold) in enumerate(lines)
     )
-    return (
-        f'<rect x="{x - width / 2:g}" y="{y:g}" width="{width:g}" height="{HIGH:g}" rx="4" '
-        f'fill="{face}" stroke="{edge}"/>{text}'
-    )
+    return box(x, y, width, HIGH, face, edge) + text
 
 
 def _lanes(play: Play, width: float, y: float) -> tuple[list[str], float]:
@@ -160,23 +110,20 @@ def _lanes(play: Play, width: float, y: float) -> tuple[list[str], float]:
     scale = (width - LEFT - 2 * MARGIN) / end
     parts = []
     for worker in workers(play.program):
-        parts.append(_text(MARGIN, y + 15, worker, 10))
+        parts.append(text_at(MARGIN, y + 15, worker, 10))
         for n, its in play.worker.items():
             if its == worker:
                 x, long = LEFT + scale * play.began_us[n], scale * play.program.operations[n].us
-                parts.append(
-                    f'<rect x="{x:g}" y="{y + 2:g}" width="{max(long, 1):g}" height="{LANE - 4:g}" '
-                    f'fill="{face}" stroke="{edge}"/>'
-                )
+                parts.append(box(x + long / 2, y + 2, max(long, 1.0), LANE - 4, face, edge, 0))
                 if long > 14:
-                    parts.append(_text(x + long / 2, y + 15, str(n), 10, bold=True, middle=True))
+                    parts.append(text_at(x + long / 2, y + 15, str(n), 10, bold=True, middle=True))
         y += LANE
-    parts.append(f'<path d="M{LEFT:g} {y:g}L{LEFT + scale * end:g} {y:g}" stroke="{_QUIET}"/>')
+    parts.append(f'<path d="M{LEFT:g} {y:g}L{LEFT + scale * end:g} {y:g}" stroke="{QUIET}"/>')
     for i in range(5):
         x = LEFT + scale * end * i / 4
-        parts.append(f'<path d="M{x:g} {y:g}L{x:g} {y + 4:g}" stroke="{_QUIET}"/>')
-        parts.append(_text(x, y + 14, f"{end * i / 4:.3g}", 9, _QUIET, middle=True))
-    parts.append(_text(MARGIN, y + 14, "time in us", 9, _QUIET))
+        parts.append(f'<path d="M{x:g} {y:g}L{x:g} {y + 4:g}" stroke="{QUIET}"/>')
+        parts.append(text_at(x, y + 14, f"{end * i / 4:.3g}", 9, QUIET, middle=True))
+    parts.append(text_at(MARGIN, y + 14, "time in us", 9, QUIET))
     return parts, y + 18
 
 
@@ -184,22 +131,3 @@ def workers(program: Program) -> list[str]:
     """The names of all workers that serve its operations."""
     serve = {each.place: each.workers for each in program.operations.values()}
     return [f"{place} {i + 1}" if n > 1 else place for place, n in serve.items() for i in range(n)]
-
-
-def _text(
-    x: float, y: float, text: str, size: int, color: str = _INK, bold: bool = False,
-    middle: bool = False,
-) -> str:  # fmt: skip
-    how = ' font-weight="bold"' if bold else ""
-    how += ' text-anchor="middle"' if middle else ""
-    return f'<text x="{x:g}" y="{y:g}" font-size="{size}" fill="{color}"{how}>{escape(text)}</text>'
-
-
-def _broken(text: str, most: int) -> list[str]:
-    """The text in lines of at most so many letters, broken between words."""
-    lines = [""]
-    for word in text.split(" "):
-        if len(lines[-1]) + len(word) > most:
-            lines.append("")
-        lines[-1] = f"{lines[-1]} {word}".strip()
-    return lines
