@@ -14,7 +14,8 @@ hook costs one branch. Profiler, widgets and tests stand on this; nothing depend
 >>> count.ended
 2
 
-`push`, `ready` and `end` arrive with the engine's lock held: be quick, and do not call the engine.
+`push`, `ready`, `small` and `end` arrive with the engine's lock held: be quick, and do not call the
+engine.
 Listeners read the clock themselves (`time.perf_counter_ns`). What is asked at every event is
 prepared when a listener comes or goes: whom to tell, by which method.
 """
@@ -38,6 +39,13 @@ listeners: tuple[Instrument, ...] = ()
 #: Asked on the user's thread before every wait, with its kind and its Var. What it raises goes to
 #: the user's line instead of the wait (`d2lmini.lint_waits`). None: nobody asks.
 before_wait: Callable[[str, Any], None] | None = None
+
+#: Operations on tiny arrays: does anybody want to be told of them event by event, as of all others?
+#: Then they take the long road. Else, does anybody want to be told by one event, `small`?
+apart = all_in_one = False
+
+#: What `small` stands for.
+_PARTS = ("push", "ready", "start", "alloc", "end")
 
 #: Of each event, who is told by which method: those that have one of their own for it.
 _told: dict[str, list[tuple[Instrument, Callable[..., None]]]] = {}
@@ -64,6 +72,15 @@ class Instrument:
 
     def end(self, task: Any, failure: Any) -> None:
         """It is complete; `failure` is None, or why it failed or was skipped."""
+
+    def small(
+        self, name: str, ctx: Context, reads: tuple[Any, ...], writes: tuple[Any, ...],
+        site: Site | None, predicted_us: float, footprint: Callable[[], Any], begin_ns: int,
+        end_ns: int,
+    ) -> None:  # fmt: skip
+        """An operation on tiny arrays was computed where it was issued, and there is no task: push,
+        ready, start, alloc (of all of `writes`) and end in one, which costs a fraction. Told only
+        while everybody who wants one of these has this method too."""
 
     def wait(self, kind: str, target: Any, site: Site | None, begin_ns: int, end_ns: int) -> None:
         """A user thread waited (`kind`: asnumpy, wait_to_read, waitall, backpressure, ...)."""
@@ -92,14 +109,17 @@ def remove(listener: Instrument) -> None:
 
 
 def _replace(new: tuple[Instrument, ...]) -> None:
-    global listeners, _told
+    global listeners, apart, all_in_one, _told
     told: dict[str, list[tuple[Instrument, Callable[..., None]]]] = {}
     for event, unheard in _EVENTS.items():
         methods = [(each, getattr(each, event)) for each in new]
         told[event] = [
             (each, tell) for each, tell in methods if getattr(tell, "__func__", None) is not unheard
         ]
+    content = [listener for listener, _ in told["small"]]
     listeners, _told = new, told
+    apart = any(each not in content for part in _PARTS for each, _ in told[part])
+    all_in_one = bool(content)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ import pytest
 from interrupts import ENGINE_FILES, PACKAGE, interrupt_at
 
 import d2lmini
-from d2lmini import MXNetError, autograd, cpu, engine, instrument, nd, storage, sym
+from d2lmini import MXNetError, autograd, cpu, engine, instrument, nd, profile, storage, sym
 from d2lmini.graph.cached_op import CachedOp
 
 x, w, b = sym.var("x"), sym.var("w"), sym.var("b")
@@ -179,6 +179,12 @@ def took_the_short_road(f: CachedOp, *inputs: Any) -> bool:
     return short is not None and short.call(inputs, ()) is not None
 
 
+class Ends(instrument.Instrument):
+    """Wants to be told of each event."""
+
+    def end(self, task: Any, failure: Any) -> None: ...
+
+
 def test_reasons_for_the_long_road():
     f, inputs = layer(), arrays()
     f(*inputs)
@@ -195,11 +201,13 @@ def test_reasons_for_the_long_road():
     engine.push(lambda: go.wait(30), reads=[inputs[0]._chunk])
     assert took_the_short_road(f, *inputs)
     go.set()
-    # A view of a larger array, another context, somebody who listens, the dial.
+    # A view of a larger array, another context, somebody who wants each event, the dial.
     assert not took_the_short_road(f, nd.ones((4, 4))[1:3], *inputs[1:])
     assert not took_the_short_road(f, inputs[0].as_in_context(cpu(1)), *inputs[1:])
-    with instrument.listening(instrument.Instrument()):
+    with instrument.listening(Ends()):
         assert not took_the_short_road(f, *inputs)
+    with instrument.listening(instrument.Instrument()), profile():
+        assert took_the_short_road(f, *inputs)
     engine.current.inline_below = 0.0
     assert not took_the_short_road(f, *inputs)
 

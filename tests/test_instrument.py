@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 from worlds import all_asleep, until
 
-from d2lmini import MXNetError, callsite, engine, instrument, nd
+from d2lmini import MXNetError, callsite, cpu, engine, instrument, nd
+from d2lmini.gluon import nn
 
 
 class Events(instrument.Instrument):
@@ -76,6 +77,54 @@ def test_every_task_has_push_ready_start_end_in_this_order(kind: str, bulk: int)
     )
     assert all(failure is None for failure in events.failures.values())
     assert all(task.site is not None for _, task in events.heard)
+
+
+class Small(Events):
+    """Hears of operations on tiny arrays by one event."""
+
+    def small(self, name: str, ctx: Any, *more: Any) -> None:
+        self.heard.append(("small", (name, ctx, *more)))
+
+
+def compiled() -> Any:
+    """A net that is over sooner than it could be handed to a worker."""
+    net = nn.Dense(3, in_units=2)
+    net.initialize()
+    net.hybridize()
+    net(nd.ones((1, 2)))
+    return net
+
+
+def test_operations_on_tiny_arrays_are_one_event_for_those_who_want_no_more():
+    net, x = compiled(), nd.ones((1, 2))
+    nd.waitall()
+    before = time.perf_counter_ns()
+    with instrument.listening(Small()) as seen, instrument.listening(instrument.Instrument()):
+        y = x + 1  # line 1
+        z = net(y)  # line 2
+    after = time.perf_counter_ns()
+    (first, add), (second, call) = seen.heard
+    assert first == second == "small"
+    assert add[:4] == ("_plus_scalar", cpu(), (x._chunk,), (y._chunk,))
+    assert call[:2] == (net.name, cpu()) and call[3] == (z._chunk,) and y._chunk in call[2]
+    assert [callsite.describe(each[4])[-6:] for each in (add, call)] == ["line 1", "line 2"]
+    assert add[6]() == (2, 16) and 0 < add[5] < 20 and call[6]().flops > 0
+    times = [*add[7:], *call[7:]]
+    assert [before, *times, after] == sorted([before, *times, after])
+
+
+@pytest.mark.parametrize("event", ["push", "ready", "start", "end", "alloc"])
+def test_who_wants_each_event_has_them(event: str):
+    """And then so has everybody."""
+    x = nd.ones((2, 2))
+    listener = type("One", (instrument.Instrument,), {event: lambda *_: heard.append(event)})()
+    heard: list[str] = []
+    with instrument.listening(Small()) as seen, instrument.listening(listener):
+        x + 1
+    assert heard == [event] and seen.of("_plus_scalar") == [WHOLE]
+    with instrument.listening(seen):
+        x * 2
+    assert seen.heard[-1][0] == "small", "only while they listen"
 
 
 def test_who_ran_it():

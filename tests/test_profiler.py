@@ -10,8 +10,10 @@ import re
 import threading
 import time
 import weakref
+from contextlib import ExitStack, nullcontext
 from html.parser import HTMLParser
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -314,6 +316,70 @@ def test_large_tasks_do_not_notice():
     """Three percent of tasks of half a millisecond: by what the events of a task cost."""
     nd.waitall()
     assert 6 * _events_us() < 0.03 * 500
+
+
+def _more_us(call: Any, enough: float) -> float:
+    """CPU time by which a trace makes a call longer, the best of many turns."""
+    best = {True: float("inf"), False: float("inf")}
+    for _ in range(40):
+        for traced in (False, True):
+            with instrument.listening(Trace()) if traced else nullcontext():
+                begin = time.thread_time()
+                for _ in range(300):
+                    call()
+                best[traced] = min(best[traced], (time.thread_time() - begin) / 300 * 1e6)
+        if best[True] - best[False] < enough:
+            break
+    return best[True] - best[False]
+
+
+def test_a_wait_costs_at_most_two_microseconds_more():
+    """On a machine that does nothing else (1.7); half as much again beside other programs."""
+    x = nd.ones((2, 2))
+    assert _more_us(x.wait_to_read, 2.0) < 3.0
+
+
+def test_an_operation_on_tiny_arrays_has_six_events():
+    """Pushed, ready, begun, memory taken, ended; and what was before is given back."""
+    x = nd.ones((2, 2))
+    assert _more_us(lambda: x + 1, 8.0) < 6 * 2.0
+
+
+def test_operations_on_tiny_arrays_are_recorded_as_all_others():
+    """By one event or by six: the records differ in times alone."""
+
+    def run(*others: instrument.Instrument) -> tuple[Trace, list[Any]]:
+        net, x = nn.Dense(3, in_units=2), nd.ones((1, 2))
+        net.initialize()
+        net.hybridize()
+        net(x)
+        nd.waitall()
+        with ExitStack() as scopes, profile() as trace:
+            for other in others:
+                scopes.enter_context(instrument.listening(other))
+            for k in range(4):
+                y = net(nd.exp(x + k) * x).sum()
+                y.wait_to_read()
+        serials = sorted({n for each in trace.operations for n in (*each.reads, *each.writes)})
+        records = [
+            (each.number, str(each).replace(net.name, "net"), each.ctx, each.lane, each.worker,
+             each.thread, each.where, each.priority, each.predicted_us, each.failure, each.cost[:2],
+             tuple(map(serials.index, each.reads)), tuple(map(serials.index, each.writes)))
+            for each in trace.operations
+        ]  # fmt: skip
+        assert all(e.pushed_ns <= e.ready_ns <= e.began_ns <= e.ended_ns for e in trace.operations)
+        return trace, records
+
+    class Pushes(instrument.Instrument):
+        def push(self, task: Any) -> None: ...
+
+    (short, records), (long, others) = run(), run(Pushes())
+    assert records == others and len(records) == 20
+    assert {each[4] for each in records} == {"caller"}
+    for trace in (short, long):
+        made = [each for each in trace.memory().devices[cpu()].made]
+        assert sum(each.arrays for each in made) == 20
+        assert {each.name for each in made} >= {"_plus_scalar", "exp", "sum"}
 
 
 # -- the graph -------------------------------------------------------------------------------------

@@ -23,6 +23,8 @@ from d2lmini.engine.failure import Failure, listed
 from d2lmini.engine.meeting import Watch
 from d2lmini.engine.road import Road, here
 
+_clock = time.perf_counter_ns
+
 # Windows delivers Ctrl-C only between waits. Elsewhere it interrupts one, unless it came in the
 # instant before the thread fell asleep.
 _PATIENCE_S = 0.1 if os.name == "nt" else 0.5
@@ -106,13 +108,13 @@ class Waits(Road):
             instrument.before_wait(by, var)
         if self._late:
             self._push_late()
-        begin = time.perf_counter_ns() if instrument.listeners else 0
+        begin = _clock() if instrument.listeners else 0
         result = block()
         if var is not None and var.order is not None and var.error is None:
             var.order.wait(write)
         if begin and instrument.listeners:
-            end = time.perf_counter_ns()
-            instrument.emit("wait", by, var, callsite.find(), begin, end)
+            end = _clock()
+            instrument.emit("wait", by, var, callsite.find(2), begin, end)
         instrument.tell_dropped()
         return result
 

@@ -54,6 +54,14 @@ class _Here(threading.local):
 here = _Here()
 
 
+class _Everything(instrument.Instrument):
+    """Listens so that every operation is pushed: none is computed on the short roads, past the
+    engine."""
+
+    def push(self, task: Task) -> None:
+        """Hear of it."""
+
+
 class Recorder:
     """What is recorded, of all threads. Nothing blocks under its lock; the engine's may be taken
     under it, never the other way round.
@@ -76,8 +84,7 @@ class Recorder:
         self._pools: dict[Context, Pool] = {}  # of the devices that they were compiled for
         # By device: bytes of sources since they were last added up.
         self._fresh_nbytes: dict[Pool, int] = {}
-        # While somebody listens, nothing is computed on the short roads, past the engine.
-        self._listener = instrument.Instrument()
+        self._listener = _Everything()
 
     # -- scopes ------------------------------------------------------------------------------------
 

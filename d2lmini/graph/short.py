@@ -2,13 +2,14 @@
 
 What the engine's `run_inline` does for any task, for a compiled net on one example: the whole net
 takes fifteen microseconds there, so the way to it must not take ten. Nothing is queued; when
-something is pending, failed, watched, or a view, the call goes the long road. So it does when the
-program fails, for there the error is kept on the outputs.
+something is pending, failed, a view, or watched event by event, the call goes the long road. So it
+does when the program fails, for there the error is kept on the outputs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from time import perf_counter_ns
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from d2lmini.engine.core import lock
 from d2lmini.engine.road import here
 from d2lmini.graph.program import Program, Run
 from d2lmini.ndarray.ndarray import NDArray
+from d2lmini.ndarray.short import tell
 from d2lmini.ops.spec import Spec
 
 new = object.__new__
@@ -58,14 +60,16 @@ class ShortRoad:
         current = engine.current
         context = quiet.here.context
         program = self.program
+        watched = instrument.all_in_one
         if (
             program.predicted_us >= current.inline_below
             or context is None
             or here.task
-            or instrument.listeners
+            or instrument.apart
         ):
             return None
         with lock:
+            begin_ns = perf_counter_ns() if watched else 0
             arrays = self._contents(inputs)
             if arrays is None:
                 return None
@@ -80,6 +84,13 @@ class ShortRoad:
             current.inlined = inlined = current.inlined + 1
             if not inlined & 63:
                 self.pool.review()
+            if watched:
+                writes = tuple([y._chunk for y in outs])
+                cost = program.cost
+                tell(
+                    program.name, self.ctx, inputs, writes, program.predicted_us, lambda: cost,
+                    begin_ns,
+                )  # fmt: skip
         return outs
 
     def _contents(self, inputs: Sequence[NDArray]) -> list[np.ndarray] | None:

@@ -78,6 +78,15 @@ def known_plan(op: Op, inputs: tuple, attrs: dict[str, Any]) -> Plan | None:
         return None
 
 
+def ufunc_plan(op: Op, inputs: tuple, attrs: dict[str, Any]) -> Plan:
+    """The plan of a ufunc on arrays of one spec; it is the same for every number beside them."""
+    key = len(inputs), id(inputs[0]._spec)
+    plan: Plan | None = op.plans.get(key)
+    if plan is None:
+        plan = op.plans[key] = plan_of(op, [x._spec for x in inputs], attrs)
+    return plan
+
+
 def _make(op: Op, specs: list, attrs: dict[str, Any]) -> Plan:
     inferred = infer(op, specs, attrs)
     outputs = (inferred,) if type(inferred) is Spec else tuple(inferred)

@@ -3,7 +3,7 @@
 What `apply` and `Engine.run_inline` do, with every call saved that can be: on four numbers a NumPy
 kernel takes a third of a microsecond, and the way there must not take ten. Under the one lock
 nobody can begin to write what is read here. Whoever asks for more goes the long road: something is
-large, pending, failed, a view, on a device, watched, or wrong.
+large, pending, failed, a view, on a device, wrong, or watched event by event.
 
 >>> from d2lmini import engine, nd
 >>> x = nd.ones((2, 2))
@@ -15,16 +15,19 @@ large, pending, failed, a view, on a device, watched, or wrong.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from time import perf_counter_ns
 from typing import Any
 
 import numpy as np
 
-from d2lmini import autograd, engine, instrument
+from d2lmini import autograd, callsite, engine, instrument
+from d2lmini.context import Context
 from d2lmini.device import quiet
 from d2lmini.device.storage import SMALL, Chunk
 from d2lmini.engine.core import lock
 from d2lmini.engine.road import here
-from d2lmini.ndarray.plan import known_plan
+from d2lmini.ndarray.plan import known_plan, ufunc_plan
 from d2lmini.ops.core import Op, modes
 from d2lmini.ops.numbers import fit
 
@@ -42,8 +45,9 @@ def apply_small(op: Op, inputs: tuple, attrs: dict[str, Any]) -> Any:
     worker and whose result is tiny; None when this call has to go the long road."""
     current = engine.current
     context = quiet.here.context
-    if context is None or here.task or instrument.listeners:
+    if context is None or here.task or instrument.apart:
         return None
+    watched = instrument.all_in_one
     if not inputs or type(inputs[0]) is not Array:
         return None
     x = inputs[0]
@@ -52,6 +56,7 @@ def apply_small(op: Op, inputs: tuple, attrs: dict[str, Any]) -> Any:
     if x._offset is not None or not ctx.is_cpu:
         return None
     ufunc = op.ufunc
+    plan = None
     if ufunc is None or spec.dtype.kind != "f" or spec.nbytes >= SMALL:
         plan = known_plan(op, inputs, attrs)
         if plan is None or not plan.tiny or plan.predicted_us >= current.inline_below:
@@ -62,6 +67,7 @@ def apply_small(op: Op, inputs: tuple, attrs: dict[str, Any]) -> Any:
         return None
     chunk = x._chunk
     with lock:
+        begin_ns = perf_counter_ns() if watched else 0
         a = chunk.data
         if a is None or chunk.writer is not None or chunk.queue or chunk.error is not None:
             return None
@@ -107,6 +113,9 @@ def apply_small(op: Op, inputs: tuple, attrs: dict[str, Any]) -> Any:
         current.inlined = inlined = current.inlined + 1
         if not inlined & 63:
             pool.review()
+        if watched:
+            plan = ufunc_plan(op, inputs, attrs) if plan is None else plan
+            tell(op.name, ctx, inputs, (chunk,), plan.predicted_us, plan.cost, begin_ns)
     array = new(Array)
     array._chunk = chunk
     array._handle = array._offset = array._node = None
@@ -118,6 +127,20 @@ def apply_small(op: Op, inputs: tuple, attrs: dict[str, Any]) -> Any:
                 autograd.recorded(op, inputs, attrs, [array])
                 break
     return array
+
+
+def tell(
+    name: str, ctx: Context, inputs: Iterable[Any], writes: tuple[Chunk, ...], predicted_us: float,
+    footprint: Callable[[], Any], begin_ns: int,
+) -> None:  # fmt: skip
+    """Let those who listen know of what went the short road (lock held)."""
+    end_ns = perf_counter_ns()
+    writes[0].pool.review()  # what was given back before is told before
+    reads = tuple([x._chunk for x in inputs])
+    instrument.emit(
+        "small", name, ctx, reads, writes, callsite.find(2), predicted_us, footprint, begin_ns,
+        end_ns,
+    )  # fmt: skip
 
 
 def _fits(result: Any, spec: Any, arrays: list[Any]) -> bool:

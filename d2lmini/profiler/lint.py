@@ -69,14 +69,10 @@ class HiddenWait(MXNetError):
     """A line waits for a value and does not say so; raised by `lint_waits("raise")`."""
 
 
-def why_hidden(kind: str, call: str) -> str | None:
-    """Why a wait of this kind, by a line that called our function `call`, is hidden: what to do
-    instead. None if it is not, or no line of the program's called."""
-    return _why_hidden(kind, call, modes.recording)
-
-
 @lru_cache(maxsize=1000)
-def _why_hidden(kind: str, call: str, recording: bool) -> str | None:
+def why_hidden(kind: str, call: str, recording: bool) -> str | None:
+    """Why a wait of this kind, by a line that called our function `call`, perhaps within `record`,
+    is hidden: what to do instead. None if it is not, or no line of the program's called."""
     name = call.rpartition(".")[2]
     if not name or name.startswith(_READERS):
         return None
@@ -139,9 +135,15 @@ class Lint(instrument.Instrument):
         for var in task.writes:
             self._writers[var] = task.name, task.site
 
+    def small(
+        self, name: str, ctx: Any, reads: Any, writes: tuple[Var, ...], site: Site | None, *_: Any
+    ) -> None:
+        for var in writes:
+            self._writers[var] = name, site
+
     def before_wait(self, kind: str, var: Var | None) -> None:
         """Called before each wait, on its thread."""
-        instead = why_hidden(kind, callsite.called())
+        instead = why_hidden(kind, callsite.name_of(callsite.called()), modes.recording)
         if instead is None and kind in self.also:
             instead = "it was asked for by also="
         if instead is None:
@@ -185,8 +187,7 @@ def lint_waits(mode: str = "warn", also: str | Iterable[str] = ()) -> Lint:
     mode: "warn" warns once for each line and kind of wait, "raise" raises HiddenWait there instead
     of waiting, "off" ends it. also: kinds of waits to find besides, e.g. "asnumpy" or ["waitall"].
     The engine stays usable; what waits in vain is not lost. `found` of the result lists the lines.
-    ValueError for another mode or kind. Meanwhile small operations take a longer road, as always
-    when somebody listens.
+    ValueError for another mode or kind.
     """
     kinds = (also,) if isinstance(also, str) else tuple(also)
     known = READING | _OTHERS

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 from d2lmini import callsite
 from d2lmini.callsite import Site
 from d2lmini.context import Context
-from d2lmini.profiler.records import Change
+from d2lmini.profiler.records import Change, Records
 
 if TYPE_CHECKING:
     from d2lmini.profiler.plot import Picture
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 Curve = list[tuple[int, int]]
 
 
-class ChangeList(list[Change]):
+class ChangeList(Records[Change]):
     """The changes of memory of a trace, in the order they happened. Called, it gives the report."""
 
     def __init__(self, trace: Trace):
-        super().__init__()
+        super().__init__(8, Change)
         self._trace = trace
 
     def __call__(self) -> MemoryReport:

@@ -13,8 +13,10 @@ find out than a hook may last is found out when it is asked for: the line as tex
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from math import nan
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from d2lmini import callsite
 from d2lmini.callsite import Site
@@ -22,6 +24,26 @@ from d2lmini.context import Context
 from d2lmini.ops.spec import Cost
 
 _NO_COST = Cost(0.0, 0.0)
+
+Record = TypeVar("Record")
+
+
+class Records(list[Record]):
+    """Records that are made when somebody looks: a hook lays down their values in `told`, one
+    after the other, `width` for each, of which `make` makes a record."""
+
+    def __init__(self, width: int, make: Callable[..., Record]):
+        super().__init__()
+        self.told: list[Any] = []
+        self._width, self._make = width, make
+        self._door = threading.Lock()
+
+    def catch_up(self) -> None:
+        """Make records of what was told since."""
+        with self._door:
+            new = self.told[:]
+            del self.told[: len(new)]
+            self.extend(self._make(*values) for values in zip(*[iter(new)] * self._width))
 
 
 class Operation:

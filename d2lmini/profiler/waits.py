@@ -22,29 +22,41 @@ knows the value, the program's author must say.)
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 from d2lmini import callsite
 from d2lmini.callsite import Site
-from d2lmini.profiler.records import Operation, Wait
+from d2lmini.profiler.lint import why_hidden
+from d2lmini.profiler.records import Operation, Records, Wait
 
 if TYPE_CHECKING:
     from d2lmini.profiler.trace import Trace
 
 
-class WaitList(list[Wait]):
+class WaitList(Records[Wait]):
     """The waits of a trace, in the order they ended. Called, it gives the ledger."""
 
     def __init__(self, trace: Trace):
-        super().__init__()
+        super().__init__(8, self._wait)
         self._trace = trace
 
     def __call__(self) -> Ledger:
         return ledger_of(self._trace)
+
+    def _wait(
+        self, kind: str, target: int | None, site: Site | None, call: CodeType | None,
+        recording: bool, thread: str, begin_ns: int, end_ns: int,
+    ) -> Wait:  # fmt: skip
+        """What a hook told, as a record; which operation it was for is found out at the end."""
+        pushed = bisect_left(self._trace.operations, begin_ns, key=lambda each: each.pushed_ns)
+        name = callsite.name_of(call)
+        instead = why_hidden(kind, name, recording)
+        return Wait(kind, target, -1, pushed, site, thread, begin_ns, end_ns, name, instead)
 
 
 @dataclass(slots=True)
