@@ -11,6 +11,7 @@
     check       is the schedule as an exercise asks for? With a hint for each kind of mistake
     check_engine    does an engine, the library's or your own, keep its promises?
     traffic     how many bytes travel between devices in a scope, and which way
+    machine     what this machine can do, measured once: what predictions start from
     family      a picture of which class is derived from which
     folding     what a compiler makes of a program that is text, pass by pass
 
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
         show_trace_2d,
         use_svg_display,
     )
+    from d2lmini.d2l.hardware import Machine, machine
     from d2lmini.d2l.links import Traffic, traffic
     from d2lmini.d2l.models import Residual, RNNModel, corr2d, linreg, resnet18, squared_loss
     from d2lmini.d2l.programs import folding
@@ -107,6 +109,7 @@ _FILES = {
     "experiment": "Experiment",
     "figures": """bbox_to_rect semilogy set_figsize show_bboxes show_fashion_mnist show_images
         show_trace_2d use_svg_display""",
+    "hardware": "Machine machine",
     "links": "Traffic traffic",
     "models": "RNNModel Residual corr2d linreg resnet18 squared_loss",
     "programs": "folding",

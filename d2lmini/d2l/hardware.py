@@ -1,0 +1,214 @@
+"""Your machine in numbers, measured once: what a prediction starts from.
+
+    m = d2l.machine()                       # two seconds or so, then known
+    print(m)
+    m.at_least_s(nd.dot.cost([((2000, 2000), "float32")] * 2))      # seconds, at best
+
+A text that says "a laptop does 100 GFLOP/s" is right about somebody's laptop. The chapters predict
+with these figures, and then measure. Each is the best of several rounds, for others may use the
+machine; each is what Python and NumPy reach, not what a data sheet promises.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import timeit
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from d2lmini import engine, nd
+from d2lmini.context import Context
+from d2lmini.d2l.explain import duration
+from d2lmini.device import devices
+from d2lmini.ops.spec import Cost
+from d2lmini.profiler.peaks import Peak, peak
+
+#: Bytes of memory in which `read_s` reads at random: from a first cache to far beyond the last.
+ROOMS = (16 << 10, 256 << 10, 4 << 20, 128 << 20)
+_READS = 100_000
+_ROUNDS = 5
+_ISSUED = 300
+
+
+class Link(NamedTuple):
+    """The way to a real GPU: seconds of the smallest operation there and of the smallest copy,
+    waited for, and GB/s of a large copy."""
+
+    ctx: Context
+    operation_s: float
+    copy_s: float
+    gb_per_s: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.ctx}: x + 1 on 4 numbers in {duration(self.operation_s)}, 4 numbers copied "
+            f"there in {duration(self.copy_s)}, 64 MB at {self.gb_per_s:.3g} GB/s"
+        )
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What `machine()` found.
+
+    cores         how many this process may use
+    memory_bytes  of the machine
+    one, all      `Peak` of one thread, and of one for each core: GFLOP/s and GB/s
+    call_s        a call of a Python function that does nothing
+    numpy_s       a NumPy addition of 4 numbers
+    inline_s      the same of an NDArray, computed where it is called
+    issue_s       what it takes the caller if it is handed to a worker instead
+    run_s         what it takes a worker then
+    hand_over_s   from the call to the end of a wait for the result, a worker in between
+    read_s        {bytes: seconds to fetch one float32 from a random place in so much memory}
+    links         of real GPUs; () without
+    """
+
+    cores: int
+    memory_bytes: int
+    one: Peak
+    all: Peak
+    call_s: float
+    numpy_s: float
+    inline_s: float
+    issue_s: float
+    run_s: float
+    hand_over_s: float
+    read_s: dict[int, float]
+    links: tuple[Link, ...] = ()
+
+    def at_least_s(self, cost: Cost, threads: int | None = None) -> float:
+        """Seconds that work of this cost (`op.cost(...)`) takes at least, with one thread or with
+        all (None): the longer of its arithmetic and its traffic, each at the most that was measured
+        (the roofline). More than that if its arithmetic is no matrix product; less, if what it
+        reads is in a cache."""
+        if threads not in (None, 1):
+            raise ValueError(f"at_least_s: threads is 1, or None for all cores, got {threads!r}")
+        most = self.all if threads is None else self.one
+        return max(cost.flops / (most.gflops_per_s * 1e9), cost.nbytes / (most.gb_per_s * 1e9))
+
+    @property
+    def flops_per_byte(self) -> float:
+        """Work that does more arithmetic than this for each byte is bound by arithmetic, other work
+        by memory; with all cores."""
+        return self.all.gflops_per_s / self.all.gb_per_s
+
+    def __str__(self) -> str:
+        """A line for each figure. What is counted, and what only some machines have, stands in
+        lines that begin with "machine: "; the others show rates and times. So the test of the
+        chapters can leave out what differs."""
+        rows = [
+            ("products of matrices, one core", f"{self.one.gflops_per_s:.3g} GFLOP/s"),
+            ("products of matrices, all cores", f"{self.all.gflops_per_s:.3g} GFLOP/s"),
+            ("memory read and written, one core", f"{self.one.gb_per_s:.3g} GB/s"),
+            ("memory read and written, all cores", f"{self.all.gb_per_s:.3g} GB/s"),
+            *((f"one number from anywhere in {_size(n)}", duration(s)) for n, s in self.reads()),
+            ("a call of a Python function", duration(self.call_s)),
+            ("x + 1 on 4 numbers: NumPy", duration(self.numpy_s)),
+            ("                    NDArray, where it is called", duration(self.inline_s)),
+            ("                    NDArray, the caller's part", duration(self.issue_s)),
+            ("                    NDArray, the worker's part", duration(self.run_s)),
+            ("                    NDArray, handed over and waited for", duration(self.hand_over_s)),
+        ]
+        width = max(len(name) for name, _ in rows)
+        cores = "1 core" if self.cores == 1 else f"{self.cores} cores"
+        lines = [f"machine: {cores}, {self.memory_bytes / 1e9:.3g} GB of memory"]
+        lines += [f"machine: {link}" for link in self.links]
+        return "\n".join([*lines, *(f"{name:{width}} {figure:>12}" for name, figure in rows)])
+
+    __repr__ = __str__
+
+    def reads(self) -> list[tuple[int, float]]:
+        """`read_s` from the smallest to the largest."""
+        return sorted(self.read_s.items())
+
+
+@cache
+def machine() -> Machine:
+    """The figures of this machine. Waits until the engine is idle, then measures for two seconds or
+    so, on an engine of its own; after that they are known for the life of the process."""
+    import psutil
+
+    cores = _cores()
+    one, together = peak(1), peak(cores)
+    four, place = np.ones(4, np.float32), np.empty(4, np.float32)
+    x: Any = nd.ones((4,))
+    x.wait_to_read()
+    with engine.use("threaded", workers=1):
+        inline_s = _best_s(lambda: x + 1, 1000)
+    with _queueing():
+        hand_over_s = _best_s(lambda: (x + 1).wait_to_read(), 100)
+        issue_s, run_s = map(min, zip(*(_issued_and_run(x) for _ in range(_ROUNDS))))
+    return Machine(
+        cores, psutil.virtual_memory().total, one, together,
+        _best_s(lambda: None, 10_000), _best_s(lambda: np.add(four, 1, out=place), 10_000),
+        inline_s, issue_s, run_s, hand_over_s,
+        {nbytes: _read_s(nbytes) for nbytes in ROOMS},
+        tuple(_link(device.ctx) for device in devices.gpus() if device.kind == "cuda"),
+    )  # fmt: skip
+
+
+def _cores() -> int:
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every system
+        return os.cpu_count() or 1
+
+
+def _queueing() -> AbstractContextManager[Any]:
+    """An engine with one worker that hands it everything."""
+    return engine.use("threaded", workers=1, inline_below=0.0)
+
+
+def _best_s(function: Callable[[], object], n: int) -> float:
+    """Seconds of a call, the best of several rounds of n."""
+    return min(timeit.repeat(function, number=n, repeat=_ROUNDS)) / n
+
+
+def _issued_and_run(x: Any) -> tuple[float, float]:
+    """Seconds of an addition's two halves: the worker is held up while the caller issues them, and
+    the caller waits while the worker runs them."""
+    gate = threading.Event()
+    engine.push(gate.wait, writes=[x], name="gate")
+    try:
+        begin_s = time.perf_counter()
+        for _ in range(_ISSUED):
+            x + 1
+        issued_s = time.perf_counter()
+    finally:
+        gate.set()
+    engine.waitall()
+    return (issued_s - begin_s) / _ISSUED, (time.perf_counter() - issued_s) / _ISSUED
+
+
+def _read_s(nbytes: int) -> float:
+    """Seconds to fetch one number of many from random places, several being on their way at once
+    (where each place is only known from the last number, it takes longer)."""
+    numbers = np.ones(nbytes // 4, np.float32)  # untouched zeros would be one page, many times
+    places = np.random.RandomState(0).randint(0, numbers.size, _READS)
+    got = np.empty(_READS, np.float32)
+    return _best_s(lambda: numbers.take(places, out=got, mode="clip"), 3) / _READS
+
+
+def _link(ctx: Context) -> Link:
+    """What is measured of a real GPU."""
+    small, large = nd.ones((4,)), nd.ones((16_000_000,))
+    there: Any = small.copyto(ctx)
+    far = large.copyto(ctx)
+    nd.waitall()
+    return Link(
+        ctx,
+        _best_s(lambda: (there + 1).wait_to_read(), 50),
+        _best_s(lambda: small.copyto(there).wait_to_read(), 50),
+        large.size * 4 / 1e9 / _best_s(lambda: large.copyto(far).wait_to_read(), 1),
+    )
+
+
+def _size(nbytes: int) -> str:
+    return f"{nbytes >> 10} KB" if nbytes < 1 << 20 else f"{nbytes >> 20} MB"
