@@ -8,6 +8,7 @@ finds the device.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -71,6 +72,10 @@ class Device:
     def lend(self, array: Any, owner: Any, **options: Any) -> Any:
         """A DLPack capsule of an array that lies here, which keeps `owner` alive."""
         raise not_shared(self.ctx, "dlpack")
+
+    def borrow(self, source: Any, take: Callable[[Any], Any]) -> Any:
+        """`take(array)` of what another library offers by DLPack, which lies here; waits."""
+        raise not_shared(self.ctx, "from_dlpack")
 
     def dlpack_device(self) -> tuple[int, int]:
         """What DLPack calls this device."""

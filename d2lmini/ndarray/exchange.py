@@ -21,7 +21,8 @@ import numpy as np
 from d2lmini import engine, serialize
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu, current_context
-from d2lmini.device.devices import device_of, exists
+from d2lmini.device import dlpack
+from d2lmini.device.devices import device_of, exists, gpus
 from d2lmini.device.interface import not_shared
 from d2lmini.device.storage import Chunk, check_there, pool_of
 from d2lmini.ndarray import transfer
@@ -104,10 +105,19 @@ def to_dlpack(x: Any, **options: Any) -> Any:
 
 
 def from_dlpack(source: Any) -> Any:
-    """An NDArray that shares the memory of a CPU array of another library (or of a capsule).
+    """An NDArray that shares the memory of an array of another library (or of a capsule), on the
+    CPU or on a GPU of CUDA; of several contexts on one GPU it is the current one, or the first.
 
     What may only be read, or is not contiguous, is copied; NumPy 2.0 calls all of it read-only.
+    Waits for what the other library has yet to do on its current stream; from then on each has to
+    know that the other is done before it writes. A bare capsule of a GPU says nothing of streams:
+    who makes it waits. MXNetError if there is no such GPU.
     """
+    if hasattr(source, "_chunk") and not source._ctx.is_cpu:
+        return source._alias(None)
+    kind, number = dlpack.place_of(source)
+    if kind == dlpack.CUDA:
+        return _borrowed(source, number)
     if not hasattr(source, "__dlpack__"):
         source = _Capsule(source)
     array = np.from_dlpack(source)
@@ -115,6 +125,30 @@ def from_dlpack(source: Any) -> Any:
     if not array.flags.c_contiguous or not array.flags.writeable:
         return from_array(array, cpu())
     return from_array(array, cpu(), adopt=True)
+
+
+def _borrowed(source: Any, number: int) -> Any:
+    """An NDArray on memory of GPU `number` that belongs to another library."""
+    here = [gpu for gpu in gpus() if gpu.kind == "cuda" and gpu.dlpack_device()[1] == number]
+    if not here:
+        raise MXNetError(
+            f"from_dlpack: the array is on CUDA's device {number}, which is no context here; copy "
+            "it to the CPU first"
+        )
+    device = next((gpu for gpu in here if gpu.ctx == current_context()), here[0])
+    pool = pool_of(device.ctx)
+
+    def take(array: Any) -> tuple[Chunk, Spec]:
+        spec = Spec(array.shape, as_dtype(array.dtype))
+        chunk = Chunk(pool, spec.nbytes)
+        chunk.adopt(device.xp.ascontiguousarray(array))
+        chunk.block.foreign = True
+        return chunk, spec
+
+    chunk, spec = device.borrow(source, take)
+    if chunk.weight:
+        chunk.filled = True
+    return wrap(chunk, spec, device.ctx)
 
 
 class _Capsule:

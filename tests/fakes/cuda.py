@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from fakes import cupy_arrays, graphs, nccl
+from fakes import cupy_arrays, dlpack, graphs, nccl
 from fakes import machine as machines
 from fakes.cupy_arrays import ndarray, specs_of
 from fakes.cupy_module import cupy
@@ -250,6 +250,7 @@ def _namespaces(machine: Machine, has_nccl: bool) -> dict[str, Any]:
     )
     return {
         "cuda": cuda,
+        "from_dlpack": dlpack.from_dlpack,
         "is_available": cuda.is_available,
         "get_default_memory_pool": lambda: machine.pool,
         "get_default_pinned_memory_pool": lambda: machine.pinned_pool,

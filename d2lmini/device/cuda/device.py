@@ -22,7 +22,7 @@ from d2lmini import engine
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, gpu
 from d2lmini.device import devices
-from d2lmini.device.cuda import lanes, module
+from d2lmini.device.cuda import lanes, module, recording
 from d2lmini.device.cuda.lanes import CudaLane
 from d2lmini.device.cuda.memory import CudaPool
 from d2lmini.device.cuda.nccl import SumLane
@@ -138,6 +138,15 @@ class CudaDevice(Device):
         view = self.xp.ndarray(array.shape, array.dtype, cuda.MemoryPointer(memory, 0))
         # Nothing is pending on it: no stream has to wait for another.
         return view.__dlpack__(**{**options, "stream": -1})
+
+    def borrow(self, source: Any, take: Callable[[Any], Any]) -> Any:
+        if hasattr(source, "__dlpack__"):
+            # Asked on this thread, whose current stream is what the other library has pending work
+            # on; it lets ours wait for that.
+            stream = self.ask(lambda: self.lane_here().stream.handle.ptr, "from_dlpack")
+            with recording.none():
+                source = source.__dlpack__(stream=stream)
+        return self.ask(lambda: take(self.xp.from_dlpack(source)), "from_dlpack")
 
     def dlpack_device(self) -> tuple[int, int]:
         return (2, self.ordinal)

@@ -147,7 +147,12 @@ class CudaLane:
         if pool.freed:
             with lock:
                 pool.drain()
+        too_soon = []
         while self.graves:
             block = self.graves.popleft()
+            if block.foreign and not block.is_done_with:
+                too_soon.append(block)
+                continue
             self.stream.wait(block.order.marks(True))
             block.array = None
+        self.graves.extend(too_soon)

@@ -24,15 +24,22 @@ if TYPE_CHECKING:
 
 
 class Block:
-    """Memory that a chunk lives in: the array that keeps it, on whose stream it was allocated, and
-    who used it."""
+    """Memory that a chunk lives in: the array that keeps it, on whose stream it was allocated, who
+    used it, and whether it belongs to another library: that may use it on streams of its own as
+    soon as we let go, so first all who used it here have to be done."""
 
-    __slots__ = ("array", "lane", "order")
+    __slots__ = ("array", "foreign", "lane", "order")
 
     def __init__(self, array: Any, lane: CudaLane):
         self.array = array
+        self.foreign = False
         self.lane = lane
         self.order = Order()
+
+    @property
+    def is_done_with(self) -> bool:
+        """Is all done that was to use it?"""
+        return all(mark.passed or mark.event.done for mark in self.order.marks(True))
 
 
 class CudaPool(Pool):

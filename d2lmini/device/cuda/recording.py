@@ -20,7 +20,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -130,6 +130,11 @@ def recorded(
         finally:
             here.recording = None
     return recording
+
+
+def none() -> AbstractContextManager[Any]:
+    """A scope in which no stream is captured, so that anybody may let one wait."""
+    return _one_at_a_time
 
 
 class Workspace:
