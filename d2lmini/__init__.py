@@ -29,6 +29,7 @@ random     seeds and random arrays
 util       the switches of MXNet's NumPy interface
 viz        a Symbol as a picture and as a table
 profile    a scope whose operations and waits are recorded: who ran what, when, after what
+watch      the same live, beside a notebook's cell
 lint_waits finds lines that wait for a value and do not say so
 test_utils what tests of one's own programs call
 d2l        what chapters and readers reuse: Benchmark, compare, get_mem
@@ -80,6 +81,7 @@ if TYPE_CHECKING:
     from d2lmini.profiler import profile
     from d2lmini.profiler.lint import lint_waits
     from d2lmini.symbol import AttrScope
+    from d2lmini.widgets.watch import watch
 
 __version__ = "0.1.0"
 
@@ -96,7 +98,7 @@ __all__ = [
     "initializer", "install_as_mxnet", "instrument", "io", "kv", "kvstore", "lazy", "lint_waits",
     "lr_scheduler", "metric", "nd", "ndarray", "num_gpus", "optimizer", "profile", "profiler",
     "random", "runtime", "storage", "sym", "symbol", "test_utils", "util", "virtual_gpus",
-    "visualization", "viz", "widgets",
+    "visualization", "viz", "watch", "widgets",
 ]  # fmt: skip
 
 _SWITCHES = ("is_np_array", "is_np_shape", "np_shape", "set_np_shape", "use_np_shape")
@@ -124,6 +126,7 @@ _LAZY = {
     "lazy": ("d2lmini.graph.lazy", "lazy"),
     "lint_waits": ("d2lmini.profiler.lint", "lint_waits"),
     "profile": ("d2lmini.profiler", "profile"),
+    "watch": ("d2lmini.widgets.watch", "watch"),
     "virtual_gpus": ("d2lmini.device.virtual_device", "virtual_gpus"),
     **{name: ("d2lmini.util", name) for name in _SWITCHES},
 }

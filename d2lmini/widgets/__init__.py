@@ -2,7 +2,7 @@
 
 base       what all widgets share: shown, kept up to date, asked, closed; a picture beneath
 sampler    the one thread that keeps live widgets up to date, ten times a second
-watch      `watch()`: the engine at work, live
+watch      `d2lmini.watch()`: the engine at work, live
 stepper    `Stepper(program)`: a program operation by operation, in any legal order
 graph_view `graph_view(net)`: a graph, before and after each pass of the compiler
 """
@@ -13,14 +13,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from d2lmini.widgets.graph_view import graph_view
+    from d2lmini.widgets.graph_widget import graph_view
     from d2lmini.widgets.stepper import Stepper
-    from d2lmini.widgets.watch import watch
 
-__all__ = ["Stepper", "graph_view", "watch"]
+__all__ = ["Stepper", "graph_view"]
 
 # Imported when first asked for: the name, and the module that has it.
-_LAZY = {"Stepper": "stepper", "graph_view": "graph_view", "watch": "watch"}
+_LAZY = {"Stepper": "stepper", "graph_view": "graph_widget"}
 
 
 def __getattr__(name: str) -> Any:

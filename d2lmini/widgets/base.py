@@ -90,7 +90,8 @@ class Widget:
 
     def __init__(self) -> None:
         self._front: Any = None  # the ipywidgets widget, once shown
-        self._handles: list[Any] = []  # of its outputs in the notebook
+        self._views: list[Any] = []  # handles of its outputs in the notebook
+        self._pictures: list[Any] = []
         self._shown_in: int | None = None  # the number of the last cell that shows it
         self._closed = False
         self._sending = threading.Lock()
@@ -130,13 +131,18 @@ class Widget:
         return self._front
 
     def show(self) -> None:
-        """Display it below the running cell of a notebook; elsewhere do nothing."""
+        """Display it below the running cell of a notebook; elsewhere do nothing.
+
+        The view and the picture are two outputs, one right after the other: where the view cannot
+        be (no kernel, a code host) the picture is seen all the same. While the view is there,
+        style.css hides the picture."""
         if not in_notebook():
             return
         display = importlib.import_module("IPython.display").display
-        data, metadata = self.bundle()
         self._shown_in = _execution()
-        self._handles.append(display(data, metadata=metadata, raw=True, display_id=True))
+        self._views.append(display(self._view(), raw=True, display_id=True))
+        data, metadata = self._still()
+        self._pictures.append(display(data, metadata=metadata, raw=True, display_id=True))
         _keep(self)
 
     def live(self) -> None:
@@ -147,7 +153,7 @@ class Widget:
         """Send no more changes; the notebook's output becomes the present picture."""
         sampler.remove(self)
         sampler.call(functools.partial(_send_whole, weakref.ref(self)))
-        self._update_outputs()
+        self.update_picture()
 
     def close(self) -> None:
         """Let go of the view: where it was, the picture remains. Closing twice does no harm."""
@@ -156,14 +162,17 @@ class Widget:
         front, self._front = self._front, None
         if self in _shown:
             _shown.remove(self)
-        self._update_outputs()
+        self.update_picture()
+        for handle in self._views:
+            handle.update(self._view(), raw=True)
         if front is not None:
             front.close()
 
-    def _update_outputs(self) -> None:
-        if self._handles:
-            data, metadata = self.bundle()
-            for handle in self._handles:
+    def update_picture(self) -> None:
+        """Let what the notebook stores be the present picture."""
+        if self._pictures:
+            data, metadata = self._still()
+            for handle in self._pictures:
                 handle.update(data, metadata=metadata, raw=True)
 
     def say(self, header: dict[str, Any], buffers: Sequence[Any] = (), whole: bool = False) -> None:
@@ -191,23 +200,26 @@ class Widget:
 
     # -- what a notebook asks ----------------------------------------------------------------------
 
-    def bundle(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What a notebook shows and stores: (data, metadata) by MIME type. The view comes with
-        it once there is a `front`, as in `show`."""
+    def _view(self) -> dict[str, Any]:
+        """What a notebook shows as long as there is a kernel, by MIME type."""
         data: dict[str, Any] = {"text/plain": repr(self)}
-        metadata: dict[str, Any] = {}
-        picture = self.picture()
-        if picture is not None:
-            image, size = picture._repr_png_()
-            data["image/png"] = b64encode(image).decode("ascii")
-            metadata["image/png"] = size
-        if not self._closed and (self._front is not None or in_notebook()):
+        if not self._closed:
             view = {"version_major": 2, "version_minor": 0, "model_id": self.front.model_id}
             data["application/vnd.jupyter.widget-view+json"] = view
-        return data, metadata
+        return data
+
+    def _still(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What remains: (data, metadata). The text is the same whether there is a picture yet."""
+        data: dict[str, Any] = {"text/plain": ""}
+        picture = self.picture()
+        if picture is None:
+            return data, {}
+        image, size = picture._repr_png_()
+        return {**data, "image/png": b64encode(image).decode("ascii")}, {"image/png": size}
 
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        return self.bundle()
+        data, metadata = self._still()
+        return {**data, "text/plain": repr(self)}, metadata
 
     def _ipython_display_(self) -> None:
         if not in_notebook():

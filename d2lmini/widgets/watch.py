@@ -1,0 +1,243 @@
+"""`watch()`: the engine at work, live beside the cell that makes it work.
+
+    with d2lmini.watch():
+        for X, y in train_iter:
+            train_step(X, y)
+
+    w = d2lmini.watch()             # or from here on, over as many cells as one likes
+    ...
+    w.stop()
+
+A lane for the program, with its waits, and for every worker of every device, with the operations
+that it runs; below them how many operations are queued, and what the devices and the process hold.
+A click on an operation says what it is, where it was issued and what it waited for, with arrows.
+In a notebook the view moves ten times a second while the cell computes, and what is stored is a
+picture; elsewhere nothing is shown, and what was seen can be asked for:
+
+>>> import d2lmini
+>>> from d2lmini import nd
+>>> with d2lmini.watch() as w:
+...     y = nd.ones((2, 2)) + 1
+...     y.wait_to_read()
+>>> w
+<live view of the engine>
+>>> w.count, [each.name for each in w.operations]
+(2, ['_ones', '_plus_scalar'])
+
+It keeps the last 20,000 operations, so that it may run all day (`watch_records`). A message carries
+what has come since the last (`watch_messages`), and js/watch.js draws it.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+import weakref
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from d2lmini import engine, instrument
+from d2lmini.profiler.records import Operation, Wait
+from d2lmini.profiler.trace import CLOSING
+from d2lmini.widgets.base import Message, Widget
+from d2lmini.widgets.watch_messages import Telling
+from d2lmini.widgets.watch_records import Look, Recent, Sample
+
+if TYPE_CHECKING:
+    from d2lmini.profiler.plot import Picture
+
+#: Operations, waits and samples that are remembered.
+KEEP = 20_000
+
+#: Beats without news after which the view is told the time all the same.
+QUIET_BEATS = 10
+
+#: The one that watches now.
+_watching: weakref.ref[Watch] | None = None
+
+
+class Watch(Widget):
+    """A live view of the engine, watching until `stop()`. Made by `watch()`.
+
+    operations  the last that ended, as they ended: `profiler.Operation`
+    waits       of the program's threads: `profiler.Wait`
+    samples     of the queue and the memory, at most one each ms
+    count       how many operations were pushed
+    """
+
+    script = "watch"
+    words = "live view of the engine"
+
+    def __init__(self, keep: int = KEEP):
+        super().__init__()
+        self._recent = Recent(keep)
+        self._telling = Telling(self._recent.begin_ns, keep)
+        self._door = threading.Lock()  # one looks at a time
+        self._watches = False
+        self._quiet = 0
+        self._drawn = 0  # operations that the picture in the notebook shows
+        self._end_ns = 0
+
+    # -- what one asks -----------------------------------------------------------------------------
+
+    @property
+    def operations(self) -> Sequence[Operation]:
+        """Those that ended last."""
+        self._look()
+        return list(self._recent.operations)
+
+    @property
+    def waits(self) -> Sequence[Wait]:
+        """Those of the program's threads that ended last."""
+        self._look()
+        return list(self._recent.waits)
+
+    @property
+    def samples(self) -> Sequence[Sample]:
+        """What was queued and held, over time."""
+        self._look()
+        return list(self._recent.samples)
+
+    @property
+    def count(self) -> int:
+        """How many operations were pushed while it watched."""
+        return self._recent.count
+
+    def picture(self) -> Picture | None:
+        """The timeline, the queue and the memory of all that is remembered; None if nothing ran.
+        ImportError without matplotlib."""
+        from d2lmini.widgets.watch_picture import picture_of
+
+        with self._door:
+            self._pass_on()
+            return picture_of(self._recent)
+
+    # -- its life ----------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Watch from now on; who watched before is stopped. `watch()` has done it."""
+        global _watching
+        before = None if _watching is None else _watching()
+        if before is not None:
+            before.stop()
+        _watching = weakref.ref(self)
+        self._watches = True
+        instrument.add(self._recent)
+        self.show()
+        self.live()
+        _follow_cells(self)
+
+    def stop(self) -> None:
+        """Wait until what was pushed is done, and watch no more; the picture remains. Errors of
+        operations are raised where their values are read, not here. Stopping twice does no harm."""
+        global _watching
+        if not self._watches:
+            return
+        self._watches = False
+        if _watching is not None and _watching() is self:
+            _watching = None
+        try:
+            engine.current.wait_idle(CLOSING)
+        finally:
+            instrument.remove(self._recent)
+            with self._door:
+                self._pass_on()
+            self._drawn = self.count
+            self.still()
+
+    def close(self) -> None:
+        """Stop, and let go of the view; the picture remains."""
+        self.stop()
+        super().close()
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: Any, where: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def cell_ended(self) -> None:
+        """A cell of the notebook is over: let what the notebook stores show what it did."""
+        if self._watches and self.count != self._drawn:
+            self._drawn = self.count
+            self.update_picture()
+
+    # -- what the sampler asks ---------------------------------------------------------------------
+
+    def changes(self) -> Message | None:
+        with self._door:
+            look, message = self._pass_on()
+        busy = look.ended or look.waits or look.running or look.waiting or self._recent.queued
+        self._quiet = 0 if busy else self._quiet + 1
+        return None if self._quiet % QUIET_BEATS > 1 else message
+
+    def whole(self) -> Message | None:
+        with self._door:
+            return self._telling.everything()
+
+    def _look(self) -> None:
+        with self._door:
+            self._pass_on()
+
+    def _pass_on(self) -> tuple[Look, Message]:
+        """Look at the engine and remember what is to be told (door closed)."""
+        look = self._recent.look(_process_bytes())
+        return look, self._telling.news(look, self._state())
+
+    def _state(self) -> dict[str, Any]:
+        now_us = (time.perf_counter_ns() - self._recent.begin_ns) / 1e3
+        recent = self._recent
+        return {
+            "now": now_us, "count": recent.count, "queued": recent.queued, "live": self._watches
+        }  # fmt: skip
+
+
+def watch(keep: int = KEEP) -> Watch:
+    """Watch the engine from now on: a live view in a notebook, and a record of the last `keep`
+    operations everywhere. Use it in a `with`, or call its `stop()`; another `watch()` stops it too.
+
+    An event of an operation costs 1 to 2 us, a look at what has come and its message about 2 ms of
+    one core, ten times a second; a browser on the same cores takes more than both.
+    ValueError if `keep` is less than 1; ImportError in a notebook without the `lab` extra.
+    """
+    if keep < 1:
+        raise ValueError(f"watch: keep={keep}: at least 1 operation has to be remembered")
+    found = Watch(keep)
+    found.start()
+    return found
+
+
+@functools.cache
+def _process() -> Any:
+    # Here and not above: few programs ask.
+    import psutil
+
+    return psutil.Process()
+
+
+def _process_bytes() -> int:
+    nbytes: int = _process().memory_info().rss
+    return nbytes
+
+
+def _follow_cells(widget: Watch) -> None:
+    """Have the picture in the notebook renewed after each cell, as long as it watches."""
+    if not widget._pictures:
+        return
+    import IPython
+
+    shell: Any = IPython.get_ipython()
+    ref = weakref.ref(widget)
+
+    def after_cell(*_: Any) -> None:
+        alive = ref()
+        if alive is not None and alive._watches:
+            alive.cell_ended()
+        else:
+            shell.events.unregister("post_run_cell", after_cell)
+
+    shell.events.register("post_run_cell", after_cell)

@@ -1,0 +1,230 @@
+"""What a live view is told: numbers in buffers, and words that are said once.
+
+A message is (header, [operations, after, waits, samples]):
+
+header      now, begin of the view's clock 0: times are microseconds since; texts: words that are
+            new; rows: names of all rows, in their order, as (index of a row, name); devices;
+            running, waiting: what is going on now; count, queued, kept: numbers of operations;
+            live
+operations  float64, ten for each that ended: number, name, row, pushed, ready, began, ended,
+            line, about, failure. Words are indices into all texts; no failure, no line: -1
+after       int32, for each of them: how many it needs, for how many it makes room, their numbers
+waits       float64, six for each: thread, kind, begin, end, line, operation
+samples     float64: time, queued, bytes of the process (0: not asked), then live, cached, pending
+            of each device of header.devices
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from d2lmini import callsite
+from d2lmini.callsite import Site
+from d2lmini.context import Context
+from d2lmini.ops.spec import Spec
+from d2lmini.profiler.draw import in_order, names_of
+from d2lmini.profiler.records import Operation, Wait
+from d2lmini.widgets.base import Message
+from d2lmini.widgets.watch_records import Look, Sample, Seen
+
+#: Of what an operation comes after, so many are told.
+MOST_AFTER = 24
+#: So many words are remembered; a program that has more gets no words for the rest.
+MOST_TEXTS = 20_000
+
+OPERATION, WAIT, SAMPLE = 10, 6, 3  # numbers for each
+
+
+class Texts:
+    """Words by number, in the order in which they were met."""
+
+    def __init__(self) -> None:
+        self.all: list[str] = []
+        self._numbers: dict[Any, int] = {}
+        self._abouts: deque[Any] = deque(maxlen=MOST_TEXTS)  # kept alive: known by their identity
+
+    def number(self, text: str) -> int:
+        """Of a word or sentence; -1 where there are too many."""
+        known = self._numbers.get(text)
+        if known is None:
+            if len(self.all) >= MOST_TEXTS:
+                return -1
+            known = self._numbers[text] = len(self.all)
+            self.all.append(text)
+        return known
+
+    def line(self, site: Site | None) -> int:
+        """Of a line of the program."""
+        if site is None:
+            return -1
+        known = self._numbers.get(site)
+        if known is None:
+            known = self.number(callsite.describe(site))
+            if len(self._numbers) < 4 * MOST_TEXTS:
+                self._numbers[site] = known
+        return known
+
+    def about(self, what: Any) -> int:
+        """Of the shapes that a Plan, a Program or a Spec knows."""
+        if what is None:
+            return -1
+        known = self._numbers.get(id(what))
+        if known is None:
+            known = self.number(shapes_of(what))
+            if len(self._abouts) < MOST_TEXTS:
+                self._abouts.append(what)
+                self._numbers[id(what)] = known
+        return known
+
+
+def shapes_of(what: Any) -> str:
+    """What goes in and what comes out, in words.
+
+    >>> shapes_of(Spec((2, 3), "float32"))
+    '(2, 3) float32'
+    """
+    if isinstance(what, Spec):
+        return f"{what.shape} {what.dtype.name}"
+    inputs = ", ".join(map(shapes_of, getattr(what, "inputs", ())))
+    outputs = ", ".join(map(shapes_of, getattr(what, "outputs", getattr(what, "specs", ()))))
+    return f"{inputs} → {outputs}" if inputs else f"→ {outputs}"
+
+
+class Telling:
+    """Makes messages of looks; remembers as much as a view may show, for one that comes late."""
+
+    def __init__(self, begin_ns: int, keep: int):
+        self.begin_ns = begin_ns
+        self.keep = keep
+        self.texts = Texts()
+        self._told = 0  # of the texts
+        self._rows: dict[tuple[str, str], list[Operation]] = {}  # the first operation of each
+        self._index: dict[tuple[str, str], int] = {}
+        self._devices: list[Context] = []
+        self._parts: deque[tuple[int, bytes, bytes]] = deque()  # operations and after, as told
+        self._kept = 0
+        self._waits: deque[list[float]] = deque(maxlen=keep)
+        self._samples: deque[Sample] = deque(maxlen=keep)
+        self._state: dict[str, Any] = {}
+
+    def news(self, look: Look, state: dict[str, Any]) -> Message:
+        """What `look` has found, beside `state`."""
+        operations = self._pack(look.ended)
+        after = _pack_after(look.ended)
+        waits = [self._wait(each) for each in look.waits]
+        for sample in look.samples:
+            for ctx, *_ in sample.held:
+                if ctx not in self._devices:
+                    self._devices.append(ctx)
+        self._parts.append((len(look.ended), operations, after))
+        self._kept += len(look.ended)
+        while self._kept > self.keep and len(self._parts) > 1:
+            self._kept -= self._parts.popleft()[0]
+        self._waits += waits
+        self._samples += look.samples
+        self._state = {
+            **state,
+            "running": [self._running(each) for each in look.running],
+            "waiting": [
+                [self.texts.number(each.thread), self.texts.number(each.kind),
+                 self._us(each.begin_ns), self.texts.line(each.site)]
+                for each in look.waiting
+            ],
+        }  # fmt: skip
+        texts = self.texts.all[self._told :]
+        self._told = len(self.texts.all)
+        buffers = [operations, after, _packed(waits), self._pack_samples(look.samples)]
+        return self._header(texts), buffers
+
+    def everything(self) -> Message:
+        """All that is remembered."""
+        self._told = len(self.texts.all)
+        buffers = [
+            b"".join(part[1] for part in self._parts),
+            b"".join(part[2] for part in self._parts),
+            _packed(list(self._waits)),
+            self._pack_samples(self._samples),
+        ]
+        return self._header(self.texts.all[:]), buffers
+
+    def _header(self, texts: list[str]) -> dict[str, Any]:
+        rows = in_order(self._rows)
+        return {
+            "kind": "watch",
+            "texts": texts,
+            "known": self._told - len(texts),
+            "rows": [[self._index[key], name] for key, name in zip(rows, names_of(rows))],
+            "devices": [str(ctx) for ctx in self._devices],
+            "kept": self.keep,
+            **self._state,
+        }
+
+    def _us(self, ns: int) -> float:
+        return (ns - self.begin_ns) / 1e3
+
+    def _row(self, each: Seen) -> int:
+        key = (each.place, each.worker)
+        row = self._index.get(key)
+        if row is None:
+            row = self._index[key] = len(self._index)
+            self._rows[key] = [each]
+        return row
+
+    def _running(self, each: Seen) -> list[float]:
+        """One that has begun and not ended."""
+        name, row = self.texts.number(each.name), self._row(each)
+        return [each.number, name, row, self._us(each.began_ns), self.texts.line(each.site)]
+
+    def _pack(self, ended: list[Seen]) -> bytes:
+        texts = self.texts
+        begin = self.begin_ns
+        number, line, about = texts.number, texts.line, texts.about
+        rows: list[tuple[float, ...]] = []
+        for each in ended:
+            failure = -1 if each.failure is None else number(each.failure)
+            rows.append(
+                (
+                    each.number, number(each.name), self._row(each) if each.began_ns else -1,
+                    each.pushed_ns - begin, each.ready_ns - begin, each.began_ns - begin,
+                    each.ended_ns - begin, line(each.site), about(each.about), failure,
+                )
+            )  # fmt: skip
+        table = np.array(rows, np.float64).reshape(-1, OPERATION)
+        table[:, 3:7] /= 1e3
+        return table.tobytes()
+
+    def _wait(self, each: Wait) -> list[float]:
+        number = self.texts.number
+        return [
+            number(each.thread), number(each.kind), self._us(each.begin_ns),
+            self._us(each.end_ns), self.texts.line(each.site), each.operation,
+        ]  # fmt: skip
+
+    def _pack_samples(self, samples: Iterable[Sample]) -> bytes:
+        width = SAMPLE + 3 * len(self._devices)
+        rows = []
+        for each in samples:
+            held = {ctx: sizes for ctx, *sizes in each.held}
+            row: list[float] = [self._us(each.when_ns), each.queued, each.process]
+            for ctx in self._devices:
+                row += held.get(ctx, (0, 0, 0))
+            rows.append(row)
+        return np.array(rows, np.float64).reshape(-1, width).tobytes()
+
+
+def _packed(rows: list[list[float]]) -> bytes:
+    return np.array(rows, np.float64).tobytes()
+
+
+def _pack_after(ended: Iterable[Seen]) -> bytes:
+    """The latest of what each comes after: those it was most likely to wait for."""
+    flat: list[int] = []
+    for each in ended:
+        needs, room = each.after
+        needs, room = needs[-MOST_AFTER:], room[-MOST_AFTER:]
+        flat += (len(needs), len(room), *needs, *room)
+    return np.array(flat, np.int32).tobytes()

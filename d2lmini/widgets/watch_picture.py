@@ -1,0 +1,216 @@
+"""What remains of a live view: timeline, queue and memory, one above the other on one time axis.
+
+The same words, colours and order of rows as the live view. Up to some dozens of operations a line
+leads to each from the one that it waited for last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from d2lmini import callsite
+from d2lmini.profiler.draw import names_of, rows_of, write_into_bars
+from d2lmini.profiler.plot import Picture, by_kind, draw_lanes, figure_of
+from d2lmini.profiler.records import Wait
+from d2lmini.widgets.base import need
+from d2lmini.widgets.watch_records import Recent, Sample, Seen
+
+#: Of more operations nobody could follow the arrows.
+MOST_ARROWS = 40
+#: So many lines that waited are named below the picture, each with at most so many letters.
+MOST_WAITS, LETTERS = 3, 90
+
+
+def picture_of(recent: Recent) -> Picture | None:
+    """See `Watch.picture`."""
+    operations = [each for each in recent.operations if each.ran]
+    if not operations:
+        return None
+    need("matplotlib")
+    begin_ns = min(each.began_ns for each in operations)
+    waits = [each for each in recent.waits if each.end_ns > begin_ns]
+    begin_ns = min([begin_ns, *(each.begin_ns for each in waits)])
+    end_ns = max(
+        each.end_ns if isinstance(each, Wait) else each.ended_ns for each in (*operations, *waits)
+    )
+    threads = list(dict.fromkeys(each.thread for each in waits))
+    rows = rows_of(operations)
+    lanes = [
+        (front_end(thread), _spans([w for w in waits if w.thread == thread])) for thread in threads
+    ]
+    lanes += [(name, _spans(row)) for name, row in zip(names_of(rows), rows.values())]
+    place = {key: len(threads) + n for n, key in enumerate(rows)}
+
+    begin_s, length_s = begin_ns / 1e9, (end_ns - begin_ns) / 1e9
+    notes = _longest(waits)
+    heights = [0.35 + 0.32 * len(lanes), 0.75, 1.0, 0.01 + 0.15 * len(notes)]
+    figure = figure_of(sum(heights) + 0.6)
+    grid = figure.add_gridspec(4, 1, height_ratios=heights)
+    top = figure.add_subplot(grid[0])
+    middle, bottom = (figure.add_subplot(grid[i], sharex=top) for i in (1, 2))
+    draw_lanes(top, lanes, begin_s, length_s, "ms")
+    for n, thread in enumerate(threads):
+        _name_waits(top, n, [each for each in waits if each.thread == thread], begin_s)
+    for key, row in rows.items():
+        write_into_bars(top, place[key], row, begin_s, partial(_label, length_s / 60))
+    if len(operations) <= MOST_ARROWS:
+        _draw_arrows(top, operations, place, begin_s)
+    samples = [each for each in recent.samples if begin_ns <= each.when_ns <= end_ns]
+    _draw_queue(middle, samples, begin_ns)
+    _draw_memory(bottom, samples, begin_ns)
+    for axes in (top, middle):
+        axes.tick_params(axis="x", labelbottom=False)
+    bottom.set_xlabel("milliseconds")
+    words = figure.add_subplot(grid[3])
+    words.axis("off")
+    words.text(0, 1, "\n".join(notes), va="top", fontsize=7.5, transform=words.transAxes)
+    return Picture(figure, "live view of the engine")
+
+
+def _label(letter_s: float, each: Seen) -> str:
+    """Number and name of an operation, or the number alone where there is no room for both."""
+    words = f"{each.number} {each.name}"
+    return words if each.run_ns / 1e9 > letter_s * len(words) else str(each.number)
+
+
+def front_end(thread: str) -> str:
+    """What the lane of a thread of the program is called."""
+    return "front end" if thread == "MainThread" else f"front end, {thread}"
+
+
+def _spans(row: Sequence[Wait] | Sequence[Seen]) -> dict[str, np.ndarray]:
+    return by_kind(
+        ("wait", each.begin_ns / 1e9, each.end_ns / 1e9)
+        if isinstance(each, Wait)
+        else ("copy" if each.is_copy else "compute", each.began_s, each.ended_s)
+        for each in row
+    )
+
+
+def _name_waits(axes: Any, n: int, waits: Sequence[Wait], begin_s: float) -> None:
+    """The line that waited, in bars that have room for it."""
+    room_ms = axes.get_xlim()[1] / 60  # for a letter
+    for each in waits:
+        word = callsite.describe(each.site).partition(": ")[0].rpartition("/")[2]
+        if 1e3 * each.seconds > room_ms * (len(word) + 1):
+            middle_ms = 1e3 * ((each.begin_ns + each.end_ns) / 2e9 - begin_s)
+            box = {"facecolor": "#f4f4f4", "edgecolor": "none", "pad": 1.0}
+            axes.text(middle_ms, n, word, ha="center", va="center", fontsize=7.5, bbox=box)
+
+
+def _draw_arrows(
+    axes: Any, operations: Sequence[Seen], place: dict[Any, int], begin_s: float
+) -> None:
+    """To each operation that had to wait for another, from the last that it waited for."""
+    from matplotlib.lines import Line2D
+
+    by_number = {each.number: each for each in operations}
+    drawn = False
+    for each in operations:
+        last = waited_for(each, by_number)
+        if last is None:
+            continue
+        drawn = True
+        here, there = place[each.place, each.worker], place[last.place, last.worker]
+        curve = "arc3,rad=-0.35" if here == there else "arc3,rad=0"
+        axes.annotate(
+            "",
+            xy=(1e3 * (each.began_s - begin_s), here),
+            xytext=(1e3 * (last.ended_s - begin_s), there),
+            arrowprops={
+                "arrowstyle": "->", "color": "#a35a0b", "lw": 0.8, "shrinkA": 0, "shrinkB": 0,
+                "connectionstyle": curve, "mutation_scale": 7,
+            },
+        )  # fmt: skip
+    if drawn:
+        legend = axes.get_legend()
+        arrow = Line2D(
+            [], [], color="#a35a0b", lw=0.8, marker=">", markersize=4, label="waited for"
+        )
+        axes.legend(
+            handles=[*legend.legend_handles, arrow], loc="center left", bbox_to_anchor=(1, 0.5),
+            frameon=False,
+        )  # fmt: skip
+
+
+def waited_for(each: Seen, known: dict[int, Seen]) -> Seen | None:
+    """The last of those that `each` came after, if it was not over when `each` was issued."""
+    needs, room = each.after
+    before = [known[k] for k in (*needs, *room) if k in known and known[k].ran]
+    last = max(before, key=lambda other: other.ended_ns, default=None)
+    return last if last is not None and last.ended_ns > each.pushed_ns else None
+
+
+def _draw_queue(axes: Any, samples: Sequence[Sample], begin_ns: int) -> None:
+    times = [(each.when_ns - begin_ns) / 1e6 for each in samples]
+    axes.fill_between(
+        times, [each.queued for each in samples], step="post", facecolor="#a9c7ea",
+        edgecolor="#1f4e8c", linewidth=0.8,
+    )  # fmt: skip
+    axes.set_ylabel("queued\noperations", rotation=0, ha="right", va="center")
+    axes.set_ylim(bottom=0)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _draw_memory(axes: Any, samples: Sequence[Sample], begin_ns: int) -> None:
+    """A colour for each device, a dash for each kind of memory."""
+    axes.set_ylabel("memory\nMB", rotation=0, ha="right", va="center")
+    axes.spines[["top", "right"]].set_visible(False)
+    contexts = list(dict.fromkeys(ctx for each in samples for ctx, *_ in each.held))
+    for n, ctx in enumerate(contexts):
+        times = [(each.when_ns - begin_ns) / 1e6 for each in samples]
+        held = np.array([_held(each, ctx) for each in samples]) / 1e6
+        for column, (kind, dash) in enumerate((("live", "-"), ("cached", "--"), ("pending", ":"))):
+            if held[:, column].any():
+                axes.plot(
+                    times, held[:, column], dash, color=COLOURS[n % len(COLOURS)], linewidth=1.2,
+                    drawstyle="steps-post", label=f"{kind} {ctx}",
+                )  # fmt: skip
+    asked = [each for each in samples if each.process]
+    if asked:
+        axes.plot(
+            [(each.when_ns - begin_ns) / 1e6 for each in asked],
+            [each.process / 1e6 for each in asked], "-.", color="#777777", linewidth=1.0,
+            label="process",
+        )  # fmt: skip
+    axes.set_ylim(bottom=0)
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize=8)
+
+
+#: Of the devices' lines.
+COLOURS = ["#1f4e8c", "#a35a0b", "#5f9bd1", "#f0a04b", "#444444"]
+
+
+def _held(sample: Sample, ctx: Any) -> tuple[int, int, int]:
+    for other, live, cached, pending in sample.held:
+        if other == ctx:
+            return live, cached, pending
+    return 0, 0, 0
+
+
+def _longest(waits: Sequence[Wait]) -> list[str]:
+    """The lines that waited longest, in words."""
+    by_line: dict[str, tuple[float, int]] = {}
+    for wait in waits:
+        where = callsite.describe(wait.site)
+        seconds, n = by_line.get(where, (0.0, 0))
+        by_line[where] = (seconds + wait.seconds, n + 1)
+    longest = sorted(by_line.items(), key=lambda each: -each[1][0])[:MOST_WAITS]
+    found = []
+    for where, (seconds, n) in longest:
+        where = _without_folder(where)
+        where = where if len(where) <= LETTERS else where[: LETTERS - 1] + "…"
+        found.append(
+            f"waited {1e3 * seconds:.1f} ms" + (f" ({n} times)" if n > 1 else "") + f" at {where}"
+        )
+    return found
+
+
+def _without_folder(where: str) -> str:
+    place, colon, text = where.partition(": ")
+    return place.rpartition("/")[2] + colon + text

@@ -1,0 +1,290 @@
+"""What a live view knows of the engine: the last thousands of operations and waits, in a ring.
+
+A listener like `profiler.Trace`, with the same records, that forgets: it may listen all day. The
+hooks take down names and times; what an operation came after is found out ten times a second, on
+the sampler's thread (`look`), by the engine's own rule.
+
+>>> from d2lmini import instrument, nd
+>>> recent = Recent(keep=2)
+>>> with instrument.listening(recent):
+...     x = nd.ones((2, 2)) + 1
+...     y = x * x
+...     nd.waitall()
+>>> look = recent.look()
+>>> [(str(each), each.after) for each in look.ended]
+[('1 _ones', ((), ())), ('2 _plus_scalar', ((1,), ())), ('3 broadcast_mul', ((2,), ()))]
+>>> recent.count, [str(each) for each in recent.operations]
+(3, ['2 _plus_scalar', '3 broadcast_mul'])
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections import deque
+from typing import Any, NamedTuple
+
+from d2lmini import callsite, engine, instrument
+from d2lmini.callsite import Site
+from d2lmini.context import Context
+from d2lmini.device import devices
+from d2lmini.engine.core import Task, Var
+from d2lmini.profiler.order import Before, Ordering
+from d2lmini.profiler.records import Operation, Wait
+from d2lmini.profiler.trace import CLOSING, serial_of
+
+_clock = time.perf_counter_ns
+_new = object.__new__
+
+#: Nanoseconds between two looks at the queue and the memory while operations come and go.
+SAMPLE_NS = 1_000_000
+
+#: What holds of memory is sampled of: a context, and its live, cached and pending bytes.
+Held = tuple[Context, int, int, int]
+
+
+class Seen(Operation):
+    """An Operation that knows more than one of a trace.
+
+    about   what knows its shapes: a Plan, a Program, a Spec, or None
+    after   what it came after, once it has ended
+    """
+
+    __slots__ = ("about", "after")
+
+    about: Any
+    after: Before
+
+
+class Sample(NamedTuple):
+    """At one moment: operations pushed and not complete, and what the devices hold in bytes.
+    `process` is what the process holds, 0 where nobody asked."""
+
+    when_ns: int
+    queued: int
+    held: tuple[Held, ...]
+    process: int = 0
+
+
+class Waiting(NamedTuple):
+    """A thread of the program waits just now, since `begin_ns`."""
+
+    thread: str
+    kind: str
+    begin_ns: int
+    site: Site | None
+
+
+class Look(NamedTuple):
+    """What has come since the last look: operations that ended, waits that ended, samples; and what
+    is going on now."""
+
+    ended: list[Seen]
+    waits: list[Wait]
+    samples: list[Sample]
+    running: list[Seen]
+    waiting: list[Waiting]
+
+
+class Recent(instrument.Instrument):
+    """The last operations, waits and samples; at most `keep` of each.
+
+    count       operations pushed so far, the number of the last
+    operations  the last that ended, waits of the program's threads, samples: deques
+    """
+
+    def __init__(self, keep: int):
+        self.keep = keep
+        self.count = 0
+        self.begin_ns = _clock()
+        self.operations: deque[Seen] = deque()
+        self.waits: deque[Wait] = deque(maxlen=keep)
+        self.samples: deque[Sample] = deque(maxlen=keep)
+        self._open: dict[Task, Seen] = {}
+        # From the hooks to `look`: what was pushed (to be put in order), what ended, ...
+        self._pushed: deque[Seen] = deque()
+        self._ended: deque[Seen] = deque()
+        self._waited: deque[tuple[Any, ...]] = deque()
+        self._sampled: deque[Sample] = deque()
+        self._sampled_ns = 0
+        self._ordering = Ordering()
+        self._after: dict[int, Before] = {}  # of those that have not ended
+        self._joined: set[Seen] = set()  # meetings that came to read more after they were pushed
+
+    # -- what the engine tells ---------------------------------------------------------------------
+
+    def push(self, task: Task) -> None:
+        # One that is not skipped when a value is missing names its reads only among the shared.
+        each = self._met(task.name, task.ctx, task.reads or task.shared, task.writes, task.site)
+        each.lane = task.lane
+        each.worker = ""
+        each.about = _about(task)
+        each.ready_ns = each.began_ns = each.ended_ns = 0
+        self._open[task] = each
+        each.pushed_ns = now = _clock()
+        self._pushed.append(each)
+        if now - self._sampled_ns > SAMPLE_NS:
+            self._sample(now)
+
+    def _met(
+        self, name: str, ctx: Context, reads: tuple[Var, ...], writes: tuple[Var, ...],
+        site: Site | None,
+    ) -> Seen:  # fmt: skip
+        each = _new(Seen)
+        self.count = each.number = self.count + 1
+        each.name = name
+        each.ctx = ctx
+        each.site = site
+        each.reads = tuple(map(serial_of, reads))
+        each.writes = tuple(map(serial_of, writes))
+        each.failure = None
+        return each
+
+    def small(
+        self, name: str, ctx: Context, reads: tuple[Any, ...], writes: tuple[Any, ...],
+        site: Site | None, predicted_us: float, footprint: Any, begin_ns: int, end_ns: int,
+    ) -> None:  # fmt: skip
+        each = self._met(name, ctx, reads, writes, site)
+        each.lane = "compute"
+        each.worker = "caller"
+        each.about = getattr(footprint, "__self__", None)  # a Plan's method, or a function
+        each.pushed_ns = each.ready_ns = each.began_ns = begin_ns
+        each.ended_ns = end_ns
+        self._pushed.append(each)
+        self._ended.append(each)
+        if end_ns - self._sampled_ns > SAMPLE_NS:
+            self._sample(end_ns)
+
+    def ready(self, task: Task) -> None:
+        each = self._open.get(task)
+        if each is not None:  # else it was pushed before anybody listened
+            each.ready_ns = _clock()
+            if len(task.reads) > len(each.reads):  # a meeting, whose later parts have joined
+                each.reads = tuple(map(serial_of, task.reads))
+                self._joined.add(each)
+
+    def start(self, task: Task, worker: str) -> None:
+        each = self._open.get(task)
+        if each is not None:
+            each.worker = worker
+            each.began_ns = _clock()
+
+    def end(self, task: Task, failure: Any) -> None:
+        each = self._open.pop(task, None)
+        if each is not None:
+            each.ended_ns = now = _clock()
+            if failure is not None:
+                each.failure = failure.report.text
+            self._ended.append(each)
+            if now - self._sampled_ns > SAMPLE_NS:
+                self._sample(now)
+
+    def wait(self, kind: str, target: Any, site: Any, begin_ns: int, end_ns: int) -> None:
+        if kind == CLOSING:
+            return
+        serial = 0 if target is None else getattr(target, "serial", 0)
+        thread = threading.current_thread().name
+        self._waited.append((begin_ns, kind, serial, site, thread, end_ns))
+
+    def _sample(self, now: int, process: int = 0) -> None:
+        held = tuple(
+            (device.ctx, pool.live, pool.cached, pool.pending)
+            for device in devices.named()
+            if (pool := device.pool) is not None
+        )
+        self._sampled_ns = now
+        self._sampled.append(Sample(now, len(self._open), held, process))
+
+    # -- what the sampler asks ---------------------------------------------------------------------
+
+    def look(self, process: int = 0) -> Look:
+        """What has come since; called by one thread at a time. `process`: bytes, for a sample that
+        is taken now."""
+        self._sample(_clock(), process)
+        waits = sorted(_all_of(self._waited))
+        ended, found = _all_of(self._ended), []
+        done = 0
+        for each in _all_of(self._pushed):
+            while done < len(waits) and waits[done][0] < each.pushed_ns:
+                found.append(self._wait_of(waits[done]))
+                done += 1
+            self._after[each.number] = self._ordering.after(each)
+        found += map(self._wait_of, waits[done:])
+        for each in ended:
+            each.after = self._came_after(each)
+        self.operations.extend(ended)
+        while len(self.operations) > self.keep:
+            self._ordering.forget(self.operations.popleft())
+        samples = _all_of(self._sampled)
+        self.waits += found
+        self.samples += samples
+        running = [each for each in list(self._open.values()) if each.began_ns]
+        return Look(ended, found, samples, running, waiting_now())
+
+    def _came_after(self, each: Seen) -> Before:
+        needs, room = self._after.pop(each.number, ((), ()))
+        if each in self._joined:
+            self._joined.discard(each)
+            wrote = {self._ordering.writer.get(serial, 0) for serial in each.reads}
+            needs = tuple(sorted(wrote.union(needs) - {0, each.number}))
+        return needs, room
+
+    def _wait_of(self, told: tuple[Any, ...]) -> Wait:
+        """The record of a wait; it was for the last operation before it that wrote there."""
+        begin_ns, kind, serial, site, thread, end_ns = told
+        operation = self._ordering.writer.get(serial, 0)
+        return Wait(kind, serial, operation, 0, site, thread, begin_ns, end_ns)
+
+    @property
+    def queued(self) -> int:
+        """Operations pushed while it listened, and not complete."""
+        return len(self._open)
+
+
+def _all_of(news: deque[Any]) -> list[Any]:
+    """What is there now; hooks on other threads may append meanwhile."""
+    return [news.popleft() for _ in range(len(news))]
+
+
+def _about(task: Any) -> Any:
+    """What knows the shapes of a task, without keeping an array alive."""
+    about = getattr(task, "plan", None) or getattr(task, "program", None)
+    if about is None and type(source := getattr(task, "source", None)) is tuple:
+        about = source[2]  # of a copy: a Spec
+    return about
+
+
+_HERE = os.path.dirname(os.path.abspath(callsite.__file__)) + os.sep
+
+#: The function through which every wait goes, and what its frame knows.
+_THE_WAIT = engine.Engine._wait.__code__
+
+
+def waiting_now() -> list[Waiting]:
+    """Which threads of the program wait just now: seen from outside, by the frame of the engine's
+    one function that waits. (A hook tells of a wait when it is over.)"""
+    names = {each.ident: each.name for each in threading.enumerate()}
+    found = []
+    for ident, frame in sys._current_frames().items():
+        if ident in names and (wait := _wait_above(frame)) is not None:
+            known = wait.f_locals
+            if known.get("begin"):
+                found.append(Waiting(names[ident], known["by"], known["begin"], _site_above(wait)))
+    return found
+
+
+def _site_above(frame: Any) -> Site | None:
+    """The line outside this package that led to this frame of another thread."""
+    while frame is not None and frame.f_code.co_filename.startswith(_HERE):
+        frame = frame.f_back
+    return None if frame is None else (frame.f_code, frame.f_lasti)
+
+
+def _wait_above(frame: Any) -> Any:
+    for _ in range(12):  # what it calls is not deeper
+        if frame is None or frame.f_code is _THE_WAIT:
+            return frame
+        frame = frame.f_back
+    return None

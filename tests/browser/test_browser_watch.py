@@ -1,0 +1,114 @@
+"""`d2lmini.watch()` in JupyterLab: it moves while the cell is busy, answers clicks, and remains."""
+
+import re
+
+import pytest
+
+pytestmark = pytest.mark.timeout(240)
+
+# While it is busy the program issues in bursts and waits for each; then a few long operations.
+BUSY = """
+import threading, time
+import d2lmini
+from d2lmini import nd
+
+x = nd.ones((300, 300))
+with d2lmini.watch() as w:
+    end = time.monotonic() + 8
+    while time.monotonic() < end:
+        for i in range(5):
+            y = nd.relu(nd.dot(x, x)) + x
+        y.wait_to_read()
+"""
+LONG = """
+a = nd.ones((1200, 1200))
+with d2lmini.watch() as w2:
+    b = nd.dot(a, a)
+    c = nd.dot(b, a)
+    d = nd.dot(b, b)
+    e = c + d
+    a += 1
+    e.wait_to_read()
+"""
+THREADS = "print([t.name for t in threading.enumerate() if 'sampler' in t.name])"
+
+
+@pytest.fixture
+def watch(page):
+    page.lab.write("watch.ipynb", [BUSY, LONG])
+    page.open("watch.ipynb")
+    return page
+
+
+def test_watch_moves_while_the_cell_is_busy(watch):
+    page = watch
+    page.run_cell(0)
+    view = page.shown(0, ".d2l-watch")
+    canvas = view.locator("canvas[data-events]")
+
+    def events():
+        return int(canvas.get_attribute("data-events"))
+
+    def dots():
+        return canvas.evaluate("canvas => canvas.toDataURL()")
+
+    # It grows, the picture changes, and the cell has not ended.
+    first, before = events(), dots()
+    page.wait(lambda: events() > first and dots() != before, "a change of the live view", 6)
+    assert page.prompt_of(0) == "[*]:"
+    view.get_by_role("button", name="Pause").click()
+    still = dots()
+    first = events()
+    page.page.wait_for_timeout(500)
+    assert page.prompt_of(0) == "[*]:" and dots() == still
+    view.get_by_role("button", name="Go on").click()
+    page.wait(lambda: dots() != still, "the view to go on", 4)
+    page.picture("busy", view, themes=["light"])
+    page.wait_until_done_with(0)
+    page.wait(lambda: "over" in view.locator(".d2l-watch-status").inner_text(), "the end of watching")
+    assert page.python(THREADS).strip() == "[]"
+    page.picture("over", view)
+
+    count = events()
+    page.reload()
+    page.wait(lambda: canvas.count() and events() == count, "all events after the page was loaded")
+    page.assert_clean()
+
+
+def test_watch_tells_what_was_clicked(watch):
+    page = watch
+    page.run_cell(0)
+    page.run_cell(1)
+    page.wait_until_done()
+    view = page.shown(1, ".d2l-watch")
+    canvas = view.locator("canvas[data-events]")
+    words = view.locator(".d2l-watch-words")
+    page.wait(lambda: "over · 6 operations" in view.inner_text(), "the end of watching")
+
+    # Click along the lanes until each of the products was met.
+    box = canvas.bounding_box()
+    told = set()
+    for y in (36, 60):
+        for share in range(20, 100, 4):
+            canvas.click(position={"x": box["width"] * share / 100, "y": y})
+            told.add(words.inner_text())
+    products = [text for text in told if re.search(r"\d+ dot, ran", text)]
+    assert len(products) == 3, told
+    needy = next(text for text in told if "_plus" in text or "elemwise_add" in text)
+    assert "(1200, 1200)" in needy and "e = c + d" in needy and "needs" in needy
+    page.picture("clicked", view)
+
+    # The same by the keyboard, closer.
+    canvas.press("Home")
+    canvas.press("Enter")
+    page.wait(lambda: "operation" in words.inner_text(), "the words about an operation")
+    before = canvas.evaluate("canvas => canvas.toDataURL()")
+    view.get_by_role("button", name="+", exact=True).click()
+    page.wait(lambda: canvas.evaluate("c => c.toDataURL()") != before, "a closer look")
+    page.picture("closer", view, themes=["light"])
+
+    # Closed, the picture stays.
+    page.python("w.close(); w2.close()")
+    page.output(1).locator("img").wait_for()
+    assert page.python(THREADS).strip() == "[]"
+    page.assert_clean()
