@@ -36,7 +36,7 @@ _HINTS = {
     "hangs": "{what} is not over after {patience_s:g} s. Was a task not put among the ready ones "
     "when its last Var was granted, was one not counted off, or did nobody wake the one who waits?",
     "waits": "push(...) does not come back: it has to queue the task, not to wait for it",
-    "early": "waitall() was over when {n} of 20 tasks had run",
+    "early": "waitall() was over before all tasks were: {n} of {all} had run",
     "twice": "20 tasks were pushed and {n} ran: some of them ran twice",
     "lock": "two tasks that have nothing to do with each other do not run side by side: is a lock "
     "held while a task runs, or is there one worker only?",
@@ -85,7 +85,7 @@ def check_engine(
 
     The engine is idle afterwards if it passes. Hints, in the order in which they are looked for:
     "unbounded", "off by one", "timid", "stuck", "dropped" (these if `most` is given), "hangs",
-    "waits", "early", "twice", "lock", "readers", "room", "needs", "jumps", "itself", "order",
+    "early", "twice", "waits", "lock", "readers", "room", "needs", "jumps", "itself", "order",
     "worker", "lost", "skips" (these if `errors`).
     """
     asked = _Asked(engine, patience_s)
@@ -94,6 +94,7 @@ def check_engine(
     _every_task_once(asked)
     if parallel:
         _push_returns(asked)
+        _waitall_waits(asked)
         _side_by_side(asked)
         _in_line(asked)
     _itself(asked)
@@ -179,7 +180,7 @@ def _every_task_once(asked: _Asked) -> None:
     asked.waitall()
     n = len(ran)
     if n < 20:
-        raise _wrong("early", n=n)
+        raise _wrong("early", n=n, all=20)
     if n > len(set(ran)):
         raise _wrong("twice", n=n)
 
@@ -191,6 +192,22 @@ def _push_returns(asked: _Asked) -> None:
     finally:
         let_go.set()
     asked.waitall()
+
+
+def _waitall_waits(asked: _Asked) -> None:
+    over = threading.Event()
+
+    def wait() -> None:
+        asked.engine.waitall()
+        over.set()
+
+    with _Held(asked) as held:
+        held.begun.wait(asked.patience_s)
+        threading.Thread(target=wait, daemon=True).start()
+        too_soon = over.wait(_A_MOMENT_S)
+    asked.waitall()
+    if too_soon:
+        raise _wrong("early", n=0, all=1)
 
 
 def _side_by_side(asked: _Asked) -> None:
