@@ -13,7 +13,7 @@ from typing import Any
 from d2lmini.profiler.order import implied_left_out, order_of
 from d2lmini.profiler.plot import STYLES
 from d2lmini.symbol.layered import Edge
-from d2lmini.widgets.drawn import (
+from d2lmini.widgets.arrows import (
     MARGIN,
     QUIET,
     Drawing,

@@ -1,0 +1,205 @@
+"""A graph as it is seen, stage by stage: as it was written, after each pass, in fused groups.
+
+>>> from d2lmini import sym
+>>> x = sym.var("x")
+>>> with sym.NameManager():
+...     y = sym.exp(x * 2 * 3) + 1
+>>> (view,) = views_of(y, x=(1000, 1000))
+>>> for stage in view.stages:
+...     print(stage)
+as written: 4 operations, 32 MB moved, 13 MFLOPs
+scalars: 3 operations, 24 MB moved, 12 MFLOPs
+fused: 1 statement, 8 MB moved, 12 MFLOPs
+>>> [part for box in view.stages[-1].boxes for part in box.parts]
+['mul: scalar=6.0', 'exp', 'plus: scalar=1']
+
+A stage is boxes and arrows. Where shapes are known, every box says what it costs, from `op.cost`;
+each op alone would read its inputs and write its results, a fused group reads and writes only what
+goes in and out. What a pass has made anew is marked; what stays is the same node.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from d2lmini.base import MXNetError
+from d2lmini.gluon.block import Block
+from d2lmini.gluon.hybrid_block import HybridBlock
+from d2lmini.graph.cached_op import Compiled
+from d2lmini.graph.passes import MOST_ROUNDS, PASSES
+from d2lmini.graph.program import Program
+from d2lmini.graph.typed import typed
+from d2lmini.ops.spec import Cost, Spec
+from d2lmini.profiler.order import implied_left_out
+from d2lmini.profiler.summary import in_time
+from d2lmini.profiler.trace import Trace
+from d2lmini.symbol.infer import is_known, shapes_of
+from d2lmini.symbol.layered import Edge
+from d2lmini.symbol.node import Entry, Node, topological
+from d2lmini.symbol.picture import short
+from d2lmini.symbol.symbol import Symbol
+from d2lmini.widgets.graph_boxes import Box, Stage, costs_of, fused, of_nodes, shape_in_words
+
+#: More boxes than this help nobody.
+MOST = 150
+
+
+class View(NamedTuple):
+    """One graph and its stages."""
+
+    title: str
+    stages: list[Stage]
+
+
+def views_of(x: Any, /, **shapes: tuple[int, ...]) -> list[View]:
+    """What is to be seen of a Symbol, a hybridized Block, a Program or a Trace; `shapes` are those
+    of a Symbol's variables. TypeError for anything else; MXNetError for a Block that has not been
+    hybridized and called, shapes that do not fit, and graphs of more than MOST boxes."""
+    if isinstance(x, Symbol):
+        found = [_of_symbol(x, shapes)]
+    elif shapes:
+        raise TypeError("graph_view: only a Symbol takes shapes; others know theirs")
+    elif isinstance(x, Program):
+        found = [View(x.name, _of_program(x))]
+    elif isinstance(x, Trace):
+        found = [View("what ran", [_of_trace(x)])]
+    elif isinstance(x, Block):
+        found = _of_block(x)
+    elif isinstance(x, (list, tuple)) and x and all(isinstance(each, Program) for each in x):
+        found = [View(each.name, _of_program(each)) for each in x]
+    else:
+        raise TypeError(
+            f"graph_view shows a Symbol, a hybridized net, a Program or a Trace, "
+            f"got {type(x).__name__}"
+        )
+    for view in found:
+        most = max(len(stage.boxes) for stage in view.stages)
+        if most > MOST:
+            raise MXNetError(
+                f"graph_view: {view.title} has {most} boxes, more than {MOST} help nobody; look at "
+                "a part: a layer of the net, get_internals() of a Symbol, a shorter trace"
+            )
+    return found
+
+
+# -- what there is to be seen ----------------------------------------------------------------------
+
+
+def _of_symbol(symbol: Symbol, shapes: dict[str, tuple[int, ...]]) -> View:
+    """With all shapes known, all the compiler would do with it for prediction; else as written."""
+    nodes = topological(symbol._entries)
+    known = {n: shapes[n.name] for n in nodes if n.op is None and n.name in shapes}
+    stray = set(shapes) - {node.name for node in known}
+    if stray:
+        raise MXNetError(f"graph_view: the Symbol has no variable {', '.join(sorted(stray))}")
+    found = shapes_of(symbol._entries, known)
+    variables = [node for node in nodes if node.op is None]
+    title = symbol.name or "symbol"
+    if all((shape := found.get((node, 0))) and is_known(shape) for node in variables):
+        specs = {
+            n: n.specs[0] if n.specs else Spec(found[n, 0] or (), "float32") for n in variables
+        }
+        inputs, outputs = typed(symbol._entries, specs, False)
+        return View(title, _compiled(outputs, list(inputs.values()), "as written"))
+    words = "as the program wrote it; some shapes are not known (give them: graph_view(s, x=...))"
+    return View(title, [of_nodes("as written", words, symbol._entries, set(), found)])
+
+
+def _of_block(block: Block) -> list[View]:
+    """A net: for each kind of input, what is done forward, then backward."""
+    compiled = block._compiled() if isinstance(block, HybridBlock) and block._active else None
+    kinds = [
+        each
+        for placed in (compiled.placed.values() if compiled is not None else ())
+        for each in placed.op._compiled.values()
+    ]
+    if not kinds:
+        raise MXNetError(
+            f"graph_view: {block.name} has no graph yet: net.hybridize(), then call it once"
+        )
+    found = []
+    for each in kinds:
+        shape = shape_in_words(each.variables[0].specs[0]) if each.variables else ""  # type: ignore[index]
+        mode = ", training" if each.training else ""
+        title = f"{each.name}{mode}, for {each.variables[0].name} {shape}"
+        found.append(View(f"{title}: forward", _of_forward(each)))
+        for backward in each._backward.values():
+            stages = _of_program(backward.program)
+            found.append(View(f"{title}: backward", stages))
+    return found
+
+
+def _of_forward(compiled: Compiled) -> list[Stage]:
+    if not compiled.wanted:
+        return _compiled(compiled.typed, compiled.variables, "traced", compiled.forward)
+    first = of_nodes("traced", "what one call of the net recorded", compiled.typed, None)
+    return [first, *_of_program(compiled.forward, set(topological(compiled.typed)))]
+
+
+def _compiled(
+    outputs: Sequence[Entry], inputs: Sequence[Node], first: str, program: Program | None = None
+) -> list[Stage]:
+    """A typed graph, after each pass that changes something, and in groups."""
+    words = "what one call of the net recorded" if program else "as the program wrote it"
+    stages = [of_nodes(first, words, outputs, None)]
+    current, idle = list(outputs), 0
+    for _ in range(MOST_ROUNDS):
+        for each in PASSES:
+            after = each(current)
+            idle = 0 if after != current else idle + 1
+            if after != current:
+                before = set(topological(current))
+                stages.append(of_nodes(each.__name__, _about(each), after, before))
+            current = after
+        if idle >= len(PASSES):
+            break
+    on_gpu = program is not None and _is_on_gpu(program)
+    return [*stages, fused(inputs, current, on_gpu, set(topological(current)))]
+
+
+def _about(function: Callable[..., Any]) -> str:
+    """What the first paragraph of its module says of a pass."""
+    text = (sys.modules[function.__module__].__doc__ or "").split("\n\n")[0]
+    return " ".join(text.split())
+
+
+def _of_program(program: Program, before: set[Node] | None = None) -> list[Stage]:
+    """What is compiled: the simplified graph, and in groups."""
+    words = "after all passes" if before is None else "after all passes, with what backward needs"
+    simplified = of_nodes("simplified", words, program.outputs, before)
+    known = set(topological(program.outputs))
+    return [simplified, fused(program.inputs, program.outputs, _is_on_gpu(program), known)]
+
+
+def _is_on_gpu(program: Program) -> bool:
+    """Is a group one kernel? (Not on virtual devices, which compute as the CPU does.)"""
+    return program._xp is not np
+
+
+# -- what ran --------------------------------------------------------------------------------------
+
+
+def _of_trace(trace: Trace) -> Stage:
+    """The operations of a trace, and what each came after."""
+    operations = trace.operations
+    if not operations:
+        raise MXNetError("graph_view: nothing ran while the trace was made")
+    edges: dict[Edge, bool] = {}
+    for b, (needs, room) in enumerate(implied_left_out(trace.order)):
+        edges.update({(k - 1, b): k in needs for k in sorted(needs | room) if k <= b})
+    boxes = []
+    for each in operations:
+        took = [("took", in_time(each.run_ns / 1e9))] if each.ran else []
+        facts = [("ran on", each.worker or "nothing"), *took, *costs_of(each.cost)]
+        facts += [("line", each.where)] if each.site else []
+        lines = [f"{each.number} {each.name}", short(each.line, 36)]
+        kind = "move" if each.is_copy else "each"
+        boxes.append(Box([line for line in lines if line], kind, [], False, False, facts))
+    costs = [each.cost for each in operations]
+    whole = Cost(sum(c.flops for c in costs), sum(c.nbytes for c in costs))
+    words = "every operation, above what came after it; dashed: it only makes room"
+    return Stage("what ran", words, boxes, edges, len(boxes), whole)

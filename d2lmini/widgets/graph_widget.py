@@ -1,0 +1,226 @@
+"""Graphs to look at: what a net computes, what each op costs, before and after fusion.
+
+    net.hybridize()
+    net(x)
+    d2lmini.widgets.graph_view(net)
+
+shows what was traced; a button for each stage shows what the compiler made of it, to the groups
+that run in one pass and the memory between them. Point at a box for its shapes, FLOPs, bytes and
+the line that made it. A Symbol, a Program and a Trace are shown the same way. Outside of a notebook
+it says what the stages cost:
+
+>>> from d2lmini import sym
+>>> with sym.NameManager():
+...     y = sym.relu(sym.var("x") * 2 + 1, name="y")
+>>> graph_view(y, x=(1000, 1000))
+graph of y
+  as written: 3 operations, 24 MB moved, 3 MFLOPs
+  fused: 1 statement, 8 MB moved, 3 MFLOPs
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from d2lmini.symbol.picture import KINDS
+from d2lmini.widgets.arrows import (
+    INK,
+    MARGIN,
+    QUIET,
+    Drawing,
+    arranged,
+    arrow,
+    box,
+    broken,
+    page,
+    text_at,
+)
+from d2lmini.widgets.base import Message, Widget
+from d2lmini.widgets.graph_boxes import Box, Stage
+from d2lmini.widgets.graph_stages import View, views_of
+
+#: Pixels: a line of text in a box, a part of a fused group.
+LINE, PART = 13.0, 17.0
+#: Two stages stand beside each other up to this width; what takes work to draw is left out beyond
+#: so many boxes.
+WIDE, MOST_DRAWN = 1100.0, 80
+
+_ACCENT = "#c8501e"
+
+
+def graph_view(x: Any, /, **shapes: tuple[int, ...]) -> GraphView:
+    """A view of a graph: of a Symbol (with `shapes` of its variables, as for `infer_shape`), of a
+    HybridBlock that was hybridized and called, of a Program or a list of them (`net.program()`), or
+    of a Trace. TypeError for anything else; MXNetError for a net without a graph, shapes that do
+    not fit, and more than 150 boxes."""
+    return GraphView(views_of(x, **shapes))
+
+
+class GraphView(Widget):
+    """Graphs and their stages; `views` has them as plain data."""
+
+    script = "graph_view"
+    words = "graph view"
+
+    def __init__(self, views: Sequence[View]):
+        super().__init__()
+        self.views = list(views)
+        self._drawing: Drawing | None = None
+
+    def whole(self) -> Message:
+        """Everything: which stage one looks at is the view's own business."""
+        kinds = {name: kind.means for name, kind in KINDS.items()}
+        views = [
+            {"title": view.title, "stages": [_scene(stage) for stage in view.stages]}
+            for view in self.views
+        ]
+        return {"views": views, "kinds": kinds}, []
+
+    def picture(self) -> Drawing:
+        """The first and the last stage of the first graph."""
+        if self._drawing is None:
+            self._drawing = _drawing(self.views[0])
+        return self._drawing
+
+    def __repr__(self) -> str:
+        lines = []
+        for view in self.views:
+            lines += [f"graph of {view.title}", *(f"  {stage}" for stage in view.stages)]
+        return "\n".join(lines)
+
+
+# -- where everything stands -----------------------------------------------------------------------
+
+
+def _scene(stage: Stage) -> dict[str, Any]:
+    """A stage for JSON: boxes with the middle of their upper edge, arrows as SVG paths, the arena
+    as rectangles of (name, first statement, last, offset, bytes)."""
+    sizes = [_size(each) for each in stage.boxes]
+    places = arranged(sizes, list(stage.edges))
+    boxes = []
+    for each, x, y, (width, height) in zip(stage.boxes, places.x, places.y, sizes):
+        where = {"x": round(MARGIN + x, 1), "y": y, "width": round(width, 1), "height": height}
+        boxes.append({**where, **each._asdict()})
+    edges = [
+        {"from": a, "to": b, "value": stage.edges[a, b], "path": path, "head": head}
+        for (a, b), (path, head) in places.arrows.items()
+    ]
+    found: dict[str, Any] = {
+        "name": stage.name,
+        "words": stage.words,
+        "total": str(stage),
+        "size": [places.width, places.height],
+        "boxes": boxes,
+        "edges": edges,
+        "arena": None,
+    }
+    if stage.plan is not None and stage.plan.lives:
+        found["arena"] = {
+            "nbytes": stage.plan.nbytes,
+            "separately": stage.plan.separately,
+            "lives": [
+                [life.name, life.begin, life.end, offset, life.nbytes]
+                for life, offset in zip(stage.plan.lives, stage.plan.offsets)
+            ],
+        }
+    return found
+
+
+def _size(each: Box) -> tuple[float, float]:
+    widths = [(7.0 if i == 0 else 5.6) * len(line) + 20 for i, line in enumerate(each.lines)]
+    widths += [5.6 * len(part) + 34 for part in each.parts]
+    mark = 34 if each.new else 0  # beside the first line
+    widths[0] += mark
+    return max([*widths, 70.0]), 10 + LINE * len(each.lines) + PART * len(each.parts)
+
+
+# -- the picture -----------------------------------------------------------------------------------
+
+
+def _drawing(view: View) -> Drawing:
+    stages = [view.stages[0], view.stages[-1]] if len(view.stages) > 1 else view.stages
+    if sum(len(stage.boxes) for stage in stages) > MOST_DRAWN:
+        stages = stages[-1:]
+    scenes = [_scene(stage) for stage in stages]
+    beside = sum(scene["size"][0] for scene in scenes) <= WIDE
+    parts: list[str] = []
+    left = top = right = bottom = 0.0
+    for scene in scenes:
+        width = max(scene["size"][0], 300.0)
+        head, high = _title(scene, left, top, width)
+        parts += head + _drawn(scene, left, top + high)
+        right = max(right, left + width)
+        bottom = max(bottom, top + high + scene["size"][1])
+        if beside:
+            left += width + 20
+        else:
+            top = bottom + 10
+    used = [k for k in KINDS if any(b["kind"] == k for scene in scenes for b in scene["boxes"])]
+    x, y = MARGIN, bottom + 8
+    for kind in used:
+        wide = 30 + 5.4 * len(KINDS[kind].means)
+        if x + wide > right:
+            x, y = MARGIN, y + 16
+        look = KINDS[kind]
+        corner = 5.0 if kind == "variable" else 2.0
+        parts.append(box(x + 8, y, 16, 10, look.fill, INK, corner, dashes=look.dashes))
+        parts.append(text_at(x + 22, y + 9, look.means, 9, QUIET))
+        x += wide
+    parts.append(
+        text_at(MARGIN, y + 28, "thick frame: a result; a box of boxes: one pass", 9, QUIET)
+    )
+    return Drawing(page(max(right, 300.0), y + 36, parts), f"graph of {view.title}")
+
+
+def _title(scene: dict[str, Any], left: float, top: float, width: float) -> tuple[list[str], float]:
+    lines = broken(scene["total"], width - 2 * MARGIN)
+    y = top + 8
+    parts = []
+    for line in lines:
+        y += 14
+        parts.append(text_at(left + MARGIN, y, line, 11, bold=True))
+    return parts, y - top + 4
+
+
+def _drawn(scene: dict[str, Any], left: float, top: float) -> list[str]:
+    """The boxes and arrows of a scene, moved to where it stands."""
+    parts = []
+    for edge in scene["edges"]:
+        path, head = (_moved(edge[name], left, top) for name in ("path", "head"))
+        parts.append(arrow(path, head, "#444444", dashed=not edge["value"]))
+    for each in scene["boxes"]:
+        parts.append(_box(each, left + each["x"], top + each["y"]))
+    return parts
+
+
+def _box(each: dict[str, Any], x: float, y: float) -> str:
+    look = KINDS[each["kind"]]
+    corner = each["height"] / 2 if each["kind"] == "variable" else 4.0
+    edge, wide = (_ACCENT, 2.5) if each["output"] else ("#444444", 1.0)
+    drawn = box(x, y, each["width"], each["height"], look.fill, edge, corner, wide, look.dashes)
+    y += 2
+    for i, line in enumerate(each["lines"]):
+        y += LINE
+        size = 9 if i else 11
+        drawn += text_at(x, y, line, size, look.text, bold=i == 0, middle=True)
+    for part in each["parts"]:
+        drawn += box(x, y + 5, each["width"] - 16, PART - 3, "#ffffff", "#444444", 3)
+        y += PART
+        drawn += text_at(x, y - 2, part, 9, middle=True)
+    return drawn
+
+
+def _moved(path: str, right: float, down: float) -> str:
+    """An SVG path somewhere else."""
+    moved, letter, numbers = [], "", ""
+    for char in path + "z":
+        if char in "MLCz":
+            if letter:
+                values = [float(n) for n in numbers.split()]
+                both = [v + (down if i % 2 else right) for i, v in enumerate(values)]
+                moved.append(letter + " ".join(f"{v:g}" for v in both))
+            letter, numbers = char, ""
+        else:
+            numbers += char
+    return "".join(moved) + ("z" if path.endswith("z") else "")
