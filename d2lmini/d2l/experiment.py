@@ -37,9 +37,9 @@ from typing import Any
 
 from d2lmini import engine
 from d2lmini.d2l.experiment_results import UNNAMED, Result, amount, result_of
-from d2lmini.profiler.plot import Picture
 from d2lmini.widgets.controls import MISSING, Control, control, word
 from d2lmini.widgets.job import Job
+from d2lmini.widgets.kept_picture import KeptPicture
 from d2lmini.widgets.panel import Panel
 
 
@@ -97,8 +97,6 @@ class Experiment(Panel):
         self.unit = unit
         self.runs: list[Run] = []
         self._f = f
-        self._drawn: Picture | None = None
-        self._stale = False
         controls, self._fixed = _sorted(f, parameters)
         self._order = tuple(parameters)
         super().__init__(controls)
@@ -125,9 +123,6 @@ class Experiment(Panel):
         run.number = self.runs[-1].number + 1 if self.runs else 1
         run.elapsed_s = job.elapsed_s
         self.runs.append(run)
-        self._stale = True
-        if self._front is not None:
-            self.picture()  # it takes a quarter of a second, which is this thread's
 
     def run(self, **values: Any) -> Any:
         """Run here and now with these values, print what came out, and give what `f` gave; the run
@@ -177,21 +172,14 @@ class Experiment(Panel):
             )
         return head, rows
 
-    def images(self) -> list[bytes]:
-        return [] if self._drawn is None else [self._drawn._repr_png_()[0]]
-
-    def picture(self) -> Picture | None:
+    def draw(self) -> KeptPicture:
         """All runs as a picture; the timeline of the last beneath, if it has one."""
-        if self._stale:
-            from d2lmini.d2l.experiment_plot import drawn
+        from d2lmini.d2l.experiment_plot import picture_of
 
-            self._stale = False
-            self._drawn = drawn(self)
-        return self._drawn
+        return KeptPicture(picture_of(self), self.runs[-1].result.picture)
 
     def forget(self) -> None:
         self.runs.clear()
-        self._stale, self._drawn = False, None
 
 
 def _name(f: Callable[..., Any]) -> str:

@@ -10,7 +10,6 @@ do, so that it reads in grey too.
 
 from __future__ import annotations
 
-import io
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -34,24 +33,8 @@ HATCHES = ("", "////", "....", "\\\\\\\\", "xxxx")
 SECONDS = (("s", 1.0), ("ms", 1e3), ("us", 1e6))
 
 
-class Drawn(Picture):
-    """A picture that is drawn once, with another beneath it."""
-
-    def __init__(self, figure: Any, text: str, below: Picture | None):
-        super().__init__(figure, text)
-        self._below = below
-        self._png: tuple[bytes, dict[str, int]] | None = None
-
-    def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
-        if self._png is None:
-            self._png = super()._repr_png_()
-            if self._below is not None:
-                self._png = stacked([self._png[0], self._below._repr_png_()[0]])
-        return self._png
-
-
-def drawn(experiment: Experiment) -> Drawn:
-    """All runs; the last one's own picture beneath."""
+def picture_of(experiment: Experiment) -> Picture:
+    """All runs, the last at most `MOST`."""
     # Building matplotlib's font cache, once per machine, is no news for the reader of a chapter.
     logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
     runs = experiment.runs[-MOST:]
@@ -64,24 +47,7 @@ def drawn(experiment: Experiment) -> Drawn:
         figure = _over(experiment, runs, groups, varying[0])
     else:
         figure = _bars(experiment, runs, groups, varying)
-    return Drawn(figure, experiment.words, last.picture)
-
-
-def stacked(images: list[bytes]) -> tuple[bytes, dict[str, int]]:
-    """PNGs one below the other, at two dots for each point of the page."""
-    import numpy as np
-    from matplotlib import image
-
-    arrays = [image.imread(io.BytesIO(each))[..., :3] for each in images]
-    wide = max(each.shape[1] for each in arrays)
-    sides = [((0, 0), (0, wide - each.shape[1]), (0, 0)) for each in arrays]
-    whole = np.concatenate(
-        [np.pad(a, s, constant_values=1) for a, s in zip(arrays, sides, strict=True)]
-    )
-    file = io.BytesIO()
-    software: Any = {"Software": None}  # none: the same bytes everywhere
-    image.imsave(file, np.ascontiguousarray(whole), format="png", metadata=software)
-    return file.getvalue(), {"width": wide // 2, "height": whole.shape[0] // 2}
+    return Picture(figure, experiment.words)
 
 
 # -- what is drawn ---------------------------------------------------------------------------------

@@ -5,6 +5,9 @@ sampler    the one thread that keeps live widgets up to date, ten times a second
 watch      `d2lmini.watch()`: the engine at work, live
 stepper    `Stepper(program)`: a program operation by operation, in any legal order
 graph_view `graph_view(net)`: a graph, before and after each pass of the compiler
+panel      controls, Run, Cancel and what came out (`d2l.Experiment` is one); made of `controls`,
+           `job` (a run in the background that can be asked to stop), `printed`, `kept_picture`
+dial       `memory_dial(f)`: the limit on pending bytes, and what it does to f
 """
 
 from __future__ import annotations
@@ -13,13 +16,19 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from d2lmini.widgets.dial import MemoryDial, memory_dial
     from d2lmini.widgets.graph_widget import graph_view
     from d2lmini.widgets.stepper import Stepper
 
-__all__ = ["Stepper", "graph_view"]
+__all__ = ["MemoryDial", "Stepper", "graph_view", "memory_dial"]
 
 # Imported when first asked for: the name, and the module that has it.
-_LAZY = {"Stepper": "stepper", "graph_view": "graph_widget"}
+_LAZY = {
+    "MemoryDial": "dial",
+    "Stepper": "stepper",
+    "graph_view": "graph_widget",
+    "memory_dial": "dial",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -2,7 +2,7 @@
 
 >>> from d2lmini.widgets.controls import control
 >>> control("size", (100, 2000, 100))
-Control(name='size', kind='slider', value=1100, low=100, high=2000, step=100, choices=())
+Control(name='size', kind='slider', value=1100, low=100, high=2000, step=100, choices=(), unit='')
 >>> control("size", (100, 2000, 100), default=500).value
 500
 >>> control("where", ["host", "device"]).value
@@ -37,6 +37,7 @@ class Control:
     kind     "slider" (from `low` to `high` in steps of `step`), "choice" (one of `choices`),
              "switch"
     value    where it stands at first
+    unit     said behind the value
     """
 
     name: str
@@ -46,6 +47,7 @@ class Control:
     high: Any = None
     step: Any = None
     choices: tuple[Any, ...] = ()
+    unit: str = ""
 
     def take(self, sent: Any) -> Any:
         """The allowed value for what a view has sent: a number, the index of a choice, a bool."""
@@ -65,6 +67,7 @@ class Control:
     def described(self) -> dict[str, Any]:
         """For a view."""
         told: dict[str, Any] = {"name": self.name, "kind": self.kind, "value": self.value}
+        told["unit"] = self.unit
         if self.kind == "choice":
             told["value"] = self.choices.index(self.value)
             told["choices"] = [word(choice) for choice in self.choices]

@@ -27,9 +27,10 @@ from typing import Any
 
 from d2lmini import engine
 from d2lmini.profiler.summary import in_time
-from d2lmini.widgets.base import Message, Widget, _execution, in_notebook
+from d2lmini.widgets.base import Message, Widget
 from d2lmini.widgets.controls import Control
 from d2lmini.widgets.job import NAME, Job
+from d2lmini.widgets.kept_picture import KeptPicture
 from d2lmini.widgets.printed import printed
 
 #: Of what a run printed the end is shown, so many letters of it.
@@ -45,12 +46,21 @@ class Panel(Widget):
     script = "panel"
     words = "panel"
 
+    #: Are there Run, Cancel and Clear?
+    runnable = True
+
+    #: Is `changes` to be called during runs, even if nobody sees the panel?
+    samples = False
+
     def __init__(self, controls: Sequence[Control] = ()):
         super().__init__()
         self.controls = tuple(controls)
         self._job: Job | None = None
         self._door = threading.Lock()
         self._printed = ""
+        self._drawn: KeptPicture | None = None
+        self._stale = False  # are there runs that are not in it?
+        self._drawing = threading.Lock()
 
     # -- what a subclass overrides -----------------------------------------------------------------
 
@@ -65,12 +75,18 @@ class Panel(Widget):
         """The runs as text: what the columns are called, and a row for each, the oldest first."""
         return [], []
 
-    def images(self) -> list[bytes]:
-        """Pictures of the runs, as PNG; made before (`note`), not here."""
-        return []
+    def draw(self) -> KeptPicture | None:
+        """A picture of the runs, of which there are some."""
+        return None
 
     def forget(self) -> None:
-        """Clear was pressed."""
+        """Clear was pressed, or `clear` called."""
+
+    #: Is `turned` to be called?
+    turns = False
+
+    def turned(self, values: dict[str, Any]) -> None:
+        """A control was turned; these are their values now."""
 
     # -- running -----------------------------------------------------------------------------------
 
@@ -83,20 +99,26 @@ class Panel(Widget):
         """Begin a run in the background, as Run does; controls that are not named stand as they
         did at first. RuntimeError while one is going on; TypeError for a name without a control.
         """
-        self._begin(self._checked(values)).start()
-        self.live()
+        job = self._begin(self._checked(values))
+        self._look()
+        job.start()
 
     def run(self, **values: Any) -> Any:
         """A run here and now: what it raises passes through, what it gives is returned."""
         values = self._checked(values)
         job = self._begin(values)
+        self._look()
         try:
             result = job.run()
-            self.note(job, values)
+            self._noted(job, values)
         finally:
-            if self._front is not None:
+            if self._front is not None or self.samples:
                 self.still()
         return result
+
+    def _look(self) -> None:
+        if self._front is not None or self.samples:
+            self.live()
 
     def cancel(self) -> None:
         """Ask the run to end; see `Job.cancel`. Nothing happens if there is none."""
@@ -110,6 +132,8 @@ class Panel(Widget):
     def clear(self) -> None:
         """Forget the runs, as Clear does."""
         self.forget()
+        with self._drawing:
+            self._drawn, self._stale = None, False
         if self._front is not None:
             self.still()
 
@@ -152,21 +176,27 @@ class Panel(Widget):
         """A run in the background has ended (on its thread)."""
         try:
             if job.state == "done":
-                self.note(job, values)
+                self._noted(job, values)
         except Exception as problem:
             job.state, job.problem = "failed", f"{type(problem).__name__}: {problem}"
         finally:
             job.leave()
             self.still()
 
+    def _noted(self, job: Job, values: dict[str, Any]) -> None:
+        self.note(job, values)
+        self._stale = True
+        if self._front is not None:
+            self.picture()  # here, for it would hold up the sampler's thread
+
     # -- the view ----------------------------------------------------------------------------------
 
-    def _ipython_display_(self) -> None:
-        """Shown by `show`, which can be brought up to date; once in a cell."""
-        if not in_notebook():
-            print(repr(self))
-        elif self._shown_in is None or self._shown_in != _execution():
-            self.show()
+    def picture(self) -> KeptPicture | None:
+        with self._drawing:
+            if self._stale:
+                self._stale = False
+                self._drawn = self.draw()
+            return self._drawn
 
     def changes(self) -> Message | None:
         return ({"state": self.state()}, []) if self.running else None
@@ -180,14 +210,20 @@ class Panel(Widget):
             "printed": self._printed,
             "head": head,
             "rows": rows,
+            "runs": self.runnable,
+            "turns": self.turns,
         }
-        return told, self.images()
+        drawn = self._drawn
+        return told, [] if drawn is None else [drawn.png]
 
     def received(self, message: dict[str, Any]) -> None:
         kind = message.get("kind")
-        if kind == "run" and not self.running:
-            sent = message.get("values", {})
-            self.start(**{c.name: c.take(sent[c.name]) for c in self.controls if c.name in sent})
+        sent = message.get("values", {})
+        values = {c.name: c.take(sent[c.name]) for c in self.controls if c.name in sent}
+        if kind == "turn":
+            self.turned(values)
+        elif kind == "run" and not self.running:
+            self.start(**values)
             self.say({"state": self.state()})
         elif kind == "cancel":
             self.cancel()

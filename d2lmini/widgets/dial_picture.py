@@ -1,0 +1,78 @@
+"""The runs of a memory dial as a picture: how much was pending, and the limit, over time.
+
+The last run is orange and filled, the earlier ones are blue; each has its own dashes and a marker
+at its peak.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from d2lmini.profiler.plot import STYLES, Picture
+
+if TYPE_CHECKING:
+    from d2lmini.widgets.dial import DialRun
+
+#: So many runs are drawn, the last ones.
+MOST = 4
+
+BLUES = tuple(STYLES[kind][0] for kind in ("push", "copy", "compute"))
+DASHES, MARKERS = ("-", "--", "-."), "sD^"
+
+
+def picture_of(runs: Sequence[DialRun], words: str) -> Picture:
+    """Pending MB of each run over its seconds; of the last one, what is in arrays and the limit."""
+    # Building matplotlib's font cache, once per machine, is no news for the reader of a chapter.
+    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.6, 3.1), layout="constrained")
+    axes = figure.add_subplot(xlabel="seconds", ylabel="MB")
+    axes.spines[["top", "right"]].set_visible(False)
+    *earlier, last = runs[-MOST:]
+    for at, run in enumerate(earlier):
+        seconds, pending, _, _ = _columns(run)
+        axes.plot(
+            seconds, pending, color=BLUES[at], linestyle=DASHES[at], marker=MARKERS[at],
+            markevery=[int(np.argmax(pending))], label=f"pending, {_name(run)}",
+        )  # fmt: skip
+    seconds, pending, live, limit = _columns(last)
+    face, edge, _ = STYLES["accent"]
+    axes.fill_between(
+        seconds,
+        pending,
+        facecolor=face,
+        edgecolor=edge,
+        alpha=0.75,
+        label=f"pending, {_name(last)}",
+    )
+    axes.plot(seconds, live, color="#444444", linewidth=1, label="in arrays, the same run")
+    top = 1.12 * max(max(_columns(run)[1].max() for run in runs[-MOST:]), live.max(), 1.0)
+    if limit.min() <= top:
+        axes.plot(seconds, limit, color=edge, linestyle=":", linewidth=1.8, label="its limit")
+    axes.set_ylim(0, top)
+    axes.set_xlim(left=min(0.0, float(seconds[0])))
+    figure.legend(loc="outside lower center", frameon=False, fontsize=8, ncols=2)
+    return Picture(figure, words)
+
+
+def _name(run: DialRun) -> str:
+    if not run.number:
+        return "this minute"
+    turned = " at first" if run.turned else ""
+    return f"run {run.number} (limit {run.limit / 1e6:,.4g} MB{turned})"
+
+
+def _columns(run: DialRun) -> Any:
+    """Seconds, and MB: pending, in arrays, limit. A peak between two looks is put in, near where
+    the most was seen."""
+    points = np.array(run.points, float).reshape(-1, 4)
+    columns = points.T.copy()
+    columns[1:] /= 1e6
+    if run.number and run.peak_pending / 1e6 > columns[1].max():
+        columns[1, np.argmax(columns[1])] = run.peak_pending / 1e6
+    return columns

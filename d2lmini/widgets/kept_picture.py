@@ -1,0 +1,46 @@
+"""A picture that is drawn already: any thread may ask for it, at no cost.
+
+    KeptPicture(timeline(...))
+    KeptPicture(timeline(...), below=another)
+
+matplotlib takes a quarter of a second for a picture, and no two threads may draw the same one.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+
+from d2lmini.profiler.plot import Picture
+
+
+class KeptPicture(Picture):
+    """`png` is the picture, with `below` beneath it if there is one; `size` is that on the page."""
+
+    def __init__(self, picture: Picture, below: Picture | None = None):
+        super().__init__(picture.figure, picture.text)
+        self.png, self.size = picture._repr_png_()
+        if below is not None:
+            self.png, self.size = _stacked([self.png, below._repr_png_()[0]])
+
+    def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
+        return self.png, self.size
+
+
+def _stacked(images: list[bytes]) -> tuple[bytes, dict[str, int]]:
+    """PNGs one below the other, at two dots for each point of the page."""
+    from matplotlib import image
+
+    arrays = [image.imread(io.BytesIO(each))[..., :3] for each in images]
+    wide = max(each.shape[1] for each in arrays)
+    rows = [
+        np.pad(each, ((0, 0), (0, wide - each.shape[1]), (0, 0)), constant_values=1)
+        for each in arrays
+    ]
+    whole = np.concatenate(rows)
+    file = io.BytesIO()
+    software: Any = {"Software": None}  # none: the same bytes everywhere
+    image.imsave(file, np.ascontiguousarray(whole), format="png", metadata=software)
+    return file.getvalue(), {"width": wide // 2, "height": whole.shape[0] // 2}
