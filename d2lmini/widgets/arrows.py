@@ -2,7 +2,7 @@
 
 >>> found = arranged([(40, 20), (40, 20), (60, 30)], [(0, 2), (1, 2)])
 >>> found.x, found.y, found.width
-([20.0, 84.0, 52.0], [10.0, 10.0, 60.0], 114.0)
+([20.0, 84.0, 52.0], [10.0, 10.0, 60.0], 124.0)
 >>> found.arrows[0, 2]
 ('M30 30C30 44.5 62 44.5 62 59', 'M58 52L62 59L66 52z')
 
@@ -61,7 +61,7 @@ def arranged(sizes: Sequence[tuple[float, float]], edges: Sequence[Edge]) -> Arr
         points.append((MARGIN + places.x[b], y[b] - 1))
         arrows[a, b] = _path(points), _head(*points[-1])
     right = max([x + width / 2 for x, (width, _) in zip(places.x, sizes)], default=0.0)
-    return Arranged(places.x, y, arrows, right + MARGIN, tops[-1] - BETWEEN + MARGIN)
+    return Arranged(places.x, y, arrows, right + 2 * MARGIN, tops[-1] - BETWEEN + MARGIN)
 
 
 def _path(points: list[tuple[float, float]]) -> str:

@@ -197,7 +197,7 @@ def _of_trace(trace: Trace) -> Stage:
         facts = [("ran on", each.worker or "nothing"), *took, *costs_of(each.cost)]
         facts += [("line", each.where)] if each.site else []
         lines = [f"{each.number} {each.name}", short(each.line, 36)]
-        kind = "move" if each.is_copy else "each"
+        kind = "copy" if each.is_copy else "compute"
         boxes.append(Box([line for line in lines if line], kind, [], False, False, facts))
     costs = [each.cost for each in operations]
     whole = Cost(sum(c.flops for c in costs), sum(c.nbytes for c in costs))

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from d2lmini.symbol.picture import KINDS
+from d2lmini.symbol.picture import KINDS, Kind
 from d2lmini.widgets.arrows import (
     INK,
     MARGIN,
@@ -48,6 +48,13 @@ WIDE, MOST_DRAWN = 1100.0, 80
 
 _ACCENT = "#c8501e"
 
+#: How each kind of box looks: those of a Symbol's picture, and those of a trace.
+LOOKS = {
+    **KINDS,
+    "compute": Kind("an operation", "#a9c7ea", "#111111"),
+    "copy": Kind("a copy between devices", "#5f9bd1", "#111111", "4 2"),
+}
+
 
 def graph_view(x: Any, /, **shapes: tuple[int, ...]) -> GraphView:
     """A view of a graph: of a Symbol (with `shapes` of its variables, as for `infer_shape`), of a
@@ -70,7 +77,7 @@ class GraphView(Widget):
 
     def whole(self) -> Message:
         """Everything: which stage one looks at is the view's own business."""
-        kinds = {name: kind.means for name, kind in KINDS.items()}
+        kinds = {name: kind.means for name, kind in LOOKS.items()}
         views = [
             {"title": view.title, "stages": [_scene(stage) for stage in view.stages]}
             for view in self.views
@@ -156,20 +163,23 @@ def _drawing(view: View) -> Drawing:
             left += width + 20
         else:
             top = bottom + 10
-    used = [k for k in KINDS if any(b["kind"] == k for scene in scenes for b in scene["boxes"])]
+    used = [k for k in LOOKS if any(b["kind"] == k for scene in scenes for b in scene["boxes"])]
     x, y = MARGIN, bottom + 8
     for kind in used:
-        wide = 30 + 5.4 * len(KINDS[kind].means)
+        wide = 30 + 5.4 * len(LOOKS[kind].means)
         if x + wide > right:
             x, y = MARGIN, y + 16
-        look = KINDS[kind]
+        look = LOOKS[kind]
         corner = 5.0 if kind == "variable" else 2.0
         parts.append(box(x + 8, y, 16, 10, look.fill, INK, corner, dashes=look.dashes))
         parts.append(text_at(x + 22, y + 9, look.means, 9, QUIET))
         x += wide
-    parts.append(
-        text_at(MARGIN, y + 28, "thick frame: a result; a box of boxes: one pass", 9, QUIET)
-    )
+    boxes = [each for scene in scenes for each in scene["boxes"]]
+    said = ["thick frame: a result"] * any(each["output"] for each in boxes)
+    said += ["boxes in a box: done in one pass"] * any(each["parts"] for each in boxes)
+    if not all(edge["value"] for scene in scenes for edge in scene["edges"]):
+        said.append("dashed arrow: overwrites what that one reads or wrote")
+    parts.append(text_at(MARGIN, y + 28, "; ".join(said), 9, QUIET))
     return Drawing(page(max(right, 300.0), y + 36, parts), f"graph of {view.title}")
 
 
@@ -195,7 +205,7 @@ def _drawn(scene: dict[str, Any], left: float, top: float) -> list[str]:
 
 
 def _box(each: dict[str, Any], x: float, y: float) -> str:
-    look = KINDS[each["kind"]]
+    look = LOOKS[each["kind"]]
     corner = each["height"] / 2 if each["kind"] == "variable" else 4.0
     edge, wide = (_ACCENT, 2.5) if each["output"] else ("#444444", 1.0)
     drawn = box(x, y, each["width"], each["height"], look.fill, edge, corner, wide, look.dashes)

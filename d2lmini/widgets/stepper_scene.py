@@ -45,7 +45,7 @@ def scene(play: Play) -> dict[str, Any]:
     program = play.program
     titles = {n: title(play, n) for n in program.operations}
     widths = [
-        max(6.7 * len(titles[n]) + 16, 5.4 * len(each.name) + 24, 140.0)
+        max(6.7 * len(titles[n]) + 16, 5.4 * len(each.name) + 24, 148.0)
         for n, each in program.operations.items()
     ]
     edges: list[Edge] = []

@@ -75,7 +75,7 @@ function stepperView(stepper, model, el) {
     return element("div", { class: "d2l-legend" },
       swatch("waiting", "waits", MARK.waiting), swatch("ready", "ready", MARK.ready),
       swatch("running", "runs", MARK.running), swatch("done", "done", MARK.done),
-      swatch("later", "not issued yet", ""), swatch("ahead", "guess", MARK.ahead),
+      swatch("later", "not issued yet", ""), swatch("ahead", "to be guessed", MARK.ahead),
       arrow("", "needs the value"), arrow("d2l-room", "overwrites what that one reads or wrote"),
       element("span", { class: "d2l-legend-entry" }, chip(2, false, true), "reads"),
       element("span", { class: "d2l-legend-entry" }, chip(4, true, true), "writes"),
