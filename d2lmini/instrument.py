@@ -67,8 +67,12 @@ class Instrument:
     def start(self, task: Any, worker: str) -> None:
         """A worker begins to run it ("caller" when it runs inline on the thread that issued it)."""
 
-    def share(self, task: Any, pieces: int, begin_ns: int) -> None:
-        """A part of it that was cut into pieces is over; idle workers may have helped."""
+    def share(
+        self, task: Any, pieces: int, begin_ns: int, own: int, over_ns: int, late: bool
+    ) -> None:
+        """A part of it that was cut into pieces is over. Its worker took `own` of them, until
+        `over_ns`; workers that were idle when it began took the others, or with `late` came to be
+        so meanwhile."""
 
     def end(self, task: Any, failure: Any) -> None:
         """It is complete; `failure` is None, or why it failed or was skipped."""

@@ -18,6 +18,7 @@ import pytest
 from d2lmini import MXNetError, cpu, engine, gpu, nd, profile
 from d2lmini.profiler import Operation, Trace, Wait
 from d2lmini.profiler.rates import fit
+from d2lmini.profiler.records import Cut
 
 sys.path.insert(0, str(Path(__file__).parent / "benchmarks"))
 
@@ -227,20 +228,23 @@ def test_idle_workers_help_with_an_operation_that_is_cut():
     """400 ns of its own and 3000 in pieces; then one of 1000 that keeps one of two workers busy."""
     made = Made()
     made.op(0, 0, 3400, writes=[1], worker="a")
-    made.trace.shared[1] = (8, 3000)
+    made.trace.shared[1] = Cut(8, 3000, 3000)
     made.op(1, 3400, 4400, writes=[2], worker="a")
     trace = made.end(2, 4400)
     assert spans(trace.replay()) == spans(trace)
-    # Beside the second one nobody helps; then there is one helper for what is left.
+    # Beside the second one nobody helps; at 1001, two of eight pieces of 375 are taken.
     two_workers = trace.replay(workers=2)
-    assert spans(two_workers)[1] == (1, 1001)
-    left = 1 - 1000 / 3400 - 1 / (400 + 3000 / 2)
-    assert two_workers[1].ended_ns - BASE == pytest.approx(1001 + left * (400 + 3000 / 2), abs=2)
+    assert spans(two_workers) == [(0, 400 + 5 * 375), (1, 1001)]
     # And back: what several did together is one worker's work.
-    assert length(two_workers.replay(workers=1)) == pytest.approx(4400, rel=0.05)
+    assert length(two_workers.replay(workers=1)) == pytest.approx(4400, rel=0.001)
     # No more help than there are pieces.
-    trace.shared[1] = (2, 3000)
+    trace.shared[1] = Cut(2, 3000, 3000)
     assert trace.replay(workers=9)[1].run_ns == 400 + 1500
+    # One that is done as a whole where nobody is idle when it begins.
+    trace.shared[1] = Cut(8, 3000, 3000, late=False)
+    assert spans(trace.replay(workers=2)) == [(0, 3400), (1, 1001)]
+    # One is: it is cut, and who comes at 1001 begins the last piece at 1376.
+    assert trace.replay(workers=3)[1].run_ns == 1376 + 375
 
 
 def test_inline_operations_stay_where_they_are_called_unless_they_would_have_to_wait():
@@ -391,10 +395,11 @@ def test_what_is_cut_is_told(monkeypatch: pytest.MonkeyPatch):
         a = nd.ones((1200, 1200))
         nd.tanh(a).wait_to_read()
         (a.reshape((-1,))[:10] + 1).wait_to_read()
-    cut = {trace[number].name for number in trace.shared}
-    assert "tanh" in cut and "_plus_scalar" not in cut
-    for number, (pieces, ns) in trace.shared.items():
-        assert pieces > 1 and 0 < ns <= trace[number].run_ns
+    names = {trace[number].name for number in trace.shared}
+    assert "tanh" in names and "_plus_scalar" not in names
+    for number, cut in trace.shared.items():
+        assert cut.pieces > 1 and 0 < cut.ns <= trace[number].run_ns
+        assert cut.ns / 2 <= cut.work_ns <= cut.ns * cut.pieces
 
 
 @pytest.mark.parametrize("kind", [benchmark.waiting, benchmark.freed])

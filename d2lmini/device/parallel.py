@@ -41,24 +41,28 @@ def parallel_for(
     all pieces in one call, to the bit; it is called when nobody is there to share with.
     """
     begin_ns = perf_counter_ns() if n > 1 and instrument.listeners else 0
-    _run_pieces(n, body, whole)
+    own, over_ns = _run_pieces(n, body, whole)
     if begin_ns:
-        instrument.emit("share", here.task, n, begin_ns)
+        instrument.emit("share", here.task, n, begin_ns, own, over_ns, whole is None)
 
 
-def _run_pieces(n: int, body: Callable[[int], Any], whole: Callable[[], Any] | None) -> None:
+def _run_pieces(
+    n: int, body: Callable[[int], Any], whole: Callable[[], Any] | None
+) -> tuple[int, int]:
+    """How many pieces this thread took itself, and when the last of those was over."""
     current = engine.current
     job = _Job(n, body)
     called = current.helpers(n - 1, job, late=whole is None) if n > 1 else None
     if whole is not None and not called:
         whole()
-        return
+        return n, perf_counter_ns()
     if called is None:
         for i in range(n):
             body(i)
-        return
+        return n, perf_counter_ns()
     try:
-        job.work()
+        own = job.work()
+        over_ns = perf_counter_ns()
         job.done.acquire()
     finally:
         current.shared(job)
@@ -68,6 +72,7 @@ def _run_pieces(n: int, body: Callable[[int], Any], whole: Callable[[], Any] | N
             raise problem
         finally:
             del problem  # its traceback names this frame: a circle that would keep arrays alive
+    return own, over_ns
 
 
 class _Job:
@@ -85,15 +90,18 @@ class _Job:
         self.problem: BaseException | None = None
         self.taken = False
 
-    def work(self) -> None:
-        """Take pieces until none is left."""
+    def work(self) -> int:
+        """Take pieces until none is left; how many it were."""
+        mine = 0
         for i in self.numbers:
             if i >= self.n:
                 self.taken = True
-                return
+                break
+            mine += 1
             try:
                 run_quietly(self.body, i)
             except BaseException as problem:
                 self.problem = self.problem or problem
             if next(self.finished) == self.n:
                 self.done.release()
+        return mine

@@ -5,7 +5,7 @@ trace, what it is made of is.
 
     hand-over   from the moment when an operation was ready and its worker free to its begin
     link        overhead + bytes / rate, fitted to the copies of each lane
-    shared work what the owner and those who helped it did together in the parts that were cut
+    shared work how long a piece takes of an operation that is cut, whoever takes it
 """
 
 from __future__ import annotations
@@ -65,55 +65,20 @@ def fit(copies: Sequence[Operation]) -> Link:
 
 
 class Share(NamedTuple):
-    """An operation that was cut: alone_ns are its owner's, helpers take their part of work_ns."""
+    """An operation that was cut: alone_ns are its owner's; then whoever is there takes one piece
+    after the other, each of piece_ns. Only if `late` do workers help that come when it has begun,
+    and nobody was there then."""
 
     alone_ns: float
-    work_ns: float
+    piece_ns: float
     pieces: int
-
-    def run_ns(self, helpers: float) -> float:
-        """How long it runs with so many helpers."""
-        return self.alone_ns + self.work_ns / (1 + min(helpers, self.pieces - 1))
+    late: bool = True
 
 
 def shares(trace: Trace) -> dict[int, Share]:
-    """The operations that were cut, by number. The trace tells how many pieces there were and how
-    long the cut parts lasted, not who came to help: all the lane's idle workers, it is assumed,
-    divided among those who had work to share."""
+    """The operations that were cut, by number."""
     found: dict[int, Share] = {}
-    cut = [each for each in trace.operations if each.number in trace.shared and each.run_ns]
-    for place in {each.place for each in cut}:
-        here = [each for each in trace.operations if each.place == place and not each.inline]
-        size = trace.workers.get(place, 1)
-        for each, helpers in _helpers(here, {*trace.shared}, size):
-            pieces, ns = trace.shared[each.number]
-            work = min(ns, each.run_ns)
-            found[each.number] = Share(
-                each.run_ns - work, work * (1 + min(helpers, pieces - 1)), pieces
-            )
+    for number, (pieces, ns, work_ns, late) in trace.shared.items():
+        alone_ns = max(0, trace[number].run_ns - ns)
+        found[number] = Share(alone_ns, work_ns / pieces, pieces, late)
     return found
-
-
-def _helpers(
-    operations: Iterable[Operation], cut: set[int], size: int
-) -> Iterable[tuple[Operation, float]]:
-    """Each operation that was cut, and how many helped it in the mean over its time."""
-    moments = []
-    for each in operations:
-        if each.run_ns:
-            moments += [(each.began_ns, 1, each), (each.ended_ns, -1, each)]
-    moments.sort(key=lambda moment: moment[:2])
-    busy = sharing = before = 0
-    helped = 0.0  # by one who shares from the begin of the trace on: helpers times nanoseconds
-    at_begin: dict[int, float] = {}
-    for now, change, each in moments:
-        if sharing:
-            helped += (now - before) * max(0, size - busy) / sharing
-        before = now
-        busy += change
-        if each.number in cut:
-            sharing += change
-            if change > 0:
-                at_begin[each.number] = helped
-            else:
-                yield each, (helped - at_begin[each.number]) / each.run_ns

@@ -204,6 +204,21 @@ class Wait(NamedTuple):
         return callsite.describe(self.site)
 
 
+class Cut(NamedTuple):
+    """What was cut of an operation.
+
+    pieces   at most so many could work at it at once
+    ns       how long it lasted
+    work_ns  how long its worker alone would have worked at it
+    late     may workers help that become idle when it has begun?
+    """
+
+    pieces: int
+    ns: int
+    work_ns: int
+    late: bool = True
+
+
 class Change(NamedTuple):
     """Memory was taken (nbytes > 0) or given back (< 0).
 

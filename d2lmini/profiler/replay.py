@@ -81,7 +81,7 @@ def replay(
     predicted.begin_ns = trace.begin_ns
     predicted.left_ns = trace.begin_ns + run.left
     predicted.end_ns = trace.begin_ns + length
-    _enter_times(predicted, jobs)
+    _enter_times(trace, predicted, jobs)
     _enter_waits(predicted, run)
     return predicted
 
@@ -149,7 +149,7 @@ def _jobs(trace: Trace, new: list[Operation], link_gb_s: float | None) -> list[J
     """The operations for the simulation, with their times in the new circumstances."""
     taken = rates.hand_overs(trace.operations)
     usual = round(median(taken.values())) if taken else 0
-    shares = rates.shares(trace) if trace.shared else {}
+    shares = rates.shares(trace)
     on_link: dict[str, list[Operation]] = defaultdict(list)
     for old in trace.operations:
         if old.is_copy:
@@ -185,7 +185,7 @@ def _stays(trace: Trace, new: list[Operation], number: int) -> bool:
 # -- what it found ---------------------------------------------------------------------------------
 
 
-def _enter_times(predicted: Trace, jobs: list[Job]) -> None:
+def _enter_times(trace: Trace, predicted: Trace, jobs: list[Job]) -> None:
     """Write into the operations when and where they ran."""
     begin = predicted.begin_ns
     names = _names(predicted)
@@ -198,7 +198,7 @@ def _enter_times(predicted: Trace, jobs: list[Job]) -> None:
         each.ended_ns = begin + job.ended_ns
         if job.share is not None:
             cut_ns = max(0, each.run_ns - round(job.share.alone_ns))
-            predicted.shared[each.number] = (job.share.pieces, cut_ns)
+            predicted.shared[each.number] = trace.shared[each.number]._replace(ns=cut_ns)
         if ran:
             each.worker = "caller" if inline else names(each.place, job.worker)
 

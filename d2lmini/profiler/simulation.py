@@ -2,7 +2,7 @@
 
 Front ends issue their steps one after the other. An operation that nothing holds up any more is
 ready; each lane gives its ready ones to free workers, by priority, then in the order they were
-pushed. Idle workers help with operations that are cut. A wait ends when what it is for is done.
+pushed. Idle workers take pieces of operations that are cut. A wait ends when its value is there.
 
 >>> from d2lmini.profiler.simulation import Job, Simulation, Step
 >>> jobs = [Job(1, "cpu", 3000), Job(2, "cpu", 2000), Job(3, "cpu", 1000)]
@@ -22,6 +22,9 @@ from typing import Any, NamedTuple
 
 from d2lmini.profiler.rates import Share
 
+#: Of those who take pieces, the worker whose operation it is.
+OWNER = -1
+
 
 class Job:
     """An operation as the simulation sees it; times are nanoseconds from the begin, -1: not yet.
@@ -37,7 +40,7 @@ class Job:
     __slots__ = (
         "number", "place", "run_ns", "hand_over_ns", "priority", "inline", "share", "weight",
         "children", "holds_up", "missing", "pushed_ns", "ready_ns", "began_ns", "ended_ns",
-        "worker", "waiting", "left", "looked_ns", "helped", "turn",
+        "worker", "waiting", "asked", "taken", "done",
     )  # fmt: skip
 
     def __init__(self, number: int, place: str, run_ns: int, hand_over_ns: int = 0):
@@ -55,10 +58,8 @@ class Job:
         self.pushed_ns = self.ready_ns = self.began_ns = self.ended_ns = -1
         self.worker = -1
         self.waiting: list[FrontEnd] = []
-        self.left = 1.0  # of a shared one: what part is still to be done,
-        self.looked_ns = 0  # at this time,
-        self.helped = -1.0  # how many have helped since,
-        self.turn = 0  # and which forecast of its end holds
+        self.asked = 0  # of a shared one: how many were asked to help,
+        self.taken = self.done = 0  # how many pieces were begun, and are over
 
     def follows(self, before: Iterable[Job]) -> None:
         """It comes after these."""
@@ -97,7 +98,8 @@ class FrontEnd:
 
 
 class Lane:
-    """Workers of one kind: who is free, what is ready, which of the running ones are shared."""
+    """Workers of one kind: who is free, what is ready, which of the running ones have pieces that
+    nobody has taken."""
 
     def __init__(self, size: int):
         self.free = list(range(size - 1, -1, -1))
@@ -240,8 +242,8 @@ class Simulation:
             lane = self.lanes[place]
             while lane.ready and lane.free:
                 self._start(lane, heapq.heappop(lane.ready)[2])
-            if lane.shared:
-                self._share_out(lane)
+            for job in lane.shared:
+                self._ask(lane, job)
 
     def _start(self, lane: Lane, job: Job) -> None:
         job.worker = lane.free.pop()
@@ -251,30 +253,54 @@ class Simulation:
         if job.share is None:
             self._at(job.began_ns + job.run_ns, self._end, job)
         else:
-            job.looked_ns = job.began_ns
-            lane.shared.append(job)
+            self._at(job.began_ns + round(job.share.alone_ns), self._cut, job)
 
-    def _share_out(self, lane: Lane) -> None:
-        """Forecast anew when the shared operations of a lane end, if more or fewer help them now.
-        Who is idle divides himself among them."""
-        helpers = len(lane.free) / len(lane.shared)
-        for job in lane.shared:
-            if job.helped != helpers:
-                assert job.share is not None
-                if self.now > job.looked_ns:
-                    passed = self.now - job.looked_ns
-                    job.left = max(0.0, job.left - passed / job.share.run_ns(job.helped))
-                    job.looked_ns = self.now
-                job.helped = helpers
-                job.turn += 1
-                end = job.looked_ns + round(job.left * job.share.run_ns(helpers))
-                self._at(end, self._end_shared, (job, job.turn))
+    # -- operations that are cut -------------------------------------------------------------------
 
-    def _end_shared(self, forecast: tuple[Job, int]) -> None:
-        job, turn = forecast
-        if turn == job.turn:
-            self.lanes[job.place].shared.remove(job)
+    def _cut(self, job: Job) -> None:
+        """Its pieces can be taken; if nobody is there to take some, it may be done as a whole."""
+        lane = self.lanes[job.place]
+        assert job.share is not None
+        if not job.share.late and not lane.free:
+            self._at(self.now + round(job.share.piece_ns * job.share.pieces), self._end, job)
+            return
+        lane.shared.append(job)
+        self._take((job, OWNER))
+        if job in lane.shared:
+            self._ask(lane, job)
+
+    def _ask(self, lane: Lane, job: Job) -> None:
+        """Call who is idle to help, one less than there are pieces at most."""
+        assert job.share is not None
+        while lane.free and job.asked < job.share.pieces - 1:
+            job.asked += 1
+            self._at(self.now + job.hand_over_ns, self._take, (job, lane.free.pop()))
+
+    def _take(self, who: tuple[Job, int]) -> None:
+        """The owner, or a helper, takes the next piece. If there is none, a helper goes."""
+        job, helper = who
+        lane = self.lanes[job.place]
+        assert job.share is not None
+        if job.taken < job.share.pieces:
+            job.taken += 1
+            if job.taken == job.share.pieces:
+                lane.shared.remove(job)
+            self._at(self.now + round(job.share.piece_ns), self._over, who)
+        elif helper != OWNER:
+            lane.free.append(helper)
+            self._dispatch((job.place,))
+
+    def _over(self, who: tuple[Job, int]) -> None:
+        """A piece is over; with the last one the operation is."""
+        job, helper = who
+        assert job.share is not None
+        job.done += 1
+        if job.done == job.share.pieces:
             self._end(job)
+        if helper != OWNER or job.done < job.share.pieces:
+            self._take(who)
+
+    # -- what is over ------------------------------------------------------------------------------
 
     def _end(self, job: Job) -> None:
         job.ended_ns = self.now

@@ -43,7 +43,7 @@ from d2lmini.engine.road import here
 from d2lmini.ops.core import modes
 from d2lmini.profiler.memory import ChangeList
 from d2lmini.profiler.order import Before, ancestors, order_of
-from d2lmini.profiler.records import Operation
+from d2lmini.profiler.records import Cut, Operation
 from d2lmini.profiler.waits import WaitList
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class Trace(instrument.Instrument):
     workers     threads that serve each lane: {"cpu": 2, "gpu(0)": 1, "gpu(0) in": 1, ...}
     blas_threads        of a product of matrices that BLAS shares out itself
     left_ns     when the program came to the scope's end, and only waited from then on
-    shared      operations that were cut: how many pieces, and for how many ns those were worked at
+    shared      what was cut of operations, by their numbers
     recorded    of a predicted trace: the one it was predicted from; else None
 
     Indexed by a number it gives that operation. It keeps no array alive.
@@ -105,7 +105,7 @@ class Trace(instrument.Instrument):
         self.workers: dict[str, int] = {}
         self.blas_threads = 0
         self.left_ns = 0
-        self.shared: dict[int, tuple[int, int]] = {}
+        self.shared: dict[int, Cut] = {}
         self.recorded: Trace | None = None
         self._open: dict[Task, Operation] = {}
         self._joined: dict[int, tuple[int, ...]] = {}  # Vars that meetings came to read
@@ -195,11 +195,16 @@ class Trace(instrument.Instrument):
             each.worker = worker
             each.began_ns = _clock()
 
-    def share(self, task: Task, pieces: int, begin_ns: int) -> None:
+    def share(
+        self, task: Task, pieces: int, begin_ns: int, own: int, over_ns: int, late: bool
+    ) -> None:
         each = self._open.get(task)
         if each is not None:
-            most, ns = self.shared.get(each.number, (0, 0))
-            self.shared[each.number] = (max(most, pieces), ns + _clock() - begin_ns)
+            ns = _clock() - begin_ns
+            work_ns = (over_ns - begin_ns) * pieces // own if own else ns
+            most, before, worked, ever = self.shared.get(each.number, Cut(0, 0, 0, False))
+            cut = Cut(max(most, pieces), before + ns, worked + work_ns, late or ever)
+            self.shared[each.number] = cut
 
     def end(self, task: Task, failure: Any) -> None:
         each = self._open.pop(task, None)
