@@ -51,7 +51,7 @@ class Trainer:
     optimizer: a name with `optimizer_params` as its keywords, or an Optimizer.
     kvstore: a name, a KVStore or KVStoreBase; only several devices need one. update_on_kvstore:
     update the weights there (True), or on each device (False); None: there, if there is one that
-    can.
+    can, but on each device where NCCL sums the gradients.
     compression_params: how gradients travel to a KVStore 'device' (`kvstore.compression`).
     """
 
@@ -130,6 +130,8 @@ class Trainer:
             )
         if on_kvstore is None:
             on_kvstore = able and os.environ.get("MXNET_UPDATE_ON_KVSTORE", "1") != "0"
+            if isinstance(self._kvstore, kv.KVStore) and not self._compression_params:
+                on_kvstore = on_kvstore and not self._kvstore.has_sums(self._contexts)
         self._update_on_kvstore = bool(on_kvstore) and self._kvstore is not None
         if self._kvstore is not None:
             if self._compression_params:

@@ -8,6 +8,7 @@ what the push makes.
     local    values lie on the CPU, and sums are taken there
     device   a value lies on one of the devices that push it, from the first push on: on that which
              holds the fewest bytes so far, so that all links and devices have a share of the work
+    nccl     the same where NVIDIA's library is there, which sums for 'device' as well (`allreduce`)
 
 A gradient sets out as soon as backward has written it, for the copy depends on nothing else; while
 it travels the device goes on with backward. A float sum depends on the order of its terms: that is
@@ -20,18 +21,21 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from d2lmini import engine
 from d2lmini import optimizer as opt
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu
-from d2lmini.kvstore.allreduce import all_reduce
+from d2lmini.device.cuda import module
+from d2lmini.kvstore.allreduce import Sum, all_reduce, buckets, keep, summed_by, takes
 from d2lmini.kvstore.base import KVStoreBase
 from d2lmini.kvstore.compression import Compression
 from d2lmini.ndarray import NDArray
 from d2lmini.ops.core import registry
 
 _LOCAL = ("local", "local_allreduce_cpu", "local_update_cpu")
-_DEVICE = ("device", "local_allreduce_device")
+_DEVICE = ("device", "local_allreduce_device", "nccl")
 
 Key = Any  # int or str
 Pairs = list[tuple[Key, list[NDArray]]]
@@ -141,21 +145,42 @@ class KVStore(KVStoreBase):
         """Sum what a library sums over its devices; keys, values and outs of what is left."""
         pairs, outs = self._pairs("push", key, value), dict(self._pairs("pull", key, out))
         left = []
+        over: dict[tuple[Context, ...], list[tuple[int, Key, Sum]]] = {}  # nth, key, sum
         for nth, (k, values) in enumerate(pairs):
             self._check_shapes("push", k, values)
             self._check_shapes("pull", k, outs[k])
-            with engine.prioritized(priority - nth):
-                if all_reduce(values, outs[k]):
-                    home = self._at_home(k, values)
-                    same = [y for y in outs[k] if y.context == home.context]
-                    (same or outs[k])[0].copyto(home)
-                else:
-                    left.append((k, values))
+            if takes(values, outs[k]):
+                some = over.setdefault(tuple([x.context for x in values]), [])
+                some.append((nth, k, Sum(values, outs[k])))
+            else:
+                left.append((k, values))
+        for some in over.values():
+            for bucket in buckets([each for *_, each in some]):
+                with engine.prioritized(priority - some[bucket[0]][0]):
+                    all_reduce([some[i][2] for i in bucket])
+                    self._keep([some[i][1:] for i in bucket])
         return [k for k, _ in left], [v for _, v in left], [outs[k] for k, _ in left]
+
+    def _keep(self, sums: list[tuple[Key, Sum]]) -> None:
+        """Let sums be the values of their keys."""
+        alike = []
+        for k, each in sums:
+            home = self._at_home(k, list(each.sources))
+            result = next(y for y in each.targets if y.context == home.context)
+            if result._spec == home._spec:
+                alike.append((result, home))
+            else:
+                result.copyto(home)
+        keep(alike)
 
     @property
     def _spreads(self) -> bool:
         return self.type in _DEVICE
+
+    def has_sums(self, contexts: list[Context]) -> bool:
+        """Would sums over these devices be calls of a library, NCCL? Then every device had better
+        update its own weights, which have the sum there, and nothing travels back."""
+        return self._spreads and summed_by(contexts, [np.dtype(np.float32)]) is not None
 
     def _at_home(self, key: Key, values: list[NDArray]) -> NDArray:
         """The value of `key`, at the place where its sums are taken."""
@@ -275,8 +300,8 @@ class KVStore(KVStoreBase):
 
 
 def create(name: str = "local") -> Any:
-    """A KVStore: 'local' adds up on the CPU, 'device' on the devices; see this module. Or one of a
-    class that was registered (`KVStoreBase.register`).
+    """A KVStore: 'local' adds up on the CPU, 'device' and 'nccl' on the devices; see this module.
+    Or one of a class that was registered (`KVStoreBase.register`).
 
     MXNetError for those over several machines ('dist_sync', 'horovod', ...), and unknown names.
     """
@@ -290,8 +315,11 @@ def create(name: str = "local") -> Any:
             f"KVStore {name!r} trains past one machine, which is not built yet; 'local' and "
             "'device' are, for the devices of one process"
         )
-    if kind == "nccl":
-        raise MXNetError("KVStore 'nccl' needs NVIDIA's library; 'device' does the same without")
+    if kind == "nccl" and module.nccl() is None:
+        raise MXNetError(
+            "KVStore 'nccl' needs NVIDIA's library (pip install nvidia-nccl-cu12) and a GPU of "
+            "CUDA; 'device' does the same without"
+        )
     if kind not in _LOCAL + _DEVICE:
         raise MXNetError(f"KVStore type {name!r} is unknown; choose 'local' or 'device'")
     return KVStore(kind)

@@ -23,7 +23,7 @@ import numpy as np
 from d2lmini.context import Context
 from d2lmini.device.cuda import module
 from d2lmini.device.cuda.lanes import CudaLane
-from d2lmini.device.cuda.streams import order_of
+from d2lmini.device.cuda.streams import Mark, order_of
 from d2lmini.device.interface import Device
 from d2lmini.engine.core import Task, Var
 
@@ -34,11 +34,11 @@ _DTYPES = {
 
 
 class Side(NamedTuple):
-    """One device's part in a sum: the Vars to order by, and how to get at the arrays."""
+    """One device's part in sums: the Vars to order by that are read and written there."""
 
     ctx: Context
-    source: Var
-    target: Var
+    reads: Sequence[Var]
+    writes: Sequence[Var]
 
 
 class SumLane:
@@ -70,8 +70,11 @@ class SumLane:
         with self._busy:
             try:
                 for lane, side in zip(lanes, sides):
-                    marks = [] if side.source.order is None else side.source.order.marks(False)
-                    marks += [] if side.target.order is None else side.target.order.marks(True)
+                    marks: list[Mark] = []
+                    for var in side.reads:
+                        marks += [] if var.order is None else var.order.marks(False)
+                    for var in side.writes:
+                        marks += [] if var.order is None else var.order.marks(True)
                     lane.stream.wait(marks)
                 try:
                     task.run()
@@ -85,12 +88,13 @@ class SumLane:
         for lane, side in zip(lanes, sides):
             with lane.device.xp.cuda.Device(lane.device.ordinal):
                 mark = lane.stream.mark()
-            source, target = order_of(side.source), order_of(side.target)
-            if source is not None:
-                source.readers[lane.stream] = mark
-            if target is not None:
-                target.writer = mark
-                target.readers = {}
+            for order in map(order_of, side.reads):
+                if order is not None:
+                    order.readers[lane.stream] = mark
+            for order in map(order_of, side.writes):
+                if order is not None:
+                    order.writer = mark
+                    order.readers = {}
 
     def finish(self, deadline: float | None = None) -> bool:
         """Block until all sums are done; False at the deadline."""
@@ -98,19 +102,25 @@ class SumLane:
 
     # -- what a task calls -------------------------------------------------------------------------
 
-    def sum_up(self, contexts: Sequence[Context], arrays: Sequence[tuple[Any, Any]]) -> None:
-        """Put on the streams: each device's second array becomes the sum of all first ones."""
+    def sum_up(
+        self, contexts: Sequence[Context], sums: Sequence[Sequence[tuple[Any, Any]]]
+    ) -> None:
+        """Put on the streams, as one call of NCCL's: in each sum every device's second array
+        becomes the sum of all first ones."""
         lanes = [self._lanes[ctx] for ctx in contexts]
         nccl = self._library
-        dtype = getattr(nccl, _DTYPES[arrays[0][0].dtype.name])
         communicators = self._clique([lane.device.ordinal for lane in lanes])
         nccl.groupStart()
-        for lane, communicator, (source, target) in zip(lanes, communicators, arrays):
-            communicator.allReduce(
-                source.data.ptr, target.data.ptr, source.size, dtype, nccl.NCCL_SUM,
-                lane.stream.handle.ptr,
-            )  # fmt: skip
-        nccl.groupEnd()
+        try:
+            for arrays in sums:
+                dtype = getattr(nccl, _DTYPES[arrays[0][0].dtype.name])
+                for lane, communicator, (source, target) in zip(lanes, communicators, arrays):
+                    communicator.allReduce(
+                        source.data.ptr, target.data.ptr, source.size, dtype, nccl.NCCL_SUM,
+                        lane.stream.handle.ptr,
+                    )  # fmt: skip
+        finally:
+            nccl.groupEnd()
 
     def _clique(self, ordinals: list[int]) -> list[Any]:
         """The communicators over these GPUs, made once by the thread that uses them."""
