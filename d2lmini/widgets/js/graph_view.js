@@ -104,12 +104,17 @@ function graphView(held, el) {
     const steps = Math.max(...found.lives.map(([, , end]) => end)) + 1;
     const x = (step) => left + ((wide - left - 6) * step) / steps;
     const y = (offset) => top + high - (high * offset) / found.nbytes;
+    const names = [];
     const parts = found.lives.map(([name, begin, end, offset, nbytes]) => {
       const rect = drawn("rect", { x: x(begin), y: y(offset + nbytes), width: x(end + 1) - x(begin),
         height: Math.max(y(offset) - y(offset + nbytes), 1) });
       rect.append(drawn("title", {}, `${name}: ${inBytes(nbytes)} from byte ${offset}, statements ${begin + 1} to ${end + 1}`));
+      const fits = x(end + 1) - x(begin) > 5.2 * name.length && y(offset) - y(offset + nbytes) > 12;
+      const middle = { x: (x(begin) + x(end + 1)) / 2, y: (y(offset) + y(offset + nbytes)) / 2 + 3 };
+      if (fits) names.push(drawn("text", { ...middle, "text-anchor": "middle" }, name));
       return rect;
     });
+    parts.push(...names);
     const bottom = top + high;
     parts.push(drawn("line", { x1: left, x2: left, y1: top, y2: bottom }));
     parts.push(drawn("line", { x1: left, x2: wide - 6, y1: bottom, y2: bottom }));
@@ -118,7 +123,7 @@ function graphView(held, el) {
     for (let step = 0; step < steps; step += Math.ceil(steps / 12)) {
       parts.push(drawn("text", { x: (x(step) + x(step + 1)) / 2, y: bottom + 12, "text-anchor": "middle" }, String(step + 1)));
     }
-    parts.push(drawn("text", { x: left, y: bottom + 26 }, "statement: from where it is written to where it is last read"));
+    parts.push(drawn("text", { x: left, y: bottom + 26 }, "statements, from the first to the last that needs it"));
     const again = found.separately > found.nbytes ? `; ${inBytes(found.separately)} if each had its own` : "";
     const picture = drawn("svg", { class: "d2l-arena", viewBox: `0 0 ${wide} ${bottom + 32}`, role: "img",
       "aria-label": "memory of intermediate results" }, ...parts);
