@@ -69,7 +69,7 @@ class Control:
         told: dict[str, Any] = {"name": self.name, "kind": self.kind, "value": self.value}
         told["unit"] = self.unit
         if self.kind == "choice":
-            told["value"] = self.choices.index(self.value)
+            told["value"] = next(i for i, c in enumerate(self.choices) if _same(c, self.value))
             told["choices"] = [word(choice) for choice in self.choices]
             told["rising"] = _rises(self.choices)
         elif self.kind == "slider":
@@ -148,5 +148,5 @@ def word(value: Any) -> str:
         return f"{value:.6g}"
     if _is_plain(value):
         return str(value)
-    name = getattr(value, "__name__", None)
+    name = getattr(value, "__name__", None) or getattr(value, "name", None)
     return name if isinstance(name, str) else f"<{type(value).__name__}>"

@@ -50,21 +50,32 @@ def picture_of(runs: Sequence[DialRun], words: str) -> Picture:
         alpha=0.75,
         label=f"pending, {_name(last)}",
     )
-    axes.plot(seconds, live, color="#444444", linewidth=1, label="in arrays, the same run")
+    axes.plot(seconds, live, color="#444444", linewidth=1, label=f"in arrays, {_short(last)}")
     top = 1.12 * max(max(_columns(run)[1].max() for run in runs[-MOST:]), live.max(), 1.0)
     if limit.min() <= top:
-        axes.plot(seconds, limit, color=edge, linestyle=":", linewidth=1.8, label="its limit")
+        axes.plot(
+            seconds,
+            limit,
+            color=edge,
+            linestyle=":",
+            linewidth=1.8,
+            label=f"limit of {_short(last)}",
+        )
     axes.set_ylim(0, top)
     axes.set_xlim(left=min(0.0, float(seconds[0])))
     figure.legend(loc="outside lower center", frameon=False, fontsize=8, ncols=2)
     return Picture(figure, words)
 
 
+def _short(run: DialRun) -> str:
+    return f"run {run.number}" if run.number else "this minute"
+
+
 def _name(run: DialRun) -> str:
     if not run.number:
-        return "this minute"
+        return _short(run)
     turned = " at first" if run.turned else ""
-    return f"run {run.number} (limit {run.limit / 1e6:,.4g} MB{turned})"
+    return f"{_short(run)} (limit {run.limit / 1e6:,.4g} MB{turned})"
 
 
 def _columns(run: DialRun) -> Any:

@@ -85,6 +85,7 @@ function build(model, panel, el) {
     problem.textContent = state.problem;
     problem.hidden = !state.problem;
     el.dataset.runs = told.rows.length;
+    if (curve) curve.canvas.dataset.events = panel.curve.length;
     el.dataset.state = state.running ? "running" : "idle";
     curve?.again();
     if (!whole) return;
@@ -101,6 +102,7 @@ function build(model, panel, el) {
       told.controls.forEach(({ name }, at) => setters[at](values[name]));
     }
     if (told.curve && !curve) {
+      el.classList.add("d2l-dial");
       curve = drawing(170, (context, width, height) => plot(context, width, height, panel.curve, el));
       curve.canvas.setAttribute("aria-label", "pending bytes and bytes of arrays over time");
       live.append(curve.canvas, legend());
@@ -124,7 +126,7 @@ function build(model, panel, el) {
 
 // A labelled row: the control itself and what it stands at; `set` puts it there from outside.
 function control(each, values, turned) {
-  const shown = element("output", { class: "d2l-mono" });
+  const shown = element("output", { class: "d2l-mono", "aria-live": "off" });
   const label = element("label", {}, element("span", {}, each.name));
   const say = () => {
     const at = values[each.name];
@@ -169,7 +171,8 @@ function control(each, values, turned) {
 }
 
 function brief(value) {
-  return typeof value === "number" ? String(Number(value.toPrecision(6))) : String(value);
+  if (typeof value === "boolean") return value ? "True" : "False";
+  return String(Number(value.toPrecision(6)));
 }
 
 function tableOf({ head, rows }) {
@@ -204,13 +207,14 @@ function plot(context, width, height, points, el) {
   const colour = palette(el);
   const [left, bottom, top, right] = [62, 30, 8, 12];
   const [wide, high] = [width - left - right, height - bottom - top];
-  const first = points.length ? points[0][0] : 0;
+  const first = points.length && points[0][0] > 1 ? points[0][0] : 0;
   const last = Math.max(first + 1, points.length ? points[points.length - 1][0] : 0);
   const most = Math.max(1e6, ...points.map(([, pending, arrays]) => Math.max(pending, arrays)));
   const limit = points.length ? points[points.length - 1][3] : 0;
   // The limit is in the picture as soon as it is near what is pending.
-  const step = niceStep((limit < 1.6 * most ? Math.max(most, limit) : most) * 1.05, 4);
-  const full = step * Math.ceil((limit < 1.6 * most ? Math.max(most, limit) : most) * 1.02 / step);
+  const seen = limit < 1.6 * most ? Math.max(most, limit) : most;
+  const step = niceStep(1.05 * seen, 4);
+  const full = step * Math.ceil((1.02 * seen) / step);
   const x = (seconds) => left + (wide * (seconds - first)) / (last - first);
   const y = (nbytes) => top + high * (1 - Math.min(nbytes, 1.01 * full) / full);
 
@@ -250,10 +254,10 @@ function plot(context, width, height, points, el) {
   context.strokeStyle = colour("accent-edge");
   context.lineWidth = 2;
   context.setLineDash([2, 3]);
-  const seen = points.filter((point) => point[3] <= full);
-  if (seen.length) stroke(context, seen.map((point) => [x(point[0]), y(point[3])]));
+  const bound = points.filter((point) => point[3] <= full);
+  if (bound.length) stroke(context, bound.map((point) => [x(point[0]), y(point[3])]));
   context.setLineDash([]);
-  if (!seen.length && limit) {
+  if (!bound.length && limit) {
     context.fillStyle = colour("quiet");
     context.textAlign = "right";
     context.fillText(`limit: ${inBytes(limit)}, above`, left + wide, top);
