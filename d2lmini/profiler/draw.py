@@ -12,7 +12,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from d2lmini.profiler.plot import Picture, Span, timeline
 from d2lmini.profiler.records import Operation
@@ -20,12 +20,13 @@ from d2lmini.profiler.records import Operation
 if TYPE_CHECKING:
     from d2lmini.profiler.trace import Trace
 
-Rows = dict[tuple[str, str], list[Operation]]
+AnyOperation = TypeVar("AnyOperation", bound=Operation)
+Rows = dict[tuple[str, str], list[AnyOperation]]
 
 
-def rows_of(operations: Iterable[Operation]) -> Rows:
+def rows_of(operations: Iterable[AnyOperation]) -> Rows[AnyOperation]:
     """Those that ran, by (place, worker): the CPU, then each GPU followed by its link."""
-    found: Rows = {}
+    found: Rows[AnyOperation] = {}
     for each in operations:
         if each.ran:
             found.setdefault((each.place, each.worker), []).append(each)
@@ -34,7 +35,7 @@ def rows_of(operations: Iterable[Operation]) -> Rows:
     return in_order(found)
 
 
-def in_order(rows: Rows) -> Rows:
+def in_order(rows: Rows[AnyOperation]) -> Rows[AnyOperation]:
     """The rows in the order in which they are drawn."""
 
     def order(key: tuple[str, str]) -> tuple[bool, int, str, int]:
@@ -45,7 +46,7 @@ def in_order(rows: Rows) -> Rows:
     return {key: rows[key] for key in sorted(rows, key=order)}
 
 
-def names_of(rows: Rows) -> list[str]:
+def names_of(rows: Rows[AnyOperation]) -> list[str]:
     """What the rows are called: a place; if several served it, with the worker's number, or that
     the caller did."""
     names = []
@@ -87,7 +88,7 @@ def timeline_of(
     return Picture(picture.figure, _text_of(rows))
 
 
-def _text_of(rows: Rows) -> str:
+def _text_of(rows: Rows[AnyOperation]) -> str:
     """The same for any number of workers."""
     return f"timeline of {', '.join(dict.fromkeys(place for place, _ in rows))}"
 
@@ -99,7 +100,7 @@ def _kind(operation: Operation, accent: Callable[[Operation], bool]) -> str:
 
 
 def write_into_bars(
-    axes: Any, n: int, row: list[Operation], zero_s: float, label: Callable[[Operation], str]
+    axes: Any, n: int, row: Iterable[Operation], zero_s: float, label: Callable[[Operation], str]
 ) -> None:
     """Into those that are wide enough for it."""
     room_s = axes.get_xlim()[1] / 1e3 / 60  # for a letter

@@ -34,9 +34,8 @@ def picture_of(recent: Recent) -> Picture | None:
     begin_ns = min(each.began_ns for each in operations)
     waits = [each for each in recent.waits if each.end_ns > begin_ns]
     begin_ns = min([begin_ns, *(each.begin_ns for each in waits)])
-    end_ns = max(
-        each.end_ns if isinstance(each, Wait) else each.ended_ns for each in (*operations, *waits)
-    )
+    end_ns = max(each.ended_ns for each in operations)
+    end_ns = max([end_ns, *(each.end_ns for each in waits)])
     threads = list(dict.fromkeys(each.thread for each in waits))
     rows = rows_of(operations)
     lanes = [

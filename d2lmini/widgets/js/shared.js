@@ -74,11 +74,18 @@ function drawing(height, draw) {
   const canvas = element("canvas", { class: "d2l-canvas", tabindex: "0" });
   canvas.style.height = `${height}px`;
   let asked = 0;
+  let tries = 0;
   let high = height;
   const paint = () => {
     asked = 0;
     const width = canvas.clientWidth;
-    if (!width) return;
+    if (!width) {
+      // Hidden, or JupyterLab is between two themes and says so for one frame, of which the
+      // observer below does not hear.
+      if (tries++ < 10) setTimeout(again, 100);
+      return;
+    }
+    tries = 0;
     const dense = window.devicePixelRatio || 1;
     const [w, h] = [Math.round(width * dense), Math.round(high * dense)];
     if (canvas.width !== w || canvas.height !== h) [canvas.width, canvas.height] = [w, h];

@@ -515,7 +515,8 @@ function neededBy(known, bar) {
 
 function drawCharts(pen, known) {
   const { layout } = pen;
-  drawChart(pen, layout.queue, "queued", (most) => String(most), [
+  const queued = layout.left < 100 ? "queued" : "queued operations";
+  drawChart(pen, layout.queue, queued, (most) => String(most), [
     { times: known.times, values: known.queued, style: "area" },
   ]);
   const devices = known.devices.length ? known.devices : [{ name: "", live: [], cached: [], pending: [] }];

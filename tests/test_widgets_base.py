@@ -1,0 +1,324 @@
+"""What all widgets share: the sampler's thread, messages, outputs of a notebook; no browser."""
+
+import gc
+import os
+import subprocess
+import sys
+import threading
+import time
+import weakref
+
+import pytest
+
+from d2lmini.profiler.plot import timeline
+from d2lmini.widgets import base, sampler
+
+anywidget = pytest.importorskip("anywidget")
+
+
+def until(condition, seconds=10.0):
+    """Wait for it; AssertionError if it does not come."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.005)
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    """A test begins and ends without the thread."""
+    until(lambda: not sampler.running())
+    yield
+    gc.collect()
+    until(lambda: not sampler.running())
+
+
+class Count(base.Widget):
+    """Counts beats; its whole is the count."""
+
+    script = "watch"
+    words = "count"
+
+    def __init__(self):
+        super().__init__()
+        self.beaten = 0
+        self.got = []
+
+    def changes(self):
+        self.beaten += 1
+        return {"beaten": self.beaten}, []
+
+    def whole(self):
+        return {"beaten": self.beaten}, [b"all"]
+
+    def received(self, message):
+        self.got.append((message, threading.current_thread().name))
+
+    def picture(self):
+        return timeline([("row", [("compute", 0.0, 1.0)])]) if self.beaten else None
+
+
+class Posted:
+    """Stands for the front: keeps what is sent."""
+
+    model_id = "model-1"
+
+    def __init__(self):
+        self.sent = []
+        self.closed = False
+
+    def send(self, header, buffers):
+        self.sent.append((header, buffers))
+
+    def close(self):
+        self.closed = True
+
+
+@pytest.fixture
+def notebook(monkeypatch):
+    """As in a notebook: what is displayed and updated, without a kernel."""
+    import IPython.display
+
+    outputs = []
+
+    class Handle:
+        def __init__(self, data, metadata):
+            self.versions = [(data, metadata)]
+
+        def update(self, data, metadata=None, raw=False):
+            assert raw
+            self.versions.append((data, metadata))
+
+    def display(data, metadata=None, raw=False, display_id=None):
+        assert raw and display_id
+        outputs.append(Handle(data, metadata))
+        return outputs[-1]
+
+    monkeypatch.setattr(IPython.display, "display", display)
+    monkeypatch.setattr(base, "in_notebook", lambda: True)
+    monkeypatch.setattr(base, "_execution", lambda: 7)
+    monkeypatch.setattr(base, "_front_class", lambda script: Front)
+    base._shown.clear()
+    yield outputs
+    base._shown.clear()
+
+
+class Front(Posted):
+    def on_msg(self, heard):
+        self.heard = heard
+
+
+# --- the sampler ---
+
+
+def test_one_thread_beats_for_all_and_ends_with_the_last():
+    first, second = Count(), Count()
+    first.live()
+    second.live()
+    until(lambda: first.beaten > 2 and second.beaten > 2)
+    assert [t.name for t in threading.enumerate()].count(sampler.NAME) == 1
+    first.still()
+    known = first.beaten
+    until(lambda: second.beaten > 6)
+    assert first.beaten <= known + 1, "a beat may have been on its way"
+    second.still()
+    until(lambda: not sampler.running())
+
+
+def test_beats_come_ten_times_a_second():
+    widget = Count()
+    begin = time.monotonic()
+    widget.live()
+    until(lambda: widget.beaten == 11)
+    assert 0.9 < time.monotonic() - begin < 5, "11 beats are 10 pauses of 0.1 s"
+    widget.still()
+
+
+def test_a_widget_that_was_collected_is_forgotten():
+    widget = Count()
+    widget.live()
+    ref = weakref.ref(widget)
+    until(lambda: ref().beaten)
+    del widget
+    until(lambda: gc.collect() is not None and ref() is None)
+    until(lambda: not sampler.running())
+
+
+def test_a_widget_that_raises_is_dropped_and_the_next_call_warns():
+    class Broken(Count):
+        def changes(self):
+            raise ValueError("no")
+
+    broken, other = Broken(), Count()
+    broken.live()
+    until(lambda: not sampler.running())
+    with pytest.warns(UserWarning, match=r"Broken raised ValueError\('no'\)"):
+        other.live()
+    until(lambda: other.beaten)
+    other.still()
+
+
+def test_a_job_that_raises_is_told_and_the_next_is_done():
+    done = threading.Event()
+
+    def wrong():
+        raise ValueError("no")
+
+    sampler.call(wrong)
+    sampler.call(done.set)
+    assert done.wait(10)
+    until(lambda: not sampler.running())
+    with pytest.warns(UserWarning, match="failed: ValueError"):
+        Count().live()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_child_begins_without_it_and_can_start_its_own():
+    code = """
+import os, sys, time, threading, warnings
+warnings.simplefilter("ignore", DeprecationWarning)  # fork beside threads is what is tried here
+from d2lmini.widgets import sampler
+class W:
+    n = 0
+    def beat(self): self.n += 1
+w = W()
+sampler.add(w)
+while not w.n: time.sleep(0.01)
+child = os.fork()
+if child == 0:
+    assert not sampler.running()
+    n = w.n
+    sampler.add(w)
+    end = time.monotonic() + 10
+    while w.n == n and time.monotonic() < end: time.sleep(0.01)
+    os._exit(0 if w.n > n else 1)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    ended = subprocess.run([sys.executable, "-c", code], timeout=60, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+
+
+# --- messages ---
+
+
+def test_everything_is_sent_until_a_view_has_reported_then_the_news():
+    widget = Count()
+    widget._front = front = Posted()
+    for _ in range(12):
+        widget.beat()
+    whole = [header["whole"] for header, _ in front.sent]
+    assert whole == [n % base.WHOLE_EVERY == 0 for n in range(12)]
+    assert [header["n"] for header, _ in front.sent] == list(range(1, 13)), "each has its number"
+    base._heard(weakref.ref(widget), None, {"kind": "ready"}, [])
+    until(lambda: len(front.sent) == 13)
+    header, buffers = front.sent[-1]
+    assert header["whole"] and buffers == [b"all"]
+    for _ in range(2 * base.WHOLE_EVERY):
+        widget.beat()
+    assert not any(header["whole"] for header, _ in front.sent[13:])
+
+
+def test_what_a_view_sends_is_received_on_the_samplers_thread():
+    widget = Count()
+    widget._front = Posted()
+    base._heard(weakref.ref(widget), None, {"kind": "click", "at": 3}, [])
+    until(lambda: widget.got)
+    assert widget.got == [({"kind": "click", "at": 3}, sampler.NAME)]
+
+
+def test_a_message_for_a_widget_that_is_gone_is_dropped():
+    widget = Count()
+    ref = weakref.ref(widget)
+    del widget
+    gc.collect()
+    base._answer(ref, {"kind": "ready"})
+
+
+def test_without_a_view_nothing_is_sent_and_nothing_breaks():
+    widget = Count()
+    widget.say({"a": 1})
+    widget.beat()
+    widget.show()
+    assert widget._front is None and widget.beaten == 1
+
+
+# --- outputs of a notebook ---
+
+
+def test_view_and_picture_are_two_outputs_and_the_last_picture_is_kept(notebook):
+    widget = Count()
+    widget.show()
+    view, picture = notebook
+    assert view.versions[0][0]["text/plain"] == "<count>"
+    known = view.versions[0][0]["application/vnd.jupyter.widget-view+json"]
+    assert known["model_id"] == "model-1"
+    assert picture.versions == [({"text/plain": ""}, {})], "nothing is to be seen yet"
+    widget.beat()
+    widget.still()
+    data, metadata = picture.versions[-1]
+    assert data["text/plain"] == "" and len(data["image/png"]) > 1000
+    assert set(metadata["image/png"]) == {"width", "height"}
+    assert len(view.versions) == 1, "the view is not made anew"
+
+
+def test_a_cell_that_ends_with_its_name_does_not_show_it_twice(notebook):
+    widget = Count()
+    widget.show()
+    widget._ipython_display_()
+    assert len(notebook) == 2
+
+
+def test_closed_it_leaves_the_picture_and_closing_twice_does_no_harm(notebook):
+    widget = Count()
+    widget.show()
+    widget.beat()
+    front = widget.front
+    widget.close()
+    widget.close()
+    view, picture = notebook
+    assert front.closed and view.versions[-1][0] == {"text/plain": "<count>"}
+    assert "image/png" in picture.versions[-1][0]
+    with pytest.raises(ValueError, match="closed"):
+        widget.front
+
+
+def test_only_the_last_are_kept_for_their_views(notebook):
+    first = Count()
+    first.show()
+    for _ in range(base.KEPT):
+        Count().show()
+    assert first._closed and len(base._shown) == base.KEPT
+
+
+def test_elsewhere_it_shows_itself_as_its_words(capsys):
+    widget = Count()
+    widget._ipython_display_()
+    assert capsys.readouterr().out == "<count>\n" and repr(widget) == "<count>"
+    assert widget._repr_mimebundle_() == ({"text/plain": "<count>"}, {})
+
+
+def test_the_front_is_an_anywidget_with_the_shared_functions_and_styles():
+    widget = Count()
+    front = widget.front
+    try:
+        assert isinstance(front, anywidget.AnyWidget)
+        assert "function listen(" in front._esm and "export default" in front._esm
+        assert "--d2l-compute" in front._css and ".d2l-watch-words" in front._css
+    finally:
+        widget.close()
+
+
+def test_a_package_that_is_missing_is_named_with_the_way_to_get_it():
+    with pytest.raises(ImportError, match=r"pip install 'd2lmini\[lab\]'"):
+        base.need("a_package_that_nobody_has")
+
+
+def test_importing_widgets_imports_no_extra_and_starts_no_thread():
+    code = (
+        "import sys, threading, d2lmini\n"
+        "d2lmini.watch, d2lmini.widgets.base\n"
+        "extras = {'anywidget', 'ipywidgets', 'traitlets', 'matplotlib', 'IPython', 'psutil'}\n"
+        "print(sorted(extras & set(sys.modules)), threading.active_count())"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], timeout=60, capture_output=True, text=True)
+    assert ended.stdout == "[] 1\n", ended.stdout + ended.stderr

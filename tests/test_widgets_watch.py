@@ -1,0 +1,409 @@
+"""`d2lmini.watch()` without a browser: what it records, what it tells a view, what remains."""
+
+import gc
+import json
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import d2lmini
+from d2lmini import cpu, engine, gpu, instrument, nd, virtual_gpus
+from d2lmini.base import MXNetError
+from d2lmini.profiler.order import order_of
+from d2lmini.widgets import sampler
+from d2lmini.widgets.watch_messages import OPERATION, SAMPLE, WAIT
+from d2lmini.widgets.watch_records import Recent, waiting_now
+
+SIZE = 300  # of arrays that are too large to be computed where they are called
+
+
+def until(condition, seconds=10.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.005)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left():
+    nd.waitall()
+    yield
+    nd.waitall()
+    gc.collect()
+    assert not any(isinstance(each, Recent) for each in instrument.listeners)
+    until(lambda: not sampler.running())
+
+
+@pytest.fixture(params=["threaded", "naive"])
+def kind(request):
+    with engine.use(request.param):
+        yield request.param
+
+
+def large():
+    return nd.ones((SIZE, SIZE))
+
+
+def read(message, texts=None):
+    """What a view makes of a message: operations by number, waits, samples; and the words."""
+    header, (operations, after, waits, samples) = message
+    texts = [] if texts is None else texts
+    assert len(texts) == header["known"]
+    texts += header["texts"]
+    after = list(np.frombuffer(after, np.int32))
+    rows = dict(header["rows"])
+    found = {}
+    for row in np.frombuffer(operations).reshape(-1, OPERATION):
+        needs, room = after.pop(0), after.pop(0)
+        number, name, lane, *times, line, about, failure = row
+        found[int(number)] = {
+            "name": texts[int(name)],
+            "row": rows.get(int(lane)),
+            "times": times,
+            "line": "" if line < 0 else texts[int(line)],
+            "about": "" if about < 0 else texts[int(about)],
+            "failure": None if failure < 0 else texts[int(failure)],
+            "needs": [after.pop(0) for _ in range(needs)],
+            "room": [after.pop(0) for _ in range(room)],
+        }
+    assert not after
+    width = SAMPLE + 3 * len(header["devices"])
+    return (
+        found,
+        np.frombuffer(waits).reshape(-1, WAIT),
+        np.frombuffer(samples).reshape(-1, width),
+        texts,
+    )
+
+
+# --- what it records ---
+
+
+def test_operations_and_waits_as_they_were(kind):
+    with d2lmini.watch() as w:
+        a = large()
+        b = a + 1
+        a *= 2
+        c = a * b
+        total = c.sum().asscalar()
+    assert total == 4 * SIZE * SIZE
+    operations = sorted(w.operations, key=lambda each: each.number)
+    assert [each.number for each in operations] == list(range(1, w.count + 1))
+    names = [each.name for each in operations]
+    assert names[:4] == ["_ones", "_plus_scalar", "_mul_scalar", "broadcast_mul"]
+    assert [each.after for each in operations] == order_of(operations), "by the trace's own rule"
+    assert operations[2].after == ((1,), (2,)), "it needs the first, and room of the second"
+    for each in operations:
+        assert w._recent.begin_ns <= each.pushed_ns <= each.ready_ns <= each.began_ns
+        assert each.began_ns <= each.ended_ns and each.worker
+        assert "test_widgets_watch.py" in each.where
+    wait = next(each for each in w.waits if each.kind == "asscalar")
+    assert operations[wait.operation - 1].name == "sum" and "c.sum().asscalar()" in wait.where
+
+
+def test_its_own_wait_at_the_end_is_none_of_the_programs():
+    with d2lmini.watch() as w:
+        large() + 1
+    assert len(w.operations) == 2 and not w.waits
+
+
+def test_it_agrees_with_a_trace_of_the_same_run():
+    with d2lmini.watch() as w, d2lmini.profile() as trace:
+        x = large()
+        for _ in range(20):
+            y = x + 1
+            x[:] = y * 0.5
+            small = nd.ones((2,)) + 1
+        small.asnumpy()
+    seen = sorted(w.operations, key=lambda each: each.number)
+    assert [str(each) for each in seen] == [str(each) for each in trace.operations]
+    assert [each.after for each in seen] == trace.order
+    assert [each.reads for each in seen] == [each.reads for each in trace.operations]
+
+
+def test_the_ring_forgets_and_the_order_of_the_rest_stays_right():
+    with d2lmini.watch(keep=50) as w:
+        x = large()
+        for _ in range(200):
+            y = x + 1  # reads the same array over and over
+            y *= 2
+    assert w.count == 401
+    w._look()
+    assert len(w.operations) == 50 and len(w._recent.samples) <= 50
+    numbers = sorted(each.number for each in w.operations)
+    assert numbers[-1] == 401
+    assert len(w._recent._after) == 0 and not w._recent._open
+    # Nothing is known any more of Vars that only forgotten operations touched.
+    assert len(w._recent._ordering.writer) <= 50
+    assert sum(map(len, w._recent._ordering._readers.values())) <= 50
+    for each in w.operations:
+        if each.name == "_mul_scalar":
+            assert each.after[0] == (each.number - 1,)
+
+
+def test_what_failed_says_why_and_stop_raises_nothing():
+    with d2lmini.watch() as w:
+        a = nd.array(np.ones((SIZE, SIZE)))
+        bad = nd.linalg.potrf(-a)
+        worse = bad + 1
+    failures = {each.name: each.failure for each in w.operations if each.failure}
+    assert len(failures) == 2 and all("potrf" in text for text in failures.values())
+    with pytest.raises(MXNetError, match="potrf"):
+        worse.asnumpy()
+
+
+def test_the_queue_and_the_memory_over_time():
+    with d2lmini.watch() as w:
+        x = large()
+        ys = []
+        for _ in range(300):
+            ys.append(x + 1)
+            time.sleep(0.0002)
+        nd.waitall()
+    times = [each.when_ns for each in w.samples]
+    assert times == sorted(times) and len(times) > 3
+    assert w.samples[-1].queued == 0
+    held = {ctx: sizes for ctx, *sizes in w.samples[-1].held}
+    live, _cached, pending = held[cpu()]
+    assert live >= 300 * SIZE * SIZE * 4 and pending == 0
+    assert max(each.process for each in w.samples) > 1e6
+
+
+def test_devices_and_their_links_have_lanes_and_memory_of_their_own():
+    with virtual_gpus(2), d2lmini.watch() as w:
+        x = nd.ones((SIZE, SIZE), ctx=gpu(0))
+        y = (x + 1).as_in_context(gpu(1))
+        (y * 2).asnumpy()
+        w._look()
+        rows, *_ = read(w.whole())
+        devices = w.whole()[0]["devices"]
+    lanes = {each["row"] for each in rows.values()}
+    assert {"gpu(0)", "gpu(1)", "gpu(1) in", "gpu(1) out"} <= lanes
+    assert {"gpu(0)", "gpu(1)"} <= set(devices)
+
+
+def test_small_operations_are_seen_and_do_not_take_the_long_road():
+    x = nd.ones((2, 2))
+    y = x + 1
+    with d2lmini.watch() as w:
+        for _ in range(10):
+            y = x + 1
+        assert not instrument.apart, "nobody wants them event by event"
+    assert [each.worker for each in w.operations] == ["caller"] * 10
+    assert (y.asnumpy() == 2).all()
+
+
+def test_a_wait_is_seen_while_it_lasts():
+    started, go = threading.Event(), threading.Event()
+
+    def hold():
+        started.set()
+        go.wait(20)
+
+    x = nd.ones((2,))
+    engine.push(hold, writes=[x])
+    assert started.wait(10)
+    waiter = threading.Thread(target=x.wait_to_read, name="a waiter")
+    with d2lmini.watch() as w:
+        waiter.start()
+        until(lambda: any(each.thread == "a waiter" for each in waiting_now()))
+        found = next(each for each in waiting_now() if each.thread == "a waiter")
+        assert found.kind == "wait_to_read"
+        assert 0 < found.begin_ns <= time.perf_counter_ns()
+        go.set()
+        waiter.join(10)
+        assert not any(each.thread == "a waiter" for each in waiting_now())
+    assert [each.thread for each in w.waits] == ["a waiter"]
+
+
+# --- its life ---
+
+
+def test_stopping_twice_and_starting_another():
+    first = d2lmini.watch()
+    second = d2lmini.watch()
+    assert not first._watches and second._watches, "one watches at a time"
+    large() + 1
+    second.stop()
+    second.stop()
+    assert (first.count, second.count) == (0, 2)
+    large() + 1
+    assert second.count == 2
+
+
+def test_the_scope_ends_with_its_own_error():
+    with pytest.raises(ZeroDivisionError):
+        with d2lmini.watch() as w:
+            large() + 1
+            1 / 0
+    assert len(w.operations) == 2
+
+
+def test_nothing_is_shown_outside_a_notebook(capsys):
+    with d2lmini.watch() as w:
+        large() + 1
+    assert w._front is None and capsys.readouterr() == ("", "")
+    assert repr(w) == "<live view of the engine>"
+
+
+def test_a_watch_of_nothing_has_no_picture():
+    with d2lmini.watch() as w:
+        pass
+    assert w.picture() is None and w.count == 0
+
+
+def test_keep_must_be_positive():
+    with pytest.raises(ValueError, match="at least 1 operation"):
+        d2lmini.watch(keep=0)
+
+
+def test_the_ring_is_emptied_between_looks_by_the_sampler():
+    with d2lmini.watch() as w:
+        x = large()
+        for _ in range(50):
+            x + 1
+        nd.waitall()
+        until(lambda: len(w._recent.operations) == 51)
+        assert not w._recent._pushed and not w._recent._ended
+
+
+# --- what it tells a view ---
+
+
+def test_the_news_together_are_everything():
+    with d2lmini.watch() as w:
+        sampler.remove(w)
+        told, _, more, texts = read(w.whole())  # the sampler may have had a first beat
+        samples, waits = len(more), 0
+        x = large()
+        for _ in range(5):
+            for _ in range(7):
+                x = x + 1
+            x.wait_to_read()
+            found, some, more, texts = read(w.changes(), texts)
+            assert not told.keys() & found.keys()
+            told.update(found)
+            waits, samples = waits + len(some), samples + len(more)
+        whole, all_waits, all_samples, all_texts = read(w.whole())
+    assert len(told) >= 36 and told == whole and texts == all_texts
+    assert waits == len(all_waits) == 5 and samples == len(all_samples)
+    third = whole[3]
+    assert third["name"] == "_plus_scalar" and third["needs"] == [2] and not third["room"]
+    assert third["about"] == f"({SIZE}, {SIZE}) float32 → ({SIZE}, {SIZE}) float32"
+    assert "x = x + 1" in third["line"] and third["row"].startswith("cpu")
+    pushed, ready, begin, end = third["times"]
+    assert 0 < pushed <= ready <= begin <= end
+    json.dumps(w.whole()[0])  # the header is nothing but JSON
+
+
+def test_a_late_view_gets_at_most_what_is_kept():
+    with d2lmini.watch(keep=40) as w:
+        sampler.remove(w)
+        x = large()
+        for _ in range(20):
+            for _ in range(10):
+                x = x + 1
+            nd.waitall()
+            w.changes()
+        found, *_ = read(w.whole())
+    assert 30 <= len(found) <= 50 and max(found) == 201
+
+
+def test_what_runs_now_is_told():
+    started, go = threading.Event(), threading.Event()
+
+    def hold():
+        started.set()
+        go.wait(20)
+
+    with d2lmini.watch() as w:
+        sampler.remove(w)
+        x = nd.ones((2,))
+        engine.push(hold, writes=[x])
+        y = x + 1
+        assert started.wait(10)
+        header, _ = w.changes()
+        texts = w.whole()[0]["texts"]
+        go.set()
+        y.wait_to_read()
+        after, _ = w.changes()
+    (running,) = header["running"]
+    assert texts[running[1]] == "hold" and header["queued"] == 2 and header["live"]
+    assert after["running"] == [] and after["queued"] == 0
+
+
+def test_an_idle_engine_is_told_of_once_a_second():
+    with d2lmini.watch() as w:
+        sampler.remove(w)
+        told = [w.changes() is not None for _ in range(40)]
+    assert 3 <= sum(told) <= 12
+
+
+# --- what remains ---
+
+
+def test_the_picture_has_lanes_queue_and_memory_and_is_small():
+    pytest.importorskip("matplotlib")
+    with d2lmini.watch() as w:
+        x = large()
+        for _ in range(1000):
+            x = x + 1
+        x.asnumpy()
+    picture = w.picture()
+    lanes, queue, memory, words = picture.figure.axes
+    rows = [label.get_text() for label in lanes.get_yticklabels()]
+    assert rows[0] == "front end" and rows[1].startswith("cpu")
+    assert queue.get_ylabel() == "queued\noperations"
+    assert memory.get_xlabel() == "milliseconds" and "MB" in memory.get_ylabel()
+    legend = {text.get_text() for text in memory.get_legend().get_texts()}
+    assert {"live cpu(0)", "process"} <= legend
+    assert "x.asnumpy()" in words.texts[0].get_text()
+    image, _ = picture._repr_png_()
+    assert image.startswith(b"\x89PNG") and len(image) < 150_000
+    assert repr(picture) == "<live view of the engine>"
+
+
+def test_few_operations_have_arrows_from_what_they_waited_for():
+    pytest.importorskip("matplotlib")
+    started, go = threading.Event(), threading.Event()
+
+    def hold():
+        started.set()
+        go.wait(20)
+
+    with d2lmini.watch() as w:
+        x = large()
+        nd.waitall()
+        engine.push(hold, writes=[x])
+        assert started.wait(10)
+        y = x + 1  # waits for the one that holds x
+        z = large() + 1  # for nobody who is held
+        go.set()
+        y.wait_to_read()
+        z.wait_to_read()
+    legend = w.picture().figure.axes[0].get_legend()
+    assert "waited for" in [text.get_text() for text in legend.get_texts()]
+
+
+# --- what it costs ---
+
+
+def test_a_small_operation_costs_some_microseconds_more():
+    """CPU time of this thread, in turns; a factor of 6 is what the long road would take."""
+    x = nd.ones((2, 2))
+
+    def loop():
+        begin = time.thread_time()
+        for _ in range(500):
+            x + 1
+        return time.thread_time() - begin
+
+    loop()
+    plain, watched = [], []
+    for _ in range(7):
+        plain.append(loop())
+        with d2lmini.watch():
+            watched.append(loop())
+    assert min(watched) < 5 * min(plain) + 0.002
