@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from d2lmini import engine, instrument, nd
+from d2lmini import autograd, engine, gluon, instrument, nd
 from d2lmini.widgets import sampler
 from d2lmini.widgets import stepper_words as words
 from d2lmini.widgets.stepper import Stepper
@@ -97,6 +97,22 @@ def test_what_the_program_finds_has_its_name_and_its_contents():
     stepper = Stepper(use)
     assert weights.asnumpy().tolist() == [0, 0]
     assert stepper.program.values == {var: "[0. 0.]"}
+
+
+def test_parameters_and_gradients_have_the_names_of_the_net():
+    net = gluon.nn.Dense(2)
+    net.initialize()
+    net(nd.ones((1, 3)))
+    x = nd.ones((1, 3))
+    x.attach_grad()
+
+    def backward():
+        with autograd.record():
+            y = net(x)
+        y.backward()
+
+    names = set(recorded(backward).names.values())
+    assert {f"{net.prefix}weight", f"{net.prefix}bias", "x", "x.grad", "y"} <= names
 
 
 def test_waits_of_the_program_are_part_of_the_record():
@@ -368,6 +384,35 @@ def test_the_picture_and_the_text_are_those_of_the_whole_run():
     assert data["text/plain"].splitlines()[4] == (
         "4 a += 1               after 1, 2, 3  cpu 1  20 to 30 us"
     )
+
+
+def test_where_a_line_issues_several_operations_their_names_tell_them_apart():
+    def one_line():
+        return nd.ones((2,)) * 2 + 1
+
+    nodes = Sent(one_line).whole()[0]["nodes"]
+    assert [node["title"] for node in nodes] == ["1 _ones", "2 _mul_scalar", "3 _plus_scalar"]
+    assert {node["below"] for node in nodes} == {"return nd.ones((2,)) * 2 + 1"}
+
+
+def test_a_long_program_is_stepped_fast_and_its_picture_is_small():
+    pytest.importorskip("matplotlib")
+
+    def loop():
+        x = nd.ones((2,))
+        for _ in range(199):
+            x += 1
+
+    stepper = Stepper(loop)
+    begin = time.thread_time()
+    stepper.run()
+    assert time.thread_time() - begin < 2
+    begin = time.thread_time()
+    stepper.back()
+    assert time.thread_time() - begin < 0.2
+    assert len(json.dumps(stepper.state())) < 50_000
+    assert len(stepper._repr_mimebundle_()[0]["image/png"]) < 200_000
+    assert "the live view has the graph" in stepper.picture().svg
 
 
 def test_nothing_runs_when_it_is_there():

@@ -15,8 +15,10 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from html import escape
+from math import sqrt
 from pathlib import Path
 from typing import NamedTuple
+from xml.etree import ElementTree
 
 from d2lmini.profiler.plot import Picture
 from d2lmini.symbol import raster
@@ -26,8 +28,9 @@ from d2lmini.symbol.layered import Edge, place
 BETWEEN, MARGIN = 30.0, 10.0
 INK, QUIET = "#222222", "#666666"
 
-#: A stored picture beyond this many bytes is made less dense.
-MOST_BYTES = 120_000
+#: Pictures larger than this (in pixels of ours) get less than two dots for a pixel: what is stored
+#: in a notebook stays at 100 kB.
+DENSE = 220_000
 
 
 class Arranged(NamedTuple):
@@ -95,10 +98,10 @@ class Drawing(Picture):
 
     def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
         if self._png is None:
-            for dense in (2.0, 1.5, 1.0):
-                data = raster.png(self.svg, dense)
-                if len(data) < MOST_BYTES:
-                    break
+            root = ElementTree.fromstring(self.svg).attrib
+            area = float(root["width"]) * float(root["height"])
+            dense = min(2.0, max(1.0, 2 * sqrt(DENSE / area)))
+            data = raster.png(self.svg, dense)
             # A PNG begins with its size in dots.
             width, height = (int.from_bytes(data[at : at + 4], "big") / dense for at in (16, 20))
             self._png = data, {"width": round(width), "height": round(height)}

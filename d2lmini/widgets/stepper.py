@@ -228,10 +228,10 @@ class Stepper(Widget):
         play, status = self.play, self.play.status[number]
         if status == "running":
             end = play.began_us[number] + self.program.operations[number].us
-            return f"runs on {play.worker[number]} until {end:g} us"
+            return f"runs on {play.worker[number]} until {end:.4g} us"
         if status in ("done", "failed", "skipped"):
-            return f"{status}, {play.worker[number]}, {play.began_us[number]:g} to " + (
-                f"{play.ended_us[number]:g} us"
+            return f"{status}, {play.worker[number]}, {play.began_us[number]:.4g} to " + (
+                f"{play.ended_us[number]:.4g} us"
             )
         if self.guessing:
             return "not issued yet" if status == "later" else "has yet to begin"
@@ -286,7 +286,7 @@ class Stepper(Widget):
         rows = []
         for n, (needs, room) in after(self.program).items():
             behind = f"after {', '.join(map(str, sorted(needs | room)))}" if needs | room else ""
-            when = f"{whole.began_us[n]:g} to {whole.ended_us[n]:g} us"
+            when = f"{whole.began_us[n]:.4g} to {whole.ended_us[n]:.4g} us"
             if whole.status[n] != "done":
                 when += f", {whole.status[n]}"
             rows.append((words.title(whole, n), behind, whole.worker[n], when))

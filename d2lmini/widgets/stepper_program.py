@@ -38,6 +38,8 @@ from d2lmini.engine import lanes
 from d2lmini.engine.core import Task, Var
 from d2lmini.engine.road import here
 from d2lmini.engine.stepped_records import Times, clock_of, place_of
+from d2lmini.gluon.block import Block
+from d2lmini.ndarray import NDArray
 
 #: More operations than this nobody steps through; larger arrays are not written out.
 MOST, MOST_ELEMENTS = 200, 6
@@ -177,11 +179,19 @@ class _Recorder(instrument.Instrument):
         self.script.append(Wait(kind, var, _line(site)[1]))
 
     def name(self, name: str, value: Any) -> None:
-        """The program has `value` under this name."""
+        """The program has `value` under this name: an array, several, or a net with its
+        parameters."""
         if isinstance(value, (list, tuple)):
             for i, each in enumerate(value[:20]):
                 self.name(f"{name}[{i}]", each)
             return
+        if isinstance(value, Block):
+            for each in value.collect_params().values():
+                for array in each._data or ():
+                    self.name(each.name, array)
+            return
+        if isinstance(value, NDArray) and value.grad is not None:
+            self.name(f"{name}.grad", value.grad)
         var = value if isinstance(value, Var) else getattr(value, "_chunk", None)
         if not isinstance(var, Var) or self._number(var) in self.names:
             return
@@ -219,8 +229,8 @@ class _Recorder(instrument.Instrument):
     def _name_of(self, var: int, operations: dict[int, Operation]) -> str:
         if var in self.names:
             return self.names[var]
-        maker = next((each for each in operations.values() if var in each.writes), None)
-        return f"result of {maker.number}" if maker else f"array {var}"
+        first = next(e for e in operations.values() if var in e.writes or var in e.reads)
+        return f"array {var}" if var in first.reads else f"result of {first.number}"
 
 
 def _line(site: Any) -> tuple[str, str]:

@@ -13,6 +13,7 @@ from typing import Any
 from d2lmini.profiler.order import implied_left_out, order_of
 from d2lmini.profiler.plot import STYLES
 from d2lmini.symbol.layered import Edge
+from d2lmini.symbol.picture import short
 from d2lmini.widgets.arrows import (
     MARGIN,
     QUIET,
@@ -26,10 +27,13 @@ from d2lmini.widgets.arrows import (
 )
 from d2lmini.widgets.stepper_play import Play
 from d2lmini.widgets.stepper_program import Program
-from d2lmini.widgets.stepper_words import title
+from d2lmini.widgets.stepper_words import code_of, title
 
 #: Pixels: a box; a lane, and what stands left of it.
 HIGH, LANE, LEFT = 50.0, 22.0, 64.0
+
+#: The picture of so many operations and more has the lanes alone: the graph would be too long.
+MOST_DRAWN = 50
 
 
 def after(program: Program) -> dict[int, tuple[set[int], set[int]]]:
@@ -44,10 +48,11 @@ def scene(play: Play) -> dict[str, Any]:
     SVG paths, "size"."""
     program = play.program
     titles = {n: title(play, n) for n in program.operations}
-    widths = [
-        max(6.7 * len(titles[n]) + 16, 5.4 * len(each.name) + 24, 148.0)
+    below = {  # the line, where the title is the name
+        n: short(code_of(each), 34) if titles[n] == f"{n} {each.name}" else each.name
         for n, each in program.operations.items()
-    ]
+    }
+    widths = [max(6.7 * len(titles[n]) + 16, 5.4 * len(below[n]) + 24, 148.0) for n in titles]
     edges: list[Edge] = []
     dashed: set[Edge] = set()
     for n, (needs, room) in after(program).items():
@@ -57,6 +62,7 @@ def scene(play: Play) -> dict[str, Any]:
     nodes = []
     for (n, each), x, y, width in zip(program.operations.items(), places.x, places.y, widths):
         node = {"number": n, "title": titles[n], "name": each.name, "where": each.where}
+        node |= {"line": each.line, "below": below[n]}
         nodes.append({**node, "x": MARGIN + x, "y": y, "width": round(width, 1), "us": each.us})
     drawn = [
         {"from": a + 1, "to": b + 1, "value": (a, b) not in dashed, "path": path, "head": head}
@@ -68,16 +74,13 @@ def scene(play: Play) -> dict[str, Any]:
 
 def drawing(play: Play) -> Drawing:
     """The picture of a whole run: the graph, the order, the lanes of the workers, a legend."""
-    found = scene(play)
-    parts = [
-        arrow(
-            each["path"], each["head"], STYLES["compute"][1] if each["value"] else "#8a8a8a",
-            dashed=not each["value"],
-        )
-        for each in found["edges"]
-    ]  # fmt: skip
-    parts += [_box(play, each) for each in found["nodes"]]
-    width, y = found["size"]
+    parts = []
+    width, y = 720.0, 0.0
+    if len(play.order) < MOST_DRAWN:
+        found = scene(play)
+        parts = [_arrow(each) for each in found["edges"]]
+        parts += [_box(play, each) for each in found["nodes"]]
+        width, y = found["size"]
     width = max(width, 460.0)
     order = "They began in the order " + ", ".join(map(str, play.order))
     for line in broken(order, width - 2 * MARGIN):
@@ -85,16 +88,23 @@ def drawing(play: Play) -> Drawing:
         parts.append(text_at(MARGIN, y, line, 11, bold=True))
     lanes, y = _lanes(play, width, y + 12)
     words = "an arrow: it needs the value; dashed: it overwrites what was read or written before"
+    if len(play.order) >= MOST_DRAWN:
+        words = "the live view has the graph"
     parts += [*lanes, text_at(MARGIN, y + 16, words, 9, QUIET)]
     return Drawing(page(width, y + 26, parts), f"steps of {len(play.order)} operations")
+
+
+def _arrow(edge: dict[str, Any]) -> str:
+    color = STYLES["compute"][1] if edge["value"] else "#8a8a8a"
+    return arrow(edge["path"], edge["head"], color, dashed=not edge["value"])
 
 
 def _box(play: Play, node: dict[str, Any]) -> str:
     number, x, y, width = node["number"], node["x"], node["y"], node["width"]
     face, edge, _ = STYLES["compute" if play.status[number] == "done" else "wait"]
-    when = f"{play.began_us[number]:g} to {play.ended_us[number]:g} us"
+    when = f"{play.began_us[number]:.4g} to {play.ended_us[number]:.4g} us"
     how = "" if play.status[number] == "done" else f", {play.status[number]}"
-    lines = [(node["title"], 11, True), (node["name"], 9, False)]
+    lines = [(node["title"], 11, True), (node["below"], 9, False)]
     lines.append((f"{play.worker[number]}, {when}{how}", 9, False))
     text = "".join(
         text_at(x, y + 15 + 14 * i, line, size, bold=bold, middle=True)

@@ -102,7 +102,7 @@ def step(play: Play, number: int | None = None) -> list[str]:
         held = [k for k in _in_line(play, touched) if play.status[k] == "waiting"]
         return said + _must_wait(play, [k for k in held if _waits_only_for_running(play, k)])
     how = {"failed": " with an error", "skipped": ", skipped: what it needs is missing"}
-    said = [f"{told} ends at {event.time_us:g} us{how.get(operation.status, '')}."]
+    said = [f"{told} ends at {event.time_us:.4g} us{how.get(operation.status, '')}."]
     freed = [k for k, s in play.status.items() if s == "ready" and before[k] == "waiting"]
     still = [k for k in _in_line(play, touched) if play.status[k] == "waiting"]
     new = [k for k, s in play.status.items() if before[k] == "later" != s]

@@ -143,7 +143,7 @@ function stepperView(stepper, model, el) {
       const mark = drawn("rect", { ...at, x: at.x - 3, y: y - 3, width: wide + 6, height: shown.high + 6,
         class: "d2l-mark" });
       const note = drawn("text", { x, y: y + 43, class: "d2l-small" });
-      const name = drawn("text", { x, y: y + 29, class: "d2l-small" }, node.name);
+      const name = drawn("text", { x, y: y + 29, class: "d2l-small" }, node.below);
       const g = drawn("g", { class: "d2l-node", tabindex: "0", role: "button" },
         mark, drawn("rect", { ...at, class: "d2l-body" }), drawn("text", { x, y: y + 15 }, node.title), name, note);
       g.addEventListener("click", () => choose(node.number));
@@ -252,7 +252,7 @@ function stepperView(stepper, model, el) {
     drawTold(state);
     const of = nodes.get(selected)?.node;
     about.textContent = of
-      ? `Selected: ${of.title}; ${of.name}, issued at ${of.where}, takes ${of.us} us`
+      ? `Selected: ${of.title}; ${of.name}, takes ${of.us} us; issued at ${of.where}: ${of.line}`
       : "Click an operation to select it.";
     clock.textContent = `move ${state.step}, at ${Number(state.us.toPrecision(4))} us`;
     if (document.activeElement !== seed) seed.value = state.seed ?? "";
