@@ -14,7 +14,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
 import d2lmini
-from d2lmini import d2l, engine, nd
+from d2lmini import d2l, engine, instrument, nd
 from d2lmini.d2l.experiment import Experiment
 from d2lmini.d2l.experiment_plot import MOST, picture_of
 from d2lmini.d2l.experiment_results import amount, result_of
@@ -335,6 +335,44 @@ def test_progress_is_passed_to_who_has_a_parameter_of_that_name():
     experiment.start()
     assert experiment.wait(SOON_S) and experiment.state()["total"] == 3  # not that of the yields
     assert Experiment(lambda progress: progress, progress=5).runs[0].value == 5  # its own
+
+
+def test_a_trace_or_a_race_that_is_cancelled_listens_no_more():
+    x = nd.ones((256, 256))
+
+    def traced(forever=False):
+        with d2lmini.profile() as trace:
+            while True:
+                nd.dot(x, x).wait_to_read()
+                if not forever:
+                    return trace
+
+    def race(forever=False):
+        def one():
+            while forever:
+                nd.dot(x, x).wait_to_read()
+
+        return d2l.compare({"a": one, "b": lambda: None}, rounds=5, min_time=0)
+
+    for f in (traced, race):
+        experiment = Experiment(f, forever=False)
+        experiment.start(forever=True)
+        time.sleep(0.05)
+        experiment.cancel()
+        assert experiment.wait(SOON_S) and experiment.state()["text"].startswith("cancelled")
+        assert instrument.listeners == () and engine.stats().pending == 0
+        engine.current.check()
+
+
+def test_cleared_while_a_run_goes_on():
+    experiment = Experiment(lambda n, progress: len([*progress(range(n))]), n=[3, 200_000])
+    experiment._front = type("Front", (), {"send": lambda *a: None, "close": lambda *a: None})()
+    experiment.start(n=200_000)
+    experiment.clear()
+    assert experiment.wait(SOON_S)
+    assert [run.number for run in experiment.runs] == [1]
+    assert experiment.state()["problem"] == "" and experiment.picture() is not None
+    experiment.close()
 
 
 def test_errors_are_told_in_the_panel():

@@ -65,11 +65,13 @@ class Experiment(Panel):
     unit     of the results, "s" for seconds; {"time": "s", "memory": "MB"} if they differ.
              Times of verdicts and traces, and of functions that give None, are in "s" anyway
     title    what is measured: the label of the axis
+             (A parameter of `f` that has one of these two names keeps its default.)
 
     `f` gives one of the things in `experiment_results`, at its end. If it is a generator, what it
     yields is a curve. If it has a parameter `progress` it is passed a function to say how far it
-    is: `progress(3, 10)`, or `for x in progress(xs)`. Its clock is its own: the run ends when all
-    that it has pushed is computed.
+    is: `progress(3, 10)`, or `for x in progress(xs)`. The run ends when all that it has pushed is
+    computed. Its clock is its own: the first call of anything is slow, so let it warm up, or leave
+    the timing to `d2l.compare`, which does.
 
     runs     the `Run`s that succeeded since the last `clear`
 
@@ -172,10 +174,12 @@ class Experiment(Panel):
             )
         return head, rows
 
-    def draw(self) -> KeptPicture:
+    def draw(self) -> KeptPicture | None:
         """All runs as a picture; the timeline of the last beneath, if it has one."""
         from d2lmini.d2l.experiment_plot import picture_of
 
+        if not self.runs:
+            return None
         return KeptPicture(picture_of(self), self.runs[-1].result.picture)
 
     def forget(self) -> None:

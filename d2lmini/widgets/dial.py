@@ -192,9 +192,11 @@ class MemoryDial(Panel):
         ]  # fmt: skip
         return head, rows
 
-    def draw(self) -> KeptPicture:
+    def draw(self) -> KeptPicture | None:
         from d2lmini.widgets.dial_picture import picture_of
 
+        if not self.runs:
+            return None
         return KeptPicture(picture_of(self.runs, self.words))
 
     def picture(self) -> KeptPicture | None:

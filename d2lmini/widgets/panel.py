@@ -49,6 +49,9 @@ class Panel(Widget):
     #: Are there Run, Cancel and Clear?
     runnable = True
 
+    #: Is `turned` to be called as soon as a control is turned?
+    turns = False
+
     #: Is `changes` to be called during runs, even if nobody sees the panel?
     samples = False
 
@@ -76,14 +79,11 @@ class Panel(Widget):
         return [], []
 
     def draw(self) -> KeptPicture | None:
-        """A picture of the runs, of which there are some."""
+        """A picture of the runs; None if there are none."""
         return None
 
     def forget(self) -> None:
         """Clear was pressed, or `clear` called."""
-
-    #: Is `turned` to be called?
-    turns = False
 
     def turned(self, values: dict[str, Any]) -> None:
         """A control was turned; these are their values now."""
@@ -131,8 +131,8 @@ class Panel(Widget):
 
     def clear(self) -> None:
         """Forget the runs, as Clear does."""
-        self.forget()
         with self._drawing:
+            self.forget()
             self._drawn, self._stale = None, False
         if self._front is not None:
             self.still()
