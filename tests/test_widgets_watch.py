@@ -2,6 +2,9 @@
 
 import gc
 import json
+import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -267,6 +270,79 @@ def test_the_ring_is_emptied_between_looks_by_the_sampler():
         nd.waitall()
         until(lambda: len(w._recent.operations) == 51)
         assert not w._recent._pushed and not w._recent._ended
+
+
+def test_if_nobody_looks_the_oldest_are_lost_and_nothing_grows():
+    recent = Recent(keep=100)
+    x = nd.ones((2,))
+    with instrument.listening(recent):
+        for _ in range(30_000):
+            x + 1
+    assert len(recent._pushed) == len(recent._ended) == recent._most < 30_000
+    look = recent.look()
+    assert look.ended[-1].number == recent.count == 30_000
+    assert len(recent.operations) == 100 and not recent._after
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_child_does_not_watch():
+    code = """
+import os, sys, warnings
+warnings.simplefilter("ignore", DeprecationWarning)  # fork beside threads is what is tried here
+import d2lmini
+from d2lmini import instrument, nd
+with d2lmini.watch() as w:
+    nd.ones((300, 300)).wait_to_read()
+    child = os.fork()
+    if child == 0:
+        nd.ones((300, 300)).wait_to_read()
+        w.stop()
+        os._exit(instrument.listeners != () or w.count != 1)
+    status = os.waitpid(child, 0)[1]
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+    ended = subprocess.run([sys.executable, "-c", code], timeout=60, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_a_program_may_end_while_it_watches():
+    code = "import d2lmini; from d2lmini import nd; w = d2lmini.watch(); nd.ones((300, 300)) + 1"
+    ended = subprocess.run([sys.executable, "-c", code], timeout=60, capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+
+
+NOTEBOOK = (
+    """
+import d2lmini
+from d2lmini import nd
+with d2lmini.watch() as w:
+    x = nd.ones((300, 300)) + 1
+    x.wait_to_read()
+""",
+    "w",
+    """
+w2 = d2lmini.watch()
+y = x + 1
+y.wait_to_read()
+""",
+    "y = y + 1; y.wait_to_read()",
+)
+
+
+def test_in_a_notebook_the_outputs_hold_the_view_the_picture_and_a_text_that_is_always_the_same():
+    nbclient = pytest.importorskip("nbclient")
+    nbformat = pytest.importorskip("nbformat")
+    pytest.importorskip("anywidget")
+    cells = [nbformat.v4.new_code_cell(text) for text in NOTEBOOK]
+    notebook = nbformat.v4.new_notebook(cells=cells)
+    nbclient.NotebookClient(notebook, timeout=100, store_widget_state=False).execute()
+    for cell in (notebook.cells[0], notebook.cells[2]):
+        view, picture = (output["data"] for output in cell.outputs)
+        assert view["text/plain"] == "<live view of the engine>"
+        assert "application/vnd.jupyter.widget-view+json" in view
+        assert picture["text/plain"] == "" and 1000 < len(picture["image/png"]) < 150_000
+    assert len(notebook.cells[1].outputs) == 2, "named at the end of another cell: shown there too"
+    assert not notebook.cells[3].outputs, "the picture of the third cell was renewed in its place"
 
 
 # --- what it tells a view ---

@@ -103,11 +103,13 @@ class Recent(instrument.Instrument):
         self.waits: deque[Wait] = deque(maxlen=keep)
         self.samples: deque[Sample] = deque(maxlen=keep)
         self._open: dict[Task, Seen] = {}
-        # From the hooks to `look`: what was pushed (to be put in order), what ended, ...
-        self._pushed: deque[Seen] = deque()
-        self._ended: deque[Seen] = deque()
-        self._waited: deque[tuple[Any, ...]] = deque()
-        self._sampled: deque[Sample] = deque()
+        # From the hooks to `look`: what was pushed (to be put in order), what ended, ... If nobody
+        # looks for long, the oldest are lost.
+        self._most = most = max(5 * keep, 10_000)
+        self._pushed: deque[Seen] = deque(maxlen=most)
+        self._ended: deque[Seen] = deque(maxlen=most)
+        self._waited: deque[tuple[Any, ...]] = deque(maxlen=most)
+        self._sampled: deque[Sample] = deque(maxlen=most)
         self._sampled_ns = 0
         self._ordering = Ordering()
         self._after: dict[int, Before] = {}  # of those that have not ended
@@ -203,7 +205,7 @@ class Recent(instrument.Instrument):
         """What has come since; called by one thread at a time. `process`: bytes, for a sample that
         is taken now."""
         self._sample(_clock(), process)
-        waits = sorted(_all_of(self._waited))
+        waits = sorted(_all_of(self._waited), key=lambda told: told[0])
         ended, found = _all_of(self._ended), []
         done = 0
         for each in _all_of(self._pushed):
@@ -211,6 +213,8 @@ class Recent(instrument.Instrument):
                 found.append(self._wait_of(waits[done]))
                 done += 1
             self._after[each.number] = self._ordering.after(each)
+        while len(self._after) > 2 * (self._most + len(self._open)):  # of operations that were lost
+            del self._after[next(iter(self._after))]
         found += map(self._wait_of, waits[done:])
         for each in ended:
             each.after = self._came_after(each)
