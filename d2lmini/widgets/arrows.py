@@ -12,6 +12,7 @@ the same as PNG, which it shows untrusted, too (`symbol.raster`).
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Sequence
 from html import escape
@@ -30,7 +31,7 @@ INK, QUIET = "#222222", "#666666"
 
 #: Pictures larger than this (in pixels of ours) get less than two dots for a pixel: what is stored
 #: in a notebook stays at 100 kB.
-DENSE = 220_000
+DENSE = 900_000
 
 
 class Arranged(NamedTuple):
@@ -101,11 +102,21 @@ class Drawing(Picture):
             root = ElementTree.fromstring(self.svg).attrib
             area = float(root["width"]) * float(root["height"])
             dense = min(2.0, max(1.0, 2 * sqrt(DENSE / area)))
-            data = raster.png(self.svg, dense)
+            data = _in_few_colours(raster.png(self.svg, dense))
             # A PNG begins with its size in dots.
             width, height = (int.from_bytes(data[at : at + 4], "big") / dense for at in (16, 20))
             self._png = data, {"width": round(width), "height": round(height)}
         return self._png
+
+
+def _in_few_colours(png: bytes) -> bytes:
+    """The picture in a third of the bytes: it has a few flat colours and letters."""
+    from PIL import Image  # matplotlib's own
+
+    file = io.BytesIO()
+    with Image.open(io.BytesIO(png)) as image:
+        image.convert("RGB").quantize(48, dither=Image.Dither.NONE).save(file, "PNG", optimize=True)
+    return file.getvalue()
 
 
 def page(width: float, height: float, parts: Sequence[str]) -> str:

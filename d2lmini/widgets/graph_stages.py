@@ -57,8 +57,9 @@ class View(NamedTuple):
 
 def views_of(x: Any, /, **shapes: tuple[int, ...]) -> list[View]:
     """What is to be seen of a Symbol, a hybridized Block, a Program or a Trace; `shapes` are those
-    of a Symbol's variables. TypeError for anything else; MXNetError for a Block that has not been
-    hybridized and called, shapes that do not fit, and graphs of more than MOST boxes."""
+    of a Symbol's variables. Of several graphs, those are left out that are too large. TypeError for
+    anything else; MXNetError for a Block that has not been hybridized and called, shapes that do
+    not fit, and if every graph has more than MOST boxes."""
     if isinstance(x, Symbol):
         found = [_of_symbol(x, shapes)]
     elif shapes:
@@ -76,14 +77,17 @@ def views_of(x: Any, /, **shapes: tuple[int, ...]) -> list[View]:
             f"graph_view shows a Symbol, a hybridized net, a Program or a Trace, "
             f"got {type(x).__name__}"
         )
-    for view in found:
-        most = max(len(stage.boxes) for stage in view.stages)
-        if most > MOST:
-            raise MXNetError(
-                f"graph_view: {view.title} has {most} boxes, more than {MOST} help nobody; look at "
-                "a part: a layer of the net, get_internals() of a Symbol, a shorter trace"
-            )
-    return found
+    fit = [view for view in found if _boxes(view) <= MOST]
+    if not fit:
+        raise MXNetError(
+            f"graph_view: {found[0].title} has {_boxes(found[0])} boxes, more than {MOST} help "
+            "nobody; look at a part: a layer of the net, get_internals() of a Symbol, less of a trace"
+        )
+    return fit
+
+
+def _boxes(view: View) -> int:
+    return max(len(stage.boxes) for stage in view.stages)
 
 
 # -- what there is to be seen ----------------------------------------------------------------------
