@@ -33,19 +33,19 @@ class _Here(threading.local):
 
     A worker counts as running something for all its life (itself, between tasks), and a thread in
     line for a Var its wait: a finalizer may run there at any time, and must not wait either.
-
-    `interrupt` is asked by every wait of the thread, and twice a second while it lasts: what it
-    raises ends the wait, as Ctrl-C does on the main thread.
     """
 
     task: Any = None
     bulk_size = 0
     priority = 0  # added to that of every task it pushes
     pool: Any = None  # of a worker: the pool it belongs to
-    interrupt: Callable[[], None] | None = None
 
 
 here = _Here()
+
+#: By thread, what each of its waits asks at first, and twice a second while it lasts: what that
+#: raises ends the wait, as Ctrl-C does on the main thread.
+interrupts: dict[int, Callable[[], None]] = {}
 
 
 class Runner(Protocol):

@@ -21,7 +21,7 @@ from d2lmini.engine.budget import default_limit
 from d2lmini.engine.core import Gate, Task, Var
 from d2lmini.engine.failure import Failure, listed
 from d2lmini.engine.meeting import Watch
-from d2lmini.engine.road import Road, here
+from d2lmini.engine.road import Road, here, interrupts
 
 _clock = time.perf_counter_ns
 
@@ -102,8 +102,8 @@ class Waits(Road):
                 f"{by} inside a finalizer (__del__): it runs in the midst of the engine's own work "
                 "and must not wait. Push what is to be done instead."
             )
-        if here.interrupt is not None:
-            here.interrupt()
+        if interrupts:
+            _interrupt()
         if instrument.before_wait is not None:
             instrument.before_wait(by, var)
         if self._late:
@@ -215,6 +215,13 @@ class Waits(Road):
         return True
 
 
+def _interrupt() -> None:
+    """Ask on behalf of this thread, if it has anything to ask."""
+    ask = interrupts.get(threading.get_ident())
+    if ask is not None:
+        ask()
+
+
 def _nothing() -> None:
     """What a mere wait gets; and what it blocks on, if its Var is free."""
 
@@ -228,11 +235,11 @@ def _shut(locks: list[threading.Lock]) -> threading.Lock:
 
 
 def block(lock: threading.Lock, deadline: float | None = None) -> bool:
-    """Wait for another thread to open `lock`; interruptible by Ctrl-C, and by the thread's own
-    `here.interrupt`. False at the deadline."""
+    """Wait for another thread to open `lock`; interruptible by Ctrl-C, and by what the
+    thread has among `interrupts`. False at the deadline."""
     while True:
-        if here.interrupt is not None:
-            here.interrupt()
+        if interrupts:
+            _interrupt()
         left = _PATIENCE_S if deadline is None else min(deadline - time.monotonic(), _PATIENCE_S)
         if left <= 0:
             return False

@@ -6,10 +6,11 @@
     job.join()
 
 No thread is ever killed. `cancel` leaves a mark; the job's own thread looks for it at every wait of
-the engine, in the waits too (`here.interrupt`), and raises `Cancelled` there, as Ctrl-C would on
-the main thread: the engine is as usable afterwards as after Ctrl-C. What the function had pushed by
-then is done to its end, so that what it changed, a net's parameters say, keeps its values; to be
-asked a second time drops what has not begun, and whoever reads its results gets "cancelled".
+the engine, in the waits too (`engine.road.interrupts`), and raises `Cancelled` there, as Ctrl-C
+would on the main thread: the engine is as usable afterwards as after Ctrl-C. What the function had
+pushed by then is done to its end, so that what it changed, a net's parameters say, keeps its
+values; to be asked a second time drops what has not begun, and whoever reads its results gets
+"cancelled".
 
 >>> from d2lmini.widgets.job import Job
 >>> job = Job(lambda job: [job.progress(i, 3) for i in range(3)] and "done")
@@ -22,6 +23,7 @@ asked a second time drops what has not begun, and whoever reads its results gets
 from __future__ import annotations
 
 import atexit
+import os
 import threading
 import time
 import weakref
@@ -30,7 +32,7 @@ from typing import Any
 
 from d2lmini import callsite, engine
 from d2lmini.base import MXNetError
-from d2lmini.engine.road import here
+from d2lmini.engine.road import interrupts
 
 #: The thread's name. It pushes, so it is none of the engine's own, which begin with "d2lmini-".
 NAME = "experiment"
@@ -124,7 +126,8 @@ class Job:
             self.leave()
 
     def _call(self) -> Any:
-        before, here.interrupt = here.interrupt, self.check
+        mine = threading.get_ident()
+        before, interrupts[mine] = interrupts.get(mine), self.check
         try:
             self.result = self.function(self)
             engine.waitall()
@@ -137,7 +140,9 @@ class Job:
             raise
         finally:
             self.elapsed_s = time.perf_counter() - self.begin_s
-            here.interrupt = before
+            interrupts.pop(mine, None)
+            if before is not None:
+                interrupts[mine] = before
         return self.result
 
     def _run_kept(self) -> None:
@@ -158,14 +163,14 @@ class Job:
         """It ended before its time. Wait for what it has pushed, so that the next run begins with
         an idle engine, unless that takes too long for who asks a third time: another thread may
         push on and on."""
-        here.interrupt = self._drop
+        interrupts[threading.get_ident()] = self._drop
         while self._asked < 3:
             try:
                 if engine.current.wait_all("experiment", 0.1):
                     break
             except MXNetError as problem:
                 self.problem += f"{chr(10) if self.problem else ''}also: {problem}"
-        here.interrupt = None
+        interrupts.pop(threading.get_ident(), None)
 
     # -- asked on its own thread -------------------------------------------------------------------
 
@@ -218,6 +223,10 @@ def _words() -> Iterator[str]:
     yield "at"
     while True:
         yield "called from"
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=interrupts.clear)
 
 
 @atexit.register
