@@ -6,13 +6,15 @@ That its work is in order is `test_cuda_order`'s business; what it shares with o
 
 from __future__ import annotations
 
+import gc
 import types
+import weakref
 
 import numpy as np
 import pytest
 from fakes import cupy_arrays
 from fakes.cuda import fake_cuda
-from worlds import run_program
+from worlds import run_program, until
 
 from d2lmini import (
     MXNetError,
@@ -369,3 +371,18 @@ def test_a_sum_that_failed_is_missed_where_it_is_read(cupy, gpus):
     with pytest.raises(MXNetError, match="scale must be 0 or more"):
         good.asnumpy()
     assert nd.ones(3, ctx=gpus[1]).asnumpy().tolist() == [1, 1, 1]
+
+
+def test_devices_end_with_their_scope(cupy):
+    with logical_gpus(2) as contexts:
+        for ctx in contexts:
+            x = nd.ones((64, 64), ctx=ctx)
+            (x + 1).as_in_context(contexts[0]).wait_to_read()
+        devices = [weakref.ref(device_of(ctx)) for ctx in contexts]
+        del x
+
+    def all_gone() -> bool:
+        gc.collect()
+        return not any(ref() for ref in devices)
+
+    until(all_gone)

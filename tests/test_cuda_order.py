@@ -18,7 +18,7 @@ from fakes import cuda_cpp
 from fakes.cuda import fake_cuda
 from worlds import until
 
-from d2lmini import MXNetError, autograd, cpu, engine, gluon, gpu, init, nd, storage
+from d2lmini import MXNetError, autograd, cpu, engine, gluon, gpu, init, kvstore, nd, storage
 from d2lmini import random as mx_random
 from d2lmini.device.cuda import lanes, module, staging, streams
 from d2lmini.device.cuda.device import CudaDevice, logical_gpus
@@ -383,3 +383,34 @@ def errors_of(function: Callable, *args: Any) -> list[Exception]:
     except (AssertionError, MXNetError) as error:
         return [error]
     return []
+
+
+# -- a GPU that fails ------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:.*dropped unseen")
+@pytest.mark.parametrize("seed", range(6))
+def test_values_of_a_gpu_that_failed_unnoticed_are_told_where_they_are_read(seed):
+    """By a copy, by what is computed of it, by a sum, and on the CPU."""
+    with two_gpus(seed) as machine:
+        x = nd.ones((64, 64), ctx=gpu(0))
+        well = nd.ones((64, 64), ctx=gpu(1))
+        early = (x * 3).as_in_context(gpu(1))
+        assert (early + 1).asnumpy()[0, 0] == 4
+        nd.waitall()
+        machine.fail(0, at="run", status=700, name="multiply")
+        y = (x * 2).as_in_context(gpu(1))
+        z = (y + well) * 2
+        store = kvstore.create("device")
+        store.init(0, nd.zeros((64, 64)))
+        outs = [nd.zeros((64, 64), ctx=gpu(i)) for i in range(2)]
+        store.pushpull(0, [x * 2, well], out=outs)
+        for wrong in (y, z, outs[1], z[3:], nd.relu(z)):
+            with pytest.raises(MXNetError, match=r"gpu\(0\) failed and cannot be used any more"):
+                wrong.asnumpy()
+        with pytest.raises(MXNetError, match=r"gpu\(0\) failed"):
+            z.as_in_context(cpu()).asnumpy()
+        with pytest.raises(MXNetError, match=r"gpu\(0\) failed"):
+            z.wait_to_read()
+        # What has nothing to do with it, and what came from there before, goes on.
+        assert (well * 5).asnumpy()[0, 0] == 5 and (early + well).asnumpy()[0, 0] == 4

@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
 
 class _Here(threading.local):
-    """Per thread: the lane whose device and stream are current."""
+    """Per thread: the lane whose device and stream are current, and how a worker would leave it.
+    That is forgotten with the thread, and by it: on any other it would change what is current
+    there."""
 
     lane: CudaLane | None = None
+    stack: ExitStack | None = None
 
 
 here = _Here()
-
-#: How the workers would leave their lanes; kept, for forgetting it would do so on any thread.
-_workers: list[ExitStack] = []
 
 
 class CudaLane:
@@ -118,6 +118,22 @@ class CudaLane:
             self.device.failed(problem)
             raise MXNetError(self.device.dead) from None
 
+    def confirm(self, seq: int) -> None:
+        """Ask whether the device was well when it did what is before mark `seq`, which others have
+        seen come to pass; MXNetError if not."""
+        stream = self.stream
+        if seq <= stream.passed:
+            return
+        self.device.check()
+        last = stream.last
+        try:
+            if last is not None:
+                _ = last.event.done  # where something failed, every question is answered by that
+        except Exception as problem:
+            self.device.failed(problem)
+            raise MXNetError(self.device.dead) from None
+        stream.passed = max(stream.passed, seq)
+
     @contextmanager
     def entered(self) -> Iterator[None]:
         """A scope in which device and stream are current on this thread."""
@@ -132,7 +148,7 @@ class CudaLane:
         stack.enter_context(cupy.cuda.using_allocator(self.device.allocate))
         here.lane = self
         if road.here.pool is not None and outer is None:
-            _workers.append(stack)  # it serves this lane only, and never leaves it
+            here.stack = stack  # it serves this lane only, and never leaves it
             yield
             return
         try:

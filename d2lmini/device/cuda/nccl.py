@@ -85,7 +85,9 @@ class SumLane:
 
     @staticmethod
     def _mark(lanes: Sequence[CudaLane], sides: Sequence[Side]) -> None:
-        for lane, side in zip(lanes, sides):
+        reads = [var for side in sides for var in side.reads]
+        doubts = [lane.stream.doubts(reads) for lane in lanes]  # before any is overwritten
+        for lane, side, doubt in zip(lanes, sides, doubts):
             with lane.device.xp.cuda.Device(lane.device.ordinal):
                 mark = lane.stream.mark()
             for order in map(order_of, side.reads):
@@ -93,8 +95,7 @@ class SumLane:
                     order.readers[lane.stream] = mark
             for order in map(order_of, side.writes):
                 if order is not None:
-                    order.writer = mark
-                    order.readers = {}
+                    order.written(mark, doubt)
 
     def finish(self, deadline: float | None = None) -> bool:
         """Block until all sums are done; False at the deadline."""

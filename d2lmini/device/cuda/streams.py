@@ -14,6 +14,10 @@ Most waits can be left out. A stream need not wait for itself; nor for a mark it
 before; nor for one that came before such a mark, on the same stream or, since whoever set the mark
 had waited too, on any other. For that each stream knows how far it has `seen` the others.
 
+One wait cannot: a GPU that fails does its work no more, but its events come to pass. What others
+made of its values meanwhile they cannot know to be wrong. So an `Order` has `doubts`, marks of
+other GPUs that its contents depend on, and who waits for it on the host asks those GPUs, too.
+
 After MXNet 2.0 (its pull request 20331), where marks are events of a ring and may be overwritten;
 here each has one of its own, which ends with its last reference.
 """
@@ -26,6 +30,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from d2lmini.engine.core import Task, Var
+
+#: No marks at all, shared by all who have none.
+_NONE: dict[Stream, int] = {}
 
 #: The longest interval between two questions whether the GPU has come so far.
 _POLL_S = 2e-4
@@ -70,13 +77,21 @@ class Mark:
 
 
 class Order:
-    """When on the GPU a Var is written and read: the last writer, and the readers since."""
+    """When on the GPU a Var is written and read: the last writer, and the readers since. And the
+    marks of streams of other GPUs from where its values came, which may have failed since."""
 
-    __slots__ = ("readers", "writer")
+    __slots__ = ("doubts", "readers", "writer")
 
     def __init__(self) -> None:
         self.writer: Mark | None = None
         self.readers: dict[Stream, Mark] = {}
+        self.doubts: dict[Stream, int] = _NONE
+
+    def written(self, mark: Mark, doubts: dict[Stream, int]) -> None:
+        """Remember the last writer."""
+        self.writer = mark
+        self.readers = {}
+        self.doubts = doubts
 
     def marks(self, write: bool) -> list[Mark]:
         """Those that a reader has to wait for; who will `write` waits for readers too."""
@@ -87,6 +102,13 @@ class Order:
         """Block this thread until what it is about is done. MXNetError if the device failed."""
         for mark in self.marks(write):
             mark.stream.lane.wait(mark)
+        confirm(self.doubts)
+
+
+def confirm(doubts: dict[Stream, int]) -> None:
+    """MXNetError if a GPU failed before one of these marks, whose events came to pass."""
+    for stream, seq in doubts.items():
+        stream.lane.confirm(seq)
 
 
 class Stream:
@@ -100,12 +122,13 @@ class Stream:
     passed  the newest of its own marks that the host has seen come to pass
     """
 
-    __slots__ = ("cuda", "handle", "lane", "last", "passed", "seen", "seq")
+    __slots__ = ("cuda", "device", "handle", "lane", "last", "passed", "seen", "seq")
 
     def __init__(self, cuda: Any, handle: Any, lane: Any = None):
         self.cuda = cuda
         self.handle = handle
         self.lane = lane
+        self.device = getattr(lane, "device", None)
         self.last: Mark | None = None
         self.seq = 0
         self.passed = 0
@@ -155,6 +178,7 @@ class Stream:
     def end(self, task: Task) -> None:
         """Remember on its Vars that `task` has put here what it does."""
         mark = self.mark()
+        doubts = self.doubts(task.reads)
         for var in task.shared:
             order = order_of(var)
             if order is not None:
@@ -162,8 +186,27 @@ class Stream:
         for var in task.writes:
             order = order_of(var)
             if order is not None:
-                order.writer = mark
-                order.readers = {}
+                order.written(mark, doubts)
+            elif doubts:  # on the host, where the values are by now
+                confirm(doubts)
+
+    def doubts(self, reads: Iterable[Var]) -> dict[Stream, int]:
+        """On which other GPUs what is made here of these depends."""
+        found = _NONE
+        for var in reads:
+            order = var.order
+            if order is None or (order.writer is None and not order.doubts):
+                continue
+            marks = [*order.doubts.items()]
+            writer = order.writer
+            if writer is not None and writer.stream.device is not self.device:
+                marks.append((writer.stream, writer.seq))
+            for stream, seq in marks:
+                if stream.device is not self.device and seq > stream.passed:
+                    if found is _NONE:
+                        found = {}
+                    found[stream] = max(seq, found.get(stream, 0))
+        return found
 
 
 def order_of(var: Var) -> Order | None:
