@@ -224,6 +224,36 @@ def test_a_missing_device_is_an_error_at_the_wait_and_the_next_step_works(kind, 
         assert (ours == before).all()
 
 
+@pytest.mark.filterwarnings("ignore:.*dropped unseen")
+@pytest.mark.parametrize("first", [0, 1])
+def test_after_an_exception_that_was_caught_the_parts_of_a_step_meet(kind, pair, first):
+    """One device came, then something went wrong: what it brought meets nobody of the next step."""
+    net, parts = pair
+    want = train(net, parts)
+    came = []
+    with pytest.raises(ZeroDivisionError), autograd.record():
+        came.append(net(parts[first]))
+        raise ZeroDivisionError
+    for ours, before in zip(train(net, parts), want):
+        assert (ours == before).all()
+    with pytest.raises(MXNetError, match="then an exception ended the scope"):
+        came[0].asnumpy()
+    nd.waitall()
+
+
+def test_an_exception_elsewhere_changes_nothing(pair):
+    net, parts = pair
+    want = train(net, parts)
+    with autograd.record():
+        a = net(parts[0])
+        with pytest.raises(ZeroDivisionError), autograd.record():
+            raise ZeroDivisionError  # caught within the step
+        b = net(parts[1])
+    c = autograd.grad([a, b], net[0].gamma.list_data())
+    assert np.isfinite(c[0].asnumpy()).all() and len(want)
+    nd.waitall()
+
+
 def test_a_missing_device_is_an_error_of_waitall(kind, pair):
     net, parts = pair
     alone(net, parts[0])

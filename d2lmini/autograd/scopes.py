@@ -48,6 +48,10 @@ def scope(recording: bool | None, training: bool | None) -> Iterator[None]:
         modes.training = training
     try:
         yield
+    except BaseException:
+        if before == (False, False):  # the outermost
+            modes.broken[0] += 1
+        raise
     finally:
         modes.recording, modes.training = before
 

@@ -71,6 +71,13 @@ class Meeting(FunctionTask):
                 self._join(road, part)
         road._work_off()
 
+    def give_up(self, road: Road) -> None:
+        """Let it fail if parts are missing: who would bring them has said that they do not come."""
+        with road.lock:
+            if self.open and self.seq:
+                self.end(road)
+        road._work_off()
+
     def _join(self, road: Road, part: Var) -> None:
         road._flush((part,))
         try:

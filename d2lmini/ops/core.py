@@ -52,10 +52,14 @@ registry: dict[str, Op] = {}
 
 
 class Modes(threading.local):
-    """What autograd's scopes set, per thread: is the tape recording, is the model training."""
+    """What autograd's scopes set, per thread: is the tape recording, is the model training. And
+    how many of its scopes were left by an exception, in a list, which others may look at."""
 
     recording = False
     training = False
+
+    def __init__(self) -> None:
+        self.broken = [0]
 
 
 modes = Modes()

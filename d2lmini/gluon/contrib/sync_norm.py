@@ -17,9 +17,10 @@ it returns waits for the mean and variance of the whole, which a `Meeting` write
 Backward meets in the same way, over the sums that its formula needs, so losses may be walked back
 one by one or as a list.
 
-The n-th call on one device meets the n-th calls on the others. A device that does not come is an
-error where its absence is noticed; see `SyncBatchNorm`. H. Zhang et al., "Context Encoding for
-Semantic Segmentation" (2018).
+The n-th call on one device meets the n-th calls on the others; where an exception ended the scope
+of `autograd.record()` in which some had come, all begin anew with the next call. A device that does
+not come is an error where its absence is noticed; see `SyncBatchNorm`. H. Zhang et al., "Context
+Encoding for Semantic Segmentation" (2018).
 """
 
 from __future__ import annotations
@@ -63,6 +64,7 @@ class Gathering:
         self.parts: dict[Context, tuple[NDArray, int]] = {}
         self.total: Any = None
         self.task: Any = None
+        self.left = False  # did an exception keep the others from coming?
 
     @property
     def complete(self) -> bool:
@@ -96,6 +98,11 @@ class Gathering:
             return (
                 f"{self.name}: the data of one of its devices ({came}) depends on its result on "
                 "another, so neither can be computed"
+            )
+        if self.left:
+            return (
+                f"{self.name}: {len(self.parts)} of {self.n} devices came ({came}), then an "
+                "exception ended the scope in which the others would have: there is no result"
             )
         return (
             f"{self.name}: {len(self.parts)} of {self.n} devices came ({came}), and the result is "
@@ -142,6 +149,17 @@ class _Round:
         self.members: set[Context] = set()
         self.forward = Gathering(n, name, merge_moments)
         self.back: list[Gathering] = []
+        self.scopes: list[tuple[list[int], int]] = []  # those that broke, and how many when it came
+
+    def join(self, ctx: Context) -> None:
+        """`ctx` takes part, by this thread."""
+        self.members.add(ctx)
+        self.scopes.append((modes.broken, modes.broken[0]))
+
+    @property
+    def is_left(self) -> bool:
+        """Has an exception ended a scope of a thread that took part?"""
+        return any(broken[0] != then for broken, then in self.scopes)
 
     def backward(self, ctx: Context) -> Gathering:
         """Where `ctx` brings its sums; with a tape that is kept, it may do so more than once."""
@@ -196,6 +214,12 @@ class _Rounds:
     def __init__(self) -> None:
         self.open: list[_Round] = []
 
+    def left(self) -> list[_Round]:
+        """Those that an exception has kept from being complete, which are forgotten."""
+        left = [r for r in self.open if r.is_left]
+        self.open = [r for r in self.open if r not in left]
+        return left
+
     def join(self, ctx: Context, n: int, name: str) -> _Round:
         """The first round in which `ctx` is not yet. MXNetError if the others are too far behind,
         or gave up waiting for it."""
@@ -218,7 +242,7 @@ class _Rounds:
                 )
             mine = _Round(n, name)
             self.open.append(mine)
-        mine.members.add(ctx)
+        mine.join(ctx)
         if len(mine.members) == n:
             self.open.remove(mine)
         return mine
@@ -292,6 +316,12 @@ class SyncBatchNorm(BatchNorm):
     def _round(self, ctx: Context, n: int) -> _Round:
         with _lock:
             rounds = _rounds.setdefault(self, _Rounds())
+            left = rounds.left()
+        for each in left:
+            each.forward.left = True
+            if each.forward.task is not None:
+                each.forward.task.give_up(engine.current)
+        with _lock:
             return rounds.join(ctx, n, f"SyncBatchNorm {self.name}")
 
     def _devices(self) -> int:
