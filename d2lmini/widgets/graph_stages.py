@@ -81,7 +81,8 @@ def views_of(x: Any, /, **shapes: tuple[int, ...]) -> list[View]:
     if not fit:
         raise MXNetError(
             f"graph_view: {found[0].title} has {_boxes(found[0])} boxes, more than {MOST} help "
-            "nobody; look at a part: a layer of the net, get_internals() of a Symbol, less of a trace"
+            "nobody; look at a part: a layer of the net, get_internals() of a Symbol, a shorter "
+            "trace"
         )
     return fit
 

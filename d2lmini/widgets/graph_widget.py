@@ -152,11 +152,14 @@ def _drawing(view: View) -> Drawing:
     scenes = [_scene(stage) for stage in stages]
     beside = sum(scene["size"][0] for scene in scenes) <= WIDE
     parts: list[str] = []
-    left = top = right = bottom = 0.0
+    head = broken(f"graph of {view.title}", 480 - 2 * MARGIN)
+    parts += [text_at(MARGIN, 20 + 14 * i, line, 11, QUIET) for i, line in enumerate(head)]
+    left = right = 0.0
+    top = bottom = 14.0 * len(head)
     for scene in scenes:
         width = max(scene["size"][0], 300.0)
-        head, high = _title(scene, left, top, width)
-        parts += head + _drawn(scene, left, top + high)
+        title, high = _title(scene, left, top, width)
+        parts += title + _drawn(scene, left, top + high)
         right = max(right, left + width)
         bottom = max(bottom, top + high + scene["size"][1])
         if beside:
@@ -180,7 +183,7 @@ def _drawing(view: View) -> Drawing:
     if not all(edge["value"] for scene in scenes for edge in scene["edges"]):
         said.append("dashed arrow: overwrites what that one reads or wrote")
     parts.append(text_at(MARGIN, y + 28, "; ".join(said), 9, QUIET))
-    return Drawing(page(max(right, 300.0), y + 36, parts), f"graph of {view.title}")
+    return Drawing(page(max(right, 480.0), y + 36, parts), f"graph of {view.title}")
 
 
 def _title(scene: dict[str, Any], left: float, top: float, width: float) -> tuple[list[str], float]:
