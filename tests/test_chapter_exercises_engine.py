@@ -273,8 +273,9 @@ def bounded(engine, most):
 def bounded(engine, most):
     push = engine.push
     def wait_then_push(fn, reads=(), writes=()):
+        end = time.monotonic() + 10  # not for ever: this thread outlives the test
         with engine.lock:
-            while engine.pending >= most:
+            while engine.pending >= most and time.monotonic() < end:
                 time.sleep(0.001)
         push(fn, reads, writes)
     engine.push = wait_then_push
