@@ -79,7 +79,14 @@ class LabPage:
                 timeout=LOAD_SECONDS * 1000,
             )
 
+    def save(self) -> None:
+        self.page.evaluate("() => jupyterapp.commands.execute('docmanager:save').then(() => 0)")
+        saved = "() => !jupyterapp.shell.currentWidget.context.model.dirty"
+        self.page.wait_for_function(saved)
+
     def reload(self) -> None:
+        """Save the notebook and load the page again; its kernel lives on."""
+        self.save()
         self.page.reload()
         self.page.wait_for_function("() => window.jupyterapp", timeout=LOAD_SECONDS * 1000)
         self.wait_for_notebook()
@@ -125,6 +132,12 @@ class LabPage:
         """Until every cell has run."""
         finished = lambda: all(p.strip("[]:").isdigit() for p in self.prompts())  # noqa: E731
         self.wait(finished, "all cells to finish", timeout_s)
+
+    def wait_until_done_with(self, number: int, timeout_s: float = 60) -> None:
+        """Until one cell has run."""
+        self.wait(
+            lambda: self.prompt_of(number).strip("[]:").isdigit(), f"cell {number}", timeout_s
+        )
 
     def python(self, code: str) -> str:
         """What `code` prints in the notebook's kernel, after the cells that are queued."""
@@ -181,6 +194,8 @@ class LabPage:
         )
         self.page.wait_for_function("flag => document.body.dataset.jpThemeLight === flag", arg=flag)
         self.page.wait_for_timeout(300)
+        # Until what is drawn by script was drawn again, on a busy machine too.
+        self.page.evaluate("() => new Promise(r => requestIdleCallback(r, { timeout: 3000 }))")
 
     # --- judging ---
 

@@ -1,0 +1,98 @@
+"""What remains of a widget when there is no kernel: its picture, in the notebook and as HTML."""
+
+import nbformat
+import pytest
+from execute_chapters import execute, normalise
+from nbconvert import HTMLExporter
+
+pytestmark = pytest.mark.timeout(240)
+
+CELLS = {
+    "watch": """
+import d2lmini
+from d2lmini import d2l, nd
+
+with d2lmini.watch() as w:
+    y = nd.dot(nd.ones((300, 300)), nd.ones((300, 300)))
+    y.wait_to_read()
+""",
+    "experiment": """
+d2l.Experiment(lambda n=5: n * n, n=(0, 10))
+""",
+    "stepper": """
+def program():
+    a = nd.ones((1, 2))
+    b = a * 2
+    a += 1
+
+d2lmini.widgets.Stepper(program)
+""",
+    "graph": """
+d2lmini.widgets.graph_view(d2lmini.sym.relu(d2lmini.sym.var("x") * 2), x=(10, 10))
+""",
+    "dial": """
+def train():
+    for _ in range(100):
+        y = nd.ones((100, 100)) + 1
+
+d2lmini.widgets.memory_dial(train, limits_mb=[10, 1])
+""",
+}
+
+
+def pictures_in(place) -> list[int]:
+    """The widths of the pictures that are to be seen, as they were made."""
+    return [
+        image.evaluate("image => image.complete && image.naturalWidth")
+        for image in place.locator("img:visible").all()
+    ]
+
+
+def test_what_jupyterlab_saved_shows_the_pictures_without_a_kernel(page):
+    page.lab.write("saved.ipynb", list(CELLS.values()))
+    page.open("saved.ipynb")
+    page.run_all()
+    page.wait_until_done()
+    live = [page.shown(number, ".d2l-widget") for number in range(len(CELLS))]
+    assert all(each.is_visible() for each in live)
+    page.save()
+    page.assert_clean()
+
+    page.page.goto("about:blank")
+    page.lab.stop_kernels()
+    page.open("saved.ipynb", kernel=False)
+    assert page.lab.api("kernels") == []
+    for number, name in enumerate(CELLS):
+        output = page.output(number)
+        output.scroll_into_view_if_needed()
+        page.wait(lambda output=output: max(pictures_in(output), default=0) > 200, f"its {name}")
+        assert output.locator(".d2l-widget").count() == 0
+    page.picture("saved", themes=["light"])
+    assert page.strangers == []
+
+
+def test_committed_outputs_show_the_pictures_in_jupyterlab_and_as_html(page, context):
+    path = page.lab.root / page.lab.write("committed.ipynb", list(CELLS.values()))
+    notebook = nbformat.read(path, as_version=4)
+    execute(notebook, path.parent)
+    normalise(notebook)
+    nbformat.write(notebook, path)
+    size = {name: len(str(cell.outputs)) for name, cell in zip(CELLS, notebook.cells)}
+    assert max(size.values()) < 200_000, size
+
+    # A reader's clone: a kernel is started, but nothing was run yet.
+    page.open("committed.ipynb")
+    for number, name in enumerate(CELLS):
+        output = page.output(number)
+        output.scroll_into_view_if_needed()
+        page.wait(lambda output=output: max(pictures_in(output), default=0) > 200, f"its {name}")
+    page.picture("untrusted", themes=["light"])
+    page.assert_clean()
+
+    html, _ = HTMLExporter().from_notebook_node(notebook)
+    file = path.with_suffix(".html")
+    file.write_text(html, encoding="utf-8")
+    page.page.goto(file.as_uri())
+    page.wait(lambda: len(pictures_in(page.page)) >= len(CELLS), "a picture of each widget")
+    assert min(pictures_in(page.page)) > 200
+    page.page.screenshot(path=page.pictures / f"{page.name}-html.png", full_page=True)
