@@ -72,6 +72,10 @@ function build(model, panel, el) {
 
   const forget = onTheme(() => curve?.again());
 
+  function count() {
+    if (curve) curve.canvas.dataset.events = panel.curve.length;
+  }
+
   function update(whole) {
     const { told, values } = panel;
     const { state } = told;
@@ -85,7 +89,7 @@ function build(model, panel, el) {
     problem.textContent = state.problem;
     problem.hidden = !state.problem;
     el.dataset.runs = told.rows.length;
-    if (curve) curve.canvas.dataset.events = panel.curve.length;
+    count();
     el.dataset.state = state.running ? "running" : "idle";
     curve?.again();
     if (!whole) return;
@@ -106,6 +110,7 @@ function build(model, panel, el) {
       curve = drawing(170, (context, width, height) => plot(context, width, height, panel.curve, el));
       curve.canvas.setAttribute("aria-label", "pending bytes and bytes of arrays over time");
       live.append(curve.canvas, legend());
+      count();
     }
     printed.textContent = told.printed;
     printed.hidden = !told.printed;
