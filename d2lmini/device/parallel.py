@@ -21,7 +21,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from itertools import count
-from time import perf_counter_ns
 from typing import Any
 
 from d2lmini import engine, instrument
@@ -40,7 +39,7 @@ def parallel_for(
     The first exception of a piece is raised after the others have ended. `whole` does the work of
     all pieces in one call, to the bit; it is called when nobody is there to share with.
     """
-    begin_ns = perf_counter_ns() if n > 1 and instrument.listeners else 0
+    begin_ns = engine.current.clock() if n > 1 and instrument.listeners else 0
     own, over_ns = _run_pieces(n, body, whole)
     if begin_ns:
         instrument.emit("share", here.task, n, begin_ns, own, over_ns, whole is None)
@@ -55,14 +54,14 @@ def _run_pieces(
     called = current.helpers(n - 1, job, late=whole is None) if n > 1 else None
     if whole is not None and not called:
         whole()
-        return n, perf_counter_ns()
+        return n, current.clock()
     if called is None:
         for i in range(n):
             body(i)
-        return n, perf_counter_ns()
+        return n, current.clock()
     try:
         own = job.work()
-        over_ns = perf_counter_ns()
+        over_ns = current.clock()
         job.done.acquire()
     finally:
         current.shared(job)

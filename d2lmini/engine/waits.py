@@ -23,8 +23,6 @@ from d2lmini.engine.failure import Failure, listed
 from d2lmini.engine.meeting import Watch
 from d2lmini.engine.road import Road, here, interrupts
 
-_clock = time.perf_counter_ns
-
 # Windows delivers Ctrl-C only between waits. Elsewhere it interrupts one, unless it came in the
 # instant before the thread fell asleep.
 _PATIENCE_S = 0.1 if os.name == "nt" else 0.5
@@ -108,12 +106,12 @@ class Waits(Road):
             instrument.before_wait(by, var)
         if self._late:
             self._push_late()
-        begin = _clock() if instrument.listeners else 0
+        begin = self.clock() if instrument.listeners else 0
         result = block()
         if var is not None and var.order is not None and var.error is None:
             var.order.wait(write)
         if begin and instrument.listeners:
-            end = _clock()
+            end = self.clock()
             instrument.emit("wait", by, var, callsite.find(2), begin, end)
         instrument.tell_dropped()
         return result

@@ -27,7 +27,6 @@ The third needs what the first made, and has to wait until the second has read i
 from __future__ import annotations
 
 import threading
-import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from itertools import count
@@ -60,7 +59,6 @@ if TYPE_CHECKING:
 CLOSING = "end of profile"
 
 _new = object.__new__
-_clock = time.perf_counter_ns
 _serials = count(1)
 _name_of_thread: Any = threading.local()
 
@@ -117,13 +115,13 @@ class Trace(instrument.Instrument):
         """Take down what the machine is like, and listen from now on."""
         self.workers = _served()
         self.blas_threads = blas.threads()
-        self.begin_ns = _clock()
+        self.begin_ns = engine.current.clock()
         instrument.add(self)
 
     def finish(self) -> None:
         """Listen no more."""
         instrument.remove(self)
-        self.end_ns = _clock()
+        self.end_ns = engine.current.clock()
         self._resolve_waits()
 
     # -- what the engine tells ---------------------------------------------------------------------
@@ -138,7 +136,7 @@ class Trace(instrument.Instrument):
         each.footprint = task.footprint()
         each.ready_ns = each.began_ns = each.ended_ns = 0
         self._open[task] = each
-        each.pushed_ns = _clock()
+        each.pushed_ns = engine.current.clock()
         self.operations.append(each)  # complete, for another thread may look
 
     def small(
@@ -179,7 +177,7 @@ class Trace(instrument.Instrument):
     def ready(self, task: Task) -> None:
         each = self._open.get(task)
         if each is not None:  # else it was pushed before the trace began
-            each.ready_ns = _clock()
+            each.ready_ns = engine.current.clock()
             if len(task.reads) > len(each.reads):
                 self._join(task, each)
 
@@ -193,14 +191,14 @@ class Trace(instrument.Instrument):
         each = self._open.get(task)
         if each is not None:
             each.worker = worker
-            each.began_ns = _clock()
+            each.began_ns = engine.current.clock()
 
     def share(
         self, task: Task, pieces: int, begin_ns: int, own: int, over_ns: int, late: bool
     ) -> None:
         each = self._open.get(task)
         if each is not None:
-            ns = _clock() - begin_ns
+            ns = engine.current.clock() - begin_ns
             work_ns = (over_ns - begin_ns) * pieces // own if own else ns
             most, before, worked, ever = self.shared.get(each.number, Cut(0, 0, 0, False))
             cut = Cut(max(most, pieces), before + ns, worked + work_ns, late or ever)
@@ -209,7 +207,7 @@ class Trace(instrument.Instrument):
     def end(self, task: Task, failure: Any) -> None:
         each = self._open.pop(task, None)
         if each is not None:
-            each.ended_ns = _clock()
+            each.ended_ns = engine.current.clock()
             if failure is not None:
                 each.failure = failure.report.text
 
@@ -218,7 +216,8 @@ class Trace(instrument.Instrument):
             serial = None if target is None else serial_of(target)
             call = callsite.called(4)  # past `emit`, `Waits._wait` and who calls that
             self._waits.told += (
-                kind, serial, site, call, modes.recording, _this_thread(), begin_ns, end_ns
+                kind, serial, site, call, modes.recording, _this_thread(), begin_ns, end_ns,
+                len(self.operations),
             )  # fmt: skip
 
     def alloc(self, ctx: Any, nbytes: int, var: Any) -> None:
@@ -226,13 +225,13 @@ class Trace(instrument.Instrument):
         number, site = 0 if each is None else each.number, None
         if here.task is None and not hasattr(var, "serial"):
             site = callsite.find()  # no operation: the program fills it itself
-        pool = var.pool
+        pool, now = var.pool, engine.current.clock()
         self._memory.told += (
-            _clock(), ctx, nbytes, number, serial_of(var), site, pool.live, pool.cached
+            now, ctx, nbytes, number, serial_of(var), site, pool.live, pool.cached
         )  # fmt: skip
 
     def free(self, ctx: Any, nbytes: int, serial: int) -> None:
-        self._memory.told += (_clock(), ctx, -nbytes, 0, serial, None, 0, 0)
+        self._memory.told += (engine.current.clock(), ctx, -nbytes, 0, serial, None, 0, 0)
 
     @property
     def waits(self) -> WaitList:
@@ -426,7 +425,7 @@ class Profile:
     ) -> None:
         trace = self.trace
         trace._closing = True
-        trace.left_ns = _clock()
+        trace.left_ns = engine.current.clock()
         try:
             engine.current.wait_idle(CLOSING)
             storage.settle()
@@ -439,7 +438,8 @@ class Profile:
 def profile() -> Profile:
     """Record what the engine does within the scope, which begins and ends with an idle engine; the
     wait at its end is no wait of the program's. Errors that operations have left are raised there,
-    if the scope ends without one.
+    if the scope ends without one. Within `engine.stepped()` its times are those of the virtual
+    clock.
 
     An event costs 1 to 2 us, and a task has six: pushed, ready, begun, memory taken and given back,
     ended. That is 2 % of a task of 500 us. An operation on tiny arrays, of 4 us, takes about 10 us,

@@ -22,10 +22,11 @@ knows the value, the program's author must say.)
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from operator import attrgetter
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
@@ -38,11 +39,14 @@ if TYPE_CHECKING:
     from d2lmini.profiler.trace import Trace
 
 
+_pushed_ns = attrgetter("pushed_ns")
+
+
 class WaitList(Records[Wait]):
     """The waits of a trace, in the order they ended. Called, it gives the ledger."""
 
     def __init__(self, trace: Trace):
-        super().__init__(8, self._wait)
+        super().__init__(9, self._wait)
         self._trace = trace
 
     def __call__(self) -> Ledger:
@@ -50,10 +54,12 @@ class WaitList(Records[Wait]):
 
     def _wait(
         self, kind: str, target: int | None, site: Site | None, call: CodeType | None,
-        recording: bool, thread: str, begin_ns: int, end_ns: int,
+        recording: bool, thread: str, begin_ns: int, end_ns: int, pushed_at_end: int,
     ) -> Wait:  # fmt: skip
         """What a hook told, as a record; which operation it was for is found out at the end."""
-        pushed = bisect_left(self._trace.operations, begin_ns, key=lambda each: each.pushed_ns)
+        operations = self._trace.operations
+        # Of those of the very same time, as on a virtual clock, none came after its end.
+        pushed = bisect_right(operations, begin_ns, hi=pushed_at_end, key=_pushed_ns)
         name = callsite.name_of(call)
         instead = why_hidden(kind, name, recording)
         return Wait(kind, target, -1, pushed, site, thread, begin_ns, end_ns, name, instead)
