@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -483,3 +484,11 @@ def test_a_small_operation_costs_some_microseconds_more():
         with d2lmini.watch():
             watched.append(loop())
     assert min(watched) < 5 * min(plain) + 0.002
+
+
+def test_the_benchmark_of_its_cost_runs():
+    path = Path(__file__).parent / "benchmarks" / "watch.py"
+    command = [sys.executable, str(path), "--n", "20", "--size", "300", "--turns", "2"]
+    ended = subprocess.run(command, timeout=60, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    assert "20 times y = x + 1" in ended.stdout and "sent: " in ended.stdout

@@ -201,10 +201,9 @@ def watch(keep: int = KEEP) -> Watch:
     """Watch the engine from now on: a live view in a notebook, and a record of the last `keep`
     operations everywhere. Use it in a `with`, or call its `stop()`; another `watch()` stops it too.
 
-    An operation costs some 10 us more where it is issued and run (5 us a small one, which is
-    computed where it is called), and 10 us on the sampler's thread, which takes 1 ms ten times a
-    second besides: 2 to 3 % of a loop of operations of 2 ms. A browser on the same cores takes
-    more.
+    An operation costs some 20 us more (a small one, which is computed where it is called, 10 us)
+    and 10 us on the sampler's thread, which takes 1 ms besides, ten times a second: 2 to 3 % of a
+    loop of operations of 2 ms. A browser on the same cores takes more.
     ValueError if `keep` is less than 1; ImportError in a notebook without the `lab` extra.
     """
     if keep < 1:
