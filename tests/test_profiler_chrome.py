@@ -7,11 +7,27 @@ import json
 import re
 import subprocess
 import sys
+import threading
 from collections import defaultdict
+from typing import Any
 
 import pytest
 
-from d2lmini import MXNetError, cpu, engine, gpu, nd, profile, profiler, virtual_gpus
+from d2lmini import (
+    MXNetError,
+    autograd,
+    cpu,
+    engine,
+    gluon,
+    gpu,
+    kv,
+    lazy,
+    nd,
+    profile,
+    profiler,
+    virtual_gpus,
+)
+from d2lmini.gluon import nn
 from d2lmini.profiler.chrome import SAMPLES, _few, document
 
 #: Phase -> the fields it must have besides name, ph, pid, tid; and those it may have.
@@ -92,6 +108,118 @@ def _check_arrows(events: list[dict], slices: dict) -> None:
 def saved(trace, tmp_path) -> list[dict]:
     trace.save(tmp_path / "t.json")
     return check((tmp_path / "t.json").read_text(encoding="utf-8"))
+
+
+def training() -> None:
+    """Forward, backward, an update, small operations run inline, hidden waits."""
+    net = nn.Dense(4, in_units=3)
+    net.initialize()
+    trainer = gluon.Trainer(net.collect_params(), "sgd")
+    for _ in range(3):
+        with autograd.record():
+            loss = net(nd.ones((2, 3))).sum()
+        loss.backward()
+        trainer.step(2)
+        float(loss)
+
+
+def failing() -> None:
+    """One that fails, what is skipped for it, one that nobody waits for."""
+    a = engine.new_var()
+    engine.push(lambda: 1 / 0, writes=[a], name="fails")
+    engine.push(int, reads=[a], writes=[a], name="skipped")
+    y = nd.random.normal(0, -1, shape=(2,)) + 1
+    with pytest.raises(MXNetError):
+        engine.wait_for_var(a)
+    with pytest.raises(MXNetError):
+        y.wait_to_read()
+
+
+def shared() -> None:
+    """Products in pieces, beside each other; pauses, as too much is pending."""
+    engine.limit_pending(3_000_000)
+    xs = [nd.ones((600, 600)) for _ in range(3)]
+    for _ in range(3):
+        xs = [nd.dot(x, x) / 600 for x in xs]
+    nd.waitall()
+
+
+def many_threads() -> None:
+    """Threads of one name that push and wait at the same time; tasks that push."""
+    both = threading.Barrier(2)
+
+    def work() -> None:
+        both.wait(30)
+        for _ in range(20):
+            (nd.ones((200, 200)) * 2).wait_to_read()
+            nd.ones((2, 2)).asnumpy()
+        both.wait(30)
+
+    threads = [threading.Thread(target=work, name="loader") for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    engine.push(lambda: engine.push(int, name="inner"), name="outer")
+
+
+def bulks() -> None:
+    """Segments, and a lazy scope."""
+    with engine.bulk(4):
+        for _ in range(9):
+            engine.push(int, name="part")
+    with lazy():
+        y = (nd.ones((300, 300)) + 1) * 2
+    y.wait_to_read()
+
+
+def on_devices() -> None:
+    """Copies to two devices and back, a meeting of both."""
+    with virtual_gpus(2, link_gb_s=1):
+        ctxs = [gpu(0), gpu(1)]
+        parts = gluon.utils.split_and_load(nd.ones((4, 50_000)), ctxs)
+        parts = [part * 2 for part in parts]
+        store = kv.create("device")
+        store.init(0, parts[0])
+        store.push(0, parts)
+        store.pull(0, out=parts)
+        nd.waitall()
+
+
+KINDS = [training, failing, shared, many_threads, bulks, on_devices]
+ENGINES: dict[str, dict[str, Any]] = {
+    "threaded": {"workers": 3},
+    "pushed": {"workers": 2, "inline_below": 0},
+    "naive": {},
+    "stepped": {"times": 20},
+    "seeded": {"seed": 3, "mingled": True},
+}
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+@pytest.mark.parametrize("program", KINDS, ids=lambda program: program.__name__)
+def test_traces_of_every_kind_keep_the_rules(program: Any, kind: str, tmp_path):
+    stepped = kind in ("stepped", "seeded")
+    name = "naive" if kind == "naive" else "threaded"
+    with engine.stepped(**ENGINES[kind]) if stepped else engine.use(name, **ENGINES[kind]):
+        if kind == "naive" and program is failing:
+            pytest.skip("it raises where it is pushed")
+        with profile() as trace:
+            program()
+    assert trace.operations
+    events = saved(trace, tmp_path)
+    told = [e for e in events if e["ph"] in "Xi" and "number" in e.get("args", ())]
+    assert len(told) == len(trace.operations)
+    # What is foreseen of it keeps them, too.
+    saved(trace.replay(), tmp_path)
+
+
+def test_threads_of_one_name_have_tracks_of_their_own(tmp_path):
+    with engine.use("threaded", workers=2), profile() as trace:
+        many_threads()
+    assert {"loader", "loader (2)"} <= {each.thread for each in trace.operations}
+    names = {e["args"]["name"] for e in saved(trace, tmp_path) if e["name"] == "thread_name"}
+    assert {"loader", "loader (2)"} <= names
 
 
 def test_operations_waits_and_arrows(tmp_path, engine_kind):

@@ -1,6 +1,6 @@
 """What the engine did and why it took so long: traces, and what can be read off them.
 
-records    what a trace keeps: operations, waits, memory; numbers and names, no array
+records    what a trace keeps: operations, waits, memory; numbers and names, no array; `threads`
 trace      `profile()`: listens to the engine and keeps the records
 order      what comes after what; `graph` draws it
 draw       the timeline; `summary` the table, `html` a page, `chrome` a file for Perfetto

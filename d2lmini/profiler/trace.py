@@ -26,7 +26,6 @@ The third needs what the first made, and has to wait until the second has read i
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from itertools import count
@@ -43,6 +42,7 @@ from d2lmini.ops.core import modes
 from d2lmini.profiler.memory import ChangeList
 from d2lmini.profiler.order import Before, ancestors, order_of
 from d2lmini.profiler.records import Cut, Operation
+from d2lmini.profiler.threads import this_thread
 from d2lmini.profiler.waits import WaitList
 
 if TYPE_CHECKING:
@@ -60,7 +60,6 @@ CLOSING = "end of profile"
 
 _new = object.__new__
 _serials = count(1)
-_name_of_thread: Any = threading.local()
 
 
 def serial_of(var: Var) -> int:
@@ -69,14 +68,6 @@ def serial_of(var: Var) -> int:
     if not serial:
         var.serial = serial = next(_serials)
     return serial
-
-
-def _this_thread() -> str:
-    try:
-        return _name_of_thread.name
-    except AttributeError:
-        _name_of_thread.name = name = threading.current_thread().name
-        return name
 
 
 class Trace(instrument.Instrument):
@@ -166,7 +157,7 @@ class Trace(instrument.Instrument):
         each.number = len(self.operations) + 1
         each.name = name
         each.ctx = ctx
-        each.thread = _this_thread()
+        each.thread = this_thread()
         each.site = site
         each.predicted_us = predicted_us
         each.reads = tuple(map(serial_of, reads))
@@ -216,7 +207,7 @@ class Trace(instrument.Instrument):
             serial = None if target is None else serial_of(target)
             call = callsite.called(4)  # past `emit`, `Waits._wait` and who calls that
             self._waits.told += (
-                kind, serial, site, call, modes.recording, _this_thread(), begin_ns, end_ns,
+                kind, serial, site, call, modes.recording, this_thread(), begin_ns, end_ns,
                 len(self.operations),
             )  # fmt: skip
 
