@@ -304,7 +304,8 @@ def test_guesses_are_counted_and_answered():
 
 def test_one_that_is_ready_and_has_no_worker_is_told_so():
     stepper = Stepper(program, workers=1)
-    stepper.run_to(2)
+    told = stepper.run_to(2)
+    assert "3 c = a * 3 is ready and waits for a worker." in told
     assert words.why_not(stepper.play, 3) == "it is ready, but the worker of cpu is busy"
     assert "the worker of cpu is busy" in stepper.guess(3)
 

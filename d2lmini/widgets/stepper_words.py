@@ -100,7 +100,8 @@ def step(play: Play, number: int | None = None) -> list[str]:
         new = [k for k, status in before.items() if status == "later" != play.status[k]]
         said += [f"It issues {some(new)}."] if new else []
         held = [k for k in _in_line(play, touched) if play.status[k] == "waiting"]
-        return said + _must_wait(play, [k for k in held if _waits_only_for_running(play, k)])
+        said += _must_wait(play, [k for k in held if _waits_only_for_running(play, k)])
+        return said + _wait_for_a_worker(play, operation.place)
     how = {"failed": " with an error", "skipped": ", skipped: what it needs is missing"}
     said = [f"{told} ends at {event.time_us:.4g} us{how.get(operation.status, '')}."]
     freed = [k for k, s in play.status.items() if s == "ready" and before[k] == "waiting"]
@@ -164,6 +165,17 @@ def _must_wait(play: Play, numbers: Sequence[int]) -> list[str]:
     first, *others = waiting
     said = [f"{title(play, first)} must wait: {why_not(play, first)}."]
     return said + ([f"And so must {some(others)}."] if others else [])
+
+
+def _wait_for_a_worker(play: Play, place: str) -> list[str]:
+    able = {move.number for move in play.able() if move.begins}
+    ready = [n for n, status in play.status.items() if status == "ready" and n not in able]
+    ready = [n for n in ready if play.program.operations[n].place == place]
+    if not ready:
+        return []
+    told = title(play, ready[0]) if len(ready) == 1 else some(ready)
+    are, wait = ("is", "waits") if len(ready) == 1 else ("are", "wait")
+    return [f"{told} {are} ready and {wait} for a worker."]
 
 
 def _program(play: Play) -> list[str]:
