@@ -20,8 +20,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from d2lmini import sym
 from d2lmini.base import MXNetError
+from d2lmini.device.cuda.kernels import depthwise, pooling, random, rows, updates, windows
 from d2lmini.device.cuda.kernels import elementwise as elementwise_module
-from d2lmini.device.cuda.kernels import pooling, random, rows, updates, windows
 from d2lmini.device.cuda.kernels.elementwise import Operand, elementwise
 from d2lmini.device.cuda.kernels.functions import NotInC
 from d2lmini.device.cuda.kernels.fused import fused
@@ -33,6 +33,7 @@ from d2lmini.graph import program as program_module
 from d2lmini.graph.fusion import _NOT_BY_BLOCKS
 from d2lmini.graph.program import Program
 from d2lmini.graph.typed import typed
+from d2lmini.ops import convolve
 from d2lmini.ops import update_multi as um
 from d2lmini.ops.core import Op, registry
 from d2lmini.ops.pool import Pool
@@ -409,6 +410,33 @@ def test_columns_and_back(case, dtype):
 
 
 @needs_cpp
+@pytest.mark.parametrize("case", GEOMETRIES, ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("each", [1, 2])
+def test_depthwise_convolution_and_its_gradients(case, dtype, each, monkeypatch):
+    """`each` filters a channel; sums of small whole numbers, which no order changes."""
+    _, size, kernel, stride, dilate, pad = case
+    geo = geometry(size, kernel, stride, dilate, pad)
+    N, C = 3, 4
+    rng = np.random.default_rng(4)
+    x = rng.integers(-2, 3, (N, C, *size)).astype(dtype)
+    w = rng.integers(-2, 3, (C * each, 1, *kernel)).astype(dtype)
+    g = rng.integers(-1, 2, (N, C * each, *geo.out)).astype(dtype)
+    monkeypatch.setattr(depthwise, "_SHORTEST", 5)  # so that there are pieces to add up
+    for name, (a, b), shape in (
+        ("convolve", (x, w), g.shape), ("convolve_data", (g, w), x.shape),
+        ("convolve_weight", (x, g), w.shape),
+    ):  # fmt: skip
+        want = np.empty(shape, "float32")
+        wide = (a.astype("float32"), b.astype("float32"))
+        getattr(convolve, name)(np, *wide, geo, C, want)
+        place = cupy.empty(shape, dtype)
+        getattr(convolve, name)(cupy, cupy.asarray(a), cupy.asarray(b), geo, C, place)
+        same(place.get(), want.astype(dtype))
+        assert convolve._way(cupy, N, w.shape, geo, C) is depthwise
+
+
+@needs_cpp
 @pytest.mark.parametrize("case", [c for c in GEOMETRIES if set(c[4]) == {1}], ids=str)
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("convention", ["valid", "full"])
@@ -570,7 +598,7 @@ ARCHITECTURES = [
 def fixed_kernels(chars: str) -> list[Kernel]:
     """The kernels that are no groups, for some dtypes, with short and long indices."""
     found = []
-    for module in (windows, pooling, rows):
+    for module in (windows, depthwise, pooling, rows):
         for value in list(vars(module).values()):
             for each in value.values() if isinstance(value, dict) else [value]:
                 if isinstance(each, TypedKernel):
@@ -598,7 +626,7 @@ def test_kernels_compile_for_gpus(arch):
     """The fixed ones, and a few of the groups of random programs with an optimizer's step."""
     chars = {"sm_70": "e", "sm_80": "d", "sm_90": "f"}[arch]
     texts = [(k.source, k.name) for k in fixed_kernels(chars)]
-    assert len(texts) == 9
+    assert len(texts) == 12
     if arch == "sm_90":
         texts += [(k.source, k.name) for k in drawing_kernels("f")]
     for _, program in random_programs(60)[:6]:

@@ -24,7 +24,8 @@ the cache and whose results land where they belong; and of several images side b
 (`convolve_wide.py`), for images so small that a product for each would starve BLAS. Where channels
 and filters are few, copying columns takes longer than multiplying them: then rows of the image are
 multiplied as they lie, with the kernel as a band matrix (`convolve_rows.py`). 1x1 kernels need no
-columns at all. A GPU has a way of its own (`convolve_columns.py`). The ops on top of these are in
+columns at all. A GPU has ways of its own (`convolve_columns.py`, and for filters of one channel
+`device/cuda/kernels/depthwise.py`). The ops on top of these are in
 `conv.py`.
 """
 
@@ -35,6 +36,7 @@ from typing import Any
 
 import numpy as np
 
+from d2lmini.device.cuda.kernels import depthwise
 from d2lmini.ops import convolve_columns as columns
 from d2lmini.ops import convolve_each as each
 from d2lmini.ops import convolve_rows as rows
@@ -77,9 +79,10 @@ def _pointwise(xp: Any, w: Any, x: Any, y: Any, groups: int) -> None:
 
 def _way(xp: Any, N: int, w: Shape, geo: Geometry, groups: int) -> Any:
     """By rows if that pays; else image by image, unless that makes too many products, or products
-    of too few columns for their weights. Sizes alone decide. (On a GPU: columns of all images.)"""
+    of too few columns for their weights. Sizes alone decide. (On a GPU: columns of all images, or
+    where each filter has one channel no columns at all.)"""
     if xp is not np:
-        return columns
+        return depthwise if groups > 1 and w[1] == 1 else columns
     places = prod(geo.out)
     if groups == 1 and rows.pays(N, w, geo):
         return rows
