@@ -151,7 +151,8 @@ class Job:
         except BaseException as problem:
             if self.state == "failed":
                 self.problem = told(problem)
-            del problem  # its frames hold the function's arrays
+        # Not above: as long as the error is handled, its frames hold the function's arrays.
+        if self.state != "done":
             self._finish()
         try:
             if self.over is not None:
