@@ -429,13 +429,14 @@ def test_the_picture_has_lanes_queue_and_memory_and_is_small():
             x = x + 1
         x.asnumpy()
     picture = w.picture()
-    lanes, queue, memory, words = picture.figure.axes
+    lanes, queue, memory, process, words = picture.figure.axes
     rows = [label.get_text() for label in lanes.get_yticklabels()]
     assert rows[0] == "front end" and rows[1].startswith("cpu")
     assert queue.get_ylabel() == "queued\noperations"
-    assert memory.get_xlabel() == "milliseconds" and "MB" in memory.get_ylabel()
+    assert process.get_xlabel() == "milliseconds" and process.get_ylabel() == "process\nMB"
+    assert memory.get_ylabel() == "memory\nMB"
     legend = {text.get_text() for text in memory.get_legend().get_texts()}
-    assert {"live cpu(0)", "process"} <= legend
+    assert {"live cpu(0)", "pending cpu(0)"} <= legend
     assert "x.asnumpy()" in words.texts[0].get_text()
     image, _ = picture._repr_png_()
     assert image.startswith(b"\x89PNG") and len(image) < 150_000

@@ -46,11 +46,11 @@ def picture_of(recent: Recent) -> Picture | None:
 
     begin_s, length_s = begin_ns / 1e9, (end_ns - begin_ns) / 1e9
     notes = _longest(waits)
-    heights = [0.35 + 0.32 * len(lanes), 0.75, 1.0, 0.01 + 0.15 * len(notes)]
+    heights = [0.35 + 0.32 * len(lanes), 0.7, 0.9, 0.4, 0.01 + 0.15 * len(notes)]
     figure = figure_of(sum(heights) + 0.6)
-    grid = figure.add_gridspec(4, 1, height_ratios=heights)
+    grid = figure.add_gridspec(5, 1, height_ratios=heights)
     top = figure.add_subplot(grid[0])
-    middle, bottom = (figure.add_subplot(grid[i], sharex=top) for i in (1, 2))
+    queue, memory, process = (figure.add_subplot(grid[i], sharex=top) for i in (1, 2, 3))
     draw_lanes(top, lanes, begin_s, length_s, "ms")
     for n, thread in enumerate(threads):
         _name_waits(top, n, [each for each in waits if each.thread == thread], begin_s)
@@ -59,12 +59,13 @@ def picture_of(recent: Recent) -> Picture | None:
     if len(operations) <= MOST_ARROWS:
         _draw_arrows(top, operations, place, begin_s)
     samples = [each for each in recent.samples if begin_ns <= each.when_ns <= end_ns]
-    _draw_queue(middle, samples, begin_ns)
-    _draw_memory(bottom, samples, begin_ns)
-    for axes in (top, middle):
+    _draw_queue(queue, samples, begin_ns)
+    _draw_memory(memory, samples, begin_ns)
+    _draw_process(process, samples, begin_ns)
+    for axes in (top, queue, memory):
         axes.tick_params(axis="x", labelbottom=False)
-    bottom.set_xlabel("milliseconds")
-    words = figure.add_subplot(grid[3])
+    process.set_xlabel("milliseconds")
+    words = figure.add_subplot(grid[4])
     words.axis("off")
     words.text(0, 1, "\n".join(notes), va="top", fontsize=7.5, transform=words.transAxes)
     return Picture(figure, "live view of the engine")
@@ -169,16 +170,19 @@ def _draw_memory(axes: Any, samples: Sequence[Sample], begin_ns: int) -> None:
                     times, held[:, column], dash, color=COLOURS[n % len(COLOURS)], linewidth=1.2,
                     drawstyle="steps-post", label=f"{kind} {ctx}",
                 )  # fmt: skip
-    asked = [each for each in samples if each.process]
-    if asked:
-        axes.plot(
-            [(each.when_ns - begin_ns) / 1e6 for each in asked],
-            [each.process / 1e6 for each in asked], "-.", color="#777777", linewidth=1.0,
-            label="process",
-        )  # fmt: skip
     axes.set_ylim(bottom=0)
     if axes.get_legend_handles_labels()[0]:
         axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize=8)
+
+
+def _draw_process(axes: Any, samples: Sequence[Sample], begin_ns: int) -> None:
+    """On a scale of its own, for it is often ten times what the arrays take."""
+    asked = [each for each in samples if each.process]
+    times = [(each.when_ns - begin_ns) / 1e6 for each in asked]
+    axes.plot(times, [each.process / 1e6 for each in asked], "-.", color="#777777", linewidth=1.0)
+    axes.set_ylim(bottom=0)
+    axes.set_ylabel("process\nMB", rotation=0, ha="right", va="center")
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 #: Of the devices' lines.

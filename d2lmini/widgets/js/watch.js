@@ -13,6 +13,7 @@ const CHART = 46;
 const AXIS = 34;
 const GAP = 12;
 const FOLLOWED_US = 2e6; // what is seen while it follows
+const NONE = [];
 const MOST_ARROWS = 40; // of more bars nobody could follow the arrows
 
 // -- what was told ---------------------------------------------------------------------------------
@@ -62,18 +63,19 @@ class Known {
   takeOperations(told, after) {
     let at = 0;
     for (let i = 0; i < told.length; i += OPERATION) {
-      const [number, name, row, pushed, ready, begin, end, where, about, failure] =
-        told.subarray(i, i + OPERATION);
-      const [needs, room] = [after[at], after[at + 1]];
+      // By index: taking rows apart would take ten times as long, and there may be 20,000.
+      const needs = at + 2 + after[at];
+      const room = needs + after[at + 1];
       const bar = {
-        number, name: this.text(name), row, pushed, ready, begin, end, where: this.text(where),
-        about: this.text(about), failure: this.text(failure), wait: false,
-        needs: Array.from(after.subarray(at + 2, at + 2 + needs)),
-        room: Array.from(after.subarray(at + 2 + needs, at + 2 + needs + room)),
+        number: told[i], name: this.text(told[i + 1]), row: told[i + 2], pushed: told[i + 3],
+        ready: told[i + 4], begin: told[i + 5], end: told[i + 6], where: this.text(told[i + 7]),
+        about: this.text(told[i + 8]), failure: this.text(told[i + 9]), wait: false,
+        needs: needs > at + 2 ? Array.from(after.subarray(at + 2, needs)) : NONE,
+        room: room > needs ? Array.from(after.subarray(needs, room)) : NONE,
       };
-      at += 2 + needs + room;
-      this.operations.set(number, bar);
-      if (row >= 0) insert(this.row(row).bars, bar);
+      at = room;
+      this.operations.set(bar.number, bar);
+      if (bar.row >= 0) insert(this.row(bar.row).bars, bar);
     }
   }
 
@@ -189,7 +191,8 @@ class Known {
 function insert(bars, bar) {
   let at = bars.length;
   while (at && bars[at - 1].begin > bar.begin) at--;
-  bars.splice(at, 0, bar);
+  if (at === bars.length) bars.push(bar);
+  else bars.splice(at, 0, bar);
 }
 
 // The first of `bars` that ends at `time` or later.
@@ -260,7 +263,7 @@ function layoutOf(known, width) {
   const left = width < 500 ? 92 : 132;
   const queue = ROW * Math.max(1, lanes.length) + GAP;
   const memory = queue + CHART + GAP;
-  const charts = Math.max(1, known.devices.length);
+  const charts = known.devices.length + 1; // and the whole process
   const axis = memory + charts * (CHART + GAP);
   return { lanes, left, right: width - 12, queue, memory, axis, height: axis + AXIS };
 }
@@ -408,7 +411,8 @@ function drawBar(pen, bar, kind, top, from, to) {
   const room = Math.min(to, layout.right) - from_ - 6;
   if (room < 8) return;
   const middle = from_ + room / 2 + 3;
-  const words = bar.wait ? [placeOf(bar.where), bar.name] : [`${bar.number} ${bar.name}`, bar.number];
+  const full = `${bar.number} ${bar.name}`;
+  const words = bar.wait ? [placeOf(bar.where), bar.name] : [full, bar.number];
   for (const each of words) {
     context.font = `11px ${pen.font}`;
     const wide = context.measureText(each).width;
@@ -519,23 +523,29 @@ function drawCharts(pen, known) {
   drawChart(pen, layout.queue, queued, (most) => String(most), [
     { times: known.times, values: known.queued, style: "area" },
   ]);
-  const devices = known.devices.length ? known.devices : [{ name: "", live: [], cached: [], pending: [] }];
-  devices.forEach((device, k) => {
-    const lines = [
-      { times: known.times, values: device.live, style: "live" },
-      { times: known.times, values: device.cached, style: "cached" },
-      { times: known.times, values: device.pending, style: "pending" },
-    ];
-    if (k === 0) {
-      const [times, values] = [known.process.map((p) => p[0]), known.process.map((p) => p[1])];
-      lines.push({ times, values, style: "process" });
-    }
-    drawChart(pen, layout.memory + k * (CHART + GAP), `memory ${device.name}`, inBytes, lines);
+  const narrow = (name) => (layout.left < 100 ? name.replace("memory", "mem") : name);
+  const charts = devicesOf(known).map((device) => [`memory ${device.name}`, [
+    { times: known.times, values: device.live, style: "live" },
+    { times: known.times, values: device.cached, style: "cached" },
+    { times: known.times, values: device.pending, style: "pending" },
+  ]]);
+  const [times, values] = [known.process.map((p) => p[0]), known.process.map((p) => p[1])];
+  charts.push(["whole process", [{ times, values, style: "process" }]]);
+  charts.forEach(([name, lines], k) => {
+    drawChart(pen, layout.memory + k * (CHART + GAP), narrow(name), inBytes, lines);
   });
 }
 
+// The CPU, then the others.
+function devicesOf(known) {
+  const key = ({ name }) => (name.startsWith("cpu") ? 0 : 1);
+  return [...known.devices].sort((a, b) => key(a) - key(b) || a.name.localeCompare(b.name));
+}
+
 const DASHES = { live: [], cached: [6, 3], pending: [1.5, 2.5], process: [8, 3, 1.5, 3] };
-const LINES = { live: "compute-edge", cached: "compute-edge", pending: "accent-edge", process: "quiet" };
+const LINES = {
+  live: "compute-edge", cached: "compute-edge", pending: "accent-edge", process: "quiet",
+};
 
 // Lines over time, all on one scale from 0 to the most that is seen.
 function drawChart(pen, top, name, words, lines) {
@@ -638,7 +648,8 @@ function wordsOf(known, bar) {
     if (bar.operation) lines.push(["for", name(bar.operation)]);
     return [...lines, ["line", bar.where]];
   }
-  const lines = [["operation", `${bar.number} ${bar.name}, ran ${us(bar.end - bar.begin)}${bar.open ? " so far" : ""}`]];
+  const ran = `ran ${us(bar.end - bar.begin)}${bar.open ? " so far" : ""}`;
+  const lines = [["operation", `${bar.number} ${bar.name}, ${ran}`]];
   if (bar.about) lines.push(["shapes", bar.about]);
   lines.push(["line", bar.where]);
   if (!bar.open) {
@@ -682,9 +693,13 @@ function legend() {
 }
 
 const HELP =
-  "Timeline of the engine. Left and right arrow: move, or the previous and next operation once one " +
-  "is chosen; Enter: choose; up and down: other lanes; plus and minus: zoom; Home: all; End: " +
-  "follow; space: pause; Escape: choose nothing.";
+  "Timeline of the engine. Left and right arrow: move, or, once an operation is chosen, the " +
+  "previous and next; Enter: choose; up and down: other lanes; plus and minus: zoom; Home: all; " +
+  "End: follow; space: pause; Escape: choose nothing.";
+
+const INVITATION =
+  "Click an operation or a wait to see what it was and what it waited for. " +
+  "Drag to move; once clicked, the wheel zooms.";
 
 function show(known, window_, el, views) {
   el.classList.add("d2l-widget", "d2l-watch");
@@ -760,7 +775,8 @@ function show(known, window_, el, views) {
     if (!drag) {
       const found = barAt(x, y);
       canvas.style.cursor = found ? "pointer" : "grab";
-      canvas.title = found ? wordsOf(known, found).slice(0, 3).map((each) => each[1]).join("\n") : "";
+      const told = found ? wordsOf(known, found).slice(0, 3) : [];
+      canvas.title = told.map((each) => each[1]).join("\n");
       return;
     }
     if (drag.moved || Math.abs(x - drag.x) > 4) {
@@ -854,7 +870,7 @@ function show(known, window_, el, views) {
         ...lines.flatMap(([term, text]) => [element("dt", {}, term), element("dd", {}, text)]),
       );
       if (!lines.length) {
-        words.append(element("dd", { class: "d2l-quiet" }, "Click an operation or a wait to see what it was and what it waited for."));
+        words.append(element("dd", { class: "d2l-quiet" }, INVITATION));
       }
     }
   };
