@@ -349,3 +349,16 @@ def test_what_is_broken_on_purpose_is_found_out(name, broken, test, monkeypatch)
     monkeypatch.setattr(replay.Take, name, broken)
     with pytest.raises((AssertionError, MXNetError)):  # other values, or no order
         test()
+
+
+def test_other_devices_of_the_same_name_have_recordings_of_their_own():
+    a, b = mx_sym.var("a"), mx_sym.var("b")
+    f = CachedOp(mx_sym.relu(a * b + 2), STATIC)
+    with fake_cuda(1, seed=3) as fake, module.using(fake):
+        for i in range(3):
+            with logical_gpus(1):
+                for k in range(4):
+                    x, y = batch(i, gpu(0), (3, 4)), batch(k, gpu(0), (3, 4))
+                    want = np.maximum(x.asnumpy() * y.asnumpy() + 2, 0)
+                    np.testing.assert_allclose(f(x, y).asnumpy(), want, rtol=1e-6)
+                del x, y

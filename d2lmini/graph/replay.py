@@ -130,6 +130,7 @@ class Replays:
         self.replayed = 0
         self._takes: list[Take] = []
         self._made = 0
+        self._lane: Any = None
         self._frame: Any = None
         self._were: list[deque[Block]] = [deque(maxlen=MOST_REMEMBERED) for _ in program.inputs]
         self._lies_anywhere: set[int] = set()
@@ -154,6 +155,10 @@ class Replays:
         """The outputs: `Program.run`, by a replay where that is possible. `chunks()` gives those
         that `arrays` and `places` lie in."""
         if self.reason is None:
+            lane = lanes.here.lane
+            if lane is not self._lane:  # the first call, or one in another `logical_gpus`
+                self._forget()
+                self._lane, self._frame = lane, None
             at = [array.data.ptr for array in arrays]
             to = [0 if place is None else place.data.ptr for place in places]
             for take in self._takes:
@@ -199,8 +204,7 @@ class Replays:
         at: Sequence[int], to: Sequence[int], chunks: Callable,
     ) -> list[Any]:  # fmt: skip
         """Run it in the memory of a new take, which is recorded then."""
-        lane = lanes.here.lane
-        assert lane is not None
+        lane = self._lane
         xp, program, workspace = lane.device.xp, self.program, workspace_of(lane)
         lie_in = chunks()
         stays = [

@@ -12,7 +12,9 @@ Tests put another module in its place, made of NumPy (`tests/fakes`). Of CuPy th
     cuda.runtime   getDeviceCount, getDeviceProperties, memGetInfo
     cuda           Device, Stream(non_blocking=True), Event(disable_timing=True), MemoryPool,
                    using_allocator, alloc_pinned_memory, MemoryPointer.copy_from_device_async,
-                   UnownedMemory, memory.OutOfMemoryError, nccl
+                   UnownedMemory, memory.OutOfMemoryError, nccl; Stream.begin_capture, end_capture,
+                   Graph.launch
+    from_dlpack    and what arrays have for it
     ndarray        empty, asarray, copyto; get(stream, out=, blocking=False), set(array, stream)
     _core          set_compute_type (`allow_tf32`)
 
