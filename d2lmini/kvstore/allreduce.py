@@ -26,6 +26,7 @@ from d2lmini.device.storage import check_there
 from d2lmini.engine.core import Task
 from d2lmini.ndarray import NDArray
 from d2lmini.ndarray.apply import array_of, note_writes
+from d2lmini.ops.spec import Cost
 
 #: Arrays of up to so many bytes share a call, of so many bytes in all: more would have the first
 #: ones of them wait long for the last.
@@ -66,6 +67,15 @@ class AllReduce(Task):
             for ctx in self.contexts
         ]
 
+    def footprint(self) -> Any:
+        """Of n devices with N bytes each all links together carry 2 (n - 1) N: on a ring every
+        device passes on n - 1 parts of N / n bytes that are summed up on the way, then n - 1 that
+        are complete (Patarasuk and Yuan, 2009)."""
+        more = len(self.contexts) - 1
+        specs = [each[0][0][2] for each in self.sums]
+        flops, nbytes = more * sum(s.size for s in specs), 2 * more * sum(s.nbytes for s in specs)
+        return lambda: Cost(float(flops), float(nbytes))
+
     def run(self) -> None:
         self.lanes.sum_up(
             self.contexts, [[(array_of(x), array_of(y)) for x, y in each] for each in self.sums]
@@ -81,6 +91,10 @@ class Keep(Task):
         reads = tuple(x._chunk for x, _ in ends)
         super().__init__("Keep", reads, tuple(y._chunk for _, y in ends), ends[0][1].context)
         self.ends = [tuple((a._chunk, a._offset, a._spec) for a in pair) for pair in ends]
+
+    def footprint(self) -> Any:
+        nbytes = 2 * sum(source[2].nbytes for source, _ in self.ends)
+        return lambda: Cost(0.0, float(nbytes))
 
     def run(self) -> None:
         device = device_of(self.ctx)
