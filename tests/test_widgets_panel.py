@@ -169,11 +169,20 @@ def test_what_was_pushed_belongs_to_the_run(gate):
     gate.set()
     assert job.join(SOON_S) and job.state == "done"
 
-    late = Job(lambda job: nd.random.normal(0, -1, shape=(2,)) and None)
-    late.start()
-    assert late.join(SOON_S)
-    assert late.state == "failed" and "scale must be 0 or more" in late.problem
-    engine.waitall()  # it was told there, and not again here
+    def drops():
+        nd.random.normal(0, -1, shape=(2,))
+
+    def fails():
+        drops()
+        raise ValueError("this, too")
+
+    for function, begin in ((drops, ""), (fails, "ValueError: this, too\n")):
+        late = Job(lambda job, function=function: function())
+        late.start()
+        assert late.join(SOON_S)
+        assert late.state == "failed" and late.problem.startswith(begin)
+        assert "_random_normal: scale must be 0 or more, got -1.0\n  issued at" in late.problem
+        assert engine.current.reports.take() == ([], [])  # told there, and nowhere again
 
 
 def test_an_error_is_told_with_the_users_lines():

@@ -32,6 +32,7 @@ from typing import Any
 
 from d2lmini import callsite, engine
 from d2lmini.base import MXNetError
+from d2lmini.engine.failure import listed
 from d2lmini.engine.road import interrupts
 
 #: The thread's name. It pushes, so it is none of the engine's own, which begin with "d2lmini-".
@@ -121,16 +122,16 @@ class Job:
         """Run on this thread, give the result; what is raised passes through."""
         self.enter()
         try:
-            return self._call()
+            return self._call(engine.waitall)
         finally:
             self.leave()
 
-    def _call(self) -> Any:
+    def _call(self, settle: Callable[[], object]) -> Any:
         mine = threading.get_ident()
         before, interrupts[mine] = interrupts.get(mine), self.check
         try:
             self.result = self.function(self)
-            engine.waitall()
+            settle()
             self.state = "done"
         except Exception:
             self.state = "cancelled" if self._heard else "failed"
@@ -147,7 +148,7 @@ class Job:
 
     def _run_kept(self) -> None:
         try:
-            self._call()
+            self._call(_settle)
         except BaseException as problem:
             if self.state == "failed":
                 self.problem = told(problem)
@@ -165,13 +166,14 @@ class Job:
         an idle engine, unless that takes too long for who asks a third time: another thread may
         push on and on."""
         interrupts[threading.get_ident()] = self._drop
-        while self._asked < 3:
-            try:
-                if engine.current.wait_all("experiment", 0.1):
-                    break
-            except MXNetError as problem:
-                self.problem += f"{chr(10) if self.problem else ''}also: {problem}"
-        interrupts.pop(threading.get_ident(), None)
+        try:
+            while self._asked < 3 and not engine.current.wait_idle("experiment", 0.1):
+                continue
+        finally:
+            interrupts.pop(threading.get_ident(), None)
+        also = _failures()
+        if also:
+            self.problem = "\n".join(filter(None, (self.problem, f"also failed: {also}")))
 
     # -- asked on its own thread -------------------------------------------------------------------
 
@@ -210,6 +212,23 @@ class Job:
         if self._asked:
             self._drop()
             raise Cancelled
+
+
+def _settle() -> None:
+    """Wait for everything; MXNetError for what failed, also if nobody can see its results any
+    more: a warning, as `waitall` would give, is lost on a thread."""
+    engine.current.wait_idle("experiment")
+    problem = _failures()
+    if problem:
+        raise MXNetError(problem)
+
+
+def _failures() -> str:
+    """What no wait has reported yet, in words."""
+    with engine.current.lock:
+        failures, dropped = engine.current.reports.take()
+    reports = sorted([*(each.report for each in failures), *dropped], key=lambda each: each.order)
+    return listed([each.summary() for each in reports])
 
 
 def told(error: BaseException) -> str:
