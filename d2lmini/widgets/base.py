@@ -92,7 +92,7 @@ class Widget:
         self._front: Any = None  # the ipywidgets widget, once shown
         self._views: list[Any] = []  # handles of its outputs in the notebook
         self._pictures: list[Any] = []
-        self._shown_in: int | None = None  # the number of the last cell that shows it
+        self._shown_in: str | None = None  # the last run of a cell that shows it
         self._closed = False
         self._sending = threading.Lock()
         self._sent = 0
@@ -224,7 +224,9 @@ class Widget:
     def _ipython_display_(self) -> None:
         if not in_notebook():
             print(repr(self))
-        elif self._shown_in != _execution():  # else this cell shows it already
+        elif (
+            self._shown_in is None or self._shown_in != _execution()
+        ):  # else this cell shows it already
             self.show()
 
     def __repr__(self) -> str:
@@ -249,11 +251,15 @@ def in_notebook() -> bool:
     return getattr(shell, "kernel", None) is not None
 
 
-def _execution() -> int | None:
-    """Which cell is running: its number."""
+def _execution() -> str | None:
+    """Which run of which cell this is: the number of the request. (Counts of cells stand still
+    where nothing is to be remembered, as when nbval runs them.)"""
     ipython: Any = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
-    return getattr(shell, "execution_count", None)
+    kernel = getattr(shell, "kernel", None)
+    request = kernel.get_parent() if hasattr(kernel, "get_parent") else {}
+    number: str | None = request.get("header", {}).get("msg_id")
+    return number
 
 
 @functools.cache
