@@ -236,8 +236,11 @@ function plot(context, width, height, points, el) {
   context.textAlign = "center";
   context.textBaseline = "top";
   const tick = niceStep(last - first, 6);
+  const end = left + wide - context.measureText("seconds").width;
   for (let at = Math.ceil(first / tick) * tick; at <= last + 1e-9; at += tick) {
-    if (x(at) < left + wide - 42) context.fillText(brief(at), x(at), height - bottom + 6);
+    if (x(at) + context.measureText(brief(at)).width / 2 < end - 8) {
+      context.fillText(brief(at), x(at), height - bottom + 6);
+    }
   }
   context.textAlign = "right";
   context.fillText("seconds", left + wide, height - bottom + 6);
