@@ -115,14 +115,16 @@ def same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels draw other numbers than NumPy does; here they are given NumPy's."""
     job = parallel._Job
 
-    def fill(xp: Any, name: str, key: Any, out: Any, parameters: dict) -> Any:
-        names, piece = random_state.Key(*key[:3]), key[3] if len(key) > 3 else None
+    def fill(
+        xp: Any, name: str, key: Any, out: Any, parameters: dict, piece: tuple[int, ...] = ()
+    ) -> Any:
+        names = random_state.Key(*key)
         raw = np.empty(out.shape, out.dtype)
-        if piece is None:
+        if not piece:
             with mock.patch.object(parallel, "_Job", job):
                 draw(np, name, names, raw, parameters)
         else:
-            raw[...] = names.generator(piece).random(out.shape, dtype="float32")
+            raw[...] = names.generator(*piece).random(out.shape, dtype="float32")
         out[...] = xp.asarray(raw)
         return out
 
