@@ -256,7 +256,7 @@ def _execution() -> str | None:
     where nothing is to be remembered, as when nbval runs them.)"""
     ipython: Any = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
-    kernel = getattr(shell, "kernel", None)
+    kernel: Any = getattr(shell, "kernel", None)
     request = kernel.get_parent() if hasattr(kernel, "get_parent") else {}
     number: str | None = request.get("header", {}).get("msg_id")
     return number
