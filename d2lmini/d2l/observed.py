@@ -15,12 +15,12 @@ the same time.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from d2lmini import callsite
+from d2lmini.profiler.threads import this_thread
 
 if TYPE_CHECKING:
     from d2lmini.profiler import Operation, Trace
@@ -79,7 +79,7 @@ def observed(
     operations = trace.operations
     marks = marks or [len(operations)]
     calls = len(marks)
-    thread = threading.current_thread().name
+    thread = this_thread()
     # Another thread's waits, and what lies outside the calls, are no part of a call's time.
     waits = [
         wait
