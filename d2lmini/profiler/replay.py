@@ -12,9 +12,11 @@ is done. Operations take their recorded times and hand-overs, and run by the eng
     workers, devices   the lanes; copies between contexts that fall on one device take no time
     link_gb_s          the part of a copy's time that grows with its bytes (`rates`)
     priorities         what a worker takes first
-    large operations   those that the trace saw cut are shared with whoever is idle (`rates`)
+    large operations   whoever is idle takes pieces of those that the trace saw cut (`rates`)
     inline ones        stay on the front end, unless what they need is not done: then a worker's
     back-pressure      if a push had to pause: the bound is the most pending when one went on
+
+Within `engine.stepped()` all of that is exact: what it foresees of more workers, happens there.
 
 Not in the trace, so not foreseen: how much slower two operations run side by side because they
 share memory, caches or the interpreter; that a program would cut a batch otherwise for other
