@@ -338,7 +338,7 @@ def test_a_wait_of_half_a_microsecond_takes_two_more():
     assert _times_as_long(x.wait_to_read, 4.5) < 6
 
 
-def test_an_operation_on_tiny_arrays_of_four_microseconds_takes_seven_more():
+def test_an_operation_on_tiny_arrays_of_four_microseconds_takes_three_times_as_long():
     """It has six events: pushed, ready, begun, memory taken, ended; and what was before is given
     back. Told one by one they took it 25."""
     x = nd.ones((2, 2))

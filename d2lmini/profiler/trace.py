@@ -433,7 +433,7 @@ def profile() -> Profile:
     clock.
 
     An event costs 1 to 2 us, and a task has six: pushed, ready, begun, memory taken and given back,
-    ended. That is 2 % of a task of 500 us. An operation on tiny arrays, of 4 us, takes about 10 us,
+    ended. That is 2 % of a task of 500 us. An operation on tiny arrays, of 4 us, takes 10 to 12 us,
     since all its events are told in one; its bar in a timeline is as short as it was, what lies
     between the bars has grown. A wait takes 2 us longer.
     """
