@@ -145,9 +145,8 @@ class Replays:
             return f"{name}: not recorded yet, that takes two calls"
         recording = self._takes[0].recording
         assert recording is not None
-        between = f", {recording.calls} calls between them" if recording.calls else ""
-        graphs = f"{recording.graphs} graph{'s' if recording.graphs > 1 else ''}{between}"
-        return f"{name}: {graphs}; {self.replayed} replays"
+        parts = f"graphs: {recording.graphs}, calls between them: {recording.calls}"
+        return f"{name}: {parts}; replays: {self.replayed}"
 
     def run(
         self, arrays: Sequence[Any], places: Sequence[Any], keys: Sequence[Any], chunks: Callable

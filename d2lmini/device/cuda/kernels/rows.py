@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from d2lmini.device.cuda.kernels.typed import TypedKernel
+from d2lmini.device.cuda.recording import outside
 
 _ADD_RUNS = TypedKernel(
     "add_runs",
@@ -40,7 +41,8 @@ def add_rows(xp: Any, rows: Any, g: Any, out: Any) -> None:
     rows (n,) integers from 0 to R - 1, g (n, width) in order; g and out of one dtype, float16 added
     up in float32. Takes memory for two arrays of n integers."""
     out.fill(0)
-    order = xp.argsort(rows).astype(xp.int64, copy=False)
+    order = xp.empty(rows.shape, xp.int64)
+    outside(lambda: xp.copyto(order, xp.argsort(rows)))  # in the course of which the host waits
     row_of = rows[order].astype(xp.int64, copy=False)
     kernel = _ADD_RUNS(g.dtype, g.size, out.size)
     kernel(xp, g.size, g, order, row_of, out, g.shape[0], g.size // max(g.shape[0], 1))
