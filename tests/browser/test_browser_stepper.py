@@ -18,7 +18,7 @@ d2lmini.widgets.Stepper(program)
 """
 
 
-def test_stepper_steps_forward_and_back_and_runs(page):
+def test_stepper_steps_and_asks(page):
     page.lab.write("stepper.ipynb", [PROGRAM])
     page.open("stepper.ipynb")
     page.run_cell(0)
@@ -55,20 +55,16 @@ def test_stepper_steps_forward_and_back_and_runs(page):
     page.wait(lambda: "It is over" not in box.inner_text(), "the way back to operation 4")
     press("reset")
     stands_at(0)
+
+    press("guess")
+    page.wait(lambda: "Which operation can begin next?" in box.inner_text(), "the question")
+    nodes = box.locator(".d2l-node[role=button]")
+    nodes.nth(3).click()
+    page.wait(lambda: "No: 4 cannot begin" in box.inner_text(), "the answer to a wrong guess")
+    page.picture("wrong-guess", box, themes=["light"])
+    nodes.nth(0).click()
+    page.wait(lambda: "1 of 2 right" in box.inner_text(), "the answer to a right guess")
+
     # The cell that follows computes on the engine of the notebook, not on the stepper's.
     assert page.python("print((nd.ones(2) * 3).asnumpy())") == "[3. 3.]\n"
-    page.assert_clean()
-
-
-def test_stepper_asks_for_a_guess(page):
-    page.lab.write("guess.ipynb", [PROGRAM.replace("(program)", "(program, guess=True)")])
-    page.open("guess.ipynb")
-    page.run_cell(0)
-    box = page.shown(0, ".d2l-stepper[data-step]")
-    assert "Which operation can begin next?" in box.inner_text()
-    box.locator(".d2l-node[role=button]").nth(3).click()
-    page.wait(lambda: "No: 4 cannot begin" in box.inner_text(), "the answer to a wrong guess")
-    page.picture("wrong", box)
-    box.locator(".d2l-node[role=button]").nth(0).click()
-    page.wait(lambda: "1 of 2 right" in box.inner_text(), "the answer to a right guess")
     page.assert_clean()

@@ -48,15 +48,9 @@ def dots_like(canvas, variable: str) -> int:
     return canvas.evaluate(DOTS_LIKE, variable)
 
 
-@pytest.fixture
-def watch(page):
+def test_watch_moves_while_the_cell_is_busy_and_tells_what_was_clicked(page):
     page.lab.write("watch.ipynb", [BUSY, LONG])
     page.open("watch.ipynb")
-    return page
-
-
-def test_watch_moves_while_the_cell_is_busy(watch):
-    page = watch
     page.run_cell(0)
     view = page.shown(0, ".d2l-watch")
     canvas = view.locator("canvas[data-events]")
@@ -95,14 +89,9 @@ def test_watch_moves_while_the_cell_is_busy(watch):
     count = events()
     page.reload()
     page.wait(lambda: canvas.count() and events() == count, "all events after the page was loaded")
-    page.assert_clean()
 
-
-def test_watch_tells_what_was_clicked(watch):
-    page = watch
-    page.run_cell(0)
     page.run_cell(1)
-    page.wait_until_done()
+    page.wait_until_done_with(1)
     view = page.shown(1, ".d2l-watch")
     canvas = view.locator("canvas[data-events]")
     words = view.locator(".d2l-watch-words")
