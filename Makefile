@@ -18,7 +18,7 @@ endif
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help lab install test lint types doctest unit chapters size format outputs bench claims stress test-browser browser test-mxnet test-gpu clean
+.PHONY: help lab book install test lint types doctest unit chapters size format outputs bench claims stress test-browser browser test-mxnet test-gpu clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1	\2/p' Makefile
@@ -26,6 +26,10 @@ help:  ## show this list
 # Its root is the repository, so that a chapter shows img/ and links to the library's files.
 lab: $(VENV)/.lab  ## read and run the chapters: JupyterLab on chapters/
 	$(PY) -m jupyterlab $(ASROOT) --LabApp.default_url=/lab/tree/chapters $(LABFLAGS)
+
+# SOLUTIONS=no leaves the folded answers out, for a class that is to find them: build/book-exercises.
+book: $(VENV)/.test  ## the chapters as pages to read without Jupyter or a network: build/book
+	$(PY) tests/tools/build_book.py $(if $(filter no,$(SOLUTIONS)),--without-solutions) $(BOOKFLAGS)
 
 install: $(VENV)/.test  ## only make .venv with all that the other targets need
 

@@ -1,0 +1,251 @@
+"""The chapters as a site to read without Jupyter, a server or a network: `make book`.
+
+    python tests/tools/build_book.py [--without-solutions] [--out FOLDER]
+
+nbconvert makes HTML of cells. What makes a book of them is here and in `book/`, the template, the
+style and the script of its pages: an order, contents, links from chapter to chapter and into the
+library's files, formulas as MathML, and an index of all words. The index is a script that assigns,
+since a page opened from a folder may not fetch. Of a widget the book has the picture.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import re
+import shutil
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import quote, unquote, urlsplit
+
+import nbformat
+from bs4 import BeautifulSoup, Tag
+from jinja2 import Environment, FileSystemLoader
+from latex2mathml.converter import convert as mathml
+from nbconvert import HTMLExporter
+from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import get_lexer_for_filename
+
+ROOT = Path(__file__).resolve().parents[2]
+PARTS = Path(__file__).resolve().parent / "book"
+FIRST = "index"
+HEADINGS = ["h1", "h2", "h3"]
+WIDGET = "application/vnd.jupyter.widget-view+json"
+LEFT_OUT = "An answer is left out of this copy of the book."
+
+
+class BrokenBook(Exception):
+    """A chapter points to something that is not there; the message names both."""
+
+
+@dataclass
+class Page:
+    """A chapter on its way: its HTML, and the answers that were folded in it."""
+
+    name: str
+    soup: BeautifulSoup
+    answers: int = 0
+    title: str = ""
+    contents: list[tuple[int, str, str]] = field(default_factory=list)  # level, id, text
+
+    @property
+    def file(self) -> str:
+        return f"{self.name}.html"
+
+
+# --- a notebook as HTML ---
+
+
+class Renderer(IPythonRenderer):
+    """nbconvert's Markdown, with formulas that browsers draw without a script."""
+
+    def inline_math(self, body: str) -> str:
+        return mathml(body)
+
+    def block_math(self, body: str) -> str:
+        return mathml(body, display="block")
+
+
+class Exporter(HTMLExporter):
+    """Cells as plain HTML: no page around them, no prompts, no script."""
+
+    def __init__(self):
+        super().__init__(
+            template_name="basic",
+            exclude_input_prompt=True,
+            exclude_output_prompt=True,
+        )
+
+    def markdown2html(self, source: str) -> str:
+        renderer = Renderer(escape=False, exclude_anchor_links=True)
+        return MarkdownWithMath(renderer=renderer).render(source)
+
+
+def without_widgets(notebook: nbformat.NotebookNode) -> None:
+    """Leave of each widget its picture, and say of each picture what its caption says."""
+    for cell, after in zip(notebook.cells, [*notebook.cells[1:], None]):
+        caption = re.match(r"\*([^*].*?)\*$", after.source if after else "", re.M | re.S)
+        alt = " ".join(caption[1].split()) if caption else "what the cell above drew"
+        for output in cell.get("outputs", ()):
+            shown = output.get("data", {})
+            if shown.pop(WIDGET, None) is not None and "image/png" not in shown:
+                shown.clear()
+            for kind in shown:
+                if kind.startswith("image/"):
+                    output.metadata.setdefault(kind, {})["alt"] = alt
+        if "outputs" in cell:
+            cell.outputs = [o for o in cell.outputs if o.get("data") != {}]
+
+
+def read_page(path: Path, exporter: HTMLExporter, solutions: bool) -> Page:
+    notebook = nbformat.read(path, as_version=4)
+    without_widgets(notebook)
+    html, _ = exporter.from_notebook_node(notebook)
+    page = Page(path.stem, BeautifulSoup(html, "html.parser"))
+    for fold in page.soup.find_all("details"):
+        page.answers += 1
+        if not solutions:
+            note = page.soup.new_tag("p", attrs={"class": "left-out"})
+            note.string = LEFT_OUT
+            fold.replace_with(note)
+    for heading in page.soup.find_all(HEADINGS):
+        text = " ".join(heading.get_text().split())
+        heading["id"] = text.replace(" ", "-")  # as JupyterLab does
+        page.title = page.title or text
+        page.contents.append((int(heading.name[1]), heading["id"], text))
+    return page
+
+
+# --- pages as a book ---
+
+
+def in_order(names: list[str], first_page: str) -> list[str]:
+    """The first page, then chapters as the table below its "## The chapters" has them, then the
+    others."""
+    table = first_page.partition("\n## The chapters\n")[2].split("\n## ")[0]
+    named = [name for name in re.findall(r"\(([\w-]+)\.ipynb\)", table) if name in names]
+    return list(dict.fromkeys([*([FIRST] if FIRST in names else []), *named, *names]))
+
+
+class Book:
+    """A folder of pages, made of a folder of chapters; links that lead out of that are followed
+    into `root`, where pictures and the library's files are."""
+
+    def __init__(self, chapters: Path, out: Path, solutions: bool = True):
+        self.chapters, self.out, self.root = chapters, out, chapters.parent.resolve()
+        self.sources: dict[Path, str] = {}  # a file of the library -> its page
+        names = sorted(path.stem for path in chapters.glob("*.ipynb"))
+        if not names:
+            raise BrokenBook(f"there is no chapter in {chapters}")
+        first = chapters / f"{FIRST}.ipynb"
+        cells = nbformat.read(first, as_version=4).cells if first.exists() else []
+        names = in_order(names, "\n".join(c.source for c in cells if c.cell_type == "markdown"))
+        exporter = Exporter()
+        paths = [chapters / f"{name}.ipynb" for name in names]
+        self.pages = [read_page(path, exporter, solutions) for path in paths]
+        parts = Environment(loader=FileSystemLoader(PARTS), autoescape=True)
+        self.template = parts.get_template("page.html.j2")
+
+    def write(self) -> None:
+        """All files of the book, in a folder that is made anew."""
+        shutil.rmtree(self.out, ignore_errors=True)
+        self.out.mkdir(parents=True)
+        for part in ("book.css", "book.js"):
+            shutil.copy(PARTS / part, self.out)
+        for page in self.pages:
+            for tag, key in (("a", "href"), ("img", "src")):
+                for element in page.soup.find_all(tag, attrs={key: True}):
+                    element[key] = self._address(page, element[key])
+        self._write_index()
+        neighbours = zip([None, *self.pages], self.pages, [*self.pages[1:], None])
+        for before, page, after in neighbours:
+            self._write_page(page.file, page=page, body=page.soup, before=before, after=after)
+        for path, file in self.sources.items():
+            lines = HtmlFormatter(linenos="inline", lineanchors="L", wrapcode=True)
+            code = highlight(path.read_text("utf-8"), get_lexer_for_filename(path.name), lines)
+            title = path.relative_to(self.root).as_posix()
+            self._write_page(file, page=None, body=f"<h1>{title}</h1>{code}", title=title)
+
+    def _write_page(self, file: str, **values: object) -> None:
+        html = self.template.render(pages=self.pages, **values)
+        (self.out / file).write_text(html, encoding="utf-8")
+
+    def _address(self, page: Page, address: str) -> str:
+        """Where a link of a chapter leads in the book; what it leads to is copied there."""
+        parts = urlsplit(address)
+        if parts.scheme or not parts.path:
+            return address
+        path = (self.chapters / unquote(parts.path)).resolve()
+        if not path.is_relative_to(self.root) or not path.is_file():
+            raise BrokenBook(f"{page.name}.ipynb points to {address}, which is not there")
+        within = path.relative_to(self.root)
+        if path.suffix == ".ipynb":
+            file = f"{path.stem}.html"
+        elif path.suffix in (".svg", ".png", ".jpg"):
+            file = within.as_posix()
+            (self.out / file).parent.mkdir(exist_ok=True)
+            shutil.copy(path, self.out / file)
+        else:
+            file = self.sources.setdefault(path, f"{'.'.join(within.parts)}.html")
+        return quote(file) + (f"#{parts.fragment}" if parts.fragment else "")
+
+    def _write_index(self) -> None:
+        """Page, anchor, heading and words of each section, outputs left out."""
+        sections = [
+            [page.file, anchor, heading, " ".join(words.split())]
+            for page in self.pages
+            for anchor, heading, words in sections_of(page)
+        ]
+        titles = {page.file: page.title for page in self.pages}
+        found = json.dumps({"titles": titles, "sections": sections}, ensure_ascii=False)
+        text = f"globalThis.bookIndex = {found};\n"
+        (self.out / "search-index.js").write_text(text, encoding="utf-8")
+
+
+def sections_of(page: Page) -> list[tuple[str, str, str]]:
+    """Anchor, heading and text of each part of a page that begins with a heading."""
+    soup = copy.copy(page.soup)
+    for output in soup.find_all(class_="output_wrapper"):
+        output.decompose()
+    found: list[tuple[str, str, list[str]]] = [("", page.title, [])]
+    for node in soup.descendants:
+        if not isinstance(node, Tag):
+            if node.find_parent(HEADINGS) is None:
+                found[-1][2].append(str(node))
+        elif node.name in HEADINGS:
+            found.append((str(node["id"]), " ".join(node.get_text().split()), []))
+    joined = [(anchor, heading, "".join(words)) for anchor, heading, words in found]
+    return [
+        (anchor, heading, words) for anchor, heading, words in joined if anchor or words.strip()
+    ]
+
+
+def main(argv: list[str] | None = None) -> int:
+    options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    options.add_argument("--chapters", type=Path, default=ROOT / "chapters")
+    options.add_argument("--out", type=Path, help="default: build/book, or build/book-exercises")
+    options.add_argument(
+        "--without-solutions", action="store_true", help="leave out folded answers"
+    )
+    chosen = options.parse_args(argv)
+    solutions = not chosen.without_solutions
+    out = chosen.out or ROOT / "build" / ("book" if solutions else "book-exercises")
+    try:
+        book = Book(chosen.chapters, out, solutions)
+        book.write()
+    except BrokenBook as problem:
+        print(problem, file=sys.stderr)
+        return 1
+    for page in book.pages:
+        print(f"{page.file:40} {page.answers:3} answers {'folded' if solutions else 'left out'}")
+    answers = sum(page.answers for page in book.pages)
+    print(f"{len(book.pages)} chapters, {answers} answers: open {out / book.pages[0].file}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
