@@ -167,23 +167,6 @@ def test_no_file_names_the_machine_it_was_written_on():
     assert not found, "\n".join(found)
 
 
-def test_relative_links_lead_somewhere():
-    broken = []
-    for path in tracked_files():
-        if path.suffix == ".md":
-            text = path.read_text(encoding="utf-8")
-        elif path.suffix == ".ipynb":
-            cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-            text = "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown")
-        else:
-            continue
-        links = re.findall(r"\]\(([^)#\s]+)", text) + re.findall(r'src="([^"]+)"', text)
-        for link in links:
-            if not re.match(r"[a-z]+:", link) and not (path.parent / link).exists():
-                broken.append(f"{path.relative_to(ROOT)}: {link}")
-    assert not broken, "\n".join(broken)
-
-
 def test_ci_is_executable_and_runs_make_test():
     script = ROOT / ".ci" / "run"
     commands = [
