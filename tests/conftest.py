@@ -6,6 +6,7 @@ Warnings are errors and every test has 120 seconds (`pyproject.toml`).
   gpu is among them it is that of this machine, or of the fake with `D2LMINI_TEST_FAKE_CUDA=1`;
   otherwise no test sees GPUs but those that it makes (`tools/gpu_kinds.py`).
 - `HYPOTHESIS_PROFILE=thorough` draws twenty times as many examples.
+- `D2LMINI_TEST_ROW=TEXT` runs only the rows of tables whose name contains it (`tools/rows.py`).
 """
 
 import gc
@@ -119,6 +120,15 @@ def pytest_runtest_makereport(item, call):
         item.stash[_hung] = True
         item.session.shouldstop = f"{item.nodeid} hung; its threads are shown above"
     return report
+
+
+def pytest_terminal_summary(terminalreporter):
+    """What `tools/rows.py` has to say of the rows that were skipped."""
+    from rows import summary
+
+    reports = [report for kind in terminalreporter.stats.values() for report in kind]
+    for line in summary(reports, terminalreporter.verbosity > 0):
+        terminalreporter.write_line(line)
 
 
 @pytest.fixture(autouse=True)

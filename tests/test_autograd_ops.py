@@ -14,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from op_rows.case import Case
+from rows import by, over
 from test_ops import ROWS, find
 
 from d2lmini import autograd, nd, random
@@ -75,8 +76,13 @@ SECOND = some(
 )
 
 
-def ids(cases: list) -> list[str]:
-    return [case.id if training else f"{case.id}-predict" for case, training in cases]
+def each(rows: list):
+    """One test for each op, through all its rows."""
+
+    def name(row: tuple) -> str:
+        return row[0].id if row[1] else f"{row[0].id}-predict"
+
+    return over("case, training", by(lambda row: row[0].op, rows), name)
 
 
 class Problem:
@@ -183,7 +189,7 @@ def of(case: Case, training: bool) -> Problem:
     return problem
 
 
-@pytest.mark.parametrize(("case", "training"), FIRST, ids=ids(FIRST))
+@each(FIRST)
 def test_gradient_through_the_tape(case: Case, training: bool):
     problem = of(case, training)
     grads, xs = problem.gradients(0.0)
@@ -193,7 +199,7 @@ def test_gradient_through_the_tape(case: Case, training: bool):
     np.testing.assert_allclose(dot(grads, problem.u), numeric, rtol=2e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize(("case", "training"), SECOND, ids=ids(SECOND))
+@each(SECOND)
 def test_second_order_through_the_tape(case: Case, training: bool):
     problem = of(case, training)
     grads, xs = problem.gradients(0.0, create_graph=True)

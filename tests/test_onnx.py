@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from symbol_values import evaluate
-from test_ops import ROWS, find
+from test_ops import ROWS, each, find
 
 from d2lmini import d2l, init, nd, sym
 from d2lmini.base import MXNetError
@@ -95,7 +95,7 @@ def for_whole_numbers(case: Any) -> bool:
     return any(i.dtype.kind in "iu" for i in case.inputs[:1])
 
 
-@pytest.mark.parametrize("case", CASES, ids=[case.id for case in CASES])
+@each(CASES)
 def test_op_equals_onnxruntime(case: Any):
     symbol, values = symbol_of(case)
     params = {k: values[k] for k in PARAMETERS.get(find(case.op).name, ())}

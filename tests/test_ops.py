@@ -10,6 +10,7 @@ import numpy as np
 import op_rows
 import pytest
 from op_rows.case import Case
+from rows import by, over
 
 import d2lmini
 from d2lmini import engine, nd
@@ -21,7 +22,6 @@ ROWS: list[Case] = [
     if module.name != "case"
     for case in importlib.import_module(f"op_rows.{module.name}").ROWS
 ]
-IDS = [case.id for case in ROWS]
 
 
 def find(name: str):
@@ -32,6 +32,11 @@ def find(name: str):
     for part in name.split("."):
         target = getattr(target, part)
     return target
+
+
+def each(rows: list[Case]):
+    """One test for each op, through all its rows."""
+    return over("case", by(lambda case: case.op, rows), name=lambda case: case.id)
 
 
 def run(case: Case) -> list[np.ndarray]:
@@ -48,7 +53,7 @@ def expected(case: Case) -> list[np.ndarray]:
     return [np.asarray(r) for r in (results if isinstance(results, (list, tuple)) else [results])]
 
 
-@pytest.mark.parametrize("case", ROWS, ids=IDS)
+@each(ROWS)
 def test_op_equals_numpy(case: Case):
     got, want = run(case), expected(case)
     assert len(got) == len(want)
@@ -58,7 +63,7 @@ def test_op_equals_numpy(case: Case):
         np.testing.assert_allclose(g, w, rtol=case.rtol, atol=case.atol)
 
 
-@pytest.mark.parametrize("case", ROWS, ids=IDS)
+@each(ROWS)
 def test_queued_and_serial_execution_agree_to_the_bit(case: Case):
     """Inline, queued and on the naive engine: one result."""
     d2lmini.random.seed(7)
@@ -73,7 +78,7 @@ def test_queued_and_serial_execution_agree_to_the_bit(case: Case):
 OP_ROWS = [case for case in ROWS if isinstance(find(case.op), Op)]
 
 
-@pytest.mark.parametrize("case", OP_ROWS, ids=[c.id for c in OP_ROWS])
+@each(OP_ROWS)
 def test_declaration_keeps_its_word(case: Case):
     """`infer` predicted what came; the cost is a number; the inputs are as they were."""
     op = find(case.op)
@@ -108,7 +113,7 @@ GRADIENT_ROWS = [
 ]
 
 
-@pytest.mark.parametrize("case", GRADIENT_ROWS, ids=[c.id for c in GRADIENT_ROWS])
+@each(GRADIENT_ROWS)
 def test_gradient_rule_agrees_with_differences(case: Case):
     """Along a random direction, in float64: <g, J v> by central differences = <rule(g), v>."""
     op = find(case.op)
@@ -193,8 +198,14 @@ def test_every_op_has_a_docstring():
     assert not bare, f"say what they do: {bare}"
 
 
-@pytest.mark.parametrize("name", sorted({o.name for o in registry.values() if o.ufunc}))
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+UFUNCS = [
+    (name, dtype)
+    for dtype in ("float16", "float32", "float64")
+    for name in sorted({op.name for op in registry.values() if op.ufunc})
+]
+
+
+@over("name, dtype", by(lambda row: row[0], UFUNCS), name="-".join)
 def test_ops_that_are_one_ufunc_are_just_that(name: str, dtype: str):
     """What lets tiny arrays take the short road: same bits, same dtype as the op's own function."""
     op = registry[name]

@@ -18,7 +18,7 @@ import pytest
 from fakes.cupy_arrays import no_host_sync
 from fakes.cupy_module import cupy
 from op_rows.case import Case
-from test_ops import GRADIENT_ROWS, OP_ROWS, find, saved_value
+from test_ops import GRADIENT_ROWS, OP_ROWS, each, find, saved_value
 
 from d2lmini import random_state
 from d2lmini.device import parallel
@@ -152,7 +152,7 @@ def watched(case: Case) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("case", OP_ROWS, ids=[c.id for c in OP_ROWS])
+@each(OP_ROWS)
 def test_op_equals_numpys(case: Case):
     """Values, and what is changed in place; nothing waits for the device."""
     op, arrays, attrs = bound(np, case)
@@ -167,7 +167,7 @@ def test_op_equals_numpys(case: Case):
 OUT_ROWS = [c for c in OP_ROWS if find(c.op).takes_out]
 
 
-@pytest.mark.parametrize("case", OUT_ROWS, ids=[c.id for c in OUT_ROWS])
+@each(OUT_ROWS)
 def test_op_writes_where_it_is_told(case: Case):
     op, arrays, attrs = bound(np, case)
     want = compute(np, op, arrays, attrs)
@@ -178,7 +178,7 @@ def test_op_writes_where_it_is_told(case: Case):
     check(case, places, want)
 
 
-@pytest.mark.parametrize("case", GRADIENT_ROWS, ids=[c.id for c in GRADIENT_ROWS])
+@each(GRADIENT_ROWS)
 def test_gradient_rule_equals_numpys(case: Case):
     def gradients(xp: Any) -> list:
         op, arrays, attrs = bound(xp, case)

@@ -15,7 +15,8 @@ import pytest
 from graphs import Graph, assert_close, evaluate, graphs
 from hypothesis import given, settings
 from op_rows.case import Case, draw
-from test_ops import ROWS, find
+from rows import by, over
+from test_ops import ROWS, each, find
 
 from d2lmini import MXNetError, cpu, engine, nd, storage, sym
 from d2lmini.device.quiet import run_quietly
@@ -85,7 +86,7 @@ def node_of(case: Case) -> tuple[list[Node], Node]:
     return variables, Node(op, "y", tuple(entries), attrs, specs)
 
 
-@pytest.mark.parametrize("case", OP_ROWS, ids=[case.id for case in OP_ROWS])
+@each(OP_ROWS)
 def test_op_compiled_equals_the_op(case: Case):
     variables, node = node_of(case)
     graph = Graph(variables, [(node, i) for i in range(len(node.specs))], False)
@@ -94,8 +95,11 @@ def test_op_compiled_equals_the_op(case: Case):
     check(program, graph, 1e-6, given)
 
 
-@pytest.mark.parametrize("name, kind", FORMULAS, ids=[f"{n}-{k}" for n, k in FORMULAS])
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32", "uint8", "bool"])
+DTYPES = "float16 float32 float64 int32 uint8 bool".split()
+FORMULA_ROWS = [(name, kind, dtype) for dtype in DTYPES for name, kind in FORMULAS]
+
+
+@over("name, kind, dtype", by(lambda row: row[0], FORMULA_ROWS), name="-".join)
 def test_a_formula_gives_the_bits_of_its_op(name, kind, dtype):
     """Wherever the table has a formula for a dtype and the op takes that dtype."""
     op = registry[name]
