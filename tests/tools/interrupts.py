@@ -39,6 +39,9 @@ ENGINE_FILES = tuple(
 SWALLOWING = ("__del__", "<genexpr>")
 
 _tables: dict[CodeType, Any] = {}
+_ops: dict[CodeType, dict[int, str]] = {}
+# By code: is there a point between these two instructions? It is asked millions of times.
+_known: dict[CodeType, dict[tuple[int, int], bool]] = {}
 
 
 def _handler(code: CodeType, offset: int) -> Any:
@@ -56,6 +59,13 @@ def _delivers(opname: str) -> bool:
     return opname.startswith(("CALL", "JUMP_BACKWARD", "JUMP_ABSOLUTE", "POP_JUMP"))
 
 
+def _is_point(code: CodeType, last: int, offset: int) -> bool:
+    """Can a signal be delivered after the instruction at `last`, when that at `offset` is next?"""
+    if code not in _ops:
+        _ops[code] = {i.offset: i.opname for i in dis.get_instructions(code)}
+    return _delivers(_ops[code][last]) and _handler(code, last) == _handler(code, offset)
+
+
 class Strike:
     """Raises at the k-th point; `done` and `where` tell whether and where it did."""
 
@@ -65,8 +75,8 @@ class Strike:
         self.done = False
         self.where = ""
         self._thread = threading.get_ident()
-        self._ops: dict[CodeType, dict[int, str]] = {}
-        self._last: dict[FrameType, int] = {}
+        # Of each frame: its last instruction, and what is known of its code.
+        self._last: dict[FrameType, tuple[int, dict[tuple[int, int], bool]]] = {}
 
     def enter(self, frame: FrameType) -> None:
         """A function begins."""
@@ -74,13 +84,17 @@ class Strike:
 
     def instruction(self, frame: FrameType, offset: int) -> None:
         """The next instruction of `frame` is at `offset`."""
-        code, last = frame.f_code, self._last.get(frame)
-        self._last[frame] = offset
-        if last is not None:
-            if code not in self._ops:
-                self._ops[code] = {i.offset: i.opname for i in dis.get_instructions(code)}
-            if _delivers(self._ops[code][last]) and _handler(code, last) == _handler(code, offset):
-                self._point(frame)
+        before = self._last.get(frame)
+        if before is None:
+            self._last[frame] = offset, _known.setdefault(frame.f_code, {})
+            return
+        last, known = before
+        self._last[frame] = offset, known
+        here = known.get((last, offset))
+        if here is None:
+            here = known[last, offset] = _is_point(frame.f_code, last, offset)
+        if here:
+            self._point(frame)
 
     def _point(self, frame: FrameType) -> None:
         if self.left == 0 and not self.done:
@@ -94,10 +108,11 @@ class Strike:
     @contextmanager
     def tracing(self) -> Iterator[None]:
         """Until Python 3.11."""
+        files = frozenset(self.files)
 
         def trace(frame: FrameType, event: str, _arg: Any) -> Any:
             code = frame.f_code
-            if code.co_filename not in self.files or code.co_name in SWALLOWING:
+            if code.co_filename not in files or code.co_name in SWALLOWING:
                 return None
             frame.f_trace_opcodes, frame.f_trace_lines = True, False
             if event == "call" and frame.f_lasti <= 0:  # else a generator goes on
