@@ -3,45 +3,29 @@ answer gets a hint of its own."""
 
 from __future__ import annotations
 
-import json
 import re
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
+from chapter_cells import CHAPTERS, names_in, words_of
 
 from d2lmini import d2l
 from d2lmini.ops.spec import Cost
 
-CHAPTERS = Path(__file__).parent.parent / "chapters"
-PATH = CHAPTERS / "index.ipynb"
+NAME = "index"
 
 
 @pytest.fixture(scope="module")
-def cells() -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(PATH.read_text(encoding="utf-8"))["cells"]
-    return [{**cell, "source": "".join(cell["source"])} for cell in found]
-
-
-@pytest.fixture(scope="module")
-def chapter(cells) -> dict[str, Any]:
+def chapter() -> dict[str, Any]:
     """The names of the page's imports, of its check, and of the answers in its folds."""
-    code = [cell["source"] for cell in cells if cell["cell_type"] == "code"]
-    text = "\n".join(cell["source"] for cell in cells if cell["cell_type"] == "markdown")
-    place: dict[str, Any] = {}
-    exec(code[0], place)
-    exec(next(cell for cell in code if "def check_flops" in cell), place)
-    for fold in re.findall(r"<details>.*?</details>", text, re.S):
-        for block in re.findall(r"```python\n(.*?)```", fold, re.S):
-            exec(block, place)
-    return place
+    return names_in(NAME, "def check_flops")
 
 
-def test_every_chapter_is_named_and_every_link_leads_somewhere(cells):
-    text = "\n".join(cell["source"] for cell in cells if cell["cell_type"] == "markdown")
+def test_every_chapter_is_named_and_every_link_leads_somewhere():
+    text = words_of(NAME)
     links = set(re.findall(r"\]\(([\w-]+\.ipynb)\)", text))
-    assert links == {path.name for path in CHAPTERS.glob("*.ipynb")} - {PATH.name}
+    assert links == {path.name for path in CHAPTERS.glob("*.ipynb")} - {f"{NAME}.ipynb"}
     for picture in re.findall(r'src="([^"]+)"', text):
         assert (CHAPTERS / picture).is_file(), picture
 

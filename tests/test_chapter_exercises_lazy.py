@@ -4,33 +4,21 @@ typical wrong answer gets a hint of its own."""
 from __future__ import annotations
 
 import ast
-import json
-import re
-from pathlib import Path
 from typing import Any
 
 import pytest
+from chapter_cells import code_of, hint_of, names_in
 
 import d2lmini
 from d2lmini import MXNetError, cpu, engine, nd, profile
-from d2lmini.d2l.check import Wrong
 
-PATH = Path(__file__).parent.parent / "chapters" / "lazy-evaluation-and-memory.ipynb"
+NAME = "lazy-evaluation-and-memory"
 
 
 @pytest.fixture(scope="module")
 def chapter() -> dict[str, Any]:
     """The names of the chapter's imports, of its checks, and of the answers in its folds."""
-    cells = json.loads(PATH.read_text(encoding="utf-8"))["cells"]
-    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
-    text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
-    place: dict[str, Any] = {}
-    exec(code[0], place)
-    exec(next(cell for cell in code if "def check_bounded" in cell), place)
-    for fold in re.findall(r"<details>.*?</details>", text, re.S):
-        for block in re.findall(r"```python\n(.*?)```", fold, re.S):
-            exec(block, place)
-    return place
+    return names_in(NAME, "def check_bounded")
 
 
 def runs_ahead(matrices):
@@ -91,13 +79,6 @@ def in_one_piece(matrices):
     for i in range(1, 40):
         product = nd.dot(product, everything[i])
     return product.sum().asscalar()
-
-
-def hint_of(check, answer) -> str:
-    with pytest.raises(Wrong) as caught:
-        check(answer)
-    assert len(str(caught.value)) > 30
-    return caught.value.hint
 
 
 @pytest.fixture(autouse=True)
@@ -201,11 +182,7 @@ def test_a_hundred_equal_sums_are_one_and_its_copies():
 
 def test_a_step_promises_what_the_last_answer_says():
     """Section 10: the bytes of one step, of which the answer takes two or three."""
-    cells = json.loads(PATH.read_text(encoding="utf-8"))["cells"]
-    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
-    place: dict[str, Any] = {}
-    exec(code[0], place)
-    exec(next(cell for cell in code if "def train(" in cell), place)
+    place = names_in(NAME, "def train(")
     with engine.stepped(remember=0), profile() as trace:
         place["train"](1)
         nd.waitall()
@@ -213,7 +190,5 @@ def test_a_step_promises_what_the_last_answer_says():
 
 
 def test_the_first_cell_only_imports():
-    cells = json.loads(PATH.read_text(encoding="utf-8"))["cells"]
-    first = next(cell for cell in cells if cell["cell_type"] == "code")
-    kinds = {type(line) for line in ast.parse("".join(first["source"])).body}
+    kinds = {type(line) for line in ast.parse(code_of(NAME)[0]).body}
     assert kinds <= {ast.Import, ast.ImportFrom, ast.Expr}

@@ -222,14 +222,20 @@ def _width(text: str, line: int) -> float:
     return (5.2 if line else 7.0) * len(text)
 
 
-def _line(points: list[tuple[float, float]]) -> str:
-    """A smooth line through the points, upright at each, with a head at its end."""
+def smooth(points: list[tuple[float, float]]) -> str:
+    """The path of a smooth line through the points, upright at each."""
     (x, y), *others = points
     path = f"M{x:g} {y:g}"
     for u, v in others:
         half = (y + v) / 2
         path += f"L{u:g} {v:g}" if x == u else f"C{x:g} {half:g} {u:g} {half:g} {u:g} {v:g}"
         x, y = u, v
+    return path
+
+
+def _line(points: list[tuple[float, float]]) -> str:
+    """Such a line, with a head at its end."""
+    path, (x, y) = smooth(points), points[-1]
     head = f"M{x - 3.5:g} {y - 6:g}L{x:g} {y:g}L{x + 3.5:g} {y - 6:g}z"
     return f'<path d="{path}" fill="none" stroke="{_INK}"/><path d="{head}" fill="{_INK}"/>'
 

@@ -24,6 +24,7 @@ from xml.etree import ElementTree
 from d2lmini.profiler.plot import Picture
 from d2lmini.symbol import raster
 from d2lmini.symbol.layered import Edge, place
+from d2lmini.symbol.picture import smooth
 
 #: Pixels: between rows, around all.
 BETWEEN, MARGIN = 30.0, 10.0
@@ -63,20 +64,9 @@ def arranged(sizes: Sequence[tuple[float, float]], edges: Sequence[Edge]) -> Arr
             row = places.row[a] + 1 + i
             points += [(MARGIN + bend, tops[row]), (MARGIN + bend, tops[row] + tall[row])]
         points.append((MARGIN + places.x[b], y[b] - 1))
-        arrows[a, b] = _path(points), _head(*points[-1])
+        arrows[a, b] = smooth(points), _head(*points[-1])
     right = max([x + width / 2 for x, (width, _) in zip(places.x, sizes)], default=0.0)
     return Arranged(places.x, y, arrows, right + 2 * MARGIN, tops[-1] - BETWEEN + MARGIN)
-
-
-def _path(points: list[tuple[float, float]]) -> str:
-    """A smooth line through the points, upright at each."""
-    (x, y), *others = points
-    path = f"M{x:g} {y:g}"
-    for u, v in others:
-        half = (y + v) / 2
-        path += f"L{u:g} {v:g}" if x == u else f"C{x:g} {half:g} {u:g} {half:g} {u:g} {v:g}"
-        x, y = u, v
-    return path
 
 
 def _head(x: float, y: float) -> str:

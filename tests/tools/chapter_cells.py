@@ -1,0 +1,58 @@
+"""What stands in a chapter, for the tests of its exercises: code, words, and the folded answers."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from d2lmini.d2l.check import Wrong
+
+CHAPTERS = Path(__file__).parent.parent.parent / "chapters"
+
+
+def code_of(name: str) -> list[str]:
+    """The sources of a chapter's code cells."""
+    return _sources(name, "code")
+
+
+def words_of(name: str) -> str:
+    """All its markdown."""
+    return "\n\n".join(_sources(name, "markdown"))
+
+
+def answers_of(name: str) -> list[str]:
+    """The Python in its folds, in their order."""
+    folds = re.findall(r"<details>.*?</details>", words_of(name), re.S)
+    return [block for fold in folds for block in re.findall(r"```python\n(.*?)```", fold, re.S)]
+
+
+def names_in(name: str, *begins: str) -> dict[str, Any]:
+    """The names that a chapter has after its first cell, those in which a line begins with one of
+    `begins`, and the answers in its folds."""
+    code = code_of(name)
+    place: dict[str, Any] = {}
+    exec(code[0], place)
+    for source in code[1:]:
+        if any(line.startswith(begins) for line in source.splitlines()):
+            exec(source, place)
+    for block in answers_of(name):
+        exec(block, place)
+    return place
+
+
+def hint_of(check: Callable[..., Any], *given: Any, **options: Any) -> str:
+    """The hint by which a check turns a wrong answer down; it has to say some words, too."""
+    with pytest.raises(Wrong) as caught:
+        check(*given, **options)
+    assert len(str(caught.value)) > 30
+    return caught.value.hint
+
+
+def _sources(name: str, kind: str) -> list[str]:
+    cells = json.loads((CHAPTERS / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]
+    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == kind]
