@@ -18,7 +18,7 @@ endif
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help lab book install test lint types doctest unit chapters size format outputs bench claims stress test-browser browser test-mxnet test-gpu clean
+.PHONY: help lab book install test lint types doctest unit chapters size format outputs bench claims stress test-browser browser gallery test-mxnet test-gpu clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1	\2/p' Makefile
@@ -61,6 +61,9 @@ browser: $(VENV)/.test  ## test-browser where there is a browser; last, to say l
 
 test-browser: $(VENV)/.test  ## chapters and widgets in JupyterLab in a real browser; keeps screenshots in build/
 	$(PY) tests/browser/run.py $(BROWSERFLAGS)
+
+gallery: $(VENV)/.test  ## take README's pictures of widgets, chapter and book anew: img/gallery-*.png
+	$(PY) -m pytest -q tests/browser/gallery.py
 
 format: $(VENV)/.test  ## rewrite the code in the project's format
 	$(PY) -m ruff format .
