@@ -1,7 +1,8 @@
-"""The command line: `python -m d2lmini run FILE.py` and `python -m d2lmini info`.
+"""The command line: `python -m d2lmini run FILE.py`, `launch` and `info`.
 
 $ python -m d2lmini run train.py --epochs 3     # an old MXNet program; its arguments follow
 $ python -m d2lmini run chapter.ipynb           # a notebook, printed as a script would be
+$ python -m d2lmini launch -n 4 train.py        # four processes that train together
 $ python -m d2lmini info                        # versions, BLAS, cores: for a report
 """
 
@@ -29,19 +30,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     run.add_argument("file", metavar="FILE", help="a .py or .ipynb file")
     run.add_argument("args", nargs=argparse.REMAINDER, help="the program's own arguments")
+    launch = commands.add_parser(
+        "launch",
+        help="run a program as several processes of one job (kvstore 'dist_sync')",
+        description="Run FILE as N processes on this machine; when one fails all are ended.",
+    )
+    launch.add_argument("-n", type=int, required=True, metavar="N", help="how many processes")
+    launch.add_argument("file", metavar="FILE", help="a .py file")
+    launch.add_argument("args", nargs=argparse.REMAINDER, help="the program's own arguments")
     commands.add_parser("info", help="print versions, BLAS and cores")
     options = parser.parse_args(arguments)
     if options.command == "info":
         print(info())
         return 0
+    from d2lmini.launch import launch as start_job
     from d2lmini.mxnet_alias.runner import run as run_program
 
+    command = options.command
     if not os.path.isfile(options.file):
-        parser.error(f"run: there is no file {options.file!r}")
+        parser.error(f"{command}: there is no file {options.file!r}")
+    if command == "launch" and options.n < 1:
+        parser.error(f"launch: -n is the number of processes, 1 or more, got {options.n}")
     try:
+        if command == "launch":
+            return start_job(options.n, options.file, options.args)
         return run_program(options.file, options.args)
     except ValueError as problem:
-        parser.error(f"run: {problem}")
+        parser.error(f"{command}: {problem}")
 
 
 def info() -> str:

@@ -15,13 +15,18 @@ a Var's `order` knows what to wait for besides, and every wait goes on to wait f
 
 from __future__ import annotations
 
-from d2lmini.context import Context
+from d2lmini.context import Context, cpu
 from d2lmini.engine.core import Task, lock
 from d2lmini.engine.engine import Engine
 from d2lmini.engine.road import Road, Runner
 
+#: The lane of what travels between processes: one thread, beside the workers of the CPU.
+WIRE = "wire"
+
+_ALWAYS = {(cpu(), WIRE): 1}
+
 #: (context, lane) -> how many threads serve it.
-threads: dict[tuple[Context, str], int] = {}
+threads: dict[tuple[Context, str], int] = dict(_ALWAYS)
 
 #: So many workers the CPU has at most, for the devices' threads need cores too; None: no bound.
 most_for_cpu: int | None = None
@@ -29,8 +34,8 @@ most_for_cpu: int | None = None
 
 def key_of(task: Task) -> object:
     """The lane of `task`; all CPU contexts share one, as they share the machine's cores."""
-    ctx = task.ctx
-    return "cpu" if ctx.is_cpu else (ctx, task.lane)
+    ctx, lane = task.ctx, task.lane
+    return "cpu" if ctx.is_cpu and lane != WIRE else (ctx, lane)
 
 
 def install(
@@ -38,10 +43,10 @@ def install(
     cpu_workers: int | None,
     runners: dict[tuple[Context, str], Runner],
 ) -> None:
-    """Let there be these lanes from now on, and no others; the engines must be idle."""
+    """Let there be these lanes from now on, and no others but `WIRE`; the engines must be idle."""
     global threads, most_for_cpu
     with lock:
-        threads, most_for_cpu = dict(lanes), cpu_workers
+        threads, most_for_cpu = {**_ALWAYS, **lanes}, cpu_workers
         Road.runners = dict(runners)
         engines = list(Engine.alive)
     for engine in engines:

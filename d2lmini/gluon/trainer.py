@@ -21,6 +21,10 @@ Nothing of it waits: `step` returns when the tasks are pushed, and the next forw
 pushed behind them. With several devices the weights live in a KVStore, which updates them once and
 sends them to all (`update_on_kvstore`, the default there); else each device updates its own copies,
 alike, for all get the same sums.
+
+With `kvstore="dist_sync"` all processes of a job (`kvstore.dist`) do this together: they begin with
+the weights of rank 0, sums are over the devices of all of them, and `step(batch_size)`, with the
+size of the batch of this one, divides by the global batch: `batch_size` times their number.
 """
 
 from __future__ import annotations
@@ -52,7 +56,8 @@ class Trainer:
     kvstore: a name, a KVStore or KVStoreBase; only several devices need one. update_on_kvstore:
     update the weights there (True), or on each device (False); None: there, if there is one that
     can, but on each device where NCCL sums the gradients.
-    compression_params: how gradients travel to a KVStore 'device' (`kvstore.compression`).
+    compression_params: how gradients travel to a KVStore 'device' (`kvstore.compression`), or
+    {'type': 'fp16'} to other processes.
     """
 
     def __init__(
@@ -76,6 +81,8 @@ class Trainer:
         self._init_optimizer(optimizer, options)
         self._kvstore_params = {"kvstore": kvstore, "update_on_kvstore": update_on_kvstore}
         self._reset_kvstore()
+        if isinstance(kvstore, str) and kvstore.startswith("dist"):
+            self._prepare()  # the first gradients are to be those of one net, not of several
 
     # -- making it ready ---------------------------------------------------------------------------
 
@@ -133,6 +140,8 @@ class Trainer:
             if isinstance(self._kvstore, kv.KVStore) and not self._compression_params:
                 on_kvstore = on_kvstore and not self._kvstore.has_sums(self._contexts)
         self._update_on_kvstore = bool(on_kvstore) and self._kvstore is not None
+        if isinstance(self._kvstore, kv.DistKVStore):
+            self._kvstore.names = {i: param.name for i, param in enumerate(self._params)}
         if self._kvstore is not None:
             if self._compression_params:
                 self._kvstore.set_gradient_compression(self._compression_params)
@@ -143,6 +152,9 @@ class Trainer:
     def _init_params(self) -> None:
         """Bring the parameters that have come to be since last time into the KVStore."""
         waiting = []
+        if isinstance(self._kvstore, kv.DistKVStore):
+            self._init_everywhere(self._kvstore)
+            return
         for param in self._params_to_init:
             if param._deferred_init:
                 waiting.append(param)
@@ -159,6 +171,15 @@ class Trainer:
                 )
                 self._entered.add(index)
         self._params_to_init = waiting
+
+    def _init_everywhere(self, store: kv.DistKVStore) -> None:
+        """The same, in all processes of a job: they begin with the weights of rank 0."""
+        there = [param for param in self._params_to_init if not param._deferred_init]
+        self._params_to_init = [param for param in self._params_to_init if param._deferred_init]
+        if there:
+            copies = [param.list_data() for param in there]
+            keys = [self._param2idx[param.name] for param in there]
+            store.broadcast(keys, [each[0] for each in copies], copies)
 
     def _prepare(self) -> None:
         if not self._kv_initialized:
@@ -191,8 +212,8 @@ class Trainer:
         A gradient that no backward has written since the last step is a UserWarning, raised before
         anything is updated; with `ignore_stale_grad` such parameters are left as they are.
         """
-        self._rescale(batch_size)
         self._prepare()
+        self._rescale(batch_size)
         self._check_fresh(ignore_stale_grad)
         self._allreduce_grads()
         self._update(ignore_stale_grad)
@@ -213,7 +234,8 @@ class Trainer:
         self._update(ignore_stale_grad)
 
     def _rescale(self, batch_size: float) -> None:
-        self._optimizer.rescale_grad = self._scale / batch_size
+        workers = self._kvstore.num_workers if isinstance(self._kvstore, kv.KVStore) else 1
+        self._optimizer.rescale_grad = self._scale / (batch_size * workers)
 
     def _refuse_on_kvstore(self, what: str) -> None:
         assert not self._update_on_kvstore, (
@@ -244,6 +266,8 @@ class Trainer:
             if param._grad_req != "null":
                 keys.append(i)
                 grads.append(param.list_grad())
+                if isinstance(self._kvstore, kv.DistKVStore):
+                    _freshen(param)
         if not isinstance(self._kvstore, kv.KVStore):
             for nth, (i, parts) in enumerate(zip(keys, grads)):
                 outs = self._params[i].list_data() if self._update_on_kvstore else parts
@@ -309,6 +333,15 @@ class Trainer:
                 updater.set_states(states)
                 self._optimizer = updater.optimizer
         self._optimizer.param_dict = dict(enumerate(self._params))
+
+
+def _freshen(param: Parameter) -> None:
+    """A gradient that this process has not computed is 0 in the sum with those of others, by which
+    all update alike."""
+    for data, grad in zip(param.list_data(), param.list_grad()):
+        if not data._fresh_grad:
+            grad[:] = 0
+            data._fresh_grad = True
 
 
 def _list_of(params: Any) -> list[Parameter]:

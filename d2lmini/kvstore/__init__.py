@@ -8,12 +8,16 @@
 >>> kv.pull("w", out=out)
 >>> out.asnumpy().tolist()
 [2.0, 2.0]
+
+`local` is that of one process, `dist` that of several (with `mpi`, how they talk).
 """
 
 from __future__ import annotations
 
 from d2lmini.kvstore.base import KVStoreBase
+from d2lmini.kvstore.by_name import create
 from d2lmini.kvstore.compression import Compression
-from d2lmini.kvstore.local import KVStore, create
+from d2lmini.kvstore.dist import DistKVStore
+from d2lmini.kvstore.local import KVStore
 
-__all__ = ["Compression", "KVStore", "KVStoreBase", "create"]
+__all__ = ["Compression", "DistKVStore", "KVStore", "KVStoreBase", "create"]

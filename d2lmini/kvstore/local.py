@@ -27,15 +27,15 @@ from d2lmini import engine
 from d2lmini import optimizer as opt
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu
-from d2lmini.device.cuda import module
 from d2lmini.kvstore.allreduce import Sum, all_reduce, buckets, keep, summed_by, takes
 from d2lmini.kvstore.base import KVStoreBase
 from d2lmini.kvstore.compression import Compression
 from d2lmini.ndarray import NDArray
 from d2lmini.ops.core import registry
 
-_LOCAL = ("local", "local_allreduce_cpu", "local_update_cpu")
-_DEVICE = ("device", "local_allreduce_device", "nccl")
+#: The names of those that sum on the CPU, and where the arrays are; see `create`.
+LOCAL = ("local", "local_allreduce_cpu", "local_update_cpu")
+DEVICE = ("device", "local_allreduce_device", "nccl")
 
 Key = Any  # int or str
 Pairs = list[tuple[Key, list[NDArray]]]
@@ -175,7 +175,7 @@ class KVStore(KVStoreBase):
 
     @property
     def _spreads(self) -> bool:
-        return self.type in _DEVICE
+        return self.type in DEVICE
 
     def has_sums(self, contexts: list[Context]) -> bool:
         """Would sums over these devices be calls of a library, NCCL? Then every device had better
@@ -297,32 +297,6 @@ class KVStore(KVStoreBase):
         assert self._updater is not None, "Cannot load states for distributed training"
         with open(fname, "rb") as file:
             self._updater.set_states(file.read())
-
-
-def create(name: str = "local") -> Any:
-    """A KVStore: 'local' adds up on the CPU, 'device' and 'nccl' on the devices; see this module.
-    Or one of a class that was registered (`KVStoreBase.register`).
-
-    MXNetError for those over several machines ('dist_sync', 'horovod', ...), and unknown names.
-    """
-    if not isinstance(name, str):
-        raise TypeError("name must be a string")
-    kind = name.lower()
-    if kind in KVStoreBase.kv_registry:
-        return KVStoreBase.kv_registry[kind]()
-    if kind.startswith("dist") or kind in ("horovod", "byteps", "p3"):
-        raise MXNetError(
-            f"KVStore {name!r} trains past one machine, which is not built yet; 'local' and "
-            "'device' are, for the devices of one process"
-        )
-    if kind == "nccl" and module.nccl() is None:
-        raise MXNetError(
-            "KVStore 'nccl' needs NVIDIA's library (pip install nvidia-nccl-cu12) and a GPU of "
-            "CUDA; 'device' does the same without"
-        )
-    if kind not in _LOCAL + _DEVICE:
-        raise MXNetError(f"KVStore type {name!r} is unknown; choose 'local' or 'device'")
-    return KVStore(kind)
 
 
 def _place(ctx: Context) -> Context:

@@ -1,0 +1,42 @@
+"""A KVStore by its name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from d2lmini.base import MXNetError
+from d2lmini.device.cuda import module
+from d2lmini.kvstore.base import KVStoreBase
+from d2lmini.kvstore.dist import DistKVStore
+from d2lmini.kvstore.local import DEVICE, LOCAL, KVStore
+
+_DIST = ("dist", "dist_sync", "dist_sync_device", "dist_device_sync")
+
+
+def create(name: str = "local") -> Any:
+    """A KVStore: 'local' adds up on the CPU, 'device' and 'nccl' on the devices (see `local`);
+    'dist_sync' over all processes of a job (see `dist`), and so do 'dist_sync_device' and
+    'dist_device_sync'. Or one of a class that was registered (`KVStoreBase.register`).
+
+    MXNetError for unknown names, and where what a store needs is not there.
+    """
+    if not isinstance(name, str):
+        raise TypeError("name must be a string")
+    kind = name.lower()
+    if kind in KVStoreBase.kv_registry:
+        return KVStoreBase.kv_registry[kind]()
+    if kind in _DIST:
+        return DistKVStore(kind)
+    if kind.startswith("dist") or kind in ("horovod", "byteps", "p3"):
+        raise MXNetError(
+            f"KVStore {name!r} is not built yet; 'dist_sync' trains past one machine, 'local' and "
+            "'device' over the devices of one process"
+        )
+    if kind == "nccl" and module.nccl() is None:
+        raise MXNetError(
+            "KVStore 'nccl' needs NVIDIA's library (pip install nvidia-nccl-cu12) and a GPU of "
+            "CUDA; 'device' does the same without"
+        )
+    if kind not in LOCAL + DEVICE:
+        raise MXNetError(f"KVStore type {name!r} is unknown; choose 'local' or 'device'")
+    return KVStore(kind)

@@ -1,0 +1,222 @@
+"""The processes of a job, over MPI: who they are, do they agree, and the sum over all of them.
+
+MPI is imported when the first `dist_...` KVStore is made, by `world()`: to import it begins a job.
+
+Every exchange begins with the question whether all processes are at the same one, with the same
+names, shapes and dtypes: the least and the greatest of a hash of it. Whoever comes early asks now
+and then, and sleeps between; so no core is kept busy by waiting, and a process that has ended its
+program meanwhile is noticed. Only when all are there does data move. Two that differ get an error
+that names the first difference, each on its own line of the program, before a byte of it was summed
+into something else.
+
+A sum is taken in the order of the ranks: each process adds up one share of the array, then all
+gather the shares. 2 (n - 1) / n of its bytes pass each process, the least there can be (Patarasuk
+and Yuan, 2009), and the bits depend on n alone: not on the MPI, and not on how arrays are bundled.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from hashlib import blake2b
+from itertools import zip_longest
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from d2lmini import engine
+from d2lmini.base import MXNetError
+from d2lmini.engine.core import Var
+
+#: What is to be done, a verb; then (name, dtype and shape) of each array.
+Plan = tuple[Any, ...]
+
+#: So long a process that waits for the others asks without a pause.
+SPIN_S = 2e-4
+#: So long it sleeps at most between two questions.
+SLEEP_S = 1e-3
+
+
+class World:
+    """All processes of the job, of which this one is `rank`, from 0 to `size` - 1.
+
+    Its methods but `leave` are called by one thread at a time, in an order that is the same in all
+    processes: the tasks that call them write `order`.
+    """
+
+    def __init__(self, mpi: Any):
+        self._mpi = mpi
+        self._comm = mpi.COMM_WORLD.Dup()  # for nobody else: what a program sends cannot mix in
+        self._side = mpi.COMM_WORLD.Dup()  # who has ended its program, and after how much
+        self.rank: int = self._comm.rank
+        self.size: int = self._comm.size
+        self.order = Var()
+        self.agreed = 0  # exchanges that all have come to
+        self._gone: dict[int, int] = {}  # rank -> what it had agreed to in its life
+        self._room: dict[int, np.ndarray] = {}
+
+    def agree(self, plan: Plan) -> None:
+        """Until all processes are here with this plan; MXNetError if one differs, or is gone."""
+        if self.size == 1:
+            return
+        mine = int.from_bytes(blake2b(repr(plan).encode(), digest_size=7).digest(), "big")
+        least, ours = np.empty(2, np.int64), np.array([mine, -mine])
+        self._until(self._comm.Iallreduce(ours, least, self._mpi.MIN), plan)
+        self.agreed += 1
+        if least[0] != -least[1]:
+            raise MXNetError(_difference(self._comm.allgather(plan)))
+
+    def all_reduce(
+        self, sources: Sequence[np.ndarray], targets: Sequence[Sequence[np.ndarray]], half: bool
+    ) -> None:
+        """Every target becomes the sum of its source over all processes, in the order of ranks.
+
+        All sources have one dtype. `half`: floats travel as float16 and are added up as float32;
+        so are those that are float16.
+        """
+        dtype, n = sources[0].dtype, self.size
+        wire = np.dtype(np.float16) if half and dtype.kind == "f" else dtype
+        share = -(-sum(x.size for x in sources) // n)
+        mine, parts = self._space(0, n * share, wire), self._space(1, n * share, wire)
+        end = 0
+        for x in sources:
+            mine[end : end + x.size] = x.reshape(-1)
+            end += x.size
+        mine[end:] = 0
+        self._comm.Alltoall(mine.view(np.uint8), parts.view(np.uint8))
+        exact = np.promote_types(dtype, np.float32) if wire == np.float16 else dtype
+        total = parts[:share].astype(exact)
+        for r in range(1, n):
+            total += parts[r * share : (r + 1) * share]
+        parts[:share] = total
+        self._comm.Allgather(parts[:share].view(np.uint8), mine.view(np.uint8))
+        end = 0
+        for x, copies in zip(sources, targets):
+            for target in copies:
+                np.copyto(target, mine[end : end + x.size].reshape(target.shape))
+            end += x.size
+
+    def broadcast(self, arrays: Sequence[np.ndarray]) -> None:
+        """Every array becomes that of rank 0."""
+        for x in arrays:
+            if x.size:
+                self._comm.Bcast(x.reshape(-1).view(np.uint8), 0)
+
+    def leave(self) -> None:
+        """When the program ends: finish what was pushed, and let the others know."""
+        try:
+            engine.current.wait_all("exit")
+        except MXNetError as error:
+            print(f"d2lmini: an error that no wait has raised:\n{error}", file=sys.stderr)
+            self.abort()
+        done = np.array([self.agreed])
+        for r in range(self.size):
+            if r != self.rank:
+                self._side.Isend(done, r).Wait()  # a few bytes are on their way at once
+
+    def abort(self, status: int = 1) -> None:
+        """End all processes of the job, this one too."""
+        told = f"d2lmini: rank {self.rank} of {self.size} has failed, and with it the job"
+        print(told, file=sys.stderr)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self._mpi.COMM_WORLD.Abort(status)
+        os._exit(status)  # there are MPIs whose Abort returns
+
+    def _until(self, request: Any, plan: Plan) -> None:
+        begun = time.monotonic()
+        while not request.Test():
+            waited = time.monotonic() - begun
+            if waited > SPIN_S:
+                self._look_who_is_gone(plan)
+            time.sleep(0 if waited < SPIN_S else min(SLEEP_S, waited / 8))
+
+    def _look_who_is_gone(self, plan: Plan) -> None:
+        status, done = self._mpi.Status(), np.empty(1, np.int64)
+        while self._side.Iprobe(status=status):
+            self._side.Recv(done, status.source)
+            self._gone[status.source] = int(done[0])
+        for rank, last in self._gone.items():
+            if last <= self.agreed:
+                raise MXNetError(
+                    f"dist: rank {rank} has ended its program, while rank {self.rank} waits for it "
+                    f"to {_told(plan)}; all ranks must take as many steps"
+                )
+
+    def _space(self, which: int, size: int, dtype: np.dtype) -> np.ndarray:
+        """Memory to send from or receive in, kept for the next time."""
+        nbytes = size * dtype.itemsize
+        if which not in self._room or self._room[which].size < nbytes:
+            self._room[which] = np.empty(nbytes, np.uint8)
+        return self._room[which][:nbytes].view(dtype)
+
+
+def _difference(plans: Sequence[Plan]) -> str:
+    """Where the first process that is not like most others differs from them."""
+    usual = Counter(plans).most_common(1)[0][0]
+    here, odd = plans.index(usual), next(r for r, plan in enumerate(plans) if plan != usual)
+    a, b = usual, plans[odd]
+    if a[0] != b[0]:
+        what = f"rank {odd} is to {_told(b)}; rank {here} is to {_told(a)}"
+    else:
+        pairs = zip_longest(a[1:], b[1:], fillvalue=("none", "as there are no more"))
+        nth, pair = next((i, pair) for i, pair in enumerate(pairs) if pair[0] != pair[1])
+        usual_has, odd_has = ["{}, {}".format(*each) for each in pair]
+        what = f"to {a[0]}, array {nth} is on rank {odd} {odd_has}; on rank {here} {usual_has}"
+    return f"dist: the ranks differ: {what}. All ranks must run the same model and the same steps"
+
+
+def _told(plan: Plan) -> str:
+    names = [name for name, _ in plan[1:]]
+    more = "" if len(names) <= 3 else f" and {len(names) - 3} more"
+    return f"{plan[0]} {', '.join(names[:3])}{more}".strip()
+
+
+_world: World | None = None
+
+
+def world() -> World:
+    """The job that this process belongs to; of one process, if it was started by itself.
+    MXNetError where there is no MPI."""
+    global _world
+    if _world is None:
+        mpi = _load()
+        if mpi.Query_thread() < mpi.THREAD_MULTIPLE:
+            raise MXNetError(
+                "dist KVStores need an MPI that several threads may call (MPI_THREAD_MULTIPLE), "
+                f"which this one does not offer: {mpi.Get_library_version().splitlines()[0]}"
+            )
+        _world = World(mpi)
+        if _world.size > 1:
+            _end_together(_world)
+    return _world
+
+
+def _load() -> Any:
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as problem:  # the package, or MPI itself
+        raise MXNetError(
+            "dist KVStores need mpi4py and an MPI: pip install 'd2lmini[dist]' brings both (or "
+            f"pip install mpi4py, beside an MPI of the machine's). Now: {problem}"
+        ) from None
+    return MPI
+
+
+def _end_together(job: World) -> None:
+    """A process that fails takes the others along: else they wait for it for ever."""
+    before = sys.excepthook
+
+    def ended_by(
+        kind: type[BaseException], problem: BaseException, traceback: TracebackType | None
+    ) -> None:
+        before(kind, problem, traceback)
+        job.abort()
+
+    sys.excepthook = ended_by
+    atexit.register(job.leave)
