@@ -3,44 +3,19 @@ typical wrong answer gets a hint of its own, and what its answers say of schedul
 
 from __future__ import annotations
 
-import ast
-import json
-import re
-from pathlib import Path
 from typing import Any
 
 import pytest
+from chapter_cells import hint_of, names_in
 
 from d2lmini import MXNetError, cpu, engine, gpu, nd, profile, virtual_gpus
-from d2lmini.d2l.check import Wrong
-
-PATH = Path(__file__).parent.parent / "chapters" / "auto-parallelism.ipynb"
-CELLS = json.loads(PATH.read_text(encoding="utf-8"))["cells"]
-CODE = ["".join(cell["source"]) for cell in CELLS if cell["cell_type"] == "code"]
 
 
 @pytest.fixture(scope="module")
 def chapter() -> dict[str, Any]:
-    """The chapter's imports, its functions, and those of the answers in its folds."""
-    place: dict[str, Any] = {}
-    exec(CODE[0], place)
-    for source in CODE[1:]:
-        for node in ast.parse(source).body:
-            names = {each.id for each in getattr(node, "targets", []) if hasattr(each, "id")}
-            if isinstance(node, ast.FunctionDef) or "HINTS" in names:
-                exec(ast.unparse(node), place)
-    text = "\n".join("".join(cell["source"]) for cell in CELLS if cell["cell_type"] == "markdown")
-    for fold in re.findall(r"<details>.*?</details>", text, re.S):
-        for block in re.findall(r"```python\n(.*?)```", fold, re.S):
-            exec(block, place)
-    return place
-
-
-def hint_of(check, answer) -> str:
-    with pytest.raises(Wrong) as caught:
-        check(answer)
-    assert len(str(caught.value)) > 30
-    return caught.value.hint
+    """What plays a program on paper, the checks, and the answers in the chapter's folds."""
+    checks = ("def check_behind", "def check_deal", "HINTS")
+    return names_in("auto-parallelism", "def on_paper", *checks)
 
 
 # -- 7: one round behind ---------------------------------------------------------------------------
@@ -241,8 +216,9 @@ def test_one_array_with_two_names(chapter):
 
 def test_copies_pushed_backwards_are_no_longer(chapter):
     def backwards():
-        y = chapter["run"](nd.ones((2, 2), ctx=gpu(0)))
-        chapter["copy_to_cpu"](reversed(y))
+        x = nd.ones((2, 2), ctx=gpu(0))
+        for each in reversed([nd.dot(x, x) for _ in range(10)]):
+            each.copyto(cpu())
 
     assert chapter["steps"](chapter["on_paper"](backwards, _ones=0)) == 11
 
