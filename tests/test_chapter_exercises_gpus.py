@@ -3,42 +3,19 @@ each typical wrong answer gets a hint of its own."""
 
 from __future__ import annotations
 
-import json
-import re
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
+from chapter_cells import hint_of, names_in
 
 from d2lmini import autograd, d2l, nd, virtual_gpus
-from d2lmini.d2l.check import Wrong
 from d2lmini.gluon import loss as gloss
 from d2lmini.gluon import utils as gutils
-
-CHAPTERS = Path(__file__).parent.parent / "chapters"
-
-
-def names_of(chapter: str, *cells_with: str) -> dict[str, Any]:
-    """The names of a chapter's imports, of the cells with these words, of the answers in folds."""
-    cells = json.loads((CHAPTERS / f"{chapter}.ipynb").read_text(encoding="utf-8"))["cells"]
-    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
-    text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
-    place: dict[str, Any] = {}
-    with np.printoptions():
-        exec(code[0], place)
-    for words in cells_with:
-        [cell] = [cell for cell in code if words in cell]
-        exec(cell, place)
-    for fold in re.findall(r"<details>.*?</details>", text, re.S):
-        for block in re.findall(r"```python\n(.*?)```", fold, re.S):
-            exec(block, place)
-    return place
 
 
 @pytest.fixture(scope="module")
 def by_hand() -> dict[str, Any]:
-    return names_of(
+    return names_in(
         "multiple-gpus", "def stages(", "shapes = [", "def check_buckets", "def check_by_layers"
     )
 
@@ -46,7 +23,7 @@ def by_hand() -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def with_gluon() -> dict[str, Any]:
     with virtual_gpus(2):
-        return names_of(
+        return names_in(
             "multiple-gpus-gluon",
             "def conv(",
             "def backward(",
@@ -55,13 +32,6 @@ def with_gluon() -> dict[str, Any]:
             "def step_clipped_by",
             "def check_clipped",
         )
-
-
-def hint_of(check: Any, answer: Any) -> str:
-    with pytest.raises(Wrong) as caught:
-        check(answer)
-    assert len(str(caught.value)) > 30
-    return caught.value.hint
 
 
 # -- gradients in buckets --------------------------------------------------------------------------
@@ -350,7 +320,7 @@ def test_every_mistake_of_clipping_has_its_hint(with_gluon, answer):
 
 def test_a_ring_loads_the_busiest_as_predicted():
     """Section 5 by hand: 2 (k - 1) / k * N for k = 2 ... 5, whether or not k divides N."""
-    place = names_of("multiple-gpus", "def ring_allreduce")
+    place = names_in("multiple-gpus", "def ring_allreduce")
     for k in (2, 3, 5):
         with virtual_gpus(k) as ctxs:
             data = [nd.ones((60,), ctx=ctx) * (i + 1) for i, ctx in enumerate(ctxs)]
