@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 from gpu_kinds import some_gpus
 from op_rows.case import Case
-from test_ops import ROWS, expected, find
+from rows import over
+from test_ops import ROWS, TABLES, expected, find
 
 import d2lmini
 from d2lmini import (
@@ -91,10 +92,13 @@ def test_the_source_may_change_after_the_call(ctx):
     assert x.asnumpy().tolist() == list(range(2000))
 
 
-FAMILIES = {case.op: case for case in reversed(ROWS) if case.inputs}
+FIRST = {case.op: case for case in reversed(ROWS) if case.inputs}
+FAMILIES = {
+    name: [case for case in table if FIRST.get(case.op) is case] for name, table in TABLES.items()
+}
 
 
-@pytest.mark.parametrize("case", FAMILIES.values(), ids=FAMILIES)
+@over("case", {name: cases for name, cases in FAMILIES.items() if cases}, name=lambda case: case.id)
 def test_every_op_computes_there(gpu_kind, case: Case):
     """The first row of each op, on a GPU, on both engines."""
     with some_gpus(gpu_kind, 1):

@@ -16,12 +16,12 @@ import d2lmini
 from d2lmini import engine, nd
 from d2lmini.ops.core import _MISSING, Op, Spec, Y, as_specs, invoke, registry
 
-ROWS: list[Case] = [
-    case
+TABLES: dict[str, list[Case]] = {
+    module.name: importlib.import_module(f"op_rows.{module.name}").ROWS
     for module in pkgutil.iter_modules(op_rows.__path__)
     if module.name != "case"
-    for case in importlib.import_module(f"op_rows.{module.name}").ROWS
-]
+}
+ROWS = [case for table in TABLES.values() for case in table]
 
 
 def find(name: str):
