@@ -168,20 +168,29 @@ class Hook:
             from_host(array.raw, region, source, stream)
 
 
-def _keeps_an_array(thing: Any, depth: int = 5) -> bool:
-    """Whether a function holds an array of ours, itself or by what it holds."""
-    if isinstance(thing, ndarray):
-        return True
-    inside: Sequence = ()
-    if isinstance(thing, (list, tuple)):
-        inside = thing
-    elif isinstance(thing, dict):
-        inside = list(thing.values())
-    elif isinstance(thing, types.FunctionType) and thing.__closure__:
-        inside = [cell.cell_contents for cell in thing.__closure__ if cell != _EMPTY_CELL]
-    return depth > 0 and any(_keeps_an_array(part, depth - 1) for part in inside)
+def _keeps_an_array(thing: Any) -> bool:
+    """Whether a function holds an array of ours, itself or by what it holds, five times over."""
+    layer = [thing]
+    for _ in range(6):
+        inside: list = []
+        for part in layer:
+            if type(part) in _HOLD_NOTHING:
+                continue
+            if isinstance(part, ndarray):
+                return True
+            if isinstance(part, (list, tuple)):
+                inside += part
+            elif isinstance(part, dict):
+                inside += part.values()
+            elif isinstance(part, types.FunctionType):
+                cells = part.__closure__ or ()
+                inside += [cell.cell_contents for cell in cells if cell != _EMPTY_CELL]
+        layer = inside
+    return False
 
 
+#: It is asked of all work: most of what is found are these.
+_HOLD_NOTHING = {int, float, bool, str, type(None), np.ndarray, np.ufunc, types.ModuleType}
 _EMPTY_CELL = types.CellType()
 
 
