@@ -19,10 +19,11 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from rows import over
 from seeds_table import PROGRAMS, SEEDS, Program, blocks, listings, source_of, text_of
 
 from d2lmini import engine, random
@@ -92,7 +93,7 @@ def test_the_texts_of_the_first_three_are_taken_as_they_are():
         compile(source_of(program), "seed", "exec")
 
 
-def test_first_text_queues_then_finishes():
+def first_text_queues_then_finishes():
     text = outputs("000")["a product is queued, printing waits; NumPy computes at once"]
     ours, theirs = text.split("===============start using numpy")
     matrix = r"\n\[\[\s*\d{3}\.\d+.*\.\.\..*\]\]\n<NDArray 2000x2000 @cpu\(0\)>\n"
@@ -103,12 +104,12 @@ def test_first_text_queues_then_finishes():
     assert queued > 0.5 * finished  # NumPy had done the work when it said "queued"
 
 
-def test_first_text_waits():
+def first_text_waits():
     one, two = map(float, outputs("000")["wait_to_read and waitall"].split())
     assert one > 0 and two > one * 0.5
 
 
-def test_first_text_predicts_60_batches():
+def first_text_predicts_60_batches():
     text = outputs("000")["memory of predicting 60 batches, waiting for each"]
     times = re.findall(r"batch (\d+), time ([\d.]+) sec\n", text)
     assert [int(n) for n, _ in times] == [10, 20, 30, 40, 50]
@@ -118,7 +119,7 @@ def test_first_text_predicts_60_batches():
     assert float(mem) < 64
 
 
-def test_second_text_from_the_stopwatch_to_the_loops():
+def second_text_from_the_stopwatch_to_the_loops():
     out = outputs("001")
     queue = out["queued, then finished"]
     assert re.match(r"Workloads are queued. time: 0\.\d{4} sec\n", queue)
@@ -131,15 +132,15 @@ def test_second_text_from_the_stopwatch_to_the_loops():
     assert re.fullmatch(r"synchronous. time: [\d.]+ sec\nasynchronous. time: [\d.]+ sec\n", loops)
 
 
-@pytest.mark.parametrize("title", ["training, reading each loss", "training without waiting"])
-def test_second_text_trains(title: str):
-    text = outputs("001")[title]
-    batches = re.findall(r"batch (\d+), time [\d.]+ sec\n", text)
-    assert batches == ["50", "100"]
-    assert len(re.findall(r"increased memory: -?[\d.]+ MB\n", text)) == 1
+def second_text_trains():
+    for title in ("training, reading each loss", "training without waiting"):
+        text = outputs("001")[title]
+        batches = re.findall(r"batch (\d+), time [\d.]+ sec\n", text)
+        assert batches == ["50", "100"], title
+        assert len(re.findall(r"increased memory: -?[\d.]+ MB\n", text)) == 1, title
 
 
-def test_second_text_learns():
+def second_text_learns():
     """The labels are 1: after 200 steps the mean loss has come down from its 1/2."""
     names: dict = outputs("001")["names"]  # type: ignore[assignment]
     X = names["X"]
@@ -148,6 +149,22 @@ def test_second_text_learns():
     assert [p.shape for p in names["net"].collect_params().values()] == [
         (2048, 512), (2048,), (512, 2048), (512,), (1, 512), (1,),
     ]  # fmt: skip
+
+
+#: The long texts are a test each: of two tests, each in a process of its own, both would run them.
+LONG = {
+    "000": [
+        first_text_queues_then_finishes, first_text_waits, first_text_predicts_60_batches,
+    ],
+    "001": [
+        second_text_from_the_stopwatch_to_the_loops, second_text_trains, second_text_learns,
+    ],
+}  # fmt: skip
+
+
+@over("check", LONG, name=lambda check: check.__name__)
+def test_long_text(check: Callable[[], None]):
+    check()
 
 
 def test_third_text_defines_compiles_and_runs():
