@@ -8,6 +8,7 @@ import contextlib
 import doctest
 import importlib
 import json
+import gc
 import os
 import subprocess
 import sys
@@ -234,7 +235,15 @@ def outer(values, log):
     return result
 
 
-def test_the_anatomy_finds_the_way_of_a_call_and_its_lines():
+@pytest.fixture
+def thawed():
+    """The collector looks at all objects, the collected tests too: it is asked who refers to one."""
+    gc.unfreeze()
+    yield
+    gc.freeze()
+
+
+def test_the_anatomy_finds_the_way_of_a_call_and_its_lines(thawed):
     first, second = anatomy.watch(lambda: outer([1, 2], []), double)
     assert first.function is outer and second.function is double
     assert first.lines == [2, 3, 4] and first.calls == 3
@@ -242,7 +251,7 @@ def test_the_anatomy_finds_the_way_of_a_call_and_its_lines():
     assert anatomy.watch(lambda: outer([1, 2], []), triple) == []
 
 
-def test_a_version_cut_before_a_line_stands_in_for_the_function_and_leaves_again():
+def test_a_version_cut_before_a_line_stands_in_for_the_function_and_leaves_again(thawed):
     stage = anatomy.watch(lambda: outer([1, 2], []), double)[1]
     seen = []
     for line in stage.lines:
@@ -260,7 +269,7 @@ def test_a_version_cut_before_a_line_stands_in_for_the_function_and_leaves_again
     assert stage.cut_before(99) is None
 
 
-def test_the_anatomy_accounts_for_every_line_of_the_short_road():
+def test_the_anatomy_accounts_for_every_line_of_the_short_road(thawed):
     rows, whole, kernel = anatomy.account(loops=5, rounds=3)
     lines = anatomy.table(rows, whole, kernel).splitlines()
     assert lines[0].startswith("x + 1: to the first line") and len(rows) > 10
