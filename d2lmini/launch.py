@@ -30,10 +30,12 @@ from pathlib import Path
 
 import psutil
 
+from d2lmini.kvstore.mpi import world
+
 #: So often the processes are looked at.
 LOOK_S = 0.05
 #: So long the others have, when one is gone, to say what they noticed.
-GRACE_S = 1.0
+GRACE_S = 3.0
 
 _RANK = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
 _THREADS = (
@@ -94,17 +96,17 @@ def _watch(job: subprocess.Popen, folder: Path) -> int:
 
 
 def _failed(folder: Path, known: dict[str, psutil.Process | None]) -> list[str]:
-    """The ranks that are gone and did not end well."""
+    """The ranks that have said why they end, or are gone and did not say that they end well."""
     for path in folder.glob("*.pid"):
         if path.stem not in known:
             try:
-                known[path.stem] = psutil.Process(int(path.read_text() or 0))
+                known[path.stem] = psutil.Process(int(path.read_text()))
             except psutil.NoSuchProcess:
                 known[path.stem] = None
-    gone = [rank for rank, it in known.items() if _is_gone(it) and not _ended_well(folder, rank)]
-    said = [rank for rank in gone if (folder / f"{rank}.end").exists()]
-    # One that had something to say was first: the others were ended for its sake.
-    return sorted(said, key=lambda rank: (folder / f"{rank}.end").stat().st_mtime_ns)[:1] or gone
+    said = [path for path in folder.glob("*.end") if path.read_text() != "well"]
+    if said:  # the first of them: the others were ended for its sake
+        return [min(said, key=lambda path: path.stat().st_mtime_ns).stem]
+    return [rank for rank, it in known.items() if _is_gone(it) and not _end_of(folder, rank)]
 
 
 def _is_gone(process: psutil.Process | None) -> bool:
@@ -114,13 +116,14 @@ def _is_gone(process: psutil.Process | None) -> bool:
         return True
 
 
-def _ended_well(folder: Path, rank: str) -> bool:
-    return (folder / f"{rank}.end").exists() and (folder / f"{rank}.end").read_text() == "well"
+def _end_of(folder: Path, rank: str) -> str:
+    """What it has said of its end; nothing so far."""
+    path = folder / f"{rank}.end"
+    return path.read_text() if path.exists() else ""
 
 
 def _why(folder: Path, rank: str) -> str:
-    end = folder / f"{rank}.end"
-    return end.read_text() if end.exists() else "was killed, or left without ending its program"
+    return _end_of(folder, rank) or "was killed, or left without ending its program"
 
 
 def _wait(job: subprocess.Popen, timeout_s: float) -> None:
@@ -140,7 +143,7 @@ def _end(job: subprocess.Popen, folder: Path) -> None:
         job.wait()
     for path in folder.glob("*.pid"):
         try:
-            process = psutil.Process(int(path.read_text() or 0))
+            process = psutil.Process(int(path.read_text()))
             if str(folder) in process.cmdline():
                 process.kill()
         except (psutil.NoSuchProcess, psutil.AccessDenied):
@@ -153,29 +156,33 @@ def _end(job: subprocess.Popen, folder: Path) -> None:
 def run_rank(folder: Path, file: str, args: list[str]) -> None:
     """Run the program as one process of a job, and note in `folder` how it ends."""
     rank = next((os.environ[name] for name in _RANK if name in os.environ), "0")
-    (folder / f"{rank}.new").write_text(str(os.getpid()))
-    (folder / f"{rank}.new").rename(folder / f"{rank}.pid")
-    atexit.register(
-        (folder / f"{rank}.end").write_text, "well"
-    )  # what is registered later goes first
+    _note(folder, f"{rank}.pid", str(os.getpid()))
+    atexit.register(_note, folder, f"{rank}.end", "well")  # after all that is registered later
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     sys.argv = [file, *args]
     sys.path[0] = str(Path(file).resolve().parent)
     try:
+        world()  # all join, so that one which makes no KVStore is missed by those that do
         runpy.run_path(file, run_name="__main__")
     except SystemExit as request:
         if request.code:
-            (folder / f"{rank}.end").write_text(f"has left by sys.exit({request.code!r})")
+            _note(folder, f"{rank}.end", f"has left by sys.exit({request.code!r})")
             _end_all(request.code if isinstance(request.code, int) else 1, request.code)
     except BaseException as problem:
         what = f"{type(problem).__name__}: {problem}".split("\n")[0]
-        (folder / f"{rank}.end").write_text(f"has failed: {what}")
+        _note(folder, f"{rank}.end", f"has failed: {what}")
         traceback = problem.__traceback__
         while traceback is not None and traceback.tb_frame.f_code.co_filename != file:
             traceback = traceback.tb_next  # what is above the program is this module's
         problem.__traceback__ = traceback or problem.__traceback__
         sys.excepthook(type(problem), problem, problem.__traceback__)
         _end_all(1, None)
+
+
+def _note(folder: Path, name: str, text: str) -> None:
+    """Write a small file, which is there as a whole or not at all."""
+    (folder / f"{name}.new").write_text(text)
+    (folder / f"{name}.new").rename(folder / name)
 
 
 def _end_all(status: int, said: object) -> None:

@@ -67,6 +67,7 @@ def test_k_processes_train_as_one_with_the_whole_batch(n, tmp_path):
         np.testing.assert_allclose(floats(each["trained"]), one, rtol=1e-5, atol=1e-6)
         assert each["trained"] == bits(k) == each["updated there"]
         np.testing.assert_allclose(floats(each["two devices"]), one, rtol=1e-5, atol=1e-6)
+        assert each["virtual GPUs"] == each["two devices"]
         np.testing.assert_allclose(floats(each["half"]), one, rtol=2e-2, atol=2e-3)
         assert each["half"] != each["trained"]
         assert each["buckets of a step"] == 1  # four parameters
@@ -100,6 +101,7 @@ def test_the_same_job_twice_gives_the_same_bits(tmp_path):
         ("exit", ["rank 1 has left by sys.exit(3)"]),
         ("_exit", ["rank 1 was killed, or left without ending its program"]),
         ("end", ["rank 1 has ended its program, while rank 0 waits for it to sum up"]),
+        ("absent", ["rank 1 has ended its program, while rank 0 waits for it to begin with the"]),
         ("barrier", ["rank 1 is to wait at a barrier; rank 0 is to sum up n_dense1_"]),
         (
             "differ",

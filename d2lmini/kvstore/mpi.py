@@ -4,7 +4,7 @@ MPI is imported when the first `dist_...` KVStore is made, by `world()`: to impo
 
 Every exchange begins with the question whether all processes are at the same one, with the same
 names, shapes and dtypes: the least and the greatest of a hash of it. Whoever comes early asks now
-and then, and sleeps between; so no core is kept busy by waiting, and a process that has ended its
+and then, and sleeps between; so waiting keeps no core busy, and a process that has ended its
 program meanwhile is noticed. Only when all are there does data move. Two that differ get an error
 that names the first difference, each on its own line of the program, before a byte of it was summed
 into something else.
@@ -36,10 +36,11 @@ from d2lmini.engine.core import Var
 #: What is to be done, a verb; then (name, dtype and shape) of each array.
 Plan = tuple[Any, ...]
 
-#: So long a process that waits for the others asks without a pause.
+#: So long a process that waits asks without a pause.
 SPIN_S = 2e-4
-#: So long it sleeps at most between two questions.
+#: So long it sleeps at most between two questions: for the others to come, and while data moves.
 SLEEP_S = 1e-3
+MOVING_S = 1e-4
 
 
 class World:
@@ -56,18 +57,20 @@ class World:
         self.rank: int = self._comm.rank
         self.size: int = self._comm.size
         self.order = Var()
-        self.agreed = 0  # exchanges that all have come to
-        self._gone: dict[int, int] = {}  # rank -> what it had agreed to in its life
+        self._plan: Plan = ()
+        self._begun = 0  # exchanges that this process has come to
+        self._gone: dict[int, int] = {}  # rank -> how many it had come to when it ended
         self._room: dict[int, np.ndarray] = {}
 
     def agree(self, plan: Plan) -> None:
         """Until all processes are here with this plan; MXNetError if one differs, or is gone."""
+        self._plan = plan
+        self._begun += 1
         if self.size == 1:
             return
         mine = int.from_bytes(blake2b(repr(plan).encode(), digest_size=7).digest(), "big")
         least, ours = np.empty(2, np.int64), np.array([mine, -mine])
-        self._until(self._comm.Iallreduce(ours, least, self._mpi.MIN), plan)
-        self.agreed += 1
+        self._until(self._comm.Iallreduce(ours, least, self._mpi.MIN), SLEEP_S)
         if least[0] != -least[1]:
             raise MXNetError(_difference(self._comm.allgather(plan)))
 
@@ -88,13 +91,13 @@ class World:
             mine[end : end + x.size] = x.reshape(-1)
             end += x.size
         mine[end:] = 0
-        self._comm.Alltoall(mine.view(np.uint8), parts.view(np.uint8))
+        self._until(self._comm.Ialltoall(mine.view(np.uint8), parts.view(np.uint8)))
         exact = np.promote_types(dtype, np.float32) if wire == np.float16 else dtype
         total = parts[:share].astype(exact)
         for r in range(1, n):
             total += parts[r * share : (r + 1) * share]
         parts[:share] = total
-        self._comm.Allgather(parts[:share].view(np.uint8), mine.view(np.uint8))
+        self._until(self._comm.Iallgather(parts[:share].view(np.uint8), mine.view(np.uint8)))
         end = 0
         for x, copies in zip(sources, targets):
             for target in copies:
@@ -105,7 +108,7 @@ class World:
         """Every array becomes that of rank 0."""
         for x in arrays:
             if x.size:
-                self._comm.Bcast(x.reshape(-1).view(np.uint8), 0)
+                self._until(self._comm.Ibcast(x.reshape(-1).view(np.uint8), 0))
 
     def leave(self) -> None:
         """When the program ends: finish what was pushed, and let the others know."""
@@ -114,7 +117,7 @@ class World:
         except MXNetError as error:
             print(f"d2lmini: an error that no wait has raised:\n{error}", file=sys.stderr)
             self.abort()
-        done = np.array([self.agreed])
+        done = np.array([self._begun])
         for r in range(self.size):
             if r != self.rank:
                 self._side.Isend(done, r).Wait()  # a few bytes are on their way at once
@@ -128,24 +131,26 @@ class World:
         self._mpi.COMM_WORLD.Abort(status)
         os._exit(status)  # there are MPIs whose Abort returns
 
-    def _until(self, request: Any, plan: Plan) -> None:
+    def _until(self, request: Any, sleep_s: float = MOVING_S) -> None:
+        """Until what was requested is done. MPI's own waits would keep a core busy, which others
+        need where there are more processes than cores."""
         begun = time.monotonic()
         while not request.Test():
             waited = time.monotonic() - begun
             if waited > SPIN_S:
-                self._look_who_is_gone(plan)
-            time.sleep(0 if waited < SPIN_S else min(SLEEP_S, waited / 8))
+                self._look_who_is_gone()
+            time.sleep(0 if waited < SPIN_S else min(sleep_s, waited / 8))
 
-    def _look_who_is_gone(self, plan: Plan) -> None:
+    def _look_who_is_gone(self) -> None:
         status, done = self._mpi.Status(), np.empty(1, np.int64)
         while self._side.Iprobe(status=status):
             self._side.Recv(done, status.source)
             self._gone[status.source] = int(done[0])
         for rank, last in self._gone.items():
-            if last <= self.agreed:
+            if last < self._begun:
                 raise MXNetError(
                     f"dist: rank {rank} has ended its program, while rank {self.rank} waits for it "
-                    f"to {_told(plan)}; all ranks must take as many steps"
+                    f"to {_told(self._plan)}; all ranks must take as many steps"
                 )
 
     def _space(self, which: int, size: int, dtype: np.dtype) -> np.ndarray:
