@@ -6,9 +6,9 @@ tried on planted cheats: a program that does nothing, an engine that executed to
 
 import contextlib
 import doctest
+import gc
 import importlib
 import json
-import gc
 import os
 import subprocess
 import sys
@@ -237,7 +237,7 @@ def outer(values, log):
 
 @pytest.fixture
 def thawed():
-    """The collector looks at all objects, the collected tests too: it is asked who refers to one."""
+    """The collector is asked who refers to an object: it has to look at all of them."""
     gc.unfreeze()
     yield
     gc.freeze()
