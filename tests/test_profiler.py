@@ -21,6 +21,7 @@ from worlds import until
 
 import d2lmini
 from d2lmini import MXNetError, autograd, cpu, engine, gpu, instrument, nd, profile, virtual_gpus
+from d2lmini.device.parallel import parallel_for
 from d2lmini.engine.core import FunctionTask
 from d2lmini.gluon import nn
 from d2lmini.gluon.contrib.nn import SyncBatchNorm
@@ -253,6 +254,23 @@ def test_a_meeting_of_devices_needs_all_parts():
         assert len(trace.needs(meeting.number)) == len(places)
         assert trace.makes_room(meeting.number) == ()
     in_order(trace)
+
+
+def test_what_is_cut_within_a_piece_is_part_of_it(engine_kind):
+    """An operation of four pieces, each of which is cut again, lasts once."""
+
+    def piece(_: int) -> None:
+        parallel_for(3, lambda _: time.sleep(0.001))
+
+    def cut() -> None:
+        parallel_for(4, piece)
+        parallel_for(2, lambda _: time.sleep(0.001))
+
+    with profile() as trace:
+        engine.push(cut)
+    (each,) = trace.operations
+    cuts = trace.shared[each.number]
+    assert cuts.pieces == 4 and 0 < cuts.ns <= each.run_ns
 
 
 def test_what_must_be_over_before():

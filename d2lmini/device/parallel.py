@@ -39,10 +39,16 @@ def parallel_for(
     The first exception of a piece is raised after the others have ended. `whole` does the work of
     all pieces in one call, to the bit; it is called when nobody is there to share with.
     """
-    begin_ns = engine.current.clock() if n > 1 and instrument.listeners else 0
-    own, over_ns = _run_pieces(n, body, whole)
-    if begin_ns:
-        instrument.emit("share", here.task, n, begin_ns, own, over_ns, whole is None)
+    if n < 2 or here.cut or not instrument.listeners:  # what is cut within a piece is part of it
+        _run_pieces(n, body, whole)
+        return
+    here.cut = True
+    begin_ns = engine.current.clock()
+    try:
+        own, over_ns = _run_pieces(n, body, whole)
+    finally:
+        here.cut = False
+    instrument.emit("share", here.task, n, begin_ns, own, over_ns, whole is None)
 
 
 def _run_pieces(

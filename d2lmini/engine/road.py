@@ -40,6 +40,7 @@ class _Here(threading.local):
     bulk_size = 0
     priority = 0  # added to that of every task it pushes
     pool: Any = None  # of a worker: the pool it belongs to
+    cut = False  # it works at a piece of an operation that was cut
 
 
 here = _Here()
