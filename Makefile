@@ -86,7 +86,7 @@ test-gpu: $(VENV)/.test  ## the tests that need a real GPU (CUDA), and a table o
 	$(PY) -c 'import cupy; cupy.ones((2, 2)) @ cupy.ones((2, 2))' 2>/dev/null || $(PY) -m pip install $(PIPFLAGS) -e ".[$(or $(GPU_EXTRA),gpu)]"
 	$(PY) tests/gpu/run.py $(GPUFLAGS)
 
-stress: $(VENV)/.test  ## the long runs: a million tasks, memory growth
+stress: $(VENV)/.test  ## the long runs: a million tasks, memory growth; what a trace costs
 	$(PY) -m pytest -q -m stress --timeout 3600 tests
 
 clean:  ## remove .venv and everything that tools left behind

@@ -325,11 +325,13 @@ def _events_us(events: int = 6) -> float:
     return best[True] - best[False]
 
 
+@pytest.mark.stress
 def test_an_event_costs_at_most_two_microseconds():
     nd.waitall()
     assert _events_us() < 2.0
 
 
+@pytest.mark.stress
 def test_large_tasks_do_not_notice():
     """Three percent of tasks of half a millisecond: by what the events of a task cost."""
     nd.waitall()
@@ -351,11 +353,13 @@ def _times_as_long(call: Any, enough: float) -> float:
     return best[True] / best[False]
 
 
+@pytest.mark.stress
 def test_a_wait_of_half_a_microsecond_takes_two_more():
     x = nd.ones((2, 2))
     assert _times_as_long(x.wait_to_read, 4.5) < 6
 
 
+@pytest.mark.stress
 def test_an_operation_on_tiny_arrays_of_four_microseconds_takes_three_times_as_long():
     """It has six events: pushed, ready, begun, memory taken, ended; and what was before is given
     back. Told one by one they took it 25."""

@@ -297,7 +297,6 @@ class Machine:
     def synchronize(self, work: Work, why: str) -> None:
         """The host waits until `work` has run, and from now on comes after it."""
         with self.call(work.queue.device):
-            self.refuse_capture(work.queue)
             self.waits.append((threading.current_thread().name, why))
             self._run_until(lambda: work.done)
             self._learn(work)
@@ -323,7 +322,6 @@ class Machine:
     def poll(self, work: Work) -> bool:
         """Whether `work` has run: the host asks, and time passes with each question."""
         with self.call(work.queue.device):
-            self.refuse_capture(work.queue)
             if not work.done and self.random.random() < 0.7:
                 self._pass_time()
             if work.done:

@@ -179,20 +179,30 @@ class Event:
         self._device = machines.current().current_device
         self.has_timing = not disable_timing
         self.work: Work | None = None
+        self.captured: Queue | None = None
 
     def record(self, stream: Stream | None = None) -> None:
         """Mark how far `stream`, or the current one, is now."""
         queue = machines.current().queue_of(stream)
         if queue.device != self._device:
             raise CUDARuntimeError(400)
+        self.captured = queue if queue.capture is not None else None
         self.work = machines.current().issue(queue, "record")
 
     @property
     def done(self) -> bool:
+        self._refuse_captured()
         return self.work is None or machines.current().poll(self.work)
+
+    def _refuse_captured(self) -> None:
+        """One that was recorded in a capture is a place in a graph, which nobody can wait for. (One
+        from before a capture can be asked during it, for CuPy's captures are relaxed.)"""
+        if self.captured is not None:
+            machines.current().refuse_capture(self.captured)
 
     def synchronize(self) -> None:
         """The host waits for it."""
+        self._refuse_captured()
         if self.work is not None:
             machines.current().synchronize(self.work, "Event.synchronize")
 
