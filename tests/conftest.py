@@ -33,6 +33,9 @@ settings.register_profile(
 settings.register_profile("thorough", parent=settings.get_profile("ci"), max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
+# What a shell starts in the background ignores Ctrl-C, and so do its children; tests send it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 def _context(name: str):
     """The Context that "cpu(0)" names."""
