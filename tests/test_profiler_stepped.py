@@ -45,7 +45,7 @@ def test_times_are_those_of_the_virtual_clock():
     (wait,) = trace.waits
     assert (wait.begin_ns, wait.end_ns) == (trace.begin_ns, trace.begin_ns + 40 * us)
     assert (wait.pushed, wait.operation) == (3, 2)
-    assert trace.workers["cpu"] == 2
+    assert trace.workers == {"cpu": 2, "cpu(0) wire": 1}
     # The log of the engine tells the same.
     ends = {event.number: event.time_us for event in s.log if event.kind == "end"}
     assert [ends[each.number] * us for each in trace.operations] == [e[3] for e in spans(trace)]
