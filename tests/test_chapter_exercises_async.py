@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from chapter_cells import hint_of
 
 from d2lmini import MXNetError, autograd, engine, nd, profile
-from d2lmini.d2l.check import Wrong
 
 PATH = Path(__file__).parent.parent / "chapters" / "async-computation.ipynb"
 
@@ -34,13 +34,6 @@ def chapter() -> dict[str, Any]:
         for block in re.findall(r"```python\n(.*?)```", fold, re.S):
             exec(block, place)
     return place
-
-
-def hint_of(check, answer) -> str:
-    with pytest.raises(Wrong) as caught:
-        check(answer)
-    assert len(str(caught.value)) > 30
-    return caught.value.hint
 
 
 # -- exercise 10 -----------------------------------------------------------------------------------

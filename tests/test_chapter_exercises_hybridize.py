@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from chapter_cells import hint_of
 
 from d2lmini import nd, sym
-from d2lmini.d2l.check import Wrong
 from d2lmini.gluon import nn
 from d2lmini.graph.passes.rewrite import rewritten
 from d2lmini.symbol.node import topological
@@ -43,13 +43,6 @@ def chapter(sources) -> dict[str, Any]:
     for block in [*earlier, *re.findall(r"```python\n(.*?)```", "\n".join(folds), re.S)]:
         exec(block, place)
     return place
-
-
-def hint_of(check, answer) -> str:
-    with pytest.raises(Wrong) as caught:
-        check(answer)
-    assert len(str(caught.value)) > 30
-    return caught.value.hint
 
 
 # -- exercise 7: an earlier model ------------------------------------------------------------------

@@ -181,7 +181,7 @@ def test_messages_to_the_view(runs_ahead):
         def close(self):
             pass
 
-    dial = MemoryDial(lambda: runs_ahead(0.5))
+    dial = MemoryDial(lambda: runs_ahead(1.5))
     dial._front = Front()
     dial.start(limit=1000)
     assert dial.wait(SOON_S)
@@ -202,7 +202,7 @@ def test_messages_to_the_view(runs_ahead):
         elif header.get("points"):
             points = buffers[0].tolist() + (points if header["points"] != "all" else [])
         longest = max(longest, len(points))
-    assert longest >= 2 and all(point in curve.tolist() for point in points)
+    assert longest >= 3 and all(point in curve.tolist() for point in points)
     dial.close()
 
 
