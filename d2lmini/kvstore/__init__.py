@@ -9,7 +9,8 @@
 >>> out.asnumpy().tolist()
 [2.0, 2.0]
 
-`local` is that of one process, `dist` that of several (with `mpi`, how they talk).
+`local` is that of one process, `dist` that of several (with `mpi`, how they talk, and
+`thin`, a slow link between them).
 """
 
 from __future__ import annotations
@@ -19,5 +20,6 @@ from d2lmini.kvstore.by_name import create
 from d2lmini.kvstore.compression import Compression
 from d2lmini.kvstore.dist import DistKVStore
 from d2lmini.kvstore.local import KVStore
+from d2lmini.kvstore.thin import thin_link
 
-__all__ = ["Compression", "DistKVStore", "KVStore", "KVStoreBase", "create"]
+__all__ = ["Compression", "DistKVStore", "KVStore", "KVStoreBase", "create", "thin_link"]

@@ -32,6 +32,7 @@ import numpy as np
 from d2lmini import engine
 from d2lmini.base import MXNetError
 from d2lmini.engine.core import Var
+from d2lmini.kvstore import thin
 
 #: What is to be done, a verb; then (name, dtype and shape) of each array.
 Plan = tuple[Any, ...]
@@ -61,16 +62,19 @@ class World:
         self._begun = 0  # exchanges that this process has come to
         self._gone: dict[int, int] = {}  # rank -> how many it had come to when it ended
         self._room: dict[int, np.ndarray] = {}
+        self._link = thin.current()
+        self._rounds = (self.size - 1).bit_length()  # until one process's word has come to all
 
     def agree(self, plan: Plan) -> None:
         """Until all processes are here with this plan; MXNetError if one differs, or is gone."""
-        self._plan = plan
+        self._plan, self._link = plan, thin.current()
         self._begun += 1
         if self.size == 1:
             return
         mine = int.from_bytes(blake2b(repr(plan).encode(), digest_size=7).digest(), "big")
         least, ours = np.empty(2, np.int64), np.array([mine, -mine])
         self._until(self._comm.Iallreduce(ours, least, self._mpi.MIN), SLEEP_S)
+        self._link.hold(time.monotonic(), ours.nbytes, self._rounds)  # all have set out just now
         if least[0] != -least[1]:
             raise MXNetError(_difference(self._comm.allgather(plan)))
 
@@ -91,13 +95,14 @@ class World:
             mine[end : end + x.size] = x.reshape(-1)
             end += x.size
         mine[end:] = 0
-        self._until(self._comm.Ialltoall(mine.view(np.uint8), parts.view(np.uint8)))
+        sent = share * wire.itemsize * (n - 1)
+        self._move(self._comm.Ialltoall, mine, parts, sent)
         exact = np.promote_types(dtype, np.float32) if wire == np.float16 else dtype
         total = parts[:share].astype(exact)
         for r in range(1, n):
             total += parts[r * share : (r + 1) * share]
         parts[:share] = total
-        self._until(self._comm.Iallgather(parts[:share].view(np.uint8), mine.view(np.uint8)))
+        self._move(self._comm.Iallgather, parts[:share], mine, sent)
         end = 0
         for x, copies in zip(sources, targets):
             for target in copies:
@@ -108,7 +113,9 @@ class World:
         """Every array becomes that of rank 0."""
         for x in arrays:
             if x.size:
+                begun = time.monotonic()
                 self._until(self._comm.Ibcast(x.reshape(-1).view(np.uint8), 0))
+                self._link.hold(begun, x.nbytes, self._rounds)
 
     def leave(self) -> None:
         """When the program ends: finish what was pushed, and let the others know."""
@@ -130,6 +137,13 @@ class World:
         sys.stderr.flush()
         self._mpi.COMM_WORLD.Abort(status)
         os._exit(status)  # there are MPIs whose Abort returns
+
+    def _move(self, call: Any, source: np.ndarray, target: np.ndarray, nbytes: int) -> None:
+        """Exchange arrays by a call of MPI's; `nbytes` leave this process."""
+        begun = time.monotonic()
+        self._until(call(source.view(np.uint8), target.view(np.uint8)))
+        if nbytes:
+            self._link.hold(begun, nbytes)
 
     def _until(self, request: Any, sleep_s: float = MOVING_S) -> None:
         """Until what was requested is done. MPI's own waits would keep a core busy, which others

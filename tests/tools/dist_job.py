@@ -1,7 +1,7 @@
-"""What `test_dist.py` launches: `dist_job.py train FOLDER` or `dist_job.py HOW_TO_FAIL FOLDER`.
+"""What `test_dist*.py` launch: `dist_job.py WHAT FOLDER`.
 
-`train` writes what each rank has found to FOLDER/RANK.json. The others train until rank 1 fails,
-and write when it does.
+`train` and `thin` write what each rank has found to FOLDER/RANK.json. The others train until rank 1
+fails, and write when it does.
 """
 
 import json
@@ -99,6 +99,30 @@ def succeed(folder):
     print("rank", kv.rank, "is done")
 
 
+def thin(folder):
+    """Seconds of a sum, a broadcast and a barrier on the environment's link, then without any."""
+    kv = kvstore.create("dist_sync")
+    x = nd.ones(1000 * kv.num_workers)
+    kv.broadcast("x", x, x)
+    found = {"link": repr(kvstore.thin.current())}
+    calls = {
+        "sum": lambda: kv.pushpull("x", x),
+        "broadcast": lambda: kv.broadcast("x", x, x),
+        "barrier": lambda: None,
+    }
+    for name, call in calls.items():
+        kv.barrier()
+        begun = time.monotonic()
+        call()
+        kv.barrier()
+        found[name] = time.monotonic() - begun
+    with kvstore.thin_link() as link:
+        found["none"] = repr(link)
+        kv.pushpull("x", x)
+    found["value"] = float(x[0].asscalar())
+    (folder / f"{kv.rank}.json").write_text(json.dumps(found))
+
+
 def on_virtual_gpus(part):
     with virtual_gpus(2):
         return bits(train("dist_sync", part, (gpu(0), gpu(1)))[0])
@@ -159,7 +183,8 @@ def leave(how, kv):
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "train":
-        succeed(Path(sys.argv[2]))
+    what, where = sys.argv[1], Path(sys.argv[2])
+    if what in ("train", "thin"):
+        {"train": succeed, "thin": thin}[what](where)
     else:
-        fail(sys.argv[1], Path(sys.argv[2]))
+        fail(what, where)

@@ -1,0 +1,88 @@
+"""Thin links: what travels between processes takes as long as it would on a slow network."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from test_dist import launched
+
+from d2lmini import MXNetError, kvstore
+from d2lmini.kvstore import thin
+
+
+def test_a_link_takes_its_time():
+    link = thin.Link(gb_s=0.001, latency_s=0.002)
+    assert link.seconds(1000) == pytest.approx(0.003)
+    assert link.seconds(1000, messages=3) == pytest.approx(0.009)
+    assert thin.Link(latency_s=0.5).seconds(1 << 40) == 0.5
+    begun, used = time.monotonic(), time.thread_time()
+    link.hold(begun - 0.003, nbytes=10_000)  # of 12 ms 3 have passed
+    assert time.monotonic() - begun >= 0.009
+    assert time.thread_time() - used < 0.005, "it sleeps"
+    thin.Link().hold(begun, nbytes=1 << 40)
+
+
+def test_scopes_and_calls():
+    assert thin.current() == thin.Link()
+    with kvstore.thin_link(0.5) as outer:
+        with kvstore.thin_link(latency_s=1e-3) as inner:
+            assert thin.current() is inner == (None, 1e-3)
+        assert thin.current() is outer
+        kvstore.thin_link(2)
+        assert thin.current() == (2.0, 0.0)
+    assert thin.current() == thin.Link()
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        ((0,), "thin_link: the rate is in GB/s, above 0, got 0"),
+        ((1, -1), "thin_link: the latency is in seconds, 0 or more, got -1"),
+        ((1, float("inf")), "thin_link: the latency is in seconds"),
+        (("fast",), "thin_link: expected numbers, got 'fast'"),
+    ],
+)
+def test_links_that_make_no_sense(args, says):
+    with pytest.raises(MXNetError, match=says):
+        kvstore.thin_link(*args)
+    assert thin.current() == thin.Link()
+
+
+def test_the_environment_is_asked_once(monkeypatch):
+    monkeypatch.setattr(thin, "_current", None)
+    monkeypatch.setenv("D2LMINI_LINK_GB_S", "quick")
+    with pytest.raises(
+        MXNetError, match=r"D2LMINI_LINK_GB_S and .*: expected numbers, got 'quick'"
+    ):
+        thin.current()
+    monkeypatch.setenv("D2LMINI_LINK_GB_S", "0.25")
+    monkeypatch.setenv("D2LMINI_LINK_LATENCY_S", "1e-3")
+    assert thin.current() == (0.25, 1e-3)
+    monkeypatch.setenv("D2LMINI_LINK_GB_S", "0.5")
+    assert thin.current() == (0.25, 1e-3)
+
+
+@pytest.mark.parametrize("n", [2, 4])
+def test_a_job_on_a_thin_link_takes_at_least_its_time(n, tmp_path):
+    """Each process sends 4000 bytes to each other one: for shares, and for their sums."""
+    rate, latency_s = 1e6, 0.01
+    status, told = launched(
+        n,
+        "thin",
+        tmp_path,
+        D2LMINI_LINK_GB_S=str(rate / 1e9),
+        D2LMINI_LINK_LATENCY_S=str(latency_s),
+    )
+    assert status == 0, told
+    rounds = {2: 1, 4: 2}[n]
+    agreed_s = rounds * (latency_s + 16 / rate)
+    for r in range(n):
+        found = json.loads((tmp_path / f"{r}.json").read_text())
+        assert found["link"] == "<link 0.001 GB/s, latency 10000 us>"
+        assert found["none"] == "<link full speed, latency 0 us>"
+        assert found["value"] == n**2, "of two sums"
+        assert found["barrier"] >= agreed_s
+        assert found["sum"] >= 2 * agreed_s + 2 * (latency_s + 4000 * (n - 1) / rate)
+        assert found["broadcast"] >= 2 * agreed_s + rounds * (latency_s + 4000 * n / rate)
