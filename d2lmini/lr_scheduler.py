@@ -58,7 +58,8 @@ class LRScheduler:
 class FactorScheduler(LRScheduler):
     """base_lr times `factor` after every `step` updates, never below `stop_factor_lr`.
 
-    `base_lr` changes as the schedule goes on, and never goes back."""
+    `base_lr` changes as the schedule goes on, and never goes back. ValueError for a step below 1 or
+    a factor above 1."""
 
     def __init__(
         self,
@@ -90,7 +91,10 @@ class FactorScheduler(LRScheduler):
 
 
 class MultiFactorScheduler(LRScheduler):
-    """base_lr times `factor` after each of the updates in `step`, an increasing list."""
+    """base_lr times `factor` after each of the updates in `step`.
+
+    ValueError unless `step` is an increasing list of numbers from 1 up, and `factor` at most 1.
+    """
 
     def __init__(
         self,
@@ -160,7 +164,7 @@ class _Falling(LRScheduler):
 
 
 class PolyScheduler(_Falling):
-    """final_lr + (base_lr - final_lr) * (1 - n / max_update)^pwr"""
+    """final_lr + (base_lr - final_lr) * (1 - n / max_update)^pwr, after n updates."""
 
     def __init__(
         self,
@@ -180,7 +184,7 @@ class PolyScheduler(_Falling):
 
 
 class CosineScheduler(_Falling):
-    """final_lr + (base_lr - final_lr) * (1 + cos(pi * n / max_update)) / 2"""
+    """final_lr + (base_lr - final_lr) * (1 + cos(pi * n / max_update)) / 2, after n updates."""
 
     def shape(self, done: float) -> float:
         return (1 + cos(pi * done)) / 2

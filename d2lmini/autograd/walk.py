@@ -98,7 +98,8 @@ def grad(
 def mark_variables(variables: Any, gradients: Any, grad_reqs: Any = "write") -> None:
     """Let `gradients` be where backward puts the gradients of `variables`; see `attach_grad`.
 
-    grad_reqs: 'write', 'add' or 'null', one for all or one for each."""
+    grad_reqs: 'write', 'add' or 'null', one for all or one for each; ValueError for any other.
+    MXNetError where shape or dtype of a gradient is not its variable's."""
     if isinstance(variables, Value):
         variables, gradients = [variables], [gradients]
     if isinstance(grad_reqs, str):

@@ -127,7 +127,7 @@ class Benchmark:
         Each clock starts with an idle engine, so that no run pays for the one before; with `sync`
         it also stops with one; without, it warns of work that was still in flight, unless `warn` is
         False. Prints one line with the median, which `elapsed` keeps. `in_flight` is that of the
-        last run.
+        last run. ValueError for n below 1.
         """
         if n < 1:
             raise ValueError(f"repeat: n must be at least 1, got {n}")

@@ -87,7 +87,7 @@ class Machine:
         """Seconds that work of this cost (`op.cost(...)`) takes at least, with one thread or with
         all (None): the longer of its arithmetic and its traffic, each at the most that was measured
         (the roofline). More than that if its arithmetic is no matrix product; less, if what it
-        reads is in a cache."""
+        reads is in a cache. ValueError for another number of threads."""
         if threads not in (None, 1):
             raise ValueError(f"at_least_s: threads is 1, or None for all cores, got {threads!r}")
         most = self.all if threads is None else self.one

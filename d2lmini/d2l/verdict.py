@@ -109,10 +109,12 @@ class Verdict:
 
     @property
     def names(self) -> list[str]:
+        """The candidates, in the order they were given."""
         return list(self.times)
 
     @property
     def rounds(self) -> int:
+        """How often each candidate ran."""
         return len(self.times[self.names[0]])
 
     @property
@@ -176,10 +178,12 @@ class Verdict:
 
     @property
     def faster(self) -> bool:
+        """Is the last candidate faster than the first, as surely as was asked?"""
         return self.relation(self.names[-1], self.names[0]) == "faster"
 
     @property
     def slower(self) -> bool:
+        """Is the last candidate slower than the first, as surely as was asked?"""
         return self.relation(self.names[-1], self.names[0]) == "slower"
 
     @property

@@ -83,6 +83,8 @@ class SteppedEngine(View):
     replay    a log (`log` of another run of the same program) to do again
     order     numbers of operations: one at a time, the first in the list that may
     remember  how many steps `back` can take back; `engine.stepped` asks for 1000
+
+    ValueError for less than one worker.
     """
 
     kind = "stepped"
@@ -224,7 +226,8 @@ class SteppedEngine(View):
     # -- stepping ----------------------------------------------------------------------------------
 
     def step(self) -> Event | None:
-        """Let one operation begin or end; what happened, or None if nothing can."""
+        """Let one operation begin or end; what happened, or None if nothing can. MXNetError
+        inside a task: it is the program that steps."""
         if here.task is not None:
             raise MXNetError(
                 f"step inside the task {here.task.name!r}: step where the program pushes"

@@ -313,7 +313,7 @@ class Parameter:
         return list(self._check_and_get(self._grad, list))
 
     def list_ctx(self) -> list[Context]:
-        """The contexts it is, or will be, initialized in."""
+        """The contexts it is, or will be, initialized in; RuntimeError before `initialize`."""
         if self._data is not None:
             return [data.context for data in self._data]
         if not self._deferred_init:
@@ -385,7 +385,8 @@ class Parameter:
             grad[:] = 0
 
     def reset_ctx(self, ctx: Context | list[Context]) -> None:
-        """Move it to other contexts; copies that differ are averaged."""
+        """Move it to other contexts; copies that differ are averaged. ValueError before
+        `initialize`."""
         contexts = _contexts(ctx)
         if self._data is not None:
             with autograd.pause():

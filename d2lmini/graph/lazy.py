@@ -56,6 +56,7 @@ class lazy:
 
     @property
     def dropped(self) -> int:
+        """How many operations were recorded whose results can't be read any more."""
         return self.recorded - self.computed - recorder.waiting(self)
 
     def program(self) -> str:

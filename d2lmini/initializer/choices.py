@@ -22,7 +22,10 @@ from d2lmini.ndarray import NDArray
 
 
 class Mixed:
-    """The first of the regular expressions `patterns` that matches a name picks its initializer."""
+    """The first of the regular expressions `patterns` that matches a name picks its initializer.
+
+    ValueError if there are not as many of one as of the other.
+    """
 
     def __init__(self, patterns: Sequence[str], initializers: Sequence[Callable]):
         if len(patterns) != len(initializers):

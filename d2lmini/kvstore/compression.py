@@ -33,7 +33,8 @@ _TYPES = ("2bit", "fp16")
 
 
 class Compression:
-    """How gradients travel. kind: '2bit' or 'fp16'; threshold (of 2bit): what one step sends."""
+    """How gradients travel: `params` is {'type': '2bit' or 'fp16', 'threshold': of 2bit, what one
+    step sends}; MXNetError for others, and at `send` for gradients that are no floats."""
 
     def __init__(self, params: Any):
         if not isinstance(params, dict):

@@ -108,7 +108,8 @@ class KVStore(KVStoreBase):
     def pull(
         self, key: Any, out: Any = None, priority: int = 0, ignore_sparse: bool = True
     ) -> None:
-        """Copy the value of each key into the array or arrays of `out`."""
+        """Copy the value of each key into the array or arrays of `out`. MXNetError for a key that
+        was not initialized, a shape that differs, or no `out`."""
         if out is None:
             raise MXNetError("pull: out= is required, the array or arrays to write to")
         pairs = self._pairs("pull", key, out)

@@ -35,7 +35,7 @@ _registry: dict[str, Callable[..., EvalMetric]] = {}
 _MOST_PENDING = 512
 
 
-def _sums(name: str) -> Any:
+def _sums(name: str, what: str) -> Any:
     """A sum as an attribute: reading it waits for what is pending."""
 
     def get(self: EvalMetric) -> Any:
@@ -46,7 +46,7 @@ def _sums(name: str) -> Any:
         self._settle()
         setattr(self, name, value)
 
-    return property(get, set)
+    return property(get, set, doc=f"{what}; reading it waits for what is pending.")
 
 
 class EvalMetric:
@@ -138,10 +138,10 @@ class EvalMetric:
             self._global_sum += total
             self._global_count += count
 
-    sum_metric = _sums("_sum")
-    num_inst = _sums("_count")
-    global_sum_metric = _sums("_global_sum")
-    global_num_inst = _sums("_global_count")
+    sum_metric = _sums("_sum", "The local sum")
+    num_inst = _sums("_count", "The local count")
+    global_sum_metric = _sums("_global_sum", "The global sum")
+    global_num_inst = _sums("_global_count", "The global count")
 
 
 def _number(x: Any) -> Any:

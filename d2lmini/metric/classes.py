@@ -56,7 +56,10 @@ class Accuracy(EvalMetric):
 
 @alias("top_k_accuracy", "top_k_acc")
 class TopKAccuracy(EvalMetric):
-    """Share of labels (N,) that are among the top_k largest of the scores (N, C). Waits."""
+    """Share of labels (N,) that are among the top_k largest of the scores (N, C). Waits.
+
+    ValueError for a top_k below 2, and at `update` for scores of another number of axes.
+    """
 
     def __init__(
         self, top_k: int = 1, name: str = "top_k_accuracy", output_names: Names = None,

@@ -91,7 +91,8 @@ class _Binary(_Tables):
 @register
 class F1(_Binary):
     """2 p r / (p + r), of class 1: p the share of right ones among those found (precision), r the
-    share found of those there are (recall). Labels 0 and 1, pred (N, 2) or classes.
+    share found of those there are (recall). Labels 0 and 1, pred (N, 2) or classes; ValueError at
+    `update` for a third class.
 
     average: "macro", the mean over updates, or "micro", of all counts together. Waits.
     """
@@ -112,7 +113,8 @@ class F1(_Binary):
 
 @register
 class MCC(_Binary):
-    """Matthews' correlation of label and prediction, from -1 to 1; arguments as for F1. Waits.
+    """Matthews' correlation of label and prediction, from -1 to 1; arguments, and ValueError, as
+    for F1. Waits.
 
     (tp tn - fp fn) / sqrt((tp + fp) (tp + fn) (tn + fp) (tn + fn)), factors of 0 left out.
     """

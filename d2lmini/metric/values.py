@@ -95,7 +95,7 @@ class PearsonCorrelation(EvalMetric):
     """Correlation of all elements of label and pred, which share one shape.
 
     average: "macro", the mean of the updates' correlations, or "micro", that of all elements seen
-    (then there is no global value beside the local one). Waits.
+    (then there is no global value beside the local one); ValueError for another. Waits.
     """
 
     def __init__(

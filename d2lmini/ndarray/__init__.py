@@ -7,6 +7,12 @@ np.float32(12.0)
 
 Every op is here under each of its names; `nd.random`, `nd.linalg`, `nd.contrib`, `nd.op` and
 `nd._internal` are its sub-namespaces.
+
+An op takes arrays, then attributes, by position or by name, and returns a new NDArray at once, or a
+list of them; with `out=` it writes there. At the call it raises MXNetError for shapes, dtypes,
+contexts and attributes that do not fit, TypeError for an argument that is missing or unknown. What
+fails while it is computed is raised where somebody waits. `nd.exp.cost(...)` predicts FLOPs and
+bytes.
 """
 
 from __future__ import annotations

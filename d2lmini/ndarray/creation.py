@@ -142,7 +142,8 @@ def eye(N: int, M: int = 0, k: int = 0, ctx: Context | None = None, dtype: Any =
 
 def from_numpy(ndarray: np.ndarray, zero_copy: bool = True) -> NDArray:
     """An NDArray of a NumPy array; with `zero_copy` it shares the memory, and the NumPy array is
-    made read-only, so that nobody writes behind the engine's back."""
+    made read-only, so that nobody writes behind the engine's back. ValueError if that one is not
+    C-contiguous."""
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"from_numpy: expected a NumPy array, got {type(ndarray).__name__}")
     as_dtype(ndarray.dtype)
@@ -172,7 +173,7 @@ def waitall() -> None:
 
 
 def concatenate(arrays: Sequence[NDArray], axis: int = 0, always_copy: bool = True) -> NDArray:
-    """`concat` of a list along `axis`."""
+    """`concat` of a list along `axis`; ValueError for an empty one."""
     if not arrays:
         raise ValueError("concatenate: expected at least one array")
     if len(arrays) == 1 and not always_copy:

@@ -43,7 +43,8 @@ class Optimizer:
     elements, None for none. learning_rate: 0.01 if neither it nor a scheduler is given; given both,
     it becomes the scheduler's base_lr. multi_precision: update float16 weights by way of a float32
     copy. param_idx2name: names of the indices; the decay of those that do not end in `_weight` or
-    `_gamma` is then 0. param_dict: Parameters by index. (`sym` is MXNet's; accepted and unused.)
+    `_gamma` is then 0 (AssertionError unless it is a dict). param_dict: Parameters by index. (`sym`
+    is MXNet's; accepted and unused.)
     """
 
     #: Optimizer classes by lower-case name.

@@ -164,7 +164,8 @@ class Marker:
         self._section = f"{_name_of(domain, 'Marker')},instant_marker"
 
     def mark(self, scope: str = "process") -> None:
-        """It is now; `scope`, whom it concerns: global, process, thread, task or marker."""
+        """It is now; `scope`, whom it concerns: global, process, thread, task or marker (MXNetError
+        for any other)."""
         if scope not in SCOPES:
             raise MXNetError(
                 f"Invalid Input: '{scope}', valid values are: "

@@ -6,7 +6,9 @@
 ['x']
 
 Every op of `nd` is here under the same names; `sym.random`, `sym.linalg`, `sym.contrib`, `sym.op`
-and `sym._internal` are its sub-namespaces.
+and `sym._internal` are its sub-namespaces. They take Symbols, return a Symbol, and raise at the
+call what is wrong with attributes (MXNetError) and arguments (TypeError); shapes are looked at
+where they are known, by `infer_shape`, `bind` and `simple_bind`.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class _Current(type):
 
 
 class AttrScope(metaclass=_Current):
-    """Labels, as strings by name. Scopes add up; the inner one wins."""
+    """Labels, as strings by name (ValueError for others). Scopes add up; the inner one wins."""
 
     def __init__(self, **labels: str):
         for name, value in labels.items():

@@ -52,6 +52,11 @@ def _reduce(self: Symbol) -> tuple[Callable[[str], Symbol], tuple[str]]:
     return load_json, (tojson(self, remove_amp_cast=False),)
 
 
+def _as_nd_ndarray(self: Symbol) -> Symbol:
+    """Itself: there is no other interface here."""
+    return self
+
+
 for _name in (*_METHODS, "reshape_like", "expand_dims", "squeeze", "flatten"):
     # `__abs__` and the method `abs` say the same.
     setattr(Symbol, _name, _method(_name, _name, HINTS.get(_name) or _name))
@@ -60,7 +65,7 @@ Symbol.detach = _method("detach", "BlockGrad", "blockgrad")  # type: ignore[attr
 Symbol.reshape = reshape  # type: ignore[attr-defined]
 Symbol.astype = astype  # type: ignore[attr-defined]
 Symbol.__reduce__ = _reduce  # type: ignore[method-assign,assignment]
-Symbol.as_nd_ndarray = lambda self: self  # type: ignore[attr-defined]
+Symbol.as_nd_ndarray = _as_nd_ndarray  # type: ignore[attr-defined]
 del _name
 
 

@@ -232,7 +232,8 @@ class Symbol(Fluent):
         raise NotImplementedForSymbol("index")
 
     def gradient(self, wrt: Any) -> NoReturn:
-        """Refused, as in MXNet: gradients are computed where a Symbol is bound to arrays."""
+        """Refused with MXNetError, as in MXNet: gradients are computed where a Symbol is bound to
+        arrays."""
         raise MXNetError(
             "gradient: not implemented for Symbols, in MXNet neither; bind it and call backward() "
             "of the executor, or compute with arrays under autograd.record()"

@@ -140,7 +140,8 @@ def check_symbolic_forward(
     equal_nan: bool = False,
     dtype: Any = np.float32,
 ) -> list[NDArray]:
-    """The outputs must be like `expected` (a list, or one array). Returns the outputs."""
+    """The outputs must be like `expected` (a list, or one array), else AssertionError. Returns the
+    outputs."""
     function, location = _function("check_symbolic_forward", sym, location, aux_states)
     with autograd.predict_mode():
         outputs = _call(function, _inputs(location, ctx, dtype))

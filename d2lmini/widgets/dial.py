@@ -106,6 +106,7 @@ class MemoryDial(Panel):
         self.say_whole()
 
     def turned(self, values: dict[str, Any]) -> None:
+        """The slider was moved: the limit is what it says, in MB. ValueError for 0 and below."""
         megabytes = values["limit"]
         if not megabytes > 0:
             raise ValueError(f"memory dial: the limit must be more than 0 MB, got {megabytes}")

@@ -51,7 +51,7 @@ class Dataset:
 
     def shard(self, num_shards: int, index: int) -> Dataset:
         """Part `index` of `num_shards` consecutive parts; the first ones have one element more
-        where it does not come out even."""
+        where it does not come out even. ValueError for a part that is none of them."""
         if not 0 <= index < num_shards:
             raise ValueError(
                 f"shard: expected 0 <= index < num_shards, got index {index} of {num_shards}"
@@ -61,7 +61,7 @@ class Dataset:
         return _SampledDataset(self, SequentialSampler(share + (index < left), start))
 
     def take(self, count: int | None) -> Dataset:
-        """The first `count` elements; all if None or more than there are."""
+        """The first `count` elements; all if None or more than there are. ValueError below 0."""
         if count is not None and count < 0:
             raise ValueError(f"take: expected a count of at least 0, or None, got {count}")
         n = len(self)

@@ -79,7 +79,8 @@ class FilterSampler(Sampler):
 
 class IntervalSampler(Sampler):
     """Every `interval`-th index: 0, interval, 2 * interval, ...; with `rollover` then
-    1, 1 + interval, ... and so on until all have come. (MXNet: `gluon.contrib.data`.)"""
+    1, 1 + interval, ... and so on until all have come. ValueError unless 1 <= interval <= length.
+    (MXNet: `gluon.contrib.data`.)"""
 
     def __init__(self, length: int, interval: int, rollover: bool = True):
         if not 1 <= interval <= length:

@@ -120,7 +120,7 @@ class CTCLoss(Loss):
     pred: scores, (N, T, C) with layout "NTC" or (T, N, C) with "TNC"; the last class is the blank.
     label: (N, L) with label_layout "NT", or (L, N) with "TN", padded with -1. pred_lengths and
     label_lengths (N,) say how much of each counts; None: all steps, and all before the padding.
-    sample_weight (N,).
+    sample_weight (N,). ValueError for another layout.
     """
 
     def __init__(

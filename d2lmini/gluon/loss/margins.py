@@ -51,7 +51,7 @@ class SquaredHingeLoss(Loss):
 class LogisticLoss(Loss):
     """log(1 + exp(-pred label)): -log of the probability sigmoid(pred label).
 
-    label_format: "signed", labels -1 and 1, or "binary", labels 0 and 1.
+    label_format: "signed", labels -1 and 1, or "binary", labels 0 and 1; ValueError for another.
     """
 
     def __init__(

@@ -109,6 +109,8 @@ class _Conv(HybridBlock):
         return "conv"
 
     def infer_shape(self, x: Any) -> None:
+        """Take the number of channels from data; MXNetError where its axes are not those of the
+        layout."""
         if len(x.shape) != self.ndim + 2:
             raise MXNetError(
                 f"{type(self).__name__}: needs data of {self.ndim + 2} axes "

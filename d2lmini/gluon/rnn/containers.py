@@ -44,6 +44,7 @@ class _Stack:
         self.register_child(cell)  # type: ignore[attr-defined]
 
     def state_info(self, batch_size: int = 0) -> list[dict[str, Any]]:
+        """Shapes and layouts of the states of all cells, from the bottom up."""
         return infos_of(self._cells(), batch_size)
 
     def begin_state(

@@ -238,7 +238,7 @@ class RecurrentLayer(HybridBlock):
 class RNN(RecurrentLayer):
     """h' = activation(W x + b + U h + d) over sequences; activation 'relu' or 'tanh'.
 
-    Shapes and parameters: `RecurrentLayer`.
+    Shapes and parameters: `RecurrentLayer`. KeyError for another activation.
     """
 
     def __init__(

@@ -235,7 +235,8 @@ class RandomResizedCrop(Block):
     """A part of random size, proportions and place, resized to `size`.
 
     scale: its area as a share of the image's, a range (or its lower end); ratio: range of its
-    width / height. Where ten draws do not fit: the largest part in the middle.
+    width / height. Where ten draws do not fit: the largest part in the middle. ValueError for a
+    range that is not (low, high) above 0.
     """
 
     def __init__(
