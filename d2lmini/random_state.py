@@ -91,6 +91,40 @@ def next_key(ctx: Context | None = None) -> Key:
     return Key(value % (1 << 63), device, number)
 
 
+def state_dict() -> dict[str, Any]:
+    """The seeds and how many keys were given, in numbers, texts and lists."""
+    with _state.lock:
+        tables = [
+            [[None if ctx is None else [ctx.device_type, ctx.device_id], n] for ctx, n in t.items()]
+            for t in (_state.seeds, _state.numbers)
+        ]
+        return {"default": _state.default, "seeds": tables[0], "numbers": tables[1]}
+
+
+def load_state_dict(state: dict[str, Any]) -> None:
+    """Go on from where `state_dict` was called."""
+    seeds, numbers = (
+        {None if ctx is None else Context(*ctx): n for ctx, n in state[name]}
+        for name in ("seeds", "numbers")
+    )
+    with _state.lock:
+        _state.default, _state.seeds, _state.numbers = state["default"], seeds, numbers
+
+
+def numpy_state_dict() -> dict[str, Any]:
+    """The state of NumPy's global generator, in numbers, texts, lists and dicts."""
+    state = np.random.get_state(legacy=False)
+    assert isinstance(state, dict)
+    inner = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in state["state"].items()}
+    return {**state, "state": inner}
+
+
+def numpy_state_of(state: dict[str, Any]) -> dict[str, Any]:
+    """What NumPy's `set_state` takes, of a `numpy_state_dict`."""
+    inner = {k: np.array(v, np.uint32) if isinstance(v, list) else v for k, v in state["state"].items()}
+    return {**state, "state": inner}
+
+
 @contextmanager
 def rewound() -> Iterator[None]:
     """A scope after which the numbers that were drawn in it come once more."""

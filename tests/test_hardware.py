@@ -61,6 +61,13 @@ def test_every_figure_is_there_and_measured_once():
     assert engine.current is before and engine.stats().pending == 0
 
 
+def test_a_core_does_at_least_its_share_and_all_at_least_what_one_does():
+    disturbed = Peak(1, 49.0, 18.0), Peak(2, 175.0, 15.0)
+    assert hardware._agreeing(*disturbed) == (Peak(1, 87.5, 18.0), Peak(2, 175.0, 18.0))
+    possible = Peak(1, 90.0, 18.0), Peak(2, 160.0, 30.0)
+    assert hardware._agreeing(*possible) == possible
+
+
 def test_the_least_time_is_that_of_the_roof():
     product = Cost(flops=2e9, nbytes=1e6)  # bound by arithmetic
     assert INVENTED.at_least_s(product, 1) == pytest.approx(0.04)

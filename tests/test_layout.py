@@ -32,7 +32,7 @@ FLOORS = {
     5: "graph initializer io lr_scheduler metric onnx optimizer runtime kvstore visualization",
     6: "gluon",
     7: "profiler widgets",
-    8: "d2l launch random test_utils __init__ mxnet_alias __main__",
+    8: "cli d2l launch random test_utils __init__ mxnet_alias __main__",
 }
 FLOOR_OF = {name: floor for floor, names in FLOORS.items() for name in names.split()}
 

@@ -11,6 +11,7 @@
     check       is the schedule as an exercise asks for? With a hint for each kind of mistake
     check_engine    does an engine, the library's or your own, keep its promises?
     traffic     how many bytes travel between devices in a scope, and which way
+    cluster     what n processes would give: what sums cost, and a step played through
     machine     what this machine can do, measured once: what predictions start from
     family      a picture of which class is derived from which
     folding     what a compiler makes of a program that is text, pass by pass
@@ -40,7 +41,7 @@ from d2lmini.profiler.plot import timeline
 if TYPE_CHECKING:
     from matplotlib import pyplot as plt
 
-    from d2lmini.d2l import check
+    from d2lmini.d2l import check, cluster
     from d2lmini.d2l.chars import (
         grad_clipping,
         predict_rnn,
@@ -121,7 +122,11 @@ _FILES = {
 }
 _LAZY = {name: f"d2lmini.d2l.{file}" for file, names in _FILES.items() for name in names.split()}
 
-_MODULES = {"check": "d2lmini.d2l.check", "plt": "matplotlib.pyplot"}
+_MODULES = {
+    "check": "d2lmini.d2l.check",
+    "cluster": "d2lmini.d2l.cluster",
+    "plt": "matplotlib.pyplot",
+}
 
 # The book's helpers for chapters that need images, word vectors, or data of many megabytes.
 _LEFT_OUT = """
@@ -130,7 +135,8 @@ _LEFT_OUT = """
     preprocess_imdb read_imdb read_voc_images voc_label_indices voc_rand_crop""".split()
 
 __all__ = [
-    "Benchmark", "Ratio", "Verdict", "check", "compare", "get_mem", "plt", "timeline", *_LAZY,
+    "Benchmark", "Ratio", "Verdict", "check", "cluster", "compare", "get_mem", "plt", "timeline",
+    *_LAZY,
 ]  # fmt: skip
 
 

@@ -35,21 +35,24 @@ def gradients(x: np.ndarray, i2h: np.ndarray, h2h: np.ndarray) -> np.ndarray:
     x, i2h, h2h = (a.astype(np.float64) for a in (x, i2h, h2h))
     h = np.zeros((BATCH, UNITS))
     steps = []
-    for xt in x:
-        (ar, az, an), (cr, cz, cn) = np.split(xt @ i2h.T, 3, 1), np.split(h @ h2h.T, 3, 1)
+    for a in x @ i2h.T:
+        (ar, az, an), (cr, cz, cn) = np.split(a, 3, 1), np.split(h @ h2h.T, 3, 1)
         r, z = 1 / (1 + np.exp(-ar - cr)), 1 / (1 + np.exp(-az - cz))
         n = np.tanh(an + r * cn)
-        steps.append((xt, h, r, z, n, cn))
+        steps.append((h, r, z, n, cn))
         h = (1 - z) * n + z * h
     dh = np.zeros_like(h)
-    di2h, dh2h = np.zeros_like(i2h), np.zeros_like(h2h)
-    for xt, h, r, z, n, cn in reversed(steps):
+    das, dcs = [], []
+    for h, r, z, n, cn in reversed(steps):
         dh = dh + 1
         dn = dh * (1 - z) * (1 - n**2)
         dr = dn * cn * r * (1 - r)
         dz = dh * (h - n) * z * (1 - z)
-        da, dc = np.hstack([dr, dz, dn]), np.hstack([dr, dz, dn * r])
-        di2h += da.T @ xt
-        dh2h += dc.T @ h
+        dc = np.hstack([dr, dz, dn * r])
+        das.append(np.hstack([dr, dz, dn]))
+        dcs.append(dc)
         dh = dh * z + dc @ h2h
+    hs = [h for h, *_ in steps]
+    di2h = np.vstack(das[::-1]).T @ np.vstack(list(x))
+    dh2h = np.vstack(dcs[::-1]).T @ np.vstack(hs)
     return np.concatenate([di2h.ravel(), dh2h.ravel()]).astype(np.float32)

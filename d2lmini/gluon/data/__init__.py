@@ -1,6 +1,7 @@
 """Data on the way to the network. In reading order:
 
     sampler     in which order, in which batches
+    split       in parts, one for each process of a job
     batchify    from elements to a batch
     dataset     elements by number, and views of them
     workers     threads or processes that load beside the program
@@ -19,11 +20,13 @@ from d2lmini.gluon.data import dataloader, dataset, sampler
 from d2lmini.gluon.data.sampler import (
     BatchSampler, FilterSampler, IntervalSampler, RandomSampler, Sampler, SequentialSampler,
 )  # fmt: skip
+from d2lmini.gluon.data.split import SplitSampler
 from d2lmini.gluon.data.dataset import ArrayDataset, Dataset, RecordFileDataset, SimpleDataset
 from d2lmini.gluon.data.dataloader import DataLoader
 from d2lmini.gluon.data import vision
 
 __all__ = [
     "ArrayDataset", "BatchSampler", "DataLoader", "Dataset", "FilterSampler", "IntervalSampler",
-    "RandomSampler", "RecordFileDataset", "Sampler", "SequentialSampler", "SimpleDataset", "vision",
+    "RandomSampler", "RecordFileDataset", "Sampler", "SequentialSampler", "SimpleDataset",
+    "SplitSampler", "vision",
 ]  # fmt: skip

@@ -16,6 +16,9 @@ left to the engine: user code may wait for arrays, which an engine's task must n
 What comes is the same with any number of workers: the sampler runs in the program's own thread, and
 operations that draw random numbers for a batch (random transforms) do so from a stream of that
 batch, fixed by `d2lmini.random.seed`. The order of shuffling is fixed by `numpy.random.seed`.
+
+A loader can go on in the middle of an epoch (`state_dict`), for it alone knows which batches were
+handed out: its sampler is ahead of that by those in flight.
 """
 
 from __future__ import annotations
@@ -27,16 +30,28 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from d2lmini import random_state
 from d2lmini.context import cpu_pinned
 from d2lmini.gluon.data.batchify import default_batchify_fn, default_mp_batchify_fn
-from d2lmini.gluon.data.sampler import BatchSampler, RandomSampler, SequentialSampler
+from d2lmini.gluon.data.sampler import BatchSampler, RandomSampler, SequentialSampler, state_of
 from d2lmini.gluon.data.workers import ProcessPool, ThreadPool, load
 from d2lmini.ndarray import NDArray
 
 __all__ = ["DataLoader", "default_batchify_fn", "default_mp_batchify_fn"]
+
+
+@dataclass
+class _Place:
+    """How far an epoch has come."""
+
+    sampler: Any  # what its walk began with; None if nobody knows
+    key: random_state.Key
+    given: int = 0  # batches handed out
+    over: bool = False
 
 
 class DataLoader:
@@ -95,6 +110,8 @@ class DataLoader:
         self._timeout = timeout
         self._pool: ThreadPool | ProcessPool | None = None
         self._release: Any = None
+        self._place: _Place | None = None  # of the epoch that was begun last
+        self._resumed = False  # it is yet to go on
         # The next epoch, on its way; it holds this loader only once it is handed out.
         self._ahead: _Epoch | None = None
         self.auto_reload = bool(auto_reload) and self._num_workers > 0
@@ -113,9 +130,58 @@ class DataLoader:
         return epoch
 
     def _serially(self) -> Iterator[Any]:
-        key = random_state.next_key()
-        for number, indices in enumerate(self._batch_sampler):
-            yield self._placed(load(self._dataset, self._batchify_fn, indices, key, number))
+        place, batches = self._begin()
+        for number, indices in batches:
+            batch = load(self._dataset, self._batchify_fn, indices, place.key, number)
+            place.given = number + 1
+            yield self._placed(batch)
+        place.over = True
+
+    def _begin(self) -> tuple[_Place, Iterator[tuple[int, Any]]]:
+        """An epoch, or what is left of the one to go on with: its numbered lists of indices."""
+        if self._place is None or not self._resumed:
+            self._place = _Place(state_of(self._batch_sampler), random_state.next_key())
+        self._resumed = False
+        place = self._place
+        return place, islice(enumerate(self._batch_sampler), place.given, None)
+
+    # -- to go on later ----------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """How far the epoch that was begun last has come, in numbers, texts, lists and dicts: which
+        batches it has handed out, and what their order and their random transforms depend on.
+
+        Not in it are the generators that later epochs begin with: NumPy's, for shuffling, and
+        `d2lmini.random`'s; `gluon.Checkpoint` keeps all of them. TypeError for a sampler that has
+        no `state_dict` of its own.
+        """
+        place = self._place
+        if place is None:
+            return {}
+        if place.sampler is None:
+            odd = getattr(self._batch_sampler, "_sampler", self._batch_sampler)
+            raise TypeError(
+                f"state_dict: nobody knows how the walk of a {type(odd).__name__} comes again; give "
+                "that sampler state_dict() and load_state_dict(state) (see gluon.data.Sampler), or "
+                "use one that has them: SplitSampler, RandomSampler, ..."
+            )
+        return {**vars(place), "key": list(place.key)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there: the next `for` loop gives the rest of that epoch, no batch if all had
+        come but the loop had not ended. The dataset and the arguments are to be the same."""
+        if self._ahead is not None:
+            self._ahead._close()
+            self._ahead = None
+        self._place = None
+        if state:
+            self._batch_sampler.load_state_dict(state["sampler"])
+            self._place = _Place(**{**state, "key": random_state.Key(*state["key"])})
+            self._resumed = not self._place.over
+            if self._place.over:
+                deque(self._batch_sampler, maxlen=0)  # the next walk is the one after it
+        if self.auto_reload and not (state and state["over"]):
+            self._ahead = _Epoch(self)
 
     def _placed(self, batch: Any) -> Any:
         return batch if self._pinned is None else _moved(batch, self._pinned)
@@ -141,9 +207,8 @@ class _Epoch:
     def __init__(self, loader: DataLoader):
         self.loader: DataLoader | None = None
         self._pool = loader._workers()
-        self._batches = enumerate(iter(loader._batch_sampler))
-        self._key = random_state.next_key()
-        self._number = -1
+        self._place, self._batches = loader._begin()
+        self._number = self._place.given - 1
         self._coming: deque[Future] = deque()
         for _ in range(loader._prefetch):
             self._ask()
@@ -157,6 +222,7 @@ class _Epoch:
         if not self._coming:  # the end, or prefetch is 0
             self._ask()
         if not self._coming:
+            self._place.over = True
             if loader.auto_reload and loader._ahead is None and self._number >= 0:
                 self._number = -1
                 loader._ahead = _Epoch(loader)
@@ -165,6 +231,7 @@ class _Epoch:
         try:
             future = self._coming.popleft()
             batch = self._result(loader, future)
+            self._place.given = self._number + 1
             if loader._prefetch:
                 self._ask()
         except BaseException:
@@ -176,7 +243,7 @@ class _Epoch:
         """Have one more batch loaded, if there is one."""
         for number, indices in self._batches:
             try:
-                self._coming.append(self._pool.submit(indices, self._key, number))
+                self._coming.append(self._pool.submit(indices, self._place.key, number))
             except BrokenProcessPool:
                 future: Future = Future()
                 future.set_exception(BrokenProcessPool())
@@ -207,7 +274,7 @@ class _Epoch:
 
     def _close(self) -> None:
         """The epoch is over: take back what was asked for."""
-        self._batches = enumerate(iter(()))
+        self._batches = iter(())
         while self._coming:
             self._coming.pop().cancel()
 

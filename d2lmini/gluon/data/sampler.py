@@ -10,14 +10,19 @@ row into lists.
 `RandomSampler` shuffles with NumPy's global generator, as MXNet does: `numpy.random.seed` makes
 the order repeat itself. (`d2lmini.random.seed` rules what is drawn by operations: dropout,
 initializers, random transforms.)
+
+A training that is to go on where it was interrupted needs its walk again. `state_dict` says what
+the walk that begins next depends on, and `load_state_dict` has it come; see `DataLoader.state_dict`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sized
+from collections.abc import Callable, Iterator, Sequence, Sized
 from typing import Any
 
 import numpy as np
+
+from d2lmini import random_state
 
 __all__ = [
     "BatchSampler", "FilterSampler", "IntervalSampler", "RandomSampler", "Sampler",
@@ -34,8 +39,23 @@ class Sampler:
     def __len__(self) -> int:
         raise NotImplementedError(f"{type(self).__name__} must define __len__")
 
+    def state_dict(self) -> dict[str, Any] | None:
+        """What the walk that begins next depends on, in numbers, texts, lists and dicts. None, if
+        a class does not say: then nobody can have it come again."""
+        return None
 
-class SequentialSampler(Sampler):
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Have the next walk be the one of this state."""
+
+
+class _Fixed(Sampler):
+    """One whose walks are all alike."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+
+class SequentialSampler(_Fixed):
     """start, start + 1, ..., start + length - 1."""
 
     def __init__(self, length: int, start: int = 0):
@@ -54,17 +74,31 @@ class RandomSampler(Sampler):
 
     def __init__(self, length: int):
         self._length = length
+        self._again: Any = None  # the state of NumPy's generator to begin with
 
     def __iter__(self) -> Iterator[Any]:
         indices = np.arange(self._length)
-        np.random.shuffle(indices)
+        state, self._again = self._again, None
+        if state is None:
+            np.random.shuffle(indices)
+        else:
+            generator = np.random.RandomState()
+            generator.set_state(random_state.numpy_state_of(state))
+            generator.shuffle(indices)
         return iter(indices.tolist())
 
     def __len__(self) -> int:
         return self._length
 
+    def state_dict(self) -> dict[str, Any]:
+        return {"numpy": random_state.numpy_state_dict()}
 
-class FilterSampler(Sampler):
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Have the next walk be the one of this state; NumPy's generator stays where it is."""
+        self._again = state["numpy"]
+
+
+class FilterSampler(_Fixed):
     """Indices of the elements for which `fn(element)` holds; all are looked at once, here."""
 
     def __init__(self, fn: Callable[[Any], Any], dataset: Any):
@@ -77,7 +111,7 @@ class FilterSampler(Sampler):
         return len(self._indices)
 
 
-class IntervalSampler(Sampler):
+class IntervalSampler(_Fixed):
     """Every `interval`-th index: 0, interval, 2 * interval, ...; with `rollover` then
     1, 1 + interval, ... and so on until all have come. ValueError unless 1 <= interval <= length.
     (MXNet: `gluon.contrib.data`.)"""
@@ -137,3 +171,19 @@ class BatchSampler(Sampler):
         if self._last_batch == "keep":
             return -(-n // self._batch_size)
         return (len(self._prev) + n) // self._batch_size
+
+    def state_dict(self) -> dict[str, Any] | None:
+        inner = state_of(self._sampler)
+        return None if inner is None else {"rest": list(self._prev), "sampler": inner}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._prev = list(state["rest"])
+        if hasattr(self._sampler, "load_state_dict"):
+            self._sampler.load_state_dict(state["sampler"])
+
+
+def state_of(sampler: Any) -> dict[str, Any] | None:
+    """`state_dict` of a sampler; {} of a list and the like, whose walks are all alike."""
+    if hasattr(sampler, "state_dict"):
+        return sampler.state_dict()
+    return {} if isinstance(sampler, (Sequence, np.ndarray)) else None
