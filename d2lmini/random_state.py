@@ -121,7 +121,9 @@ def numpy_state_dict() -> dict[str, Any]:
 
 def numpy_state_of(state: dict[str, Any]) -> dict[str, Any]:
     """What NumPy's `set_state` takes, of a `numpy_state_dict`."""
-    inner = {k: np.array(v, np.uint32) if isinstance(v, list) else v for k, v in state["state"].items()}
+    inner = {
+        k: np.array(v, np.uint32) if isinstance(v, list) else v for k, v in state["state"].items()
+    }
     return {**state, "state": inner}
 
 

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini import ndarray as nd
+from d2lmini.base import MXNetError
 from d2lmini.ndarray import NDArray
 
 #: Files that the book's programs read: their names and where they come from.
@@ -62,8 +63,15 @@ def data_file(name: str) -> Path:
 
 def get_data_ch7() -> tuple[NDArray, NDArray]:
     """1500 measurements of airfoil noise: features (1500, 5), labels (1500,), each column with mean
-    0 and standard deviation 1. Read from `airfoil_self_noise.dat` (see `data_file`)."""
-    data = np.genfromtxt(data_file("airfoil_self_noise.dat"), delimiter="\t")
+    0 and standard deviation 1. Read from `airfoil_self_noise.dat` (see `data_file`); MXNetError if
+    that does not hold rows of numbers, equally many."""
+    path = data_file("airfoil_self_noise.dat")
+    try:
+        data = np.loadtxt(path, delimiter="\t", ndmin=2)
+    except (ValueError, OverflowError) as problem:
+        raise MXNetError(f"{path}: {str(problem)[:300]}") from None
+    if len(data) < 2:
+        raise MXNetError(f"{path}: expected rows of numbers between tabs, got {len(data)} of them")
     data = (data - data.mean(axis=0)) / data.std(axis=0)
     return nd.array(data[:1500, :-1]), nd.array(data[:1500, -1])
 

@@ -8,22 +8,37 @@
 
 from __future__ import annotations
 
+import io
 import random
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 
 from d2lmini import ndarray as nd
+from d2lmini.base import MXNetError
 from d2lmini.context import Context
 from d2lmini.d2l.data import data_file
 from d2lmini.ndarray import NDArray
 
+#: What `zipfile` raises for damaged archives, encrypted ones and methods of packing it has not.
+_DAMAGED = (
+    zipfile.BadZipFile, zlib.error, EOFError, KeyError, NotImplementedError, OSError, RuntimeError,
+    ValueError,
+)  # fmt: skip
+
 
 def load_data_jay_lyrics() -> tuple[list[int], dict[str, int], list[str], int]:
     """The first 10 000 characters of Jay Chou's lyrics: (corpus_indices, char_to_idx, idx_to_char,
-    vocab_size). Read from `jaychou_lyrics.txt.zip` (see `data_file`)."""
-    with zipfile.ZipFile(data_file("jaychou_lyrics.txt.zip")) as archive:
-        text = archive.read("jaychou_lyrics.txt").decode("utf-8")
-    text = text.replace("\n", " ").replace("\r", " ")[:10000]
+    vocab_size). Read from `jaychou_lyrics.txt.zip` (see `data_file`), of which nothing is unpacked
+    to the disk; MXNetError if that is no such archive."""
+    path = data_file("jaychou_lyrics.txt.zip")
+    try:
+        with zipfile.ZipFile(path) as archive, archive.open("jaychou_lyrics.txt") as file:
+            # No more than is wanted, whatever it would unpack to: characters of 4 bytes at most.
+            text = io.TextIOWrapper(file, "utf-8", newline="").read(10_000)
+    except _DAMAGED as problem:
+        raise MXNetError(f"{path}: the archive cannot be read: {problem!r:.300}") from None
+    text = text.replace("\n", " ").replace("\r", " ")
     idx_to_char = sorted(set(text))
     char_to_idx = {char: i for i, char in enumerate(idx_to_char)}
     return [char_to_idx[char] for char in text], char_to_idx, idx_to_char, len(idx_to_char)

@@ -9,6 +9,7 @@ hybrid_block     HybridBlock: a Block that can be compiled
 nn, rnn, loss    layers, recurrent layers, losses
 data             data sets and loaders
 trainer          Trainer: gradients of all devices into steps of an optimizer
+checkpoint       Checkpoint: a training that was killed goes on
 utils            splitting batches, clipping gradients, downloads
 
 >>> from d2lmini import autograd, gluon, nd
@@ -35,25 +36,27 @@ from d2lmini.gluon.parameter_dict import ParameterDict
 from d2lmini.gluon.symbol_block import SymbolBlock
 
 if TYPE_CHECKING:
-    from d2lmini.gluon import contrib, data, loss, nn, rnn, trainer, utils
+    from d2lmini.gluon import checkpoint, contrib, data, loss, nn, rnn, trainer, utils
+    from d2lmini.gluon.checkpoint import Checkpoint
     from d2lmini.gluon.trainer import Trainer
 
 __all__ = [
-    "Block", "Constant", "DeferredInitializationError", "HybridBlock", "Parameter",
-    "ParameterDict", "SymbolBlock", "Trainer", "contrib", "data", "loss", "nn", "rnn", "trainer",
-    "utils",
+    "Block", "Checkpoint", "Constant", "DeferredInitializationError", "HybridBlock", "Parameter",
+    "ParameterDict", "SymbolBlock", "Trainer", "checkpoint", "contrib", "data", "loss", "nn", "rnn",
+    "trainer", "utils",
 ]  # fmt: skip
 
 # Where MXNet has them: programs import them from there.
 vars(block).update(HybridBlock=HybridBlock, SymbolBlock=SymbolBlock)
 vars(parameter).update(Constant=Constant, ParameterDict=ParameterDict)
 
-_MODULES = ("contrib", "data", "loss", "nn", "rnn", "trainer", "utils")
+_CLASSES = {"Checkpoint": "checkpoint", "Trainer": "trainer"}
+_MODULES = ("checkpoint", "contrib", "data", "loss", "nn", "rnn", "trainer", "utils")
 
 
 def __getattr__(name: str) -> Any:
-    if name == "Trainer":
-        value = importlib.import_module("d2lmini.gluon.trainer").Trainer
+    if name in _CLASSES:
+        value = getattr(importlib.import_module(f"d2lmini.gluon.{_CLASSES[name]}"), name)
     elif name in _MODULES:
         value = importlib.import_module(f"d2lmini.gluon.{name}")
     elif name == "model_zoo":

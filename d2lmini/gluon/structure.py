@@ -52,7 +52,12 @@ def load(block: Any, filename: str) -> None:
     """Give `block` and the Blocks in it the names in the file, and hybridize those that were.
     ValueError, and nothing changed, when they are not built alike."""
     with open(filename, encoding="utf-8") as file:
-        entries = json.load(file)
+        try:
+            entries = json.load(file)
+        except (ValueError, RecursionError) as problem:
+            raise ValueError(f"{filename}: this is not JSON: {problem}") from None
+    if not isinstance(entries, dict):
+        raise ValueError(f"{filename}: this is not the structure of a net: {str(entries)[:100]}")
     found = list(_match(block, entries, count(), filename))
     for part, entry in found:
         _rename(part, entry["orig_name"])
@@ -68,14 +73,17 @@ def _match(
         there = [name for name, entry in entries.items() if "orig_name" in _dict(entry)]
         raise ValueError(
             f"{filename}: the net that was saved is built differently: here is {key}, there "
-            f"{', '.join(there) or 'nothing'}"
+            f"{', '.join(there)[:300] or 'nothing'}"
         )
-    entry = entries[key]
-    if list(entry["children"].values()) != list(block._children):
+    entry = _dict(entries[key])
+    children = list(_dict(entry.get("children")).values())
+    if children != list(block._children):
         raise ValueError(
-            f"{filename}: {key} was saved with children {list(entry['children'].values())}, here "
-            f"it has {list(block._children)}"
+            f"{filename}: {key} was saved with children {str(children)[:300]}, here it has "
+            f"{list(block._children)}"
         )
+    if not isinstance(entry.get("orig_name"), str):
+        raise ValueError(f"{filename}: {key} has no name: its 'orig_name' is no text")
     yield block, entry
     for child in block._children.values():
         yield from _match(child, entry, numbers, filename)

@@ -71,6 +71,9 @@ class Trainer:
     ):
         self._params = _list_of(params)
         self._param2idx = {param.name: i for i, param in enumerate(self._params)}
+        # As the net has them, which is not the order of names: dense10 comes before dense2.
+        as_given = params.values() if isinstance(params, (dict, ParameterDict)) else params
+        self._in_net = [self._param2idx[param.name] for param in as_given]
         for param in self._params:
             param._set_trainer(self)
         self._compression_params = compression_params
@@ -262,11 +265,15 @@ class Trainer:
         if self._kvstore is None:
             return
         keys, grads = [], []
-        for i, param in enumerate(self._params):
+        between_processes = isinstance(self._kvstore, kv.DistKVStore)
+        # What travels between processes does so in one order, from the last to the first: it should
+        # be that in which backward comes to them.
+        for i in self._in_net if between_processes else range(len(self._params)):
+            param = self._params[i]
             if param._grad_req != "null":
                 keys.append(i)
                 grads.append(param.list_grad())
-                if isinstance(self._kvstore, kv.DistKVStore):
+                if between_processes:
                     _freshen(param)
         if not isinstance(self._kvstore, kv.KVStore):
             for nth, (i, parts) in enumerate(zip(keys, grads)):
@@ -319,7 +326,11 @@ class Trainer:
                 file.write(self._updaters[0].get_states(dump_optimizer=True))
 
     def load_states(self, fname: str | os.PathLike[str]) -> None:
-        """Read what `save_states` wrote. The multipliers of the parameters stay what they are."""
+        """Read what `save_states` wrote. The multipliers of the parameters stay what they are.
+
+        MXNet's own files are pickles, which run code when they are read; they are refused, and
+        d2lmini's hold data only. MXNetError, and nothing changed, for a file that is damaged.
+        """
         self._prepare()
         if self._update_on_kvstore:
             self._kvstore.load_optimizer_states(fname)
@@ -330,7 +341,7 @@ class Trainer:
                 states = file.read()
             for updater in self._updaters:
                 updater.optimizer = self._optimizer
-                updater.set_states(states)
+                updater.set_states(states, fname)
                 self._optimizer = updater.optimizer
         self._optimizer.param_dict = dict(enumerate(self._params))
 

@@ -202,23 +202,17 @@ def create(initializer: Any = None, *args: Any, **kwargs: Any) -> Any:
     """The initializer meant: an object is itself, a name or JSON text is looked up and made.
 
     None gives `Uniform()`, the default of `initialize`. ValueError for an unknown name (the
-    message lists the known ones), or for an object with further arguments.
+    message lists the known ones), for JSON text that is not as `dumps` writes it, or for an object
+    with further arguments.
     """
     if initializer is None:
         initializer = "uniform"
     if isinstance(initializer, str):
-        if initializer.startswith("["):
-            name, settings = json.loads(initializer)
-        elif initializer.startswith("{"):
-            settings = json.loads(initializer)
-            name = settings.pop("initializer")
-        else:
-            name, settings = initializer, kwargs
-        if name.lower() not in _registry:
-            raise ValueError(
-                f"no initializer is named {name!r}; there are {', '.join(sorted(_registry))}"
-            )
-        return _registry[name.lower()](*args, **settings)
+        if initializer.startswith(("[", "{")):
+            return _from_json(initializer, args)
+        if initializer.lower() not in _registry:
+            raise ValueError(_UNKNOWN.format(initializer[:100], ", ".join(sorted(_registry))))
+        return _registry[initializer.lower()](*args, **kwargs)
     if isinstance(initializer, type) or not callable(initializer):
         raise TypeError(
             "expected an initializer, its name or its JSON text, "
@@ -227,3 +221,26 @@ def create(initializer: Any = None, *args: Any, **kwargs: Any) -> Any:
     if args or kwargs:
         raise ValueError(f"{initializer!r} is made already; it takes no further arguments")
     return initializer
+
+
+_UNKNOWN = "no initializer is named {!r}; there are {}"
+
+
+def _from_json(text: str, args: tuple) -> Any:
+    """The initializer that '["name", {settings}]' or '{"initializer": "name", ...}' means; such
+    text may come from a file."""
+    try:
+        said = json.loads(text)
+        if isinstance(said, dict):
+            said = [said.pop("initializer"), said]
+        name, settings = said
+        klass = _registry.get(name.lower())
+        made = klass and klass(*args, **settings)
+    except (ValueError, TypeError, KeyError, AttributeError, AssertionError, RecursionError) as why:
+        raise ValueError(
+            f"an initializer as JSON is [\"name\", {{settings}}], as its dumps() writes it; in "
+            f"{text[:200]!r}: {str(why)[:300] or type(why).__name__}"
+        ) from None
+    if made is None:
+        raise ValueError(_UNKNOWN.format(name[:100], ", ".join(sorted(_registry))))
+    return made

@@ -106,15 +106,19 @@ def _show(error: BaseException) -> None:
 
 def _cells(path: str) -> Iterator[tuple[str, str]]:
     """The code cells as ("cell 3", source); cells of all kinds count, from 1."""
+    found = []
     try:
         book = json.loads(Path(path).read_text(encoding="utf-8"))
         cells = book["cells"] if "cells" in book else book["worksheets"][0]["cells"]
-    except (ValueError, KeyError, IndexError, TypeError) as problem:
-        raise ValueError(f"{path} is no notebook that can be read: {problem!r}") from None
-    for number, cell in enumerate(cells, start=1):
-        if cell["cell_type"] == "code":
-            source = cell.get("source", cell.get("input", ""))
-            yield f"cell {number}", source if isinstance(source, str) else "".join(source)
+        for number, cell in enumerate(cells, start=1):
+            if cell["cell_type"] == "code":
+                source = cell.get("source", cell.get("input", ""))
+                text = source if isinstance(source, str) else "".join(source)
+                found.append((f"cell {number}", text))
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as problem:
+        words = repr(problem)[:300]
+        raise ValueError(f"{path} is no notebook that can be read: {words}") from None
+    yield from found
 
 
 def _run_cell(source: str, name: str, module: ModuleType) -> None:

@@ -21,9 +21,12 @@ DType: TypeAlias = "str | type | np.dtype"
 Number: TypeAlias = "int | float"
 
 
+_TRUTHS = {"true": True, "1": True, "false": False, "0": False}
+
+
 def _as_bool(value: Any) -> bool:
-    if isinstance(value, str):
-        return {"true": True, "1": True, "false": False, "0": False}[value.lower()]
+    if isinstance(value, str) and value.lower() in _TRUTHS:
+        return _TRUTHS[value.lower()]
     if isinstance(value, (bool, int, np.bool_, np.integer)):
         return bool(value)
     raise TypeError("expected True or False")

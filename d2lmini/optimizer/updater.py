@@ -10,23 +10,28 @@
 A file of states is a `.params` file: the arrays, and among them one of bytes with the JSON text
 that says where they belong and, if wanted, what the optimizer's attributes are. Loading one runs
 no code (MXNet's own files are pickles, which could run any): classes are looked up by their
-registered names, and of their attributes only numbers, texts, lists and dictionaries are kept.
+registered names, and of their attributes only numbers, texts, lists and dictionaries are kept. What
+is read must be of the kind that belongs there (`restore.py`), or nothing of the file is taken over.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import numpy as np
 
-from d2lmini import lr_scheduler, serialize
+from d2lmini import serialize
 from d2lmini.base import MXNetError
 from d2lmini.context import Context
 from d2lmini.ndarray import NDArray, array
 from d2lmini.optimizer.optimizer import Optimizer
+from d2lmini.optimizer.restore import damaged, restored
 
 _META = "d2lmini optimizer states"
+#: Of tuples within tuples in a state.
+_MOST_DEEP = 50
 
 
 class Updater:
@@ -84,23 +89,24 @@ class Updater:
         names = [_META, *map(str, range(len(arrays)))]
         return serialize.dumps([(a, (1, 0)) for a in (text, *arrays)], names)
 
-    def set_states(self, states: bytes) -> None:
+    def set_states(self, states: bytes, source: Any = None) -> None:
         """Take over what `get_states` gave; with an optimizer in it, its attributes too.
-        MXNetError for anything else."""
-        if bytes(states[:1]) == b"\x80":
-            raise MXNetError(
-                "these optimizer states are a pickle, as MXNet writes them; unpickling can run any "
-                "code, so d2lmini reads only files of its own (Trainer.save_states)"
-            )
-        entries, names = serialize.load_frombuffer(states)
-        if not names or names[0] != _META:
-            raise MXNetError("these are no optimizer states: write them with Trainer.save_states")
-        meta = json.loads(entries[0][0].tobytes())
-        arrays = [entry[0] for entry in entries[1:]]
-        self.states = {index: _from_tree(tree, arrays) for index, tree in meta["states"]}
-        self.states_synced = dict.fromkeys(self.states, False)
-        if "optimizer" in meta:
-            self.optimizer = _restore(meta["optimizer"], self.optimizer)
+
+        MXNet unpickles here, which runs whatever the bytes say; this reads them as data only.
+        MXNetError, which names `source` (the file), for anything else, a pickle of MXNet's among
+        it; then nothing has changed.
+        """
+        try:
+            found, described = _read(states)
+            take_over = restored(described, self.optimizer) if described is not None else None
+        except MXNetError as problem:
+            if source is None:
+                raise
+            raise MXNetError(f"{os.fspath(source)!r}: {problem}") from None
+        self.states = found
+        self.states_synced = dict.fromkeys(found, False)
+        if take_over is not None:
+            self.optimizer = take_over()
 
 
 def get_updater(optimizer: Optimizer) -> Updater:
@@ -127,12 +133,46 @@ def _to_tree(state: Any, arrays: list[np.ndarray]) -> Any:
     )
 
 
-def _from_tree(tree: Any, arrays: list[np.ndarray]) -> Any:
-    if isinstance(tree, int):
-        return array(arrays[tree], dtype=arrays[tree].dtype)
-    if isinstance(tree, list):
-        return tuple(_from_tree(each, arrays) for each in tree)
-    return tree["is"] if isinstance(tree, dict) else None
+def _read(states: bytes) -> tuple[dict[Any, Any], Any]:
+    """The states by index, and what describes the optimizer, if that is there."""
+    if bytes(states[:1]) == b"\x80":
+        raise MXNetError(
+            "these optimizer states are a pickle, as MXNet writes them; unpickling can run any "
+            "code, so d2lmini reads only files of its own (Trainer.save_states)"
+        )
+    entries, names = serialize.load_frombuffer(states)
+    if not names or names[0] != _META or entries[0][0].dtype != np.uint8:
+        raise MXNetError("these are no optimizer states: write them with Trainer.save_states")
+    try:
+        meta = json.loads(entries[0][0].tobytes())
+    except (ValueError, RecursionError) as problem:
+        raise damaged(f"their description is not JSON: {problem}") from None
+    if not isinstance(meta, dict) or not isinstance(meta.get("states"), list):
+        raise damaged("their description lists no states")
+    # Each array belongs to one place: a file can't ask for many copies of one.
+    arrays: list[Any] = [entry[0] for entry in entries[1:]]
+    found = {}
+    for each in meta["states"]:
+        if not isinstance(each, list) or len(each) != 2 or not isinstance(each[0], (int, str)):
+            raise damaged(f"expected [index, state], got {str(each)[:100]}")
+        found[each[0]] = _from_tree(each[1], arrays)
+    return found, meta.get("optimizer")
+
+
+def _from_tree(tree: Any, arrays: list[Any], depth: int = 0) -> Any:
+    if type(tree) is int and 0 <= tree < len(arrays) and arrays[tree] is not None:
+        value, arrays[tree] = arrays[tree], None
+        return array(value, dtype=value.dtype)
+    if isinstance(tree, list) and depth < _MOST_DEEP:
+        return tuple(_from_tree(each, arrays, depth + 1) for each in tree)
+    if isinstance(tree, dict) and isinstance(tree.get("is"), (bool, int, float, str)):
+        return tree["is"]
+    if tree is not None:
+        raise damaged(
+            f"expected the number of one of {len(arrays)} arrays that has no place yet, a list, "
+            f'{{"is": value}} or null; got {str(tree)[:100]}'
+        )
+    return None
 
 
 # -- attributes as JSON: dictionaries as lists of pairs, for their keys may be numbers -------------
@@ -163,41 +203,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {"pairs": [[_plain(k), _plain(v)] for k, v in value.items()]}
     raise TypeError(type(value).__name__)
-
-
-def _value(plain: Any) -> Any:
-    if isinstance(plain, list):
-        return [_value(each) for each in plain]
-    if isinstance(plain, dict):
-        return {_value(k): _value(v) for k, v in plain["pairs"]}
-    return plain
-
-
-def _restore(described: dict[str, Any], old: Optimizer) -> Optimizer:
-    """The optimizer that was described: `old` if it is of that class, else a new one."""
-    name = described["class"]
-    optimizer = old
-    if type(old).__name__ != name:
-        if name.lower() not in Optimizer.opt_registry:
-            raise MXNetError(f"the states belong to optimizer {name}, which is not registered")
-        klass = Optimizer.opt_registry[name.lower()]
-        optimizer = klass.__new__(klass)
-        optimizer.__dict__.update(param_dict=old.param_dict, lr_scheduler=None)
-    for key, plain in described["attributes"].items():
-        setattr(optimizer, key, _value(plain))
-    optimizer._set_current_context(0)
-    scheduler = described.get("lr_scheduler")
-    if scheduler is None:
-        optimizer.lr_scheduler = None
-        return optimizer
-    if type(optimizer.lr_scheduler).__name__ != scheduler["class"]:
-        known: Any = getattr(lr_scheduler, scheduler["class"], None)
-        if not (isinstance(known, type) and issubclass(known, lr_scheduler.LRScheduler)):
-            raise MXNetError(
-                f"the states belong to an optimizer with lr_scheduler {scheduler['class']}; give "
-                "the Trainer one of that class before loading them"
-            )
-        optimizer.lr_scheduler = known.__new__(known)
-    for key, plain in scheduler["attributes"].items():
-        setattr(optimizer.lr_scheduler, key, _value(plain))
-    return optimizer

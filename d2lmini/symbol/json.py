@@ -20,15 +20,18 @@ input says which node, which of its outputs, and how often an op has changed it 
 
 Reading also takes what older versions wrote: attributes under 'param' and labels under 'attr',
 inputs without a version, parameters that are not listed because every op of the kind has them.
+
+A file is not believed: each row is checked before a node is made of it, nothing in it is run, and
+what is wrong is an MXNetError that names the file and the node.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from itertools import accumulate
-from os import PathLike
-from typing import Any
+from os import PathLike, fspath
+from typing import Any, NoReturn
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.core import Op, registry
@@ -52,7 +55,11 @@ def save(symbol: Symbol, fname: str | PathLike[str], remove_amp_cast: bool = Tru
 def load(fname: str | PathLike[str]) -> Symbol:
     """The Symbol in a file; OSError if it cannot be read, otherwise as `load_json`."""
     with open(fname, encoding="utf-8") as file:
-        return load_json(file.read())
+        try:
+            text = file.read()
+        except UnicodeDecodeError as problem:
+            raise MXNetError(f"load: {fspath(fname)!r} is not JSON but bytes: {problem}") from None
+    return _Reading(f"load: {fspath(fname)!r}").symbol(text)
 
 
 # -- writing ---------------------------------------------------------------------------------------
@@ -150,57 +157,128 @@ def _outputs_in_mxnet(node: Node) -> int:
 # -- reading ---------------------------------------------------------------------------------------
 
 
+#: More outputs than any op is asked for; a file that claims more is damaged.
+_MOST_OUTPUTS = 1 << 16
+
+
 def load_json(text: str) -> Symbol:
     """The Symbol that `tojson` or MXNet wrote.
 
-    MXNetError for text that is no such table, for an op that d2lmini does not have and for
-    attributes that do not fit, each with the node's name.
+    MXNetError for text that is no such table, for an op that d2lmini does not have or MXNet has
+    not, and for attributes and inputs that do not fit, each with the node's name.
     """
     if not isinstance(text, str):
         raise TypeError(f"load_json: expected the text of a Symbol, got {type(text).__name__}")
-    try:
-        table = json.loads(text)
-    except ValueError as problem:
-        raise MXNetError(f"load_json: this is not JSON: {problem}") from None
-    if not isinstance(table, dict) or "nodes" not in table or "heads" not in table:
-        raise MXNetError("load_json: this JSON is not a Symbol: it has no 'nodes' or no 'heads'")
-    nodes: list[Node] = []
-    try:
-        for record in table["nodes"]:
-            nodes.append(_node(record, nodes))
-        heads = _entries(table["heads"], nodes)
-    except (KeyError, TypeError, IndexError) as problem:
-        raise MXNetError(
-            f"load_json: node number {len(nodes)} is not as MXNet writes it: {problem!r}"
-        ) from None
-    return Symbol(tuple(heads))
+    return _Reading("load_json").symbol(text)
 
 
-def _entries(inputs: Iterable[Sequence[int]], nodes: Sequence[Node]) -> list[Entry]:
-    """[node, output] or [node, output, version] as entries."""
-    return [(nodes[number], output) for number, output, *_ in inputs]
+class _Reading:
+    """One table on its way to nodes. label: who reads what, for complaints."""
+
+    def __init__(self, label: str):
+        self.label = label
+        self.nodes: list[Node] = []
+
+    def fail(self, text: str) -> NoReturn:
+        raise MXNetError(f"{self.label}: {text}")
+
+    def expect(self, kind: type, value: Any, what: str) -> Any:
+        """`value`, which must be of that kind."""
+        if not isinstance(value, kind):
+            self.fail(
+                f"node number {len(self.nodes)} is not as MXNet writes it: {what} is "
+                f"{_brief(value)}, expected {_KINDS[kind]}"
+            )
+        return value
+
+    def symbol(self, text: str) -> Symbol:
+        try:
+            table = json.loads(text)
+        except (ValueError, RecursionError) as problem:
+            self.fail(f"this is not JSON: {problem}")
+        if not isinstance(table, dict) or "nodes" not in table or "heads" not in table:
+            self.fail("this JSON is not a Symbol: it has no 'nodes' or no 'heads'")
+        for record in self.expect(list, table["nodes"], "the table 'nodes'"):
+            self.nodes.append(self.node(self.expect(dict, record, "it")))
+        heads = self.entries(table["heads"], "'heads'")
+        if not heads:
+            self.fail("this Symbol has no outputs: 'heads' is empty")
+        return Symbol(tuple(heads))
+
+    def entries(self, inputs: Any, what: str) -> list[Entry]:
+        """[node, output] or [node, output, version] as entries, of nodes that are there."""
+        found = []
+        for each in self.expect(list, inputs, what):
+            numbers = self.expect(list, each, f"an entry of {what}")
+            if not 2 <= len(numbers) <= 3 or any(type(n) is not int or n < 0 for n in numbers):
+                self.fail(
+                    f"node number {len(self.nodes)} is not as MXNet writes it: an entry of {what} "
+                    f"is {_brief(numbers)}, expected [node, output, version]"
+                )
+            number, output = numbers[:2]
+            if number >= len(self.nodes):
+                self.fail(
+                    f"node number {len(self.nodes)} is not as MXNet writes it: {what} names node "
+                    f"{_brief(number)}, of which only {len(self.nodes)} come before it"
+                )
+            node = self.nodes[number]
+            if output >= node.n_outputs:
+                self.fail(
+                    f"{what} of node number {len(self.nodes)} asks for output {_brief(output)} of "
+                    f"{_brief(node.name)}, which has {node.n_outputs}"
+                )
+            found.append((node, output))
+        return found
+
+    def said(self, record: dict[str, Any], name: str) -> dict[str, str]:
+        """Attributes and labels of a row: texts by name."""
+        said: dict[str, str] = {}
+        for key in ("attr", "attrs", "param"):
+            said.update(self.expect(dict, record.get(key) or {}, f"{key!r} of {_brief(name)}"))
+        for key, value in said.items():
+            self.expect(str, value, f"attribute {_brief(key)} of {_brief(name)}")
+        return said
+
+    def node(self, record: dict[str, Any]) -> Node:
+        """One row of the table."""
+        name = self.expect(str, record.get("name"), "its 'name'")
+        kind = self.expect(str, record.get("op"), f"'op' of {_brief(name)}")
+        inputs = self.entries(record.get("inputs"), f"'inputs' of {_brief(name)}")
+        said = self.said(record, name)
+        if kind == "null":
+            return Node(None, name, labels={read_label(k): v for k, v in said.items()})
+        op = registry.get(kind)
+        if op is None or mxnet_name(op) is None:
+            self.fail(
+                f"node {_brief(name)} is of the op {_brief(kind)}, which d2lmini does not have"
+            )
+        labels = {read_label(k): v for k, v in said.items() if _is_label(k)}
+        words = {k: v for k, v in said.items() if not _is_label(k)}
+        try:
+            attrs = op.bind_attributes((), _in_our_words(op, words), 0)
+            node = Node(op, name, _in_places(op, name, inputs, attrs), attrs, labels=labels)
+            count = node.n_outputs
+        except (
+            TypeError,
+            ValueError,
+            KeyError,
+            IndexError,
+            ArithmeticError,
+            MXNetError,
+        ) as problem:
+            self.fail(f"node {_brief(name)}: {_brief(str(problem), plain=True)}")
+        if not 1 <= count <= _MOST_OUTPUTS:
+            self.fail(f"node {_brief(name)}: its attributes ask for {_brief(count)} outputs")
+        return node
 
 
-def _node(record: dict[str, Any], nodes: Sequence[Node]) -> Node:
-    """One row of the table, `nodes` being those before it."""
-    name, inputs = record["name"], _entries(record["inputs"], nodes)
-    said: dict[str, str] = {}
-    for key in ("attr", "attrs", "param"):
-        said.update(record.get(key) or {})
-    if record["op"] == "null":
-        return Node(None, name, labels={read_label(k): v for k, v in said.items()})
-    op = registry.get(record["op"])
-    if op is None:
-        raise MXNetError(
-            f"load_json: node {name!r} is of the op {record['op']!r}, which d2lmini does not have"
-        )
-    labels = {read_label(k): v for k, v in said.items() if _is_label(k)}
-    words = {k: v for k, v in said.items() if not _is_label(k)}
-    try:
-        attrs = op.bind_attributes((), _in_our_words(op, words), 0)
-    except (TypeError, MXNetError) as problem:
-        raise MXNetError(f"load_json: node {name!r}: {problem}") from None
-    return Node(op, name, _in_places(op, name, inputs, attrs), attrs, labels=labels)
+_KINDS = {list: "a list", dict: "an object", str: "a text"}
+
+
+def _brief(value: Any, plain: bool = False) -> str:
+    """What a file says, within a line of a message."""
+    text = value if plain else repr(value)
+    return text if len(text) <= 300 else f"{text[:200]}... ({len(text)} characters)"
 
 
 def _is_label(key: str) -> bool:
@@ -230,12 +308,12 @@ def _in_places(
     """The inputs where the op expects them. MXNet lists only those that are used; an old file also
     leaves out parameters, which become variables."""
     if op.variadic:
+        if not inputs:
+            raise MXNetError(f"{op.name} takes one input or more, got none")
         return tuple(inputs)
     names = op.input_names
     if len(inputs) > len(names):
-        raise MXNetError(
-            f"load_json: node {name!r}: {op.name} takes {len(names)} inputs, got {len(inputs)}"
-        )
+        raise MXNetError(f"{op.name} takes {len(names)} inputs, got {len(inputs)}")
     optional = WANTED[op.name](attrs) if op.name in WANTED else ()
     used = [n for i, n in enumerate(names) if i < op.n_required or n in optional]
     if len(inputs) > len(used):

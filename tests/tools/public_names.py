@@ -19,14 +19,16 @@ import re
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+import d2lmini
 from d2lmini.ndarray.namespaces import Namespace
 from d2lmini.ops.core import Op
 
-ROOT = Path(__file__).resolve().parents[2]
+#: Where the library is that was imported: a checkout, or what pip installed.
+HOME = Path(d2lmini.__file__).parents[1]
 
 #: Modules by the names that programs write, in the order of the house, from the ground up: the
 #: title of a page of the reference, then what stands on it.
@@ -148,24 +150,36 @@ class Entry:
 
     @cached_property
     def place(self) -> tuple[Path, int] | None:
-        """The file below the root, and the line, where it is defined."""
-        try:
-            file = inspect.getsourcefile(self.function)
-            line = (
-                1 if inspect.ismodule(self.function) else inspect.getsourcelines(self.function)[1]
-            )
-        except (TypeError, OSError):
+        """The file, as `d2lmini/...`, and the line where it is defined."""
+        code = getattr(self.function, "__code__", None)
+        file = code.co_filename if code else _file_of(self.function)
+        if not file or not Path(file).is_relative_to(HOME):
             return None
-        path = Path(file or "")
-        return (path, line) if path.is_relative_to(ROOT) else None
+        # `inspect` would parse the whole file for each class.
+        line = code.co_firstlineno if code else 1
+        if self.kind == "class":
+            found = re.search(rf"^class {self.value.__name__}\b", _text_of(file), re.M)
+            line = _text_of(file).count("\n", 0, found.start()) + 1 if found else 1
+        return Path(file).relative_to(HOME), line
+
+
+def _file_of(value: Any) -> str | None:
+    try:
+        return inspect.getsourcefile(value)
+    except TypeError:
+        return None
+
+
+@cache
+def _text_of(file: str) -> str:
+    return Path(file).read_text(encoding="utf-8")
 
 
 def module_of(space: str) -> Any:
     """The module, or the namespace of operations, that programs call so."""
-    package = importlib.import_module("d2lmini")
     if space == "d2lmini":
-        return package
-    found = package
+        return d2lmini
+    found: Any = d2lmini
     for part in space.split("."):
         try:
             found = getattr(found, part)

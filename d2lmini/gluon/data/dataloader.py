@@ -161,26 +161,27 @@ class DataLoader:
         if place.sampler is None:
             odd = getattr(self._batch_sampler, "_sampler", self._batch_sampler)
             raise TypeError(
-                f"state_dict: nobody knows how the walk of a {type(odd).__name__} comes again; give "
-                "that sampler state_dict() and load_state_dict(state) (see gluon.data.Sampler), or "
-                "use one that has them: SplitSampler, RandomSampler, ..."
+                f"state_dict: nobody knows how the walk of a {type(odd).__name__} comes again; give it "
+                "state_dict() and load_state_dict(state), see gluon.data.Sampler, or use a sampler "
+                "that has them: SplitSampler, RandomSampler, ..."
             )
         return {**vars(place), "key": list(place.key)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there: the next `for` loop gives the rest of that epoch, no batch if all had
         come but the loop had not ended. The dataset and the arguments are to be the same."""
+        if not state:
+            return  # it was before the first epoch
         if self._ahead is not None:
             self._ahead._close()
             self._ahead = None
-        self._place = None
-        if state:
+        if hasattr(self._batch_sampler, "load_state_dict"):
             self._batch_sampler.load_state_dict(state["sampler"])
-            self._place = _Place(**{**state, "key": random_state.Key(*state["key"])})
-            self._resumed = not self._place.over
-            if self._place.over:
-                deque(self._batch_sampler, maxlen=0)  # the next walk is the one after it
-        if self.auto_reload and not (state and state["over"]):
+        self._place = _Place(**{**state, "key": random_state.Key(*state["key"])})
+        self._resumed = not self._place.over
+        if self._place.over:
+            deque(self._batch_sampler, maxlen=0)  # the next walk is the one after it
+        elif self.auto_reload:
             self._ahead = _Epoch(self)
 
     def _placed(self, batch: Any) -> Any:

@@ -11,8 +11,9 @@ row into lists.
 the order repeat itself. (`d2lmini.random.seed` rules what is drawn by operations: dropout,
 initializers, random transforms.)
 
-A training that is to go on where it was interrupted needs its walk again. `state_dict` says what
-the walk that begins next depends on, and `load_state_dict` has it come; see `DataLoader.state_dict`.
+A training that is to go on where it was interrupted needs its walk again: `state_dict` says what
+the walk that begins next depends on, and `load_state_dict` has it come. How far a walk has come is
+known to the DataLoader.
 """
 
 from __future__ import annotations

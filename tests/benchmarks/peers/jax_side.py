@@ -13,6 +13,7 @@ from typing import Any
 
 import compiled
 import numpy as np
+import resnet
 from peers.side import Side, Turn
 
 
@@ -25,14 +26,16 @@ class JAX(Side):
     def __init__(self) -> None:
         super().__init__()
         import jax.numpy as jnp
+        from peers import jax_nets
 
-        self.jnp = jnp
+        self.jnp, self.nets = jnp, jax_nets
 
     def array(self, x: np.ndarray) -> Any:
         return self.jnp.asarray(x)
 
     def wait(self, last: Any) -> None:
-        last.block_until_ready()
+        if last is not None:
+            last.block_until_ready()
 
     def threads(self) -> str:
         return f"XLA's own threads, {os.cpu_count()} cores"
@@ -59,8 +62,16 @@ class JAX(Side):
     def issue_dot(self, calls: int, a: Any) -> Turn:
         return self.issue(calls, lambda: self.jnp.dot(a, a))
 
+    def issue_dot__jit(self, calls: int, a: Any) -> Turn:
+        dot = self.lib.jit(lambda a: self.jnp.dot(a, a))
+        return self.issue(calls, lambda: dot(a))
+
     def issue_dots(self, calls: int, a: Any) -> Turn:
         return self.issue_many(calls, lambda: self.jnp.dot(a, a))
+
+    def issue_dots__jit(self, calls: int, a: Any) -> Turn:
+        dot = self.lib.jit(lambda a: self.jnp.dot(a, a))
+        return self.issue_many(calls, lambda: dot(a))
 
     def dot(self, calls: int, a: Any, b: Any) -> Turn:
         return self.repeat(calls, lambda: self.jnp.dot(a, b), sync=True)
@@ -94,6 +105,47 @@ class JAX(Side):
 
     def chain__jit(self, calls: int, x: Any) -> Turn:
         return self.jitted(calls, lambda x: compiled.chain(x, self.jnp.tanh), x)
+
+    def mlp_train__jit(self, calls: int, x: Any, y: Any, *weights: Any) -> Turn:
+        return self.train(calls, self.nets.mlp, 1e-6, x, y, self.with_biases(weights))
+
+    def lenet_train__jit(self, calls: int, x: Any, y: Any, *weights: Any) -> Turn:
+        return self.train(calls, self.nets.lenet, 0.05, x, y, self.with_biases(weights))
+
+    def resnet_train__jit(self, calls: int, x: Any, y: Any, *weights: Any) -> Turn:
+        parameters = self.nets.resnet18_parameters(weights)
+        return self.train(calls, self.nets.resnet18, resnet.LEARNING_RATE, x, y, parameters)
+
+    def with_biases(self, weights: Any) -> Any:
+        return [(w, self.jnp.zeros(len(w))) for w in weights]
+
+    def train(self, calls: int, loss: Any, lr: float, x: Any, y: Any, start: Any) -> Turn:
+        state: dict[str, Any] = {}
+
+        @self.lib.jit
+        def update(parameters: Any) -> Any:
+            value, gradients = self.lib.value_and_grad(loss)(parameters, x, y)
+            descend = self.lib.tree.map(lambda p, g: p - lr * g, parameters, gradients)
+            return value, descend
+
+        def reset() -> None:
+            state["parameters"] = start
+
+        def step() -> Any:
+            value, state["parameters"] = update(state["parameters"])
+            return value
+
+        return self.steps(calls, reset, step, lambda *losses: self.jnp.stack(losses))
+
+    def gru_cell__jit(self, calls: int, x: Any, i2h: Any, h2h: Any) -> Turn:
+        biases = [self.jnp.zeros(len(w)) for w in (i2h, h2h)]
+        gradient = self.lib.jit(self.lib.grad(self.nets.gru_sum))
+
+        def both() -> Any:
+            di2h, dh2h, *_ = gradient([i2h, h2h, *biases], x)
+            return self.jnp.concatenate([di2h.ravel(), dh2h.ravel()])
+
+        return self.repeat(calls, both)
 
     def normal(self, calls: int, n: int) -> Turn:
         random = self.lib.random

@@ -6,7 +6,10 @@ import os
 from typing import Any
 
 import compiled
+import loading
 import numpy as np
+import resnet
+from peers import gluon_nets
 from peers.side import Side, Turn
 
 
@@ -66,49 +69,48 @@ class MXNet(Side):
     def normal(self, calls: int, n: int) -> Turn:
         return self.repeat(calls, lambda: self.nd.random.normal(shape=(1000, n)))
 
-    def mlp_train(self, calls: int, x: Any, y: Any, *weights: Any) -> Turn:
-        net = self.dense(2048, 512, 1)
-        return self.train(calls, net, self.lib.gluon.loss.L2Loss(), 1e-6, x, y, weights)
+    def mlp_train(self, calls: int, x: Any, y: Any, *weights: Any, hybrid: bool = False) -> Turn:
+        net, loss = self.net("dense", 2048, 512, 1, hybrid=hybrid), self.lib.gluon.loss.L2Loss()
+        return self.train(calls, net, loss, 1e-6, x, y, weights)
 
-    def mlp_train__hybrid(self, calls: int, x: Any, y: Any, *weights: Any) -> Turn:
-        net = self.dense(2048, 512, 1)
-        net.hybridize(static_alloc=True, static_shape=True)
-        return self.train(calls, net, self.lib.gluon.loss.L2Loss(), 1e-6, x, y, weights)
+    def mlp_train__hybrid(self, calls: int, *arrays: Any) -> Turn:
+        return self.mlp_train(calls, *arrays, hybrid=True)
 
-    def dense(self, *units: int) -> Any:
-        """Dense layers with relu between them."""
-        nn = self.lib.gluon.nn
-        net = nn.HybridSequential()
-        for n in units[:-1]:
-            net.add(nn.Dense(n, activation="relu"))
-        net.add(nn.Dense(units[-1]))
-        return net
-
-    def lenet_train(self, calls: int, x: Any, y: Any, *weights: Any) -> Turn:
-        nn = self.lib.gluon.nn
-        net = nn.Sequential()
-        net.add(
-            nn.Conv2D(6, kernel_size=5, activation="sigmoid"), nn.MaxPool2D(2, 2),
-            nn.Conv2D(16, kernel_size=5, activation="sigmoid"), nn.MaxPool2D(2, 2),
-            nn.Dense(120, activation="sigmoid"), nn.Dense(84, activation="sigmoid"), nn.Dense(10),
-        )  # fmt: skip
-        loss = self.lib.gluon.loss.SoftmaxCrossEntropyLoss()
+    def lenet_train(self, calls: int, x: Any, y: Any, *weights: Any, hybrid: bool = False) -> Turn:
+        net, loss = self.net("lenet", hybrid=hybrid), self.cross_entropy()
         return self.train(calls, net, loss, 0.05, x, y, weights)
 
+    def lenet_train__hybrid(self, calls: int, *arrays: Any) -> Turn:
+        return self.lenet_train(calls, *arrays, hybrid=True)
+
+    def resnet_train(self, calls: int, x: Any, y: Any, *weights: Any, hybrid: bool = False) -> Turn:
+        net, loss = self.net("resnet18", hybrid=hybrid), self.cross_entropy()
+        return self.train(calls, net, loss, resnet.LEARNING_RATE, x, y, weights)
+
+    def resnet_train__hybrid(self, calls: int, *arrays: Any) -> Turn:
+        return self.resnet_train(calls, *arrays, hybrid=True)
+
+    def cross_entropy(self) -> Any:
+        return self.lib.gluon.loss.SoftmaxCrossEntropyLoss()
+
+    def net(self, name: str, *sizes: int, hybrid: bool) -> Any:
+        net = getattr(gluon_nets, name)(self.lib.gluon.nn, *sizes)
+        if hybrid:
+            net.hybridize(static_alloc=True, static_shape=True)
+        return net
+
     def net_call(self, calls: int, x: Any, *weights: Any) -> Turn:
-        net = self.dense(*(len(w) for w in weights))
-        net.hybridize(static_alloc=True, static_shape=True)
+        net = self.net("dense", *(len(w) for w in weights), hybrid=True)
         return self.calls(calls, net, x, weights)
 
     def net_call__eager(self, calls: int, x: Any, *weights: Any) -> Turn:
-        return self.calls(calls, self.dense(*(len(w) for w in weights)), x, weights)
+        net = self.net("dense", *(len(w) for w in weights), hybrid=False)
+        return self.calls(calls, net, x, weights)
 
     def calls(self, calls: int, net: Any, x: Any, weights: Any) -> Turn:
         net.initialize()
         net(x)
-        parameters = [p for p in net.collect_params().values() if len(p.shape) > 1]
-        for p, w in zip(parameters, weights):
-            p.set_data(w)
+        gluon_nets.start(list(net.collect_params().values()), weights, self.nd)
         self.wait(None)
 
         def loop() -> Any:
@@ -133,14 +135,10 @@ class MXNet(Side):
         net.initialize()
         net(x)
         parameters = list(net.collect_params().values())
-        matrices = [p for p in parameters if len(p.shape) > 1]
         trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": lr})
 
         def reset() -> None:
-            for p in parameters:
-                p.set_data(self.nd.zeros(p.shape))
-            for p, w in zip(matrices, weights):
-                p.set_data(w)
+            gluon_nets.start(parameters, weights, self.nd)
 
         def step() -> Any:
             with autograd.record():
@@ -189,6 +187,21 @@ class MXNet(Side):
             return self.nd.concat(*grads, dim=0)
 
         return self.steps(calls, lambda: None, step, result)
+
+    def load(self, calls: int, x: Any, workers: int = 0) -> Turn:
+        data = self.lib.gluon.data
+        transforms = data.vision.transforms
+        prepare = transforms.Compose(
+            [transforms.ToTensor(), transforms.Normalize(loading.MEAN, loading.STD)]
+        )
+        pictures = data.SimpleDataset(x.astype("uint8")).transform(prepare)
+        loader = data.DataLoader(pictures, loading.BATCH, num_workers=workers)
+        return self.repeat(
+            calls, lambda: self.nd.concat(*[X.mean().reshape((1,)) for X in loader], dim=0)
+        )
+
+    def load__workers(self, calls: int, x: Any) -> Turn:
+        return self.load(calls, x, loading.WORKERS)
 
 
 sides = (MXNet,)

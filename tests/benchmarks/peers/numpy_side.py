@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import compiled
+import loading
 import numpy as np
 from peers.side import Side, Turn
 
@@ -35,6 +36,11 @@ class NumPy(Side):
     def normal(self, calls: int, n: int) -> Turn:
         rng = np.random.default_rng(1)
         return self.repeat(calls, lambda: rng.standard_normal((1000, n), dtype=np.float32))
+
+    def load(self, calls: int, x: Any) -> Turn:
+        """No loader: slices of the whole array, each transformed at once."""
+        x = loading.as_bytes(x)
+        return self.repeat(calls, lambda: loading.means(x))
 
 
 sides = (NumPy,)

@@ -17,6 +17,7 @@ A method `dot__out` is a second way to run the program `dot`; its row in the tab
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import statistics
@@ -43,6 +44,8 @@ class Side:
 
     def __init__(self) -> None:
         self.lib: Any = importlib.import_module(self.module)
+        # What a workload's programs need while it is measured; closed before the next one.
+        self.scopes = contextlib.ExitStack()
 
     # -- to be overridden where the library differs
 

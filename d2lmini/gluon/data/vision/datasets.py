@@ -16,6 +16,7 @@ import os
 import shutil
 import tarfile
 import warnings
+import zlib
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -26,7 +27,12 @@ from d2lmini.base import MXNetError
 from d2lmini.context import cpu
 from d2lmini.gluon.data.batchify import gather
 from d2lmini.gluon.data.dataset import Dataset, RecordFileDataset
-from d2lmini.gluon.data.vision.idx import MOST_BYTES, read_cifar, read_labelled_images
+from d2lmini.gluon.data.vision.idx import (
+    MOST_BYTES,
+    MOST_PER_BYTE,
+    read_cifar,
+    read_labelled_images,
+)
 from d2lmini.gluon.utils import check_sha1, download
 from d2lmini.ndarray import NDArray
 from d2lmini.ndarray.exchange import from_array
@@ -37,6 +43,9 @@ __all__ = [
 
 #: File name -> SHA-1 of what was published.
 Files = dict[str, str]
+
+#: No archive of a data set of ours has more.
+MOST_MEMBERS = 1000
 
 _REPOSITORY = "https://apache-mxnet.s3-accelerate.dualstack.amazonaws.com/"
 
@@ -225,14 +234,22 @@ class CIFAR100(CIFAR10):
 
 def extract(archive: str, folder: str, names: list[str]) -> None:
     """Take the files of these names, wherever in the archive they lie, into `folder`, and nothing
-    else. MXNetError if one is missing, is no file, or is too large."""
+    else: no path, link or device of the archive's own. MXNetError if it is no archive, has more
+    than MOST_MEMBERS members, or if one of the names is missing, no plain file or too large."""
     try:
+        # A header of 512 bytes packs to nearly nothing: bytes unpack, members take memory.
+        most = min(MOST_BYTES, MOST_PER_BYTE * os.path.getsize(archive))
         with tarfile.open(archive) as tar:
-            found = {os.path.basename(m.name): m for m in tar if m.isfile()}
+            found = {}
+            for number, member in enumerate(tar):
+                if number >= MOST_MEMBERS:
+                    raise MXNetError(f"{archive}: more than {MOST_MEMBERS} members: not a data set")
+                if member.isfile() and not member.issparse():
+                    found[os.path.basename(member.name)] = member
             for name in names:
                 if name not in found:
                     raise MXNetError(f"{archive}: there is no {name} in this archive")
-                if found[name].size > MOST_BYTES:
+                if found[name].size > most:
                     raise MXNetError(f"{archive}: {name} claims {found[name].size} bytes")
                 source = tar.extractfile(found[name])
                 assert source is not None
@@ -240,7 +257,7 @@ def extract(archive: str, folder: str, names: list[str]) -> None:
                 with open(part, "wb") as target:
                     shutil.copyfileobj(source, target, 1 << 20)
                 os.replace(part, os.path.join(folder, name))
-    except (tarfile.TarError, EOFError, OSError) as problem:
+    except (tarfile.TarError, EOFError, OSError, ValueError, zlib.error) as problem:
         raise MXNetError(f"{archive}: the archive cannot be read: {problem}") from problem
 
 
