@@ -1,0 +1,70 @@
+"""The command line: `d2lmini COMMAND`, or `python -m d2lmini COMMAND`.
+
+$ d2lmini lab                         # the chapters in JupyterLab, in a folder of your own
+$ d2lmini test                        # does the library, as installed here, work on this machine?
+$ d2lmini bench                       # what it costs beside plain NumPy, on this machine
+$ d2lmini run train.py --epochs 3     # an old MXNet program or notebook; its arguments follow
+$ d2lmini launch -n 4 train.py        # four processes that train together
+$ d2lmini info --json                 # versions, BLAS, cores, memory, GPUs, limits
+
+A command is a file of this folder: `add_to` declares its words, and names the function that does
+it and returns the exit status. What every status means is in `STATUS`, which `--help` prints.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import d2lmini
+from d2lmini.cli import bench, info, lab, programs, selftest
+from d2lmini.cli.refused import Refused
+
+#: What the exit status says.
+STATUS = """exit status:
+  0    all went well
+  1    a check failed (test), or the program did (run, launch: its own status, if it has one)
+  2    it could not begin: a wrong word, no such file, a package that is missing; the message
+       says which, and what to do
+  130  Ctrl-C
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do what the command line says; returns the exit status (see `STATUS`).
+
+    `arguments` are the words after the program's name, by default those of this process.
+    SystemExit, as argparse raises it, where the words make no sense.
+    """
+    parser = argparse.ArgumentParser(
+        _called(),
+        description=(d2lmini.__doc__ or "").split("\n")[0],
+        epilog=STATUS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"d2lmini {d2lmini.__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for module in (lab, selftest, bench, programs, info):
+        module.add_to(commands)
+    options = parser.parse_args(arguments)
+    try:
+        status = options.do(options)
+        sys.stdout.flush()
+        return status
+    except Refused as problem:
+        parser.error(f"{options.command}: {problem}")
+    except KeyboardInterrupt:
+        print(f"{options.command}: stopped by Ctrl-C", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # Who reads has had enough (`| head`). Python would say so once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _called() -> str:
+    """How this program was started, for its messages."""
+    return "d2lmini" if Path(sys.argv[0]).stem == "d2lmini" else "python -m d2lmini"

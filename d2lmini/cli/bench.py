@@ -1,0 +1,113 @@
+"""`d2lmini bench`: what d2lmini costs, and what it gains, beside plain NumPy on this machine.
+
+The same work written twice, for NumPy as one would and for d2lmini as one would; `d2l.compare` lets
+them take turns. Both have to give the same values first, so that nobody is timed for doing nothing.
+Half a minute, and nothing but the library (`workloads.py`); in a clone `make bench` has many more
+workloads, and PyTorch, JAX and MXNet beside these two.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+import numpy as np
+
+import d2lmini
+from d2lmini.cli.progress import Progress
+from d2lmini.cli.refused import Refused
+
+
+def add_to(commands: Any) -> None:
+    """Declare `bench`."""
+    parser = commands.add_parser(
+        "bench",
+        help="time the library beside plain NumPy",
+        description="Time d2lmini beside plain NumPy on this machine, in turns. In a clone of the "
+        "repository `make bench` does more, with PyTorch, JAX and MXNet beside.",
+    )
+    parser.add_argument(
+        "words", nargs="*", metavar="WORD", help="only workloads that have it in their name"
+    )
+    parser.add_argument("--rounds", type=int, default=10, metavar="N", help="of each; default: 10")
+    parser.add_argument(
+        "--json", action="store_true", help="as JSON: seconds of one call, by round"
+    )
+    parser.set_defaults(do=bench)
+
+
+def bench(options: argparse.Namespace) -> int:
+    """Time them and print a table; 0, or 1 where values differ."""
+    from d2lmini import d2l
+    from d2lmini.cli.workloads import WORKLOADS
+
+    chosen = [w for w in WORKLOADS if not options.words or any(x in w.name for x in options.words)]
+    if not chosen:
+        names = "; ".join(workload.name for workload in WORKLOADS)
+        raise Refused(f"no workload is named so: {' '.join(options.words)}; there are {names}")
+    if options.rounds < 5:
+        raise Refused(f"--rounds is 5 or more, that a verdict may stand on them: {options.rounds}")
+    rows: list[dict[str, Any]] = []
+    wrong = 0
+    with Progress(len(chosen)) as bar:
+        if not options.json:
+            bar.print(f"{d2l.machine()}\n\n{HEAD}")
+        for workload in chosen:
+            bar.step(workload.name)
+            with workload.setting():
+                numpy, ours = workload.make()
+                problem = _difference(numpy(), ours())
+                if problem:
+                    wrong += 1
+                    bar.print(f"{workload.name}: {problem}")
+                    continue
+                verdict = d2l.compare(
+                    {"NumPy": numpy, "d2lmini": ours}, rounds=options.rounds, explain=False
+                )
+            rows.append({"name": workload.name, "what": workload.what, **_figures(verdict)})
+            if not options.json:
+                bar.print(_line(rows[-1]))
+    if options.json:
+        print(json.dumps({"d2lmini": d2lmini.__version__, "workloads": rows}, indent=2))
+    elif rows:
+        print(f"\nbelow 1: d2lmini is faster. {_disturbed(rows)}")
+    return int(wrong > 0)
+
+
+HEAD = f"{'':<26}{'NumPy':>10}{'d2lmini':>10}{'ratio':>8}  of {'rounds'}"
+
+
+def _figures(verdict: Any) -> dict[str, Any]:
+    ratio = verdict.ratio
+    return {
+        "seconds": verdict.times,
+        "ratio": ratio.value,
+        "interval": [ratio.low, ratio.high],
+        "elsewhere_cores": verdict.elsewhere,
+    }
+
+
+def _line(row: dict[str, Any]) -> str:
+    from d2lmini.d2l.explain import duration
+
+    numpy, ours = (duration(float(np.median(times))) for times in row["seconds"].values())
+    low, high = row["interval"]
+    spread = f"({low:.2f}-{high:.2f})"
+    return f"{row['name']:<26}{numpy:>10}{ours:>10}{row['ratio']:>8.2f}  {spread:<16}{row['what']}"
+
+
+def _disturbed(rows: list[dict[str, Any]]) -> str:
+    most = max((row["elsewhere_cores"] or 0.0 for row in rows), default=0.0)
+    if most < 0.2:
+        return "The machine was quiet."
+    return f"Other programs kept up to {most:.1f} cores busy meanwhile: look at the intervals."
+
+
+def _difference(theirs: Any, ours: Any) -> str | None:
+    """None if d2lmini's values are NumPy's."""
+    found = ours.asnumpy()
+    expected = np.asarray(theirs).reshape(found.shape)
+    if np.allclose(found, expected, rtol=1e-3, atol=1e-4):
+        return None
+    return f"values differ by up to {np.abs(found - expected).max():.3g}: not timed"

@@ -1,0 +1,84 @@
+"""Where the chapters lie, and a copy of them that belongs to the reader.
+
+    tree/chapters, tree/img                     a clone of the repository
+    site-packages/d2lmini/book/chapters, img    a wheel (pyproject.toml puts them there)
+
+A chapter shows `../img/NAME.svg` and links to `../d2lmini/engine/core.py`, so a copy has the
+folders `chapters`, `img` and `d2lmini` beside one another, the last as a link to the library that
+runs.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import d2lmini
+from d2lmini.cli.refused import Refused
+
+PACKAGE = Path(d2lmini.__file__).parent
+#: Which version a copy is of.
+NOTE = "chapters/.d2lmini-version"
+
+
+def tree() -> Path | None:
+    """The repository's root, if the library runs from a clone of it."""
+    root = PACKAGE.parent
+    here = (root / "pyproject.toml").is_file() and (root / "chapters").is_dir()
+    return root if here else None
+
+
+def originals() -> Path:
+    """The folder that has `chapters` and `img`."""
+    return tree() or PACKAGE / "book"
+
+
+def copy(folder: Path) -> list[str]:
+    """Put the chapters into `folder`, which is made where it is missing; returns what to tell.
+
+    A file that is there belongs to the reader: it stays as it is. Refused where `folder` is a file
+    or cannot be written.
+    """
+    source = originals()
+    chapters = sorted((source / "chapters").glob("*.ipynb"))
+    if not chapters:
+        raise Refused(f"the chapters are not at {source}: install d2lmini anew")
+    if folder.exists() and not folder.is_dir():
+        raise Refused(f"{folder} is a file; name a folder, new or made by `d2lmini lab`")
+    note, kept = folder / NOTE, 0
+    try:
+        (folder / "chapters").mkdir(parents=True, exist_ok=True)
+        (folder / "img").mkdir(exist_ok=True)
+        for path in [*chapters, *sorted((source / "img").glob("*.svg"))]:
+            target = folder / path.parent.name / path.name
+            if target.exists():
+                kept += path.suffix == ".ipynb"
+            else:
+                shutil.copyfile(path, target)
+        _library_beside(folder)
+        before = note.read_text(encoding="utf-8").strip() if note.exists() else None
+        if before is None:
+            note.write_text(d2lmini.__version__ + "\n", encoding="utf-8")
+    except OSError as problem:
+        raise Refused(f"{folder} cannot be written: {problem.strerror}; name another") from None
+    told = [f"{len(chapters) - kept} chapters copied to {folder / 'chapters'}"]
+    if kept:
+        told.append(f"{kept} were there, and are as you left them")
+    if kept and before not in (None, d2lmini.__version__):
+        told.append(
+            f"they are of d2lmini {before}, this is {d2lmini.__version__}: "
+            "name another folder for new ones"
+        )
+    return told
+
+
+def _library_beside(folder: Path) -> None:
+    """The library's files, for the chapters' links: the ones that run, or a copy of them where the
+    system allows no link."""
+    target = folder / "d2lmini"
+    if target.exists() or target.is_symlink():
+        return
+    try:
+        target.symlink_to(PACKAGE, target_is_directory=True)
+    except (OSError, NotImplementedError):
+        shutil.copytree(PACKAGE, target, ignore=shutil.ignore_patterns("__pycache__", "book"))

@@ -1,0 +1,79 @@
+"""`d2lmini lab [FOLDER]`: the chapters in JupyterLab.
+
+From a clone of the repository it opens the clone's chapters. A library that was installed from a
+wheel brings them along: they are copied to FOLDER first, which is yours, with what you write into
+it; nothing is downloaded, and what is there already is never overwritten (`files.py`).
+
+JupyterLab runs with its own safe defaults: for this machine only, behind a token.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from d2lmini.cli import files
+from d2lmini.cli.refused import Refused
+
+DEFAULT_FOLDER = "d2lmini-chapters"
+
+
+def add_to(commands: Any) -> None:
+    """Declare `lab`."""
+    parser = commands.add_parser(
+        "lab",
+        help="read and run the chapters in JupyterLab",
+        description="Open the chapters in JupyterLab. They are copied to FOLDER first, where they "
+        "are not yet there; in a clone of the repository its own are opened, unless FOLDER is "
+        "named. Options of JupyterLab follow --, as in: d2lmini lab -- --no-browser --port 9999",
+    )
+    parser.add_argument(
+        "folder", nargs="?", metavar="FOLDER", help=f"where they go; default: {DEFAULT_FOLDER}"
+    )
+    parser.add_argument("--copy", action="store_true", help="only copy the chapters; start nothing")
+    parser.add_argument("jupyter", nargs="*", metavar="-- OPTION", help="options of JupyterLab")
+    parser.set_defaults(do=open_lab)
+
+
+def open_lab(options: argparse.Namespace) -> int:
+    """Copy the chapters, if need be, and run JupyterLab until it ends; its exit status."""
+    if not options.copy and importlib.util.find_spec("jupyterlab") is None:
+        raise Refused("JupyterLab is not installed: pip install 'd2lmini[lab]'")
+    root = files.tree()
+    if options.folder is not None or root is None or options.copy:
+        root = Path(options.folder or DEFAULT_FOLDER).resolve()
+        print("; ".join(files.copy(root)))
+    if options.copy:
+        return 0
+    command = [
+        sys.executable, "-m", "jupyterlab",
+        f"--ServerApp.root_dir={root}", "--LabApp.default_url=/lab/tree/chapters",
+        *_as_root(), *options.jupyter,
+    ]  # fmt: skip
+    lab = subprocess.Popen(command, env=_environment())
+    # Ctrl-C reaches both; JupyterLab asks whether it is to end, so that is its business alone.
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        return lab.wait()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _as_root() -> list[str]:
+    """JupyterLab refuses root, the usual user of a container, unless told so; it listens on this
+    machine only."""
+    return ["--allow-root"] if getattr(os, "geteuid", lambda: 1)() == 0 else []
+
+
+def _environment() -> dict[str, str]:
+    """In a clone that is not installed the notebooks have to find the library, too."""
+    if files.tree() is None:
+        return dict(os.environ)
+    paths = [str(files.PACKAGE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}

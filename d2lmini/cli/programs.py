@@ -1,0 +1,65 @@
+"""`d2lmini run FILE` and `d2lmini launch -n N FILE`: programs, alone and several at a time.
+
+What they do is in `mxnet_alias/runner.py` and `launch.py`; here stand their words and refusals.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import Any
+
+from d2lmini.cli.refused import Refused
+
+
+def add_to(commands: Any) -> None:
+    """Declare `run` and `launch`."""
+    parser = commands.add_parser(
+        "run",
+        help="run a program or notebook written for MXNet 1.x",
+        description="Run FILE with `import mxnet` (and d2lzh, the book's package) meaning d2lmini. "
+        "The exit status is the program's.",
+    )
+    parser.add_argument("file", metavar="FILE", help="a .py or .ipynb file")
+    parser.add_argument("args", nargs=argparse.REMAINDER, help="the program's own arguments")
+    parser.set_defaults(do=run)
+
+    parser = commands.add_parser(
+        "launch",
+        help="run a program as several processes of one job (kvstore 'dist_sync')",
+        description="Run FILE as N processes on this machine; when one fails all are ended. "
+        "The exit status is 0 if all ended well.",
+    )
+    parser.add_argument("-n", type=int, required=True, metavar="N", help="how many processes")
+    parser.add_argument("file", metavar="FILE", help="a .py file")
+    parser.add_argument("args", nargs=argparse.REMAINDER, help="the program's own arguments")
+    parser.set_defaults(do=launch)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run an old program or notebook; its exit status."""
+    from d2lmini.mxnet_alias.runner import run
+
+    _look_for(options.file)
+    try:
+        return run(options.file, options.args)
+    except ValueError as problem:
+        raise Refused(problem) from None
+
+
+def launch(options: argparse.Namespace) -> int:
+    """Run a job of several processes; 0 if all ended well."""
+    from d2lmini.launch import launch
+
+    _look_for(options.file)
+    if options.n < 1:
+        raise Refused(f"-n is the number of processes, 1 or more, got {options.n}")
+    try:
+        return launch(options.n, options.file, options.args)
+    except ValueError as problem:
+        raise Refused(problem) from None
+
+
+def _look_for(file: str) -> None:
+    if not os.path.isfile(file):
+        raise Refused(f"there is no file {file!r}")

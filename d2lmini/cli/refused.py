@@ -1,0 +1,7 @@
+"""Why a command could not begin."""
+
+from __future__ import annotations
+
+
+class Refused(Exception):
+    """A command cannot begin: the message says what is missing or wrong, and what to do."""

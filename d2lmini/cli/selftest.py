@@ -1,0 +1,157 @@
+"""`d2lmini test`: does the library, as it is installed here, work on this machine?
+
+For a wheel, a new machine, a NumPy that was built elsewhere: the checks of `checks.py`, each
+against an oracle of its own, take some seconds and need nothing but the library. With `--all` every
+example in the docstrings runs, too. What an extra would bring and is not installed is not an error:
+it is said to be not run. `make test`, in a clone, is the whole of the tests.
+
+>>> from d2lmini.cli.check import Outcome
+>>> closing([Outcome("a", "ok", "", 0.5), Outcome("b", "not run", "no GPU", 0.0)])
+'1 passed, 0 failed, 1 not run, in 0.5 s'
+"""
+
+from __future__ import annotations
+
+import argparse
+import doctest
+import importlib
+import os
+import pkgutil
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import d2lmini
+from d2lmini.cli.check import Check, NotRun, Outcome
+from d2lmini.cli.progress import Progress
+from d2lmini.cli.refused import Refused
+
+
+def add_to(commands: Any) -> None:
+    """Declare `test`."""
+    parser = commands.add_parser(
+        "test",
+        help="check the installed library on this machine",
+        description="Check the library as it is installed here: some seconds; --all: a minute. "
+        "The exit status is 0 if no check failed.",
+    )
+    parser.add_argument(
+        "words", nargs="*", metavar="WORD", help="only checks that have it in their name"
+    )
+    parser.add_argument("--all", action="store_true", help="all examples in docstrings, too")
+    parser.add_argument("--list", action="store_true", help="only name the checks")
+    parser.set_defaults(do=test)
+
+
+def test(options: argparse.Namespace) -> int:
+    """Run the checks, a line each; 0 if none failed, else 1."""
+    from d2lmini.cli.checks import CHECKS
+
+    checks = [*CHECKS, *(examples() if options.all else ())]
+    if options.words:
+        checks = [check for check in checks if any(w in check.name for w in options.words)]
+        if not checks:
+            raise Refused(f"no check is named so: {' '.join(options.words)}; see test --list")
+    if options.list:
+        print("\n".join(check.name for check in checks))
+        return 0
+    outcomes = run(checks)
+    print(closing(outcomes))
+    return int(any(outcome.result == "FAILED" for outcome in outcomes))
+
+
+def run(checks: Sequence[Check]) -> list[Outcome]:
+    """All of them, one after the other, each told when it has ended."""
+    outcomes = []
+    os.environ.setdefault("MPLBACKEND", "Agg")  # what an example draws opens no window
+    with Progress(len(checks)) as bar, _elsewhere():
+        for check in checks:
+            bar.step(check.name)
+            outcomes.append(_outcome(check))
+            bar.print(_line(outcomes[-1]))
+    return outcomes
+
+
+def closing(outcomes: Sequence[Outcome]) -> str:
+    """The last line."""
+    counts = [sum(o.result == kind for o in outcomes) for kind in ("ok", "FAILED", "not run")]
+    elapsed_s = sum(outcome.elapsed_s for outcome in outcomes)
+    return "{} passed, {} failed, {} not run, in {:.1f} s".format(*counts, elapsed_s)
+
+
+def _outcome(check: Check) -> Outcome:
+    begin_s = time.perf_counter()
+    result: Literal["ok", "FAILED", "not run"] = "ok"
+    try:
+        said = check.run()
+        d2lmini.engine.waitall()
+    except NotRun as why:
+        result, said = "not run", str(why)
+    except Exception as problem:
+        result, said = "FAILED", "".join(traceback.format_exception(problem)).rstrip()
+        _calm()
+    return Outcome(check.name, result, said, time.perf_counter() - begin_s)
+
+
+def _calm() -> None:
+    """What a failed check left in the engine is not the next one's."""
+    try:
+        d2lmini.engine.waitall()
+    except Exception:
+        pass
+
+
+def _line(outcome: Outcome) -> str:
+    if outcome.result == "FAILED":
+        return f"FAILED   {outcome.name}\n{outcome.said}"
+    return f"{outcome.result:<8} {outcome.name:<18} {outcome.said}"
+
+
+@contextmanager
+def _elsewhere() -> Iterator[None]:
+    """In a folder that is gone afterwards, for checks and examples that write files."""
+    before = os.getcwd()
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        os.chdir(folder)
+        try:
+            yield
+        finally:
+            os.chdir(before)
+
+
+# -- the examples in docstrings --------------------------------------------------------------------
+
+
+def examples() -> list[Check]:
+    """A check for each module of the library."""
+    names = [
+        info.name
+        for info in pkgutil.walk_packages(d2lmini.__path__, "d2lmini.")
+        if not info.name.endswith("__main__")
+    ]
+    return [Check(f"examples {name}", lambda name=name: _examples_of(name)) for name in names]  # type: ignore[misc]
+
+
+def _examples_of(name: str) -> str:
+    """Run a module's examples; AssertionError with what doctest says of those that fail."""
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as problem:
+        if (problem.name or "").split(".")[0] == "d2lmini":
+            raise
+        raise NotRun(f"{problem.name} is not installed") from None
+    told: list[str] = []
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    tests = [each for each in doctest.DocTestFinder().find(module, name) if each.examples]
+    for each in tests:
+        runner.run(each, out=told.append)
+        d2lmini.engine.waitall()
+    missing = [line for text in told for line in text.splitlines() if "ModuleNotFoundError" in line]
+    if runner.failures and missing:
+        raise NotRun(missing[0].strip())
+    if runner.failures:
+        raise AssertionError("".join(told))
+    return f"{runner.tries} examples"
