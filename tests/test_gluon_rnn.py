@@ -111,6 +111,14 @@ def test_a_layer_is_differentiated_once():
 # -- one op for all steps --------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("given", ["TNC", [], [None, None]], ids=["layout", "none", "two"])
+def test_states_to_begin_with_that_are_none_are_refused_at_the_call(given):
+    cell = rnn.GRUCell(4, input_size=3)
+    cell.initialize()
+    with pytest.raises(ValueError, match=r"begin_state is a list of 1 array, .*layout='TNC'"):
+        cell.unroll(2, nd.ones((2, 1, 3)), given)
+
+
 @each_cell
 @pytest.mark.parametrize("layout", ["TNC", "NTC"])
 @pytest.mark.parametrize("given", ["array", "list"])

@@ -73,6 +73,7 @@ class RecurrentCell(Block):
     def _states_for(self, inputs: Any, layout: str, states: list[Any] | None) -> list[Any]:
         """`states`, or those to begin with: as many sequences as inputs, on the same context."""
         if states is not None:
+            self._check_states(states)
             return states
         whole = isinstance(inputs, Value)
         first = inputs if whole else inputs[0]
@@ -83,6 +84,16 @@ class RecurrentCell(Block):
             return self.begin_state(func=zeros_of_any_batch)
         batch_size = first.shape[axis]
         return self.begin_state(batch_size=batch_size, ctx=first.ctx, dtype=first.dtype)
+
+    def _check_states(self, states: Any) -> None:
+        n = len(self.state_info())
+        if not isinstance(states, (list, tuple)) or len(states) != n:
+            given = f"{len(states)}" if isinstance(states, (list, tuple)) else repr(states)
+            raise ValueError(
+                f"{type(self).__name__}.unroll: begin_state is a list of {n} "
+                f"array{'' if n == 1 else 's'}, as begin_state() makes it; got {given}. What comes "
+                "behind it goes by name, as layout='TNC'"
+            )
 
     def unroll(
         self,
