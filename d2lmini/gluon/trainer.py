@@ -24,7 +24,8 @@ alike, for all get the same sums.
 
 With `kvstore="dist_sync"` all processes of a job (`kvstore.dist`) do this together: they begin with
 the weights of rank 0, sums are over the devices of all of them, and `step(batch_size)`, with the
-size of the batch of this one, divides by the global batch: `batch_size` times their number.
+size of the batch of this one, divides by the global batch: `batch_size` times their number. With
+"dist_async" the weights live on rank 0, which updates them by each process's gradients apart.
 """
 
 from __future__ import annotations
@@ -138,6 +139,10 @@ class Trainer:
                 f"Please set update_on_kvstore=False when training with {type(self._kvstore)}: it "
                 "does not run optimizers"
             )
+        if isinstance(self._kvstore, kv.AsyncKVStore):
+            if on_kvstore is False:
+                raise ValueError("Please set update_on_kvstore=True when training in async mode.")
+            on_kvstore = True
         if on_kvstore is None:
             on_kvstore = able and os.environ.get("MXNET_UPDATE_ON_KVSTORE", "1") != "0"
             if isinstance(self._kvstore, kv.KVStore) and not self._compression_params:
@@ -237,7 +242,7 @@ class Trainer:
         self._update(ignore_stale_grad)
 
     def _rescale(self, batch_size: float) -> None:
-        workers = self._kvstore.num_workers if isinstance(self._kvstore, kv.KVStore) else 1
+        workers = self._kvstore.batches if isinstance(self._kvstore, kv.DistKVStore) else 1
         self._optimizer.rescale_grad = self._scale / (batch_size * workers)
 
     def _refuse_on_kvstore(self, what: str) -> None:
@@ -334,7 +339,8 @@ class Trainer:
         self._prepare()
         if self._update_on_kvstore:
             self._kvstore.load_optimizer_states(fname)
-            if isinstance(self._kvstore, kv.KVStore):
+            serves = isinstance(self._kvstore, kv.AsyncKVStore)  # with a copy
+            if isinstance(self._kvstore, kv.KVStore) and not serves:
                 self._optimizer = self._kvstore._updater.optimizer
         else:
             with open(fname, "rb") as file:

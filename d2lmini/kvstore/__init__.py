@@ -9,8 +9,8 @@
 >>> out.asnumpy().tolist()
 [2.0, 2.0]
 
-`local` is that of one process, `dist` that of several (with `mpi`, how they talk, and
-`thin`, a slow link between them).
+`local` is that of one process, `dist` that of several, `dist_async` that of several
+which do not wait for one another (with `server`, `mpi`, how they talk, and `thin`, a slow link).
 """
 
 from __future__ import annotations
@@ -19,7 +19,16 @@ from d2lmini.kvstore.base import KVStoreBase
 from d2lmini.kvstore.by_name import create
 from d2lmini.kvstore.compression import Compression
 from d2lmini.kvstore.dist import DistKVStore
+from d2lmini.kvstore.dist_async import AsyncKVStore
 from d2lmini.kvstore.local import KVStore
 from d2lmini.kvstore.thin import thin_link
 
-__all__ = ["Compression", "DistKVStore", "KVStore", "KVStoreBase", "create", "thin_link"]
+__all__ = [
+    "AsyncKVStore",
+    "Compression",
+    "DistKVStore",
+    "KVStore",
+    "KVStoreBase",
+    "create",
+    "thin_link",
+]

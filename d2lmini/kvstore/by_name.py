@@ -8,15 +8,18 @@ from d2lmini.base import MXNetError
 from d2lmini.device.cuda import module
 from d2lmini.kvstore.base import KVStoreBase
 from d2lmini.kvstore.dist import DistKVStore
+from d2lmini.kvstore.dist_async import AsyncKVStore
 from d2lmini.kvstore.local import DEVICE, LOCAL, KVStore
 
 _DIST = ("dist", "dist_sync", "dist_sync_device", "dist_device_sync")
+_ASYNC = ("dist_async", "dist_async_device", "dist_device_async")
 
 
 def create(name: str = "local") -> Any:
     """A KVStore: 'local' adds up on the CPU, 'device' and 'nccl' on the devices (see `local`);
     'dist_sync' over all processes of a job (see `dist`), and so do 'dist_sync_device' and
-    'dist_device_sync'. Or one of a class that was registered (`KVStoreBase.register`).
+    'dist_device_sync'; 'dist_async' keeps the weights on rank 0 (see `dist_async`). Or one of a
+    class that was registered (`KVStoreBase.register`).
 
     MXNetError for unknown names, and where what a store needs is not there.
     """
@@ -27,10 +30,12 @@ def create(name: str = "local") -> Any:
         return KVStoreBase.kv_registry[kind]()
     if kind in _DIST:
         return DistKVStore(kind)
+    if kind in _ASYNC:
+        return AsyncKVStore(kind)
     if kind.startswith("dist") or kind in ("horovod", "byteps", "p3"):
         raise MXNetError(
-            f"KVStore {name!r} is not built yet; 'dist_sync' trains past one machine, 'local' and "
-            "'device' over the devices of one process"
+            f"KVStore {name!r} is unknown; 'dist_sync' and 'dist_async' train past one machine, "
+            "'local' and 'device' over the devices of one process"
         )
     if kind == "nccl" and module.nccl() is None:
         raise MXNetError(

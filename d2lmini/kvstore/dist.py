@@ -47,7 +47,7 @@ Operand = tuple[Any, Any, Any]  # chunk, offset, spec
 
 
 class Exchange(FunctionTask):
-    """Something that all processes do together; `nbytes` pass this one."""
+    """Something that travels between processes; `nbytes` pass this one."""
 
     __slots__ = ("nbytes",)
 
@@ -87,6 +87,11 @@ class DistKVStore(KVStore):
         self.buckets_sent = 0
         self._half = False
         self._plans: dict[Any, list[Bucket]] = {}
+
+    @property
+    def batches(self) -> int:
+        """How many processes' batches one update is made of."""
+        return self.num_workers
 
     def has_sums(self, contexts: list[Context]) -> bool:
         """Every device updates its own weights, for the sums are brought to all of them."""
@@ -156,7 +161,7 @@ class DistKVStore(KVStore):
 
     def _spread(self, keys: list[Key]) -> None:
         """The values of rank 0 for all."""
-        values = [_operand(self._store[k]) for k in keys]
+        values = [operand(self._store[k]) for k in keys]
         plan = ("begin with the values of rank 0 for", *self._described(keys, values))
         chunks = [chunk for chunk, *_ in values]
         job = self._world
@@ -168,27 +173,41 @@ class DistKVStore(KVStore):
     def _sum(self, pairs: Pairs, outs: dict[Key, list[NDArray]]) -> dict[Key, NDArray]:
         """Push the sums over all processes: into the values and those of `outs` that are like them,
         or if there is an updater into fresh arrays. What they are written to, by key."""
-        for k, values in pairs:
-            self._check_shapes("push", k, values)
-        pairs = pairs[::-1]  # backward comes to the last layer first
-        sums, sources, targets = {}, [], []
-        for k, values in pairs:
-            value = self._store[k]
-            source = self._parts(k, values, cpu())
-            total = source[0] if len(source) == 1 else registry["add_n"](*source)
-            total = total if total.dtype == value.dtype else total.astype(value.dtype)
-            sums[k] = value if self._updater is None else registry["zeros_like"](value)
-            sources.append(total)
-            targets.append([sums[k], *(x for x in outs.get(k, ()) if _is_like(x, value))])
-        for bucket in self._buckets([k for k, _ in pairs], sources):
+        keys, sources = self._totals(pairs)
+        sums, targets = {}, []
+        for k in keys:
+            if self._updater is None:
+                sums[k] = self._store[k]
+                targets.append(self._targets(k, outs.get(k, [])))
+            else:
+                sums[k] = registry["zeros_like"](self._store[k])
+                targets.append([sums[k]])
+        for bucket in self._buckets(keys, sources):
             self._send(
                 bucket, [sources[i] for i in bucket.members], [targets[i] for i in bucket.members]
             )
         return sums
 
+    def _totals(self, pairs: Pairs) -> tuple[list[Key], list[NDArray]]:
+        """The sum over the devices of this process, for each key, on the CPU; the last key first,
+        for backward comes to the last layer first."""
+        for k, values in pairs:
+            self._check_shapes("push", k, values)
+        totals = []
+        for k, values in pairs[::-1]:
+            dtype = self._store[k].dtype
+            parts = self._parts(k, values, cpu())
+            total = parts[0] if len(parts) == 1 else registry["add_n"](*parts)
+            totals.append(total if total.dtype == dtype else total.astype(dtype))
+        return [k for k, _ in pairs[::-1]], totals
+
+    def _targets(self, key: Key, outs: list[NDArray]) -> list[NDArray]:
+        """The value of `key`, and those arrays that the same task can write."""
+        return [self._store[key], *(x for x in outs if _is_like(x, self._store[key]))]
+
     def _send(self, bucket: Bucket, sources: list[NDArray], targets: list[list[NDArray]]) -> None:
-        given = [_operand(x) for x in sources]
-        wanted = [[_operand(y) for y in each] for each in targets]
+        given = [operand(x) for x in sources]
+        wanted = [[operand(y) for y in each] for each in targets]
         job, half = self._world, self._half
 
         def run() -> None:
@@ -216,8 +235,16 @@ class DistKVStore(KVStore):
             job.agree(plan)
             fn()
 
-        # The order is changed in place: if one fails, those that come after it are skipped.
-        task = Exchange(run, name, (*reads, job.order), (*writes, job.order))
+        self._wire(name, run, reads, writes, nbytes, site)
+
+    def _wire(
+        self, name: str, fn: Callable[[], object], reads: Sequence[Var], writes: Sequence[Var],
+        nbytes: int, site: Any = None,
+    ) -> None:  # fmt: skip
+        """Push a task to the thread for what travels, behind all others there."""
+        order = self._world.order
+        # It is changed in place: if one fails, those that come after it are skipped.
+        task = Exchange(fn, name, (*reads, order), (*writes, order))
         task.nbytes, task.site = nbytes, site
         engine.current.push(task)
 
@@ -229,7 +256,7 @@ class DistKVStore(KVStore):
         if known not in self._plans:
             specs = [x._spec for x in arrays]
             way = "sum up, as float16," if self._half else "sum up"
-            described = self._described(keys, [_operand(x) for x in arrays])
+            described = self._described(keys, [operand(x) for x in arrays])
             self._plans[known] = [
                 Bucket(some, (way, *(described[i] for i in some)))
                 for some in grouped([s.nbytes for s in specs], [s.dtype for s in specs])
@@ -261,7 +288,7 @@ def grouped(nbytes: Sequence[int], dtypes: Sequence[Any]) -> list[list[int]]:
     return found
 
 
-def _operand(x: NDArray) -> Operand:
+def operand(x: NDArray) -> Operand:
     return x._chunk, x._offset, x._spec
 
 

@@ -21,7 +21,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from itertools import zip_longest
 from types import TracebackType
@@ -55,6 +55,9 @@ class World:
         self._mpi = mpi
         self._comm = mpi.COMM_WORLD.Dup()  # for nobody else: what a program sends cannot mix in
         self._side = mpi.COMM_WORLD.Dup()  # who has ended its program, and after how much
+        self.served = mpi.COMM_WORLD.Dup()  # requests to the server of `dist_async`
+        self.server: Any = None  # on rank 0, if there is one
+        self.status = mpi.Status
         self.rank: int = self._comm.rank
         self.size: int = self._comm.size
         self.order = Var()
@@ -73,7 +76,7 @@ class World:
             return
         mine = int.from_bytes(blake2b(repr(plan).encode(), digest_size=7).digest(), "big")
         least, ours = np.empty(2, np.int64), np.array([mine, -mine])
-        self._until(self._comm.Iallreduce(ours, least, self._mpi.MIN), SLEEP_S)
+        self.until(self._comm.Iallreduce(ours, least, self._mpi.MIN), SLEEP_S)
         self._link.hold(time.monotonic(), ours.nbytes, self._rounds)  # all have set out just now
         if least[0] != -least[1]:
             raise MXNetError(_difference(self._comm.allgather(plan)))
@@ -89,7 +92,7 @@ class World:
         dtype, n = sources[0].dtype, self.size
         wire = np.dtype(np.float16) if half and dtype.kind == "f" else dtype
         share = -(-sum(x.size for x in sources) // n)
-        mine, parts = self._space(0, n * share, wire), self._space(1, n * share, wire)
+        mine, parts = self.space(0, n * share, wire), self.space(1, n * share, wire)
         end = 0
         for x in sources:
             mine[end : end + x.size] = x.reshape(-1)
@@ -114,7 +117,7 @@ class World:
         for x in arrays:
             if x.size:
                 begun = time.monotonic()
-                self._until(self._comm.Ibcast(x.reshape(-1).view(np.uint8), 0))
+                self.until(self._comm.Ibcast(x.reshape(-1).view(np.uint8), 0))
                 self._link.hold(begun, x.nbytes, self._rounds)
 
     def leave(self) -> None:
@@ -128,6 +131,9 @@ class World:
         for r in range(self.size):
             if r != self.rank:
                 self._side.Isend(done, r).Wait()  # a few bytes are on their way at once
+        if self.server is not None:
+            wait_until(self._are_all_gone, SLEEP_S)
+            self.server.finish()
 
     def abort(self, status: int = 1) -> None:
         """End all processes of the job, this one too."""
@@ -141,25 +147,16 @@ class World:
     def _move(self, call: Any, source: np.ndarray, target: np.ndarray, nbytes: int) -> None:
         """Exchange arrays by a call of MPI's; `nbytes` leave this process."""
         begun = time.monotonic()
-        self._until(call(source.view(np.uint8), target.view(np.uint8)))
+        self.until(call(source.view(np.uint8), target.view(np.uint8)))
         if nbytes:
             self._link.hold(begun, nbytes)
 
-    def _until(self, request: Any, sleep_s: float = MOVING_S) -> None:
-        """Until what was requested is done. MPI's own waits would keep a core busy, which others
-        need where there are more processes than cores."""
-        begun = time.monotonic()
-        while not request.Test():
-            waited = time.monotonic() - begun
-            if waited > SPIN_S:
-                self._look_who_is_gone()
-            time.sleep(0 if waited < SPIN_S else min(sleep_s, waited / 8))
+    def until(self, request: Any, sleep_s: float = MOVING_S) -> None:
+        """Until what was requested is done, by all who have a part in it."""
+        wait_until(request.Test, sleep_s, self._look_who_is_gone)
 
     def _look_who_is_gone(self) -> None:
-        status, done = self._mpi.Status(), np.empty(1, np.int64)
-        while self._side.Iprobe(status=status):
-            self._side.Recv(done, status.source)
-            self._gone[status.source] = int(done[0])
+        self._note_who_is_gone()
         for rank, last in self._gone.items():
             if last < self._begun:
                 raise MXNetError(
@@ -167,12 +164,35 @@ class World:
                     f"to {_told(self._plan)}; all ranks must take as many steps"
                 )
 
-    def _space(self, which: int, size: int, dtype: np.dtype) -> np.ndarray:
+    def _note_who_is_gone(self) -> None:
+        status, done = self.status(), np.empty(1, np.int64)
+        while self._side.Iprobe(status=status):
+            self._side.Recv(done, status.source)
+            self._gone[status.source] = int(done[0])
+
+    def _are_all_gone(self) -> bool:
+        self._note_who_is_gone()
+        return len(self._gone) == self.size - 1
+
+    def space(self, which: int, size: int, dtype: np.dtype) -> np.ndarray:
         """Memory to send from or receive in, kept for the next time."""
         nbytes = size * dtype.itemsize
         if which not in self._room or self._room[which].size < nbytes:
             self._room[which] = np.empty(nbytes, np.uint8)
         return self._room[which][:nbytes].view(dtype)
+
+
+def wait_until(
+    done: Callable[[], bool], sleep_s: float = MOVING_S, meanwhile: Callable[[], None] | None = None
+) -> None:
+    """Until `done()`; calls `meanwhile` if that takes long. MPI's own waits would keep a core busy,
+    which others need where there are more processes than cores."""
+    begun = time.monotonic()
+    while not done():
+        waited = time.monotonic() - begun
+        if waited > SPIN_S and meanwhile is not None:
+            meanwhile()
+        time.sleep(0 if waited < SPIN_S else min(sleep_s, waited / 8))
 
 
 def _difference(plans: Sequence[Plan]) -> str:
