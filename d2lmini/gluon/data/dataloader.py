@@ -161,9 +161,9 @@ class DataLoader:
         if place.sampler is None:
             odd = getattr(self._batch_sampler, "_sampler", self._batch_sampler)
             raise TypeError(
-                f"state_dict: nobody knows how the walk of a {type(odd).__name__} comes again; give it "
-                "state_dict() and load_state_dict(state), see gluon.data.Sampler, or use a sampler "
-                "that has them: SplitSampler, RandomSampler, ..."
+                f"state_dict: nobody knows how a {type(odd).__name__}'s walk comes again; give "
+                "it state_dict() and load_state_dict(state), see gluon.data.Sampler, or use a "
+                "sampler that has them: SplitSampler, RandomSampler, ..."
             )
         return {**vars(place), "key": list(place.key)}
 

@@ -1,0 +1,325 @@
+"""Checkpoints: a training that was killed goes on as if nothing had happened.
+
+    checkpoint = gluon.Checkpoint("run1", net, trainer, loader)
+    step = checkpoint.restore() or 0
+    while step < num_steps:
+        for X, y in loader:                   # an epoch, or what is left of it
+            with autograd.record():
+                l = loss(net(X), y)
+            l.backward()
+            trainer.step(X.shape[0])
+            step += 1
+            if step % 100 == 0:
+                checkpoint.save(step)
+
+Killed at any moment, within `save` too, and started again, it comes to the same bits. For what the
+next steps depend on is kept, and nothing else is: gradients are not, so save between two steps.
+
+    run1/step-00000100/net.params       parameters: `net.load_parameters` reads them, too
+                       trainer.states   the optimizer, its counts, states and schedule:
+                                        `trainer.load_states` reads them, too
+                       rank-0.params    what is each device's own: running means and the like
+                       rank-0.json      the generators of random numbers (d2lmini's, NumPy's,
+                                        Python's), and how far the loaders have come
+                       whole.json       written last: size and hash of all the others
+
+These files are written to a folder `step-00000100.tmp`, which gets its name when all is on the
+disk; so what has that name is whole, and older ones go only then. No file is a pickle: reading one
+runs no code.
+
+**Several processes** (`kvstore="dist_sync"`) share one folder that all of them see. Rank 0 writes
+what is the same everywhere, every rank what is its own, and all go on from the step that rank 0
+finds to be whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from d2lmini import callsite, random_state
+from d2lmini import kvstore as kv
+from d2lmini import ndarray as nd
+from d2lmini.base import MXNetError
+from d2lmini.gluon.block import Block
+from d2lmini.gluon.data.sampler import Sampler
+from d2lmini.gluon.parameter import Parameter
+from d2lmini.gluon.trainer import Trainer
+from d2lmini.ndarray import NDArray
+
+_NAME = re.compile(r"step-(\d+)(?:\.(\d+))?")
+
+
+class Checkpoint:
+    """The checkpoints of a training in `folder`, which is made if there is none; see this module.
+
+    net: a Block; trainer: the Trainer of its parameters; data: the DataLoader, or a list of them
+    (anything with `state_dict` and `load_state_dict`). keep: how many checkpoints stay, at least
+    1; None: all.
+
+    TypeError for data that cannot say how far it has come, as a sampler cannot: it is ahead of the
+    DataLoader by the batches in flight. ValueError for keep below 1.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        net: Block,
+        trainer: Trainer | None = None,
+        data: Any = None,
+        keep: int | None = 3,
+    ):
+        if keep is not None and keep < 1:
+            raise ValueError(f"Checkpoint: keep is at least 1, or None for all; got {keep}")
+        self._data = [] if data is None else data if isinstance(data, (list, tuple)) else [data]
+        for each in self._data:
+            if isinstance(each, Sampler) or not hasattr(each, "load_state_dict"):
+                raise TypeError(
+                    f"Checkpoint: data is a DataLoader or a list of them, got {type(each).__name__}"
+                    "; a loader keeps its sampler's place, too"
+                )
+        self.folder = Path(folder)
+        self._net, self._trainer, self._keep = net, trainer, keep
+        self._job: Any = None
+        # The step that was saved or restored last; -1 if there was none, None if nobody has asked.
+        self._last: int | None = None
+
+    @property
+    def steps(self) -> list[int]:
+        """The steps that can be restored, if their files are whole; the newest is the last."""
+        return sorted({step for step, _, _ in self._found()})
+
+    # -- write -------------------------------------------------------------------------------------
+
+    def save(self, step: int) -> None:
+        """Write a checkpoint of this step, then remove those beyond `keep`; waits for what was
+        pushed. All processes of a job call it, after the same step.
+
+        ValueError for a step before the last one that was saved or restored, and where the folder
+        holds the checkpoints of another run (`restore` was not called). OSError when the system
+        refuses: what was there before is as it was.
+        """
+        step = int(step)
+        rank, _ = self._place()
+        if step < max(self._last or 0, 0):
+            raise ValueError(
+                f"save: step {step} is before step {self._last}, the last that was saved or "
+                "restored: after a restart the first one saved would be taken for older"
+            )
+        if self._last is None and rank == 0 and self.steps:
+            raise ValueError(
+                f"save: {str(self.folder)!r} holds the checkpoints of a run that came to step "
+                f"{self.steps[-1]}: call restore() first to go on from there, or use another folder"
+            )
+        unfinished = self.folder / f"step-{step:08d}.tmp"
+        if rank == 0:
+            for left in self.folder.glob("step-*.tmp"):  # by a process that was killed
+                shutil.rmtree(left)
+            unfinished.mkdir(parents=True)
+        self._meet()
+        self._write(unfinished)
+        self._meet()
+        if rank == 0:
+            self._finish(unfinished, step)
+        self._last = step
+
+    def _write(self, folder: Path) -> None:
+        """This process's files."""
+        rank, ranks = self._place()
+        if rank == 0:
+            first = {name: p.list_data()[0] for name, p in self._parameters()}
+            nd.save(folder / "net.params", first)
+            if self._trainer is not None:
+                self._trainer.save_states(folder / "trainer.states")
+        own = {f"{i} {name}": x for i, name, x in self._own(ranks)}
+        if own:
+            nd.save(folder / f"rank-{rank}.params", own)
+        state = {
+            "random": random_state.state_dict(),
+            "numpy": random_state.numpy_state_dict(),
+            "python": random.getstate(),
+            "data": [each.state_dict() for each in self._data],
+        }
+        (folder / f"rank-{rank}.json").write_text(json.dumps(state))
+        for path in folder.glob("*" if ranks == 1 else f"rank-{rank}.*"):
+            _flush(path)
+
+    def _finish(self, unfinished: Path, step: int) -> None:
+        """All files are there: say so, and let go of what is not needed any more."""
+        files = {path.name: _fingerprint(path) for path in sorted(unfinished.iterdir())}
+        whole = {"step": step, "ranks": self._place()[1], "files": files}
+        (unfinished / "whole.json").write_text(json.dumps(whole, indent=1))
+        _flush(unfinished / "whole.json")
+        _flush(unfinished)
+        others = self._found()
+        count = 1 + max((nth for at, nth, _ in others if at == step), default=0)
+        unfinished.rename(_path(self.folder, step, count))
+        _flush(self.folder)
+        earlier = [path for at, _, path in others if at < step]
+        same = [path for at, _, path in others if at == step]
+        beyond = [] if self._keep is None else earlier[: len(earlier) - self._keep + 1]
+        for path in [*beyond, *same]:
+            # Half of one would be taken for a damaged one.
+            gone = path.rename(path.with_name(path.name + ".tmp"))
+            shutil.rmtree(gone, ignore_errors=True)
+
+    # -- read --------------------------------------------------------------------------------------
+
+    def restore(self) -> int | None:
+        """Set everything to what it was at the newest whole checkpoint, and return its step; None
+        if the folder holds none. All processes of a job call it, before they train.
+
+        The net and the Trainer are built as they were; the parameters are initialized on their
+        devices, or come to lie on the CPU. A checkpoint with a damaged file is passed over with a
+        warning that names it. MXNetError if no whole one is left, or it was saved by another number
+        of processes; as `load_parameters` for a net that differs.
+        """
+        rank, ranks = self._place()
+        chosen = self._agreed(self._newest() if rank == 0 else None)
+        if chosen is None:
+            self._last = -1
+            return None
+        folder, step = _path(self.folder, *chosen), chosen[0]
+        saved_by = json.loads((folder / "whole.json").read_text())["ranks"]
+        if saved_by != ranks:
+            raise MXNetError(
+                f"restore: {str(folder)!r} was saved by {saved_by} processes, this job has {ranks}"
+                ": start as many, or read net.params and trainer.states in it by load_parameters "
+                "and load_states, to go on with other bits"
+            )
+        self._net.load_parameters(folder / "net.params")
+        if self._trainer is not None:
+            self._trainer.load_states(folder / "trainer.states")
+        own = nd.load(folder / f"rank-{rank}.params") if any(self._own(ranks)) else {}
+        for i, name, x in self._own(ranks):
+            x[:] = own[f"{i} {name}"].as_in_context(x.context)
+        state = json.loads((folder / f"rank-{rank}.json").read_text())
+        for each, its in zip(self._data, state["data"], strict=True):
+            each.load_state_dict(its)
+        # Last of all: what was done here may have drawn.
+        version, numbers, following = state["python"]
+        random.setstate((version, tuple(numbers), following))
+        np.random.set_state(random_state.numpy_state_of(state["numpy"]))
+        random_state.load_state_dict(state["random"])
+        self._last = step
+        return step
+
+    def _newest(self) -> tuple[int, int] | None:
+        """Step and count of the newest checkpoint that is whole."""
+        problems: list[str] = []
+        for step, count, path in reversed(self._found()):
+            problem = _damage(path)
+            if problem is None:
+                for each in problems:
+                    callsite.warn(f"restore: {each}; going on from step {step}")
+                return step, count
+            problems.append(problem)
+        if problems:
+            raise MXNetError(
+                f"restore: no checkpoint in {str(self.folder)!r} is whole: {'; '.join(problems)}. "
+                "Use another folder to begin anew"
+            )
+        return None
+
+    def _found(self) -> list[tuple[int, int, Path]]:
+        """Step, count and folder of each checkpoint, the oldest first."""
+        names = [(_NAME.fullmatch(path.name), path) for path in self.folder.glob("step-*")]
+        return sorted((int(m[1]), int(m[2] or 1), path) for m, path in names if m)
+
+    # -- what there is to keep ---------------------------------------------------------------------
+
+    def _parameters(self) -> list[tuple[str, Parameter]]:
+        return list(self._net._collect_params_with_prefix().items())
+
+    def _own(self, ranks: int) -> Iterator[tuple[int, str, NDArray]]:
+        """Arrays that may differ between devices and processes: of what is not updated by the
+        Trainer. Each with the number of its device and its name."""
+        learnt = () if self._trainer is None else self._trainer._params
+        alike = {id(p) for p in learnt if p.grad_req != "null"}
+        for name, p in self._parameters():
+            copies = p.list_data()
+            if id(p) not in alike and (ranks > 1 or len(copies) > 1):
+                yield from ((i, name, x) for i, x in enumerate(copies))
+
+    # -- the other processes -----------------------------------------------------------------------
+
+    def _place(self) -> tuple[int, int]:
+        """The rank of this process, and how many there are."""
+        if self._trainer is None:
+            return 0, 1
+        self._trainer._prepare()
+        store = self._trainer._kvstore
+        return getattr(store, "rank", 0), getattr(store, "num_workers", 1)
+
+    def _meet(self) -> None:
+        """Until all processes are here."""
+        if self._place()[1] > 1:
+            self._talk().barrier()
+
+    def _agreed(self, chosen: tuple[int, int] | None) -> tuple[int, int] | None:
+        """What rank 0 has chosen."""
+        if self._place()[1] == 1:
+            return chosen
+        told = nd.array((-1, -1) if chosen is None else chosen, dtype="int64")
+        self._talk().broadcast("checkpoint", told, told)
+        step, count = map(int, told.asnumpy())
+        return None if step < 0 else (step, count)
+
+    def _talk(self) -> Any:
+        """A KVStore of its own, for the Trainer's knows only numbers as keys."""
+        if self._job is None:
+            self._job = kv.create("dist_sync")
+        return self._job
+
+
+def _path(folder: Path, step: int, count: int) -> Path:
+    """Where a checkpoint is; those of a step that was saved again have a count."""
+    return folder / (f"step-{step:08d}" + (f".{count}" if count > 1 else ""))
+
+
+def _fingerprint(path: Path) -> list[Any]:
+    """Size and hash of a file."""
+    digest = hashlib.blake2b(digest_size=16)
+    with open(path, "rb") as file:
+        while piece := file.read(1 << 20):
+            digest.update(piece)
+    return [path.stat().st_size, digest.hexdigest()]
+
+
+def _damage(folder: Path) -> str | None:
+    """What is wrong with a checkpoint; None if it is whole."""
+    path = folder / "whole.json"
+    try:
+        files = json.loads(path.read_text())["files"]
+        for name, (size, digest) in files.items():
+            path = folder / name
+            found = _fingerprint(path)
+            if found[0] != size:
+                return f"file {str(path)!r} is damaged: expected {size} bytes, found {found[0]}"
+            if found[1] != digest:
+                return f"file {str(path)!r} is damaged: its {size} bytes are not those written"
+    except OSError as problem:
+        return f"file {str(path)!r} cannot be read: {problem.strerror}"
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return f"file {str(path)!r} is damaged: expected JSON with 'files', their sizes and hashes"
+    return None
+
+
+def _flush(path: Path) -> None:
+    """Have a file or folder on the disk, not only on its way."""
+    if path.is_dir() and os.name == "nt":
+        return  # Windows opens no folders
+    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

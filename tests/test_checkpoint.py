@@ -1,0 +1,276 @@
+"""gluon.Checkpoint: what was killed goes on to the same bits; what is damaged is passed over."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import resume_job
+from resume_job import Job
+
+from d2lmini import MXNetError, autograd, cpu, gluon, gpu, lr_scheduler, nd, random, virtual_gpus
+from d2lmini.gluon import data as gdata
+
+TWO = (cpu(0), cpu(1))
+
+
+def straight(tmp_path, **options):
+    """What comes of a training without a break."""
+    return Job(tmp_path / "straight", **options).run()
+
+
+def interrupted(folder, *stops, **options):
+    """What comes of it when it is begun anew after each of these steps."""
+    for stop in stops:
+        Job(folder, **options).run(stop)
+    return Job(folder, **options).run()
+
+
+# -- the same bits ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"hybridize": True, "num_workers": 2},
+        {"optimizer": ("adam", {}), "contexts": TWO},
+        {"contexts": TWO, "options": {"update_on_kvstore": False}},
+        {"optimizer": ("sgld", {}), "last_batch": "rollover"},
+        {"optimizer": ("nadam", {"wd": 0.01}), "last_batch": "discard"},
+    ],
+    ids=str,
+)
+def test_it_goes_on_to_the_same_bits(options, tmp_path):
+    """Within an epoch, after its last batch (6), within the next one; from the step that was saved
+    last, when it was not the one that was reached (3, 9)."""
+    expected = straight(tmp_path, **options)
+    assert expected == interrupted(tmp_path / "a", 3, 6, 8, **options)
+    assert expected == interrupted(tmp_path / "a", **options)
+
+
+def test_on_gpus_too(tmp_path):
+    with virtual_gpus(2):
+        both = (gpu(0), gpu(1))
+        assert straight(tmp_path, contexts=both) == interrupted(tmp_path / "a", 5, contexts=both)
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        lambda: lr_scheduler.FactorScheduler(step=2, factor=0.5),
+        lambda: lr_scheduler.MultiFactorScheduler(step=[2, 5], factor=0.5),
+        lambda: lr_scheduler.CosineScheduler(max_update=8, warmup_steps=3),
+    ],
+)
+def test_a_schedule_goes_on(schedule, tmp_path):
+    def options():
+        return {"optimizer": ("sgd", {"lr_scheduler": schedule()})}
+
+    expected = straight(tmp_path, **options())
+    folder = tmp_path / "a"
+    Job(folder, **options()).run(4)
+    assert expected == Job(folder, **options()).run()
+
+
+def test_mixed_precision_keeps_its_own_copies(tmp_path):
+    """float16 parameters follow float32 copies, which are among the optimizer's states."""
+
+    def train(folder, until):
+        random.seed(1)
+        net = gluon.nn.Dense(2, in_units=3)
+        net.cast("float16")
+        net.initialize()
+        trainer = gluon.Trainer(net.collect_params(), "sgd", {"multi_precision": True})
+        checkpoint = gluon.Checkpoint(folder, net, trainer)
+        for step in range(checkpoint.restore() or 0, until):
+            with autograd.record():
+                l = (net(nd.ones((4, 3), dtype="float16") * step) ** 2).sum()
+            l.backward()
+            trainer.step(400)
+            checkpoint.save(step + 1)
+        return net.weight.data().asnumpy().tobytes(), trainer._updaters[0].get_states()
+
+    expected = train(tmp_path / "a", 6)
+    train(tmp_path / "b", 3)
+    assert train(tmp_path / "b", 6) == expected
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
+def test_killed_before_any_change_on_the_disk(tmp_path):
+    tool = Path(resume_job.__file__)
+    done = subprocess.run(
+        [sys.executable, str(tool), "kills", str(tmp_path)],
+        capture_output=True, text=True, timeout=100, cwd=tool.parents[2],
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["different"] == [], done.stderr
+    assert found["killed"] > 15
+
+
+def test_what_nobody_has_trained_is_kept_of_each_device(tmp_path):
+    """Running means differ between devices; `net.params` has those of the first."""
+    job = Job(tmp_path, contexts=TWO)
+    job.run(2)
+    mean = job.net[1].running_mean
+    kept = [mean.data(c).asnumpy() for c in TWO]
+    assert (kept[0] != kept[1]).any()
+    again = Job(tmp_path, contexts=TWO)
+    assert again.checkpoint.restore() == 2
+    for c, value in zip(TWO, kept):
+        np.testing.assert_array_equal(again.net[1].running_mean.data(c).asnumpy(), value)
+    plain = resume_job.net_of([cpu()])
+    plain.load_parameters(tmp_path / "step-00000002" / "net.params")
+    np.testing.assert_array_equal(plain[1].running_mean.data().asnumpy(), kept[0])
+
+
+def test_without_a_trainer_or_data(tmp_path):
+    net = resume_job.net_of([cpu()])
+    net(nd.array(resume_job.X))
+    checkpoint = gluon.Checkpoint(tmp_path, net)
+    checkpoint.save(0)
+    before = net[0].weight.data().asnumpy()
+    other = resume_job.net_of([cpu()], seed=5)
+    assert gluon.Checkpoint(tmp_path, other).restore() == 0
+    np.testing.assert_array_equal(other[0].weight.data().asnumpy(), before)
+
+
+def test_no_pickle_is_read_or_written(tmp_path, monkeypatch):
+    def refuse(*args, **options):
+        raise AssertionError("a pickle")
+
+    for name in ("dump", "dumps", "load", "loads"):
+        monkeypatch.setattr(pickle, name, refuse)
+    interrupted(tmp_path, 4)
+
+
+# -- which ones there are --------------------------------------------------------------------------
+
+
+def test_older_ones_go(tmp_path):
+    job = Job(tmp_path / "a", every=1, keep=3)
+    job.run(5)
+    assert job.checkpoint.steps == [3, 4, 5]
+    job = Job(tmp_path / "b", every=1, keep=None)
+    job.run(5)
+    assert job.checkpoint.steps == [1, 2, 3, 4, 5]
+
+
+def test_a_step_can_be_saved_again(tmp_path):
+    job = Job(tmp_path, every=1, keep=2)
+    job.run(2)
+    job.net[0].bias.set_data(nd.ones(5))
+    for _ in range(2):
+        job.checkpoint.save(2)
+    assert job.checkpoint.steps == [1, 2]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["step-00000001", "step-00000002.3"]
+    again = Job(tmp_path)
+    assert again.checkpoint.restore() == 2
+    assert again.net[0].bias.data().asnumpy().tolist() == [1.0] * 5
+
+
+def test_what_a_killed_process_has_left_is_swept_up(tmp_path):
+    left = tmp_path / "step-00000004.tmp"
+    left.mkdir()
+    (left / "net.params").write_text("half")
+    job = Job(tmp_path)
+    assert job.checkpoint.restore() is None
+    job.run(2)
+    assert [p.name for p in tmp_path.iterdir()] == ["step-00000002"]
+
+
+# -- damage ----------------------------------------------------------------------------------------
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("name", "harm", "says"),
+    [
+        ("net.params", cut, r"net\.params' is damaged: expected \d+ bytes, found \d+; going on"),
+        ("net.params", flip, r"net\.params' is damaged: its \d+ bytes are not those written"),
+        ("trainer.states", flip, r"trainer\.states' is damaged: its"),
+        ("rank-0.json", cut, r"rank-0\.json' is damaged: expected"),
+        ("rank-0.json", Path.unlink, r"rank-0\.json' cannot be read: No such file"),
+        ("whole.json", cut, r"whole\.json' is damaged: expected JSON"),
+        ("whole.json", Path.unlink, r"whole\.json' cannot be read"),
+    ],
+)
+def test_a_damaged_one_is_passed_over(name, harm, says, tmp_path):
+    expected = straight(tmp_path)
+    folder = tmp_path / "a"
+    Job(folder).run(6)
+    harm(folder / "step-00000006" / name)
+    job = Job(folder)
+    with pytest.warns(UserWarning, match=says + ".*going on from step 4" * ("going" not in says)):
+        assert job.run() == expected
+    assert job.checkpoint.steps == [6, 8]
+    assert Job(folder).run() == expected
+
+
+def test_none_is_whole(tmp_path):
+    job = Job(tmp_path)
+    job.run(4)
+    for step in (2, 4):
+        cut(tmp_path / f"step-0000000{step}" / "net.params")
+    with pytest.raises(MXNetError, match=r"no checkpoint in .* is whole: .*04/net.*02/net"):
+        job.checkpoint.restore()
+
+
+# -- what is refused -------------------------------------------------------------------------------
+
+
+def test_checkpoints_of_another_run_are_left_alone(tmp_path):
+    Job(tmp_path).run(4)
+    job = Job(tmp_path)
+    with pytest.raises(ValueError, match=r"run that came to step 4: call restore\(\) first"):
+        job.checkpoint.save(1)
+    job.checkpoint.restore()
+    with pytest.raises(ValueError, match="step 3 is before step 4, the last that was saved"):
+        job.checkpoint.save(3)
+    assert job.checkpoint.steps == [2, 4]
+
+
+def test_wrong_arguments_are_refused(tmp_path):
+    net = resume_job.net_of([cpu()])
+    with pytest.raises(ValueError, match="keep is at least 1, or None for all; got 0"):
+        gluon.Checkpoint(tmp_path, net, keep=0)
+    for odd in (gdata.SplitSampler(5), [1, 2]):
+        with pytest.raises(TypeError, match="data is a DataLoader or a list of them, got"):
+            gluon.Checkpoint(tmp_path, net, data=odd)
+
+
+def test_another_net_or_number_of_processes(tmp_path):
+    Job(tmp_path).run(2)
+    other = gluon.nn.Dense(3, in_units=3)
+    other.initialize()
+    with pytest.raises(AssertionError, match=r"is missing in file .*net\.params"):
+        gluon.Checkpoint(tmp_path, other).restore()
+    path = tmp_path / "step-00000002" / "whole.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "ranks": 4}))
+    with pytest.raises(MXNetError, match="was saved by 4 processes, this job has 1: start as many"):
+        Job(tmp_path).checkpoint.restore()
+
+
+def test_a_failed_computation_is_not_saved(tmp_path):
+    job = Job(tmp_path)
+    job.run(2)
+    job.net[0].bias.data()[:] = nd.random.normal(0, -1, shape=5)
+    with pytest.raises(MXNetError):
+        job.checkpoint.save(3)
+    assert job.checkpoint.steps == [2]

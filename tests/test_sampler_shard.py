@@ -1,0 +1,296 @@
+"""gluon.data.SplitSampler: parts of a data set, their rest, and loaders that go on later."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+from d2lmini import autograd, gluon, nd, random
+from d2lmini.gluon import data as gdata
+from d2lmini.gluon.data import DataLoader, SplitSampler
+from d2lmini.gluon.data.vision import transforms
+
+RESTS = ("pad", "discard", "keep")
+
+
+def batches_of(length, k, size, rest, **options):
+    """The lists of indices of each part."""
+    return [
+        list(gdata.BatchSampler(SplitSampler(length, k, r, rest=rest, **options), size))
+        for r in range(k)
+    ]
+
+
+# -- parts -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rest", RESTS)
+def test_parts_are_what_they_say(rest):
+    for length, k, shuffle in itertools.product((0, 1, 2, 5, 8, 23), (1, 2, 3, 7), (False, True)):
+        look_at_parts(length, k, shuffle, rest)
+
+
+def look_at_parts(length, k, shuffle, rest):
+    samplers = [SplitSampler(length, k, r, shuffle=shuffle, rest=rest) for r in range(k)]
+    parts = [list(each) for each in samplers]
+    assert [len(part) for part in parts] == [
+        len(SplitSampler(length, k, r, rest=rest)) for r in range(k)
+    ]
+    every = sorted(i for part in parts for i in part)
+    if rest == "keep":
+        assert every == list(range(length))
+        return
+    assert len({len(part) for part in parts}) == 1
+    if rest == "discard":
+        assert len(every) == len(set(every)) == length - length % k
+    elif length:
+        assert set(every) == set(range(length))
+        assert len(every) == length + -length % k
+        all_but_last = [i for part in parts for i in part[:-1]]
+        assert len(all_but_last) == len(set(all_but_last))
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("rest", RESTS)
+def test_batch_t_of_all_parts_is_batch_t_of_one(rest, shuffle):
+    """Whatever k is; in the last one some are repeated or missing, as `rest` says."""
+    (one,) = batches_of(23, 1, 8, rest, shuffle=shuffle)
+    for k in (2, 4):
+        parts = batches_of(23, k, 8 // k, rest, shuffle=shuffle)
+        joined = [sorted(i for some in step for i in some) for step in zip(*parts)]
+        assert joined[:2] == [sorted(batch) for batch in one[:2]]
+        if rest == "keep":
+            assert joined[2] == sorted(one[2])
+        elif rest == "pad":
+            assert {*joined[2]} == {*one[2], *one[0][: 24 - 23]}
+            assert [len(part) for part in parts] == [3] * k
+        else:
+            assert {*joined[2]} < {*one[2]} or k == 1
+
+
+def test_orders():
+    """Each walk has another, all parts the same; the seed and the epoch choose it."""
+    sampler = SplitSampler(20, seed=3)
+    walks = [list(sampler) for _ in range(3)]
+    assert len({tuple(walk) for walk in walks}) == 3 and sampler.epoch == 3
+    sampler.set_epoch(1)
+    assert list(sampler) == walks[1] and sampler.epoch == 2
+    assert list(SplitSampler(20, seed=4)) != walks[0]
+    assert list(SplitSampler(20, seed=3)) == walks[0]
+    sampler.load_state_dict(json.loads(json.dumps({"epoch": 2})))
+    assert sampler.state_dict() == {"epoch": 2} and list(sampler) == walks[2]
+    # What a checkpoint of today goes on with tomorrow, on any machine.
+    assert list(SplitSampler(10, seed=0)) == [9, 3, 1, 8, 2, 4, 0, 5, 6, 7]
+
+
+def test_wrong_arguments_are_refused():
+    for bad in [(-1, 1, 0), (5, 0, 0), (5, 2, 2), (5, 2, -1)]:
+        with pytest.raises(ValueError, match=r"0 <= part_index < num_parts, got length"):
+            SplitSampler(*bad)
+    with pytest.raises(ValueError, match="rest is one of pad, discard, keep; got 'drop'"):
+        SplitSampler(5, rest="drop")
+    for batch in (-1, 3):
+        with pytest.raises(IndexError, match="there is no batch"):
+            SplitSampler(5, 1).weigh(batch, 2)
+
+
+def test_in_a_data_loader():
+    data = list(range(7))
+    loader = DataLoader(data, 2, sampler=SplitSampler(7, 2, 1, shuffle=False), num_workers=2)
+    assert [b.asnumpy().tolist() for b in loader] == [[1, 3], [5, 0]] and len(loader) == 2
+    lists = gdata.BatchSampler(SplitSampler(7, 2, 1, shuffle=False), 3)
+    assert [b.asnumpy().tolist() for b in DataLoader(data, batch_sampler=lists)] == [[1, 3, 5], [0]]
+
+
+# -- the same training, whatever k is --------------------------------------------------------------
+
+X = np.random.default_rng(1).normal(size=(24, 3)).astype("float32")
+Y = X.sum(axis=1, keepdims=True)
+
+
+def train(k, length, rest, weighed, shuffle=True, batch_size=8):
+    """The parameters after two epochs of k processes, whose gradients are added up here."""
+    net = gluon.nn.Sequential()
+    net.add(gluon.nn.Dense(4, activation="tanh", in_units=3), gluon.nn.Dense(1, in_units=4))
+    random.seed(0)
+    net.initialize("xavier")
+    net.collect_params().setattr("grad_req", "add")
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1, "momentum": 0.9})
+    samplers = [SplitSampler(length, k, r, shuffle=shuffle, rest=rest) for r in range(k)]
+    data = gdata.ArrayDataset(X[:length], Y[:length])
+    loaders = [DataLoader(data, batch_size // k, sampler=each) for each in samplers]
+    assert len({len(loader) for loader in loaders}) == 1
+    loss, steps = gluon.loss.L2Loss(), 0
+    for _ in range(2):
+        for parts in zip(*loaders, strict=True):
+            sizes = set()
+            for sampler, (x, y) in zip(samplers, parts):
+                weight, size = sampler.weigh(steps % len(loaders[0]), batch_size // k)
+                if not weighed:
+                    assert len({len(x) for x, _ in parts}) == 1  # `trainer.step(len(x))` agrees
+                    weight, size = nd.ones(len(x)), len(x)
+                sizes.add(size)
+                with autograd.record():
+                    l = loss(net(x), y) * weight
+                l.backward()
+            (size,) = sizes  # all divide by the same
+            trainer.step(size * k)
+            net.collect_params().zero_grad()
+            steps += 1
+    return np.concatenate([p.data().asnumpy().ravel() for p in net.collect_params().values()])
+
+
+@pytest.mark.parametrize("length", [24, 23, 17, 18])
+def test_k_parts_weighed_train_as_one(length):
+    """17 and 18: in the last step some parts have a repeated element only, or one of them."""
+    one = train(1, length, "pad", weighed=False)
+    for k in (2, 4):
+        np.testing.assert_allclose(train(k, length, "pad", True), one, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(train(1, length, "pad", True), one, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("k", [2, 4])
+def test_unweighed_the_repeated_ones_count_twice(k):
+    """And where there are none, or the rest is left out, nothing is to be weighed."""
+    exact = {"rtol": 1e-5, "atol": 1e-6}
+    np.testing.assert_allclose(train(k, 20, "pad", False), train(1, 20, "pad", False), **exact)
+    whole = 23 - 23 % k
+    np.testing.assert_allclose(
+        train(k, 23, "discard", False, shuffle=False),
+        train(1, whole, "pad", False, shuffle=False),
+        **exact,
+    )
+    np.testing.assert_allclose(
+        train(k, 23, "discard", True), train(k, 23, "discard", False), **exact
+    )
+    assert np.abs(train(k, 23, "pad", False) - train(1, 23, "pad", False)).max() > 1e-4
+
+
+# -- loaders that go on ----------------------------------------------------------------------------
+
+
+class Halves(gdata.Sampler):
+    """A sampler of one's own: in each walk another half."""
+
+    def __init__(self, n):
+        self.n, self.half = n, 0
+
+    def __iter__(self):
+        self.half = 1 - self.half
+        return iter(range(self.half, self.n, 2))
+
+    def __len__(self):
+        return self.n // 2
+
+
+class Saved(Halves):
+    def state_dict(self):
+        return {"half": self.half}
+
+    def load_state_dict(self, state):
+        self.half = state["half"]
+
+
+SAMPLERS = {
+    "shuffle": lambda: {"shuffle": True, "batch_size": 3},
+    "split": lambda: {"sampler": SplitSampler(14, 2, 1), "batch_size": 2},
+    "rollover": lambda: {"shuffle": True, "batch_size": 3, "last_batch": "rollover"},
+    "in order": lambda: {"batch_size": 4},
+    "one's own": lambda: {"sampler": Saved(14), "batch_size": 2},
+    "a list": lambda: {"batch_sampler": [[1, 2], [3], [9]]},
+}
+
+
+def loader_of(kind, workers, **options):
+    """Of random pictures: every batch draws numbers of its own."""
+    data = gdata.SimpleDataset([nd.full((2, 2, 3), i + 1.0) for i in range(14)])
+    data = data.transform(transforms.RandomBrightness(0.5), lazy=True)
+    chosen = SAMPLERS.get(kind, SAMPLERS["shuffle"])()
+    options["thread_pool"] = kind != "processes"
+    return DataLoader(data, num_workers=workers, **chosen, **options)
+
+
+def seeded():
+    random.seed(7)
+    np.random.seed(7)
+
+
+def next_of(loader, n):
+    """The next n batches, over the ends of epochs; and the program draws between them."""
+    found = []
+    while len(found) < n:
+        for batch in loader:
+            found.append(batch.asnumpy().tobytes())
+            nd.random.uniform(shape=1)
+            if len(found) == n:
+                return found
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "workers", "auto_reload"),
+    [
+        *[(kind, 0, False) for kind in SAMPLERS],
+        ("shuffle", 2, False), ("split", 2, False), ("rollover", 2, False),
+        ("shuffle", 2, True), ("split", 2, True), ("in order", 2, True),
+        pytest.param("processes", 2, False, marks=pytest.mark.stress),
+    ],
+)  # fmt: skip
+def test_a_loader_goes_on(kind, workers, auto_reload, tmp_path):
+    """Before its first batch, within an epoch, at its last batch, in the next one."""
+    net = gluon.nn.Dense(1, in_units=1)
+    net.initialize()
+
+    def begun(folder):
+        seeded()
+        loader = loader_of(kind, workers, auto_reload=auto_reload)
+        return loader, gluon.Checkpoint(tmp_path / folder, net, data=loader)
+
+    expected = next_of(begun("whole")[0], 10)
+    for stop in (0, 3, 4, 5):
+        loader, checkpoint = begun(f"{stop}")
+        assert next_of(loader, stop) == expected[:stop]
+        checkpoint.save(stop)
+        loader, checkpoint = begun(f"{stop}")
+        assert checkpoint.restore() == stop
+        checkpoint.save(stop)  # at once: it is still where it was
+        assert next_of(loader, 10 - stop) == expected[stop:]
+
+
+def test_after_an_epoch_that_was_left_early():
+    loader = DataLoader(list(range(6)), 2, sampler=SplitSampler(6, seed=1))
+    for _ in loader:
+        break
+    held = iter(loader)
+    next(held)
+    again = DataLoader(list(range(6)), 2, sampler=SplitSampler(6, seed=1))
+    again.load_state_dict(json.loads(json.dumps(loader.state_dict())))
+    left = [b.asnumpy().tolist() for b in held]
+    assert [b.asnumpy().tolist() for b in again] == left and len(left) == 2
+
+
+def test_a_shuffle_that_is_continued_leaves_numpys_generator_alone():
+    np.random.seed(5)
+    loader = DataLoader(list(range(8)), 2, shuffle=True)
+    batches = iter(loader)
+    next(batches)
+    state = loader.state_dict()
+    np.random.seed(6)
+    expected = np.random.rand()
+    np.random.seed(6)
+    again = DataLoader(list(range(8)), 2, shuffle=True)
+    again.load_state_dict(state)
+    assert [b.asnumpy().tolist() for b in again] == [b.asnumpy().tolist() for b in batches]
+    assert np.random.rand() == expected
+
+
+def test_a_sampler_that_does_not_say_how_to_go_on():
+    for sampler in (Halves(6), iter([1])):
+        loader = DataLoader(list(range(6)), 2, sampler=sampler)
+        assert loader.state_dict() == {}
+        next(iter(loader))
+        with pytest.raises(TypeError, match=r"nobody knows how a .*'s walk comes again; give it"):
+            loader.state_dict()
