@@ -90,11 +90,13 @@ def test_a_page_holds_what_its_notebook_holds(root):
     first = page(built(root), "index.html")
     assert first.title.string == first.h1.string == "The first page"
     assert "异步计算" in first.main.get_text()
-    assert "".join(first.select_one(".highlight").stripped_strings) == "quokka='<x>'# code"
-    assert first.select_one(".highlight .c1").string == "# code"
+    assert first.select_one(".highlight").get_text() == "quokka = '<x>'  # code"
+    assert first.select_one(".highlight .c").string == "# code"
     assert first.select_one(".output_stdout").get_text().strip() == "printed <here>"
     assert [m.get_text() for m in first.find_all("math")] == ["2n3"]
-    assert first.details.summary.string == "Answer" and "x < y" in first.details.get_text()
+    assert (
+        first.main.details.summary.string == "Answer" and "x < y" in first.main.details.get_text()
+    )
 
 
 def test_of_a_widget_there_is_the_picture_which_says_what_its_caption_says(root):
@@ -178,7 +180,7 @@ def test_without_solutions_they_are_in_no_file_and_are_counted(root, capsys):
         if file.is_file():
             assert not re.search("Fortytwo|zebra", file.read_text("utf-8")), file
     assert page(out, "second.html").select_one(".left-out").string == LEFT_OUT
-    assert page(out, "index.html").find("details") is None
+    assert page(out, "index.html").main.find("details") is None
 
 
 @pytest.mark.parametrize("link", ["gone.ipynb", "../img/gone.svg", "../../outside.txt"])

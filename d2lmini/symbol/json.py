@@ -53,7 +53,8 @@ def save(symbol: Symbol, fname: str | PathLike[str], remove_amp_cast: bool = Tru
 
 
 def load(fname: str | PathLike[str]) -> Symbol:
-    """The Symbol in a file; OSError if it cannot be read, otherwise as `load_json`."""
+    """The Symbol in a file; OSError if it cannot be read, MXNetError if it is no text, otherwise as
+    `load_json`."""
     with open(fname, encoding="utf-8") as file:
         try:
             text = file.read()

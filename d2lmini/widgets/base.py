@@ -121,7 +121,8 @@ class Widget:
     @property
     def front(self) -> Any:
         """The anywidget that stands for it in a notebook, made when first asked for: can be put
-        into ipywidgets' boxes. ImportError if the `lab` extra is not installed."""
+        into ipywidgets' boxes. ImportError if the `lab` extra is not installed, ValueError after
+        `close`."""
         if self._front is None:
             if self._closed:
                 raise ValueError(f"{self.words}: it is closed; make a new one")

@@ -15,7 +15,7 @@ TOO_WIDE = "() => document.documentElement.scrollWidth - innerWidth"
 
 @pytest.fixture(scope="module")
 def book(tmp_path_factory):
-    book = Book(ROOT / "chapters", tmp_path_factory.mktemp("book"))
+    book = Book(ROOT / "chapters", tmp_path_factory.mktemp("book"), api=True)
     book.write()
     return book
 
@@ -42,7 +42,7 @@ def test_a_reader_turns_all_pages(book, sheet, pictures):
         assert sheet.locator("[aria-current]").inner_text() == page.title
         assert sheet.locator("main img").count() > 0
         assert sheet.evaluate(UNSEEN) == []
-        fold = sheet.locator("details").first
+        fold = sheet.locator("main details").first
         words = fold.locator("> :not(summary)").first
         assert not words.is_visible()
         fold.locator("summary").click()
@@ -92,6 +92,24 @@ def test_light_and_dark_and_a_small_screen(book, sheet, pictures):
     sheet.wait_for_load_state()
     assert sheet.evaluate(BACKGROUND) == dark
     sheet.set_viewport_size({"width": 400, "height": 800})
-    for each in book.pages:
+    for each in book.all_pages:
         sheet.goto((book.out / each.file).as_uri())
         assert sheet.evaluate(TOO_WIDE) <= 0, each.file
+
+
+def test_from_a_name_to_its_words_and_its_line(book, sheet, pictures):
+    sheet.goto((book.out / book.pages[0].file).as_uri())
+    sheet.keyboard.press("/")
+    sheet.keyboard.type("Trainer.step")
+    sheet.locator("#search li a").first.click()
+    sheet.wait_for_url("**/api.gluon.html#gluon.Trainer.step")
+    heading = sheet.locator("[id='gluon.Trainer.step']")
+    assert 0 <= heading.bounding_box()["y"] < 900
+    assert sheet.locator(".reference .here").is_visible()
+    assert not sheet.locator(".chapters a").first.is_visible()  # folded, not to be in the way
+    sheet.screenshot(path=pictures / "book-reference.png")
+    heading.locator(".place").click()
+    sheet.wait_for_url("**/d2lmini.gluon.trainer.py.html#L*")
+    line = sheet.locator(":target")
+    assert line.inner_text().strip() == sheet.url.rpartition("#L")[2]
+    assert sheet.evaluate(BACKGROUND) == "rgb(255, 255, 255)"

@@ -6,6 +6,9 @@ nbconvert makes HTML of cells. What makes a book of them is here and in `book/`,
 style and the script of its pages: an order, contents, links from chapter to chapter and into the
 library's files, formulas as MathML, and an index of all words. The index is a script that assigns,
 since a page opened from a folder may not fetch. Of a widget the book has the picture.
+
+Beside the chapters stand the texts of `docs/`, read by the same road, and a reference made of the
+library itself (`book_api.py`).
 """
 
 from __future__ import annotations
@@ -16,23 +19,24 @@ import json
 import re
 import shutil
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
+import book_code
 import nbformat
+from book_api import ApiPage, reference
 from bs4 import BeautifulSoup, Tag
 from jinja2 import Environment, FileSystemLoader
 from latex2mathml.converter import convert as mathml
 from nbconvert import HTMLExporter
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
-from pygments import highlight
-from pygments.formatters import HtmlFormatter
-from pygments.lexers import get_lexer_for_filename
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = Path(__file__).resolve().parent / "book"
 FIRST = "index"
+GUIDES = "docs"
 HEADINGS = ["h1", "h2", "h3"]
 WIDGET = "application/vnd.jupyter.widget-view+json"
 LEFT_OUT = "An answer is left out of this copy of the book."
@@ -44,17 +48,33 @@ class BrokenBook(Exception):
 
 @dataclass
 class Page:
-    """A chapter on its way: its HTML, and the answers that were folded in it."""
+    """A chapter or a guide on its way: its HTML, and the answers that were folded in it."""
 
-    name: str
+    path: Path
     soup: BeautifulSoup
     answers: int = 0
     title: str = ""
     contents: list[tuple[int, str, str]] = field(default_factory=list)  # level, id, text
 
     @property
+    def part(self) -> str:
+        return "chapters" if self.path.suffix == ".ipynb" else "guides"
+
+    @property
     def file(self) -> str:
-        return f"{self.name}.html"
+        return f"{self.path.stem}.html" if self.part == "chapters" else guide_file(self.path)
+
+    @property
+    def body(self) -> BeautifulSoup:
+        return self.soup
+
+    @property
+    def sections(self) -> list[tuple[str, str, str]]:
+        return sections_of(self)
+
+
+def guide_file(path: Path) -> str:
+    return f"{GUIDES}.{path.stem}.html"
 
 
 # --- a notebook as HTML ---
@@ -78,8 +98,12 @@ class Exporter(HTMLExporter):
             template_name="basic",
             exclude_input_prompt=True,
             exclude_output_prompt=True,
-            # What comes from our own chapters need not be made harmless: a third of the time.
-            filters={"clean_html": lambda html: html},
+            filters={
+                # What comes from our own chapters need not be made harmless: a third of the time.
+                "clean_html": lambda html: html,
+                # And nbconvert reads again what colours each comma: a third of the rest.
+                "highlight_code": lambda code, **_: book_code.block(code),
+            },
         )
 
     def markdown2html(self, source: str) -> str:
@@ -107,22 +131,43 @@ def read_page(path: Path, exporter: HTMLExporter, solutions: bool) -> Page:
     notebook = nbformat.read(path, as_version=4)
     without_widgets(notebook)
     html, _ = exporter.from_notebook_node(notebook)
-    page = Page(path.stem, BeautifulSoup(html, "html.parser"))
+    page = Page(path, BeautifulSoup(html, "html.parser"))
     for fold in page.soup.find_all("details"):
         page.answers += 1
         if not solutions:
             note = page.soup.new_tag("p", attrs={"class": "left-out"})
             note.string = LEFT_OUT
             fold.replace_with(note)
-    for heading in page.soup.find_all(HEADINGS):
-        text = " ".join(heading.get_text().split())
-        heading["id"] = text.replace(" ", "-")  # as JupyterLab does
-        page.title = page.title or text
-        page.contents.append((int(heading.name[1]), heading["id"], text))
+    name_headings(page, lambda text: text.replace(" ", "-"))  # as JupyterLab does
     return page
 
 
+def read_guide(path: Path, exporter: HTMLExporter) -> Page:
+    html = exporter.markdown2html(path.read_text(encoding="utf-8"))
+    page = Page(path, BeautifulSoup(html, "html.parser"))
+    # As GitHub does.
+    name_headings(page, lambda text: re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-"))
+    return page
+
+
+def name_headings(page: Page, id_of: Callable[[str], str]) -> None:
+    for heading in page.soup.find_all(HEADINGS):
+        text = " ".join(heading.get_text().split())
+        heading["id"] = id_of(text)
+        page.title = page.title or text
+        page.contents.append((int(heading.name[1]), heading["id"], text))
+
+
 # --- pages as a book ---
+
+
+def guides_in_order(folder: Path) -> list[Path]:
+    """The texts of a folder: README, what it links to, in that order, then the others."""
+    paths = sorted(folder.glob("*.md"))
+    first = folder / "README.md"
+    linked = re.findall(r"\]\(([\w-]+\.md)\)", first.read_text("utf-8")) if first in paths else []
+    named = [folder / name for name in linked if folder / name in paths]
+    return list(dict.fromkeys([*([first] if first in paths else []), *named, *paths]))
 
 
 def in_order(names: list[str], first_page: str) -> list[str]:
@@ -134,10 +179,11 @@ def in_order(names: list[str], first_page: str) -> list[str]:
 
 
 class Book:
-    """A folder of pages, made of a folder of chapters; links that lead out of that are followed
-    into `root`, where pictures and the library's files are."""
+    """A folder of pages, made of a folder of chapters and the guides beside it; links that lead out
+    of those are followed into `root`, where pictures and the library's files are. `api`: with the
+    reference of the library that can be imported."""
 
-    def __init__(self, chapters: Path, out: Path, solutions: bool = True):
+    def __init__(self, chapters: Path, out: Path, solutions: bool = True, api: bool = False):
         self.chapters, self.out, self.root = chapters, out, chapters.parent.resolve()
         self.sources: dict[Path, str] = {}  # a file of the library -> its page
         names = sorted(path.stem for path in chapters.glob("*.ipynb"))
@@ -149,6 +195,9 @@ class Book:
         exporter = Exporter()
         paths = [chapters / f"{name}.ipynb" for name in names]
         self.pages = [read_page(path, exporter, solutions) for path in paths]
+        self.guides = [read_guide(p, exporter) for p in guides_in_order(self.root / GUIDES)]
+        self.reference = reference(self._line_of_code) if api else []
+        self.all_pages: list[Page | ApiPage] = [*self.pages, *self.guides, *self.reference]
         parts = Environment(loader=FileSystemLoader(PARTS), autoescape=True)
         self.template = parts.get_template("page.html.j2")
 
@@ -158,51 +207,69 @@ class Book:
         self.out.mkdir(parents=True)
         for part in ("book.css", "book.js"):
             shutil.copy(PARTS / part, self.out)
-        for page in self.pages:
+        for page in [*self.pages, *self.guides]:
             for tag, key in (("a", "href"), ("img", "src")):
                 for element in page.soup.find_all(tag, attrs={key: True}):
                     element[key] = self._address(page, element[key])
         self._write_index()
-        neighbours = zip([None, *self.pages], self.pages, [*self.pages[1:], None])
-        for before, page, after in neighbours:
-            self._write_page(page.file, page=page, body=page.soup, before=before, after=after)
+        for part in (self.pages, self.guides, self.reference):
+            neighbours = zip([None, *part], part, [*part[1:], None])
+            for before, page, after in neighbours:
+                self._write_page(page.file, page, page.body, page.title, before, after)
         for path, file in self.sources.items():
-            lines = HtmlFormatter(linenos="inline", lineanchors="L", wrapcode=True)
-            code = highlight(path.read_text("utf-8"), get_lexer_for_filename(path.name), lines)
+            code = book_code.listing(path.read_text("utf-8"), path.suffix == ".py")
             title = path.relative_to(self.root).as_posix()
-            self._write_page(file, page=None, body=f"<h1>{title}</h1>{code}", title=title)
+            self._write_page(file, None, f"<h1>{title}</h1>{code}", title)
 
-    def _write_page(self, file: str, **values: object) -> None:
-        html = self.template.render(pages=self.pages, **values)
+    def _write_page(
+        self, file: str, page: object, body: object, title: str, before: object = None,
+        after: object = None,
+    ) -> None:  # fmt: skip
+        parts = {"Chapters": self.pages, "Guides": self.guides, "Reference": self.reference}
+        html = self.template.render(
+            parts=parts, page=page, body=body, title=title, before=before, after=after
+        )
         (self.out / file).write_text(html, encoding="utf-8")
+
+    def _source(self, path: Path) -> str:
+        """The page of a file of the library."""
+        name = ".".join(path.relative_to(self.root).parts)
+        return self.sources.setdefault(path, f"{name}.html")
+
+    def _line_of_code(self, path: Path, line: int) -> str:
+        return f"{self._source(self.root / path)}#L{line}"
 
     def _address(self, page: Page, address: str) -> str:
         """Where a link of a chapter leads in the book; what it leads to is copied there."""
         parts = urlsplit(address)
         if parts.scheme or not parts.path:
             return address
-        path = (self.chapters / unquote(parts.path)).resolve()
+        path = (page.path.parent / unquote(parts.path)).resolve()
+        if path.is_dir():  # a part of the library
+            path /= "__init__.py"
         if not path.is_relative_to(self.root) or not path.is_file():
-            raise BrokenBook(f"{page.name}.ipynb points to {address}, which is not there")
+            raise BrokenBook(f"{page.path.name} points to {address}, which is not there")
         within = path.relative_to(self.root)
         if path.suffix == ".ipynb":
             file = f"{path.stem}.html"
+        elif path.suffix == ".md" and path.parent == self.root / GUIDES:
+            file = guide_file(path)
         elif path.suffix in (".svg", ".png", ".jpg"):
             file = within.as_posix()
             (self.out / file).parent.mkdir(exist_ok=True)
             shutil.copy(path, self.out / file)
         else:
-            file = self.sources.setdefault(path, f"{'.'.join(within.parts)}.html")
+            file = self._source(path)
         return quote(file) + (f"#{parts.fragment}" if parts.fragment else "")
 
     def _write_index(self) -> None:
         """Page, anchor, heading and words of each section, outputs left out."""
         sections = [
             [page.file, anchor, heading, " ".join(words.split())]
-            for page in self.pages
-            for anchor, heading, words in sections_of(page)
+            for page in self.all_pages
+            for anchor, heading, words in page.sections
         ]
-        titles = {page.file: page.title for page in self.pages}
+        titles = {page.file: page.title for page in self.all_pages}
         found = json.dumps({"titles": titles, "sections": sections}, ensure_ascii=False)
         text = f"globalThis.bookIndex = {found};\n"
         (self.out / "search-index.js").write_text(text, encoding="utf-8")
@@ -240,7 +307,8 @@ def main(argv: list[str] | None = None) -> int:
     solutions = not chosen.without_solutions
     out = chosen.out or ROOT / "build" / ("book" if solutions else "book-exercises")
     try:
-        book = Book(chosen.chapters, out, solutions)
+        of_the_library = chosen.chapters.resolve() == (ROOT / "chapters").resolve()
+        book = Book(chosen.chapters, out, solutions, api=of_the_library)
         book.write()
     except BrokenBook as problem:
         print(problem, file=sys.stderr)
@@ -248,6 +316,9 @@ def main(argv: list[str] | None = None) -> int:
     for page in book.pages:
         print(f"{page.file:40} {page.answers:3} answers {'folded' if solutions else 'left out'}")
     answers = sum(page.answers for page in book.pages)
+    names = sum(len(page.sections) for page in book.reference)
+    if book.guides or names:
+        print(f"{len(book.guides)} guides, and a reference of {names} names")
     print(f"{len(book.pages)} chapters, {answers} answers: open {out / book.pages[0].file}")
     return 0
 

@@ -117,6 +117,18 @@ class Entry:
         given = getattr(self.function, "__annotations__", {}).get("return", "")
         return given if isinstance(given, str) else getattr(given, "__name__", str(given))
 
+    @property
+    def parameters(self) -> list[str]:
+        """The names of what a call takes."""
+        if isinstance(self.value, Op):
+            return [*self.value.input_names, *self.value.attr_names]
+        if self.kind in ("property", "module", "value"):
+            return []
+        try:
+            return list(inspect.signature(self.function).parameters)
+        except (TypeError, ValueError):
+            return []
+
     @cached_property
     def usage(self) -> str:
         """The call as one writes it: without the types of arguments, which the docstring tells."""
@@ -229,16 +241,22 @@ def _members_of(entry: Entry) -> Iterator[Entry]:
     seen = set()
     for cls in entry.value.__mro__:
         if not cls.__module__.startswith("d2lmini") or (
-            cls is not entry.value and not cls.__name__.startswith("_")
+            cls is not entry.value and cls in _public_classes()
         ):
             continue
         for name, value in vars(cls).items():
-            is_method = inspect.isfunction(value) or isinstance(
-                value, (property, staticmethod, classmethod, cached_property)
-            )
+            code = value.__func__ if isinstance(value, (staticmethod, classmethod)) else value
+            is_method = inspect.isfunction(code) or isinstance(value, (property, cached_property))
             if is_method and not name.startswith("_") and name not in seen:
                 seen.add(name)
                 yield Entry(entry.space, f"{entry.name}.{name}", value, owner=entry.value)
+
+
+@cache
+def _public_classes() -> set[type]:
+    spaces = " ".join(SPACES.values()).split()
+    values = [getattr(m, name) for m in map(module_of, spaces) for name in names_of(m)]
+    return {value for value in values if inspect.isclass(value)}
 
 
 def all_entries() -> Iterator[Entry]:

@@ -164,6 +164,7 @@ class RecurrentLayer(HybridBlock):
         return self.begin_state(batch_size, ctx=inputs.ctx, dtype=inputs.dtype)
 
     def hybrid_forward(self, F: Any, x: Any, states: list[Any], **params: Any) -> Any:
+        """y and the last states; ValueError for states of other shapes than `state_info` says."""
         if isinstance(x, nd.NDArray) and x.ndim == 3:
             for state, info in zip(states, self.state_info(x.shape[self._layout.find("N")])):
                 if state.shape != info["shape"]:

@@ -23,7 +23,7 @@ function themeButton(button) {
 
 const MOST = 20, AROUND = 60;
 
-/** Sections that hold every word, those first that have them in their heading. */
+/** Sections that hold every word, those first that have them in their heading, or are it. */
 function search(index, query) {
   const words = query.toLowerCase().split(/\s+/).filter(Boolean);
   if (!words.length) return [];
@@ -33,7 +33,10 @@ function search(index, query) {
     if (!words.every(word => all.includes(word) || title.includes(word))) continue;
     const inTitle = words.filter(word => title.includes(word)).length;
     const times = words.reduce((sum, word) => sum + Math.min(5, all.split(word).length - 1), 0);
-    found.push({ page, anchor, heading, text, words, rank: 10 * inTitle + times });
+    const name = heading.split(".").at(-1), asked = query.trim();  // gluon.Trainer is Trainer
+    const same = [name, heading].includes(asked) ? 60 : [name, heading].some(
+      each => each.toLowerCase() === asked.toLowerCase()) ? 40 : 0;
+    found.push({ page, anchor, heading, text, words, rank: 10 * inTitle + times + same });
   }
   return found.sort((a, b) => b.rank - a.rank);
 }
