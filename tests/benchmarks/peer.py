@@ -25,7 +25,8 @@ import traceback
 from typing import Any
 
 from peers.side import Side, Turn
-from workloads import WORKLOADS, Workload
+from row import Workload
+from workloads import WORKLOADS
 
 # A library that cannot wait for everything may, after its clock has stopped, compute for this
 # share of a moment; more means that the clock stopped too early.

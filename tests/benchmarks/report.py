@@ -22,7 +22,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from workloads import Target, Workload
+from floors import Limits, Work
+from row import Target, Workload
 
 SCALE = {"us": 1e6, "ms": 1e3}
 Seconds = dict[str, list[float]]
@@ -39,11 +40,12 @@ class Figure:
 
 @dataclass
 class Outcome:
-    """What one workload gave: seconds by row, in turns, and what went wrong, by row."""
+    """What one workload gave: seconds by row, in turns; what went wrong, by row; its work."""
 
     workload: Workload
     seconds: Seconds
     problems: dict[str, str]
+    work: Work | None = None
 
 
 def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
@@ -80,8 +82,28 @@ def rounded(value: float) -> float:
     return round(value, 6)
 
 
-def compare(ours: Sequence[float], theirs: Sequence[float], target: Target) -> Figure:
-    """The figure that the target speaks of."""
+def gain(
+    ours: Sequence[float], theirs: Sequence[float], bases: tuple[Sequence[float], Sequence[float]]
+) -> Figure:
+    """(ours / our base) / (theirs / their base).
+
+    >>> gain([6.0, 6.0], [8.0, 8.0], ([10.0, 10.0], [10.0, 10.0])).value
+    0.75
+    """
+    a, b = ratio(ours, bases[0]), ratio(theirs, bases[1])
+    turns = zip(ours, bases[0], theirs, bases[1], strict=True)
+    low, _, high = quartiles([(w / x) / (y / z) for w, x, y, z in turns])
+    return Figure(*map(rounded, (a.value / b.value, low, high)))
+
+
+def compare(seconds: Seconds, row: str, target: Target) -> Figure | None:
+    """The figure that the target speaks of, None if a row it needs has no time."""
+    needed = (target.row, row, *(target.bases or ()))
+    if not all(name in seconds for name in needed):
+        return None
+    ours, theirs, *bases = (seconds[name] for name in needed)
+    if target.bases:
+        return gain(ours, theirs, (bases[0], bases[1]))
     return ratio(ours, theirs) if target.unit == "ratio" else extra(ours, theirs, target.unit)
 
 
@@ -121,12 +143,8 @@ def words(found: Figure) -> str:
 def aims(outcome: Outcome) -> Iterator[tuple[str, Target, Figure | None]]:
     """For each target the peer's row that counts, and the figure, None if one is missing."""
     for target in outcome.workload.targets:
-        row = fastest(target.peer, outcome.seconds)
-        ours = outcome.seconds.get(target.row)
-        if row is None or ours is None:
-            yield target.peer, target, None
-        else:
-            yield row, target, compare(ours, outcome.seconds[row], target)
+        row = fastest(target.peer, outcome.seconds) or target.peer
+        yield row, target, compare(outcome.seconds, row, target)
 
 
 def targets(outcomes: Sequence[Outcome], ours: str = "d2lmini") -> list[str]:
@@ -142,6 +160,7 @@ def targets(outcomes: Sequence[Outcome], ours: str = "d2lmini") -> list[str]:
     for outcome in outcomes:
         for row, target, found in aims(outcome):
             what = "ratio" if target.unit == "ratio" else f"extra {target.unit}"
+            what = "gain, ratio" if target.bases else what
             which = "" if target.row == ours else f" ({target.row})"
             line = f"{outcome.workload.name}{which} beside {row}: {what} "
             goal = f"target <= {digits(target.at_most)}"
@@ -152,7 +171,23 @@ def targets(outcomes: Sequence[Outcome], ours: str = "d2lmini") -> list[str]:
     return lines
 
 
-HEADINGS = ["library", "median", "p25 - p75", "d2lmini / it (p25 - p75)", "target"]
+def verdict(found: Figure, aimed: Target, ours: str) -> str:
+    """The last column: whose row if it is not ours, the figure if the table does not show it.
+
+    >>> verdict(Figure(0.5, 0.4, 0.6), Target("torch", 0.7), "d2lmini")
+    '<= 0.7: met'
+    >>> verdict(Figure(0.5, 0.4, 0.6), Target("torch", 0.7, row="d2lmini hybrid"), "d2lmini")
+    'd2lmini hybrid 0.5 (0.4 - 0.6) <= 0.7: met'
+    """
+    said = [] if aimed.row == ours else [aimed.row]
+    if aimed.row != ours or aimed.unit != "ratio" or aimed.bases:
+        said.append(words(found))
+    if aimed.bases or aimed.unit != "ratio":
+        said.append("of gains" if aimed.bases else aimed.unit)
+    return " ".join([*said, f"<= {digits(aimed.at_most)}: {judge(found, aimed)}"])
+
+
+HEADINGS = ["median", "p25 - p75", "d2lmini / it (p25 - p75)", "target"]
 
 
 def rows(outcome: Outcome, ours: str = "d2lmini") -> list[list[str]]:
@@ -165,36 +200,100 @@ def rows(outcome: Outcome, ours: str = "d2lmini") -> list[list[str]]:
             compared = words(ratio(outcome.seconds[ours], seconds))
         for against, aimed, found in aims(outcome):
             if against == row and found:
-                sign = "" if aimed.unit == "ratio" else f"{words(found)} {aimed.unit} "
-                which = "" if aimed.row == ours else f"{aimed.row} {words(found)} "
-                verdicts.append(f"{which}{sign}<= {digits(aimed.at_most)}: {judge(found, aimed)}")
+                verdicts.append(verdict(found, aimed, ours))
         table.append([row, f"{middle} {unit}", f"{low} - {high}", compared, "; ".join(verdicts)])
     problems = [[row, f"no time: {why}", "", "", ""] for row, why in outcome.problems.items()]
     return table + problems
 
 
+def headings(outcome: Outcome) -> list[str]:
+    turns = max(map(len, outcome.seconds.values()), default=0)
+    return [f"library, {turns} turns" if turns > 1 else "library", *HEADINGS]
+
+
 def text(outcome: Outcome) -> str:
     """A workload's table for the terminal, columns aligned."""
-    lines = [HEADINGS, *rows(outcome)]
+    lines = [headings(outcome), *rows(outcome)]
     timed = [line for line in lines if not line[1].startswith("no time")]
-    widths = [max(len(line[column]) for line in timed) for column in range(len(HEADINGS))]
+    widths = [max(len(line[column]) for line in timed) for column in range(len(lines[0]))]
     body = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths)) for line in lines]
     notes = [outcome.workload.note] if outcome.workload.note else []
     indented = [f"  {line}".rstrip() for line in [*notes, *body]]
     return "\n".join([f"{outcome.workload.name}: {outcome.workload.title}", *indented, ""])
 
 
-def markdown(outcomes: Sequence[Outcome], about: Sequence[str]) -> str:
-    """The machine, the targets and all tables as a page to commit."""
-    page = ["# d2lmini beside its peers", "", *(f"- {line}" for line in about)]
-    page += ["", "## Targets", "", *(f"- {line}" for line in targets(outcomes))]
+def missed(outcome: Outcome) -> list[str]:
+    """The peers beside which a target is missed."""
+    return [row for row, aimed, found in aims(outcome) if found and found.value > aimed.at_most]
+
+
+FLOOR = [
+    "row", "arithmetic", "traffic", "calls", "floor", "d2lmini / floor", "peer / floor",
+    "missed beside",
+]  # fmt: skip
+
+
+def distances(outcomes: Sequence[Outcome], limits: Limits) -> list[list[str]]:
+    """For each row whose work is known: the parts of its floor, how far the fastest of our rows and
+    the fastest of the peers' are above it, and beside whom a target is missed."""
+    table = []
     for outcome in outcomes:
-        page += ["", f"## {outcome.workload.name}: {outcome.workload.title}", ""]
+        work, scale = outcome.work, SCALE[outcome.workload.unit]
+        if work is None or not outcome.seconds:
+            continue
+        parts = [limits.arithmetic_s(work), limits.traffic_s(work), limits.calls_s(work)]
+        line = [outcome.workload.name, *(digits(s * scale) for s in parts)]
+        line.append(f"{digits(max(parts) * scale)} {outcome.workload.unit}")
+        sides: list[Seconds] = [{}, {}]
+        for row, seconds in outcome.seconds.items():
+            sides[not row.startswith("d2lmini")][row] = seconds
+        for rows_of_side in sides:
+            row = fastest(" or ".join(rows_of_side), rows_of_side)
+            far = statistics.median(rows_of_side[row]) / max(parts) if row else 0.0
+            line.append(f"{digits(far)} ({row})" if row else "")
+        table.append([*line, ", ".join(missed(outcome))])
+    return table
+
+
+HOW_FLOORS = """\
+What plain NumPy has to do for one call (`floors.py` counts it) at the rates above: arithmetic on
+all cores, what must be read and written once at the memory's bandwidth (nothing if it fits a
+cache), NumPy calls times the smallest one's time. The longest of the three is the floor of a
+program made of NumPy's calls. A library whose own functions are faster can be below it."""
+
+
+def limits_section(
+    outcomes: Sequence[Outcome], limits: Limits, machine: Sequence[str]
+) -> list[str]:
+    """What this machine can do at most, and how far from it the rows are."""
+    functions = ", ".join(f"{name} {digits(s * 1e9)}" for name, s in limits.element_s.items())
+    return [
+        "## The limits of this machine", "", "```text", *machine, "```", "",
+        f"The smallest NumPy call takes {digits(limits.call_s * 1e6)} us.",
+        f"An element in a cache, on one core, in ns: {functions}.", "",
+        "## How far from the limits", "", HOW_FLOORS, "",
+        *grid(FLOOR, distances(outcomes, limits)), "",
+    ]  # fmt: skip
+
+
+def grid(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
+    """A table of a page: names to the left, figures to the right."""
+    aligned = ["---", *["---:"] * (len(headings) - 2), "---"]
+    return [
+        "| " + " | ".join(line).replace("\n", " ") + " |" for line in (headings, aligned, *lines)
+    ]
+
+
+def markdown(outcomes: Sequence[Outcome], about: Sequence[str], limits: Sequence[str] = ()) -> str:
+    """The machine, the targets, the `limits_section` and all tables as a page to commit."""
+    page = ["# d2lmini beside its peers", "", *(f"- {line}" for line in about)]
+    page += ["", "## Targets", "", *(f"- {line}" for line in targets(outcomes)), "", *limits]
+    for outcome in outcomes:
+        page += [f"## {outcome.workload.name}: {outcome.workload.title}", ""]
         if outcome.workload.note:
             page += [outcome.workload.note, ""]
-        page += ["| " + " | ".join(HEADINGS) + " |", "| --- | ---: | ---: | ---: | --- |"]
-        page += ["| " + " | ".join(line).replace("\n", " ") + " |" for line in rows(outcome)]
-    return "\n".join(page) + "\n"
+        page += [*grid(headings(outcome), rows(outcome)), ""]
+    return "\n".join(page)
 
 
 def revision() -> str:

@@ -17,19 +17,40 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import time
 from pathlib import Path
 
-from report import Outcome, machine, markdown, revision, targets, text
+import floors
+from report import Outcome, limits_section, machine, markdown, revision, targets, text
+from row import Workload
 from turns import Library, Referee
-from workloads import TABLE, WORKLOADS, Workload
+from workloads import TABLE, WORKLOADS
 
 PEERS = ("d2lmini", "numpy", "torch", "jax", "mxnet")
 
 
+class Budget:
+    """Shares out the minutes: every workload goes on with its rounds until its share is used up,
+    and has one round at least. What it leaves over is there for those that follow."""
+
+    def __init__(self, minutes: float, workloads: int) -> None:
+        self.end_s = time.monotonic() + 60 * minutes
+        self.workloads = workloads
+
+    def share_ends_s(self) -> float:
+        """When the share of the next workload is used up."""
+        now_s = time.monotonic()
+        share_s = max(0.0, self.end_s - now_s) / max(1, self.workloads)
+        self.workloads -= 1
+        return now_s + share_s
+
+
 def measure(
-    workload: Workload, libraries: list[Library], mode: str, rounds: int, referee: Referee
-) -> Outcome:
-    """All libraries through one workload: prepare each, then turns, each round begun by another."""
+    workload: Workload, libraries: list[Library], mode: str, rounds: int, referee: Referee,
+    end_s: float = float("inf"),
+) -> Outcome:  # fmt: skip
+    """All libraries through one workload: prepare each, then turns, each round begun by another;
+    no round is begun that would end after `end_s`, if it took as long as the last."""
     outcome = Outcome(workload, {}, {})
     rows: list[tuple[Library, str]] = []
     for library in libraries:
@@ -40,7 +61,12 @@ def measure(
         outcome.problems.update(answer["problems"])
         rows += [(library, row) for row in answer["rows"]]
     outcome.seconds = {row: [] for _, row in rows}
+    begun_s = time.monotonic()
     for turn in range(rounds * workload.turns):
+        now_s = time.monotonic()
+        if turn and now_s + (now_s - begun_s) > end_s:
+            break
+        begun_s = now_s
         first = turn % max(1, len(rows))
         for library, row in rows[first:] + rows[:first]:
             if row in outcome.problems:
@@ -94,7 +120,7 @@ def arguments(words: list[str] | None) -> argparse.Namespace:
         help="a test of the programs only",
     )
     parser.add_argument(
-        "--rounds", type=int, help="turns of each library (full: 9, quick: 3, tiny: 1)"
+        "--rounds", type=int, help="turns of each library (full: 9, quick: 3, tiny: 1), at most"
     )
     parser.add_argument(
         "--patience",
@@ -103,44 +129,66 @@ def arguments(words: list[str] | None) -> argparse.Namespace:
         metavar="S",
         help="repeat a turn that other programs disturbed, for up to S seconds",
     )
+    parser.add_argument(
+        "--minutes", type=float, metavar="M", help="fewer rounds where M minutes would not suffice"
+    )
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables as a page")
     parser.set_defaults(mode="full")
     return parser.parse_args(words)
 
 
+def started(options: argparse.Namespace, libraries: list[Library]) -> list[str]:
+    """Start the processes, each put into `libraries` at once; a line about each."""
+    about = []
+    for name, python in interpreters(options.peer).items():
+        if name in options.without:
+            continue
+        library = Library(name, python)
+        libraries.append(library)
+        hello = library.ask("hello")
+        if "error" in hello:
+            raise SystemExit(
+                f"{name}: {hello['error']}; try `{python} tests/benchmarks/peer.py {name}`"
+            )
+        about.append(f"{hello['library']}, Python {hello['python']}; {hello['threads']}")
+        if name == "d2lmini" and (commit := revision()):
+            about[-1] += f"; commit {commit}"
+    return about
+
+
 def main(words: list[str] | None = None) -> int:
     """Run, print, and return 1 if a row has no time."""
-    options = arguments(words)
+    options, begun_s = arguments(words), time.monotonic()
     rounds = options.rounds or {"full": 9, "quick": 3, "tiny": 1}[options.mode]
-    libraries, about, referee = [], [machine()], Referee(options.patience)
+    chosen = [w for w in TABLE if not options.only or w.name in options.only]
+    budget = Budget(options.minutes or float("inf"), len(chosen))
+    libraries: list[Library] = []
+    referee = Referee(options.patience)
     try:
-        for name, python in interpreters(options.peer).items():
-            if name in options.without:
-                continue
-            library = Library(name, python)
-            libraries.append(library)
-            hello = library.ask("hello")
-            if "error" in hello:
-                raise SystemExit(
-                    f"{name}: {hello['error']}; try `{python} tests/benchmarks/peer.py {name}`"
-                )
-            about.append(f"{hello['library']}, Python {hello['python']}; {hello['threads']}")
-            if name == "d2lmini" and (commit := revision()):
-                about[-1] += f"; commit {commit}"
+        about = [machine(), *started(options, libraries)]
         print("\n".join([*about, ""]), flush=True)
+        best = {} if "d2lmini" in options.without else libraries[0].ask("limits")
         outcomes = []
-        for workload in TABLE:
-            if not options.only or workload.name in options.only:
-                outcomes.append(measure(workload, libraries, options.mode, rounds, referee))
-                print(text(outcomes[-1]), flush=True)
+        for workload in chosen:
+            end_s = budget.share_ends_s()
+            outcome = measure(workload, libraries, options.mode, rounds, referee, end_s)
+            outcome.work = workload.cost(options.mode)
+            outcomes.append(outcome)
+            print(text(outcome), flush=True)
         print("\n".join(["targets:", *(f"  {line}" for line in targets(outcomes)), ""]))
+        least = "" if options.minutes is None else "at most "
         about.append(
-            f"mode {options.mode}, {rounds} rounds; {referee.calm} of {referee.given} turns "
-            "undisturbed by other programs"
+            f"mode {options.mode}, {least}{rounds} rounds; {referee.calm} of {referee.given} turns "
+            f"undisturbed by other programs; {(time.monotonic() - begun_s) / 60:.1f} minutes"
         )
+        section = []
+        if "lines" in best:
+            known = floors.limits(best, [o.work for o in outcomes if o.work])
+            section = limits_section(outcomes, known, best["lines"])
+            print("\n".join(section))
         print(about[-1])
         if options.markdown:
-            options.markdown.write_text(markdown(outcomes, about), encoding="utf-8")
+            options.markdown.write_text(markdown(outcomes, about, section), encoding="utf-8")
     finally:
         for library in libraries:
             library.close()

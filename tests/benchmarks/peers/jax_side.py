@@ -34,8 +34,7 @@ class JAX(Side):
         return self.jnp.asarray(x)
 
     def wait(self, last: Any) -> None:
-        if last is not None:
-            last.block_until_ready()
+        self.lib.block_until_ready(last)
 
     def threads(self) -> str:
         return f"XLA's own threads, {os.cpu_count()} cores"
@@ -132,10 +131,14 @@ class JAX(Side):
             state["parameters"] = start
 
         def step() -> Any:
-            value, state["parameters"] = update(state["parameters"])
-            return value
+            done = update(state["parameters"])
+            state["parameters"] = done[1]
+            return done
 
-        return self.steps(calls, reset, step, lambda *losses: self.jnp.stack(losses))
+        def losses(first: Any, last: Any) -> Any:
+            return self.jnp.stack([first[0], last[0]])
+
+        return self.steps(calls, reset, step, losses)
 
     def gru_cell__jit(self, calls: int, x: Any, i2h: Any, h2h: Any) -> Turn:
         biases = [self.jnp.zeros(len(w)) for w in (i2h, h2h)]

@@ -194,10 +194,12 @@ class MXNet(Side):
         prepare = transforms.Compose(
             [transforms.ToTensor(), transforms.Normalize(loading.MEAN, loading.STD)]
         )
-        pictures = data.SimpleDataset(x.astype("uint8")).transform(prepare)
-        loader = data.DataLoader(pictures, loading.BATCH, num_workers=workers)
+        pictures = data.ArrayDataset(x.astype("uint8"), self.nd.arange(len(x)))
+        loader = data.DataLoader(
+            pictures.transform_first(prepare), loading.BATCH, num_workers=workers
+        )
         return self.repeat(
-            calls, lambda: self.nd.concat(*[X.mean().reshape((1,)) for X in loader], dim=0)
+            calls, lambda: self.nd.concat(*[X.mean().reshape((1,)) for X, _ in loader], dim=0)
         )
 
     def load__workers(self, calls: int, x: Any) -> Turn:

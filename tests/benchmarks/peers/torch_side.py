@@ -134,7 +134,7 @@ class Torch(Side):
 
     def load(self, calls: int, x: Any, workers: int = 0) -> Turn:
         loader = self.nets.loader(x, workers)
-        return self.repeat(calls, lambda: self.lib.stack([X.mean() for X in loader]))
+        return self.repeat(calls, lambda: self.lib.stack([X.mean() for X, _ in loader]))
 
     def load__workers(self, calls: int, x: Any) -> Turn:
         return self.load(calls, x, loading.WORKERS)
