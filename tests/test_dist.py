@@ -119,6 +119,38 @@ def test_a_process_that_fails_ends_the_job(how, says, tmp_path):
     assert ended - float((tmp_path / "failed").read_text()) < 10
 
 
+def by_mpiexec(n, *args):
+    """The same by MPI's own launcher, as on several machines."""
+    _needs_mpi()
+    mpiexec, *options = launching._mpiexec()
+    crowd = [option for option in options if option == "--oversubscribe"]
+    python = [sys.executable, "-m", "mpi4py"]
+    done = subprocess.run(
+        [mpiexec, *crowd, "-n", str(n), *python, str(JOB), *map(str, args)],
+        capture_output=True, text=True, timeout=100, cwd=JOB.parents[2],
+        env={**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
+    )  # fmt: skip
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_mpis_own_launcher_runs_the_same_program(tmp_path):
+    status, told = by_mpiexec(2, "thin", tmp_path)
+    assert status == 0, told
+    for r in range(2):
+        found = json.loads((tmp_path / f"{r}.json").read_text())
+        assert found["link"] == found["none"], "no thin one"
+        assert found["value"] == 4
+
+
+def test_under_mpis_own_launcher_too_a_process_that_fails_ends_the_job(tmp_path):
+    status, told = by_mpiexec(2, "raise", tmp_path)
+    ended = time.time()
+    assert status != 0, told
+    assert "ValueError: no more" in told
+    assert "rank 1 of 2 has failed, and with it the job" in told
+    assert ended - float((tmp_path / "failed").read_text()) < 10
+
+
 def test_the_launcher_refuses(monkeypatch, tmp_path, capsys):
     from d2lmini.__main__ import main
 

@@ -42,6 +42,9 @@ SPIN_S = 2e-4
 #: So long it sleeps at most between two questions: for the others to come, and while data moves.
 SLEEP_S = 1e-3
 MOVING_S = 1e-4
+#: So long a launcher has to pass on what a process has printed, a traceback, before it is told to
+#: end all of them: there are some that drop the rest.
+PASS_ON_S = 0.2
 
 
 class World:
@@ -141,6 +144,7 @@ class World:
         print(told, file=sys.stderr)
         sys.stdout.flush()
         sys.stderr.flush()
+        time.sleep(PASS_ON_S)
         self._mpi.COMM_WORLD.Abort(status)
         os._exit(status)  # there are MPIs whose Abort returns
 
