@@ -82,8 +82,8 @@ def test_chosen_for_few_channels_and_many_images():
     assert way_of(256, (6, 1, 5, 5), (28, 28), pad=2) is convolve_rows
     assert way_of(256, (16, 6, 5, 5), (14, 14)) is convolve_rows
     assert way_of(1, (6, 1, 5, 5), (28, 28), pad=2) is convolve_each
-    assert way_of(32, (64, 64, 3, 3), (32, 32), pad=1) is convolve_each
-    assert way_of(32, (512, 512, 3, 3), (4, 4), pad=1) is convolve_wide
+    assert way_of(32, (64, 64, 3, 3), (32, 32), pad=1, stride=2) is convolve_each
+    assert way_of(32, (512, 512, 3, 3), (4, 4), pad=1, stride=2) is convolve_wide
     assert way_of(64, (100, 100, 3), (500,)) is convolve_each
     assert way_of(8, (4, 4, 3, 3, 3), (8, 8, 8)) is convolve_each
     # Groups, and a GPU's arrays, go elsewhere.

@@ -23,14 +23,16 @@ There are two ways to lay the columns: image by image (`convolve_each.py`), whos
 the cache and whose results land where they belong; and of several images side by side
 (`convolve_wide.py`), for images so small that a product for each would starve BLAS. Where channels
 and filters are few, copying columns takes longer than multiplying them: then rows of the image are
-multiplied as they lie, with the kernel as a band matrix (`convolve_rows.py`). 1x1 kernels need no
-columns at all. A GPU has ways of its own (`convolve_columns.py`, and for filters of one channel
-`device/cuda/kernels/depthwise.py`). The ops on top of these are in
-`conv.py`.
+multiplied as they lie, with the kernel as a band matrix (`convolve_rows.py`). Where they are many,
+and a small kernel goes from place to place without a step, a fourth of the multiplications will do
+(`convolve_winograd.py`). 1x1 kernels need no columns at all. A GPU has ways of its own
+(`convolve_columns.py`, and for filters of one channel `device/cuda/kernels/depthwise.py`). The ops
+on top of these are in `conv.py`.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -41,6 +43,7 @@ from d2lmini.ops import convolve_columns as columns
 from d2lmini.ops import convolve_each as each
 from d2lmini.ops import convolve_rows as rows
 from d2lmini.ops import convolve_wide as wide
+from d2lmini.ops import convolve_winograd as winograd
 from d2lmini.ops.core import Shape
 from d2lmini.ops.products import matmul
 from d2lmini.ops.windows import Geometry, geometry
@@ -77,18 +80,20 @@ def _pointwise(xp: Any, w: Any, x: Any, y: Any, groups: int) -> None:
     matmul(xp, w, images, y.reshape(N, groups, w.shape[1], places))
 
 
+@lru_cache(maxsize=1024)
 def _way(xp: Any, N: int, w: Shape, geo: Geometry, groups: int) -> Any:
-    """By rows if that pays; else image by image, unless that makes too many products, or products
-    of too few columns for their weights. Sizes alone decide. (On a GPU: columns of all images, or
-    where each filter has one channel no columns at all.)"""
+    """The quickest by what they cost. Columns are laid image by image, unless that makes too many
+    products, or products of too few columns for their weights. Sizes alone decide. (On a GPU:
+    columns of all images, or where each filter has one channel no columns at all.)"""
     if xp is not np:
         return depthwise if groups > 1 and w[1] == 1 else columns
-    places = prod(geo.out)
-    if groups == 1 and rows.pays(N, w, geo):
-        return rows
-    if groups > 1 or places < 64 or (places < 256 and prod(w) > 1 << 16):
+    if groups > 1:
         return wide
-    return each
+    quickest = min((each, rows, winograd), key=lambda way: way.cost(N, w, geo))
+    places = prod(geo.out)
+    if quickest is each and (places < 64 or (places < 256 and prod(w) > 1 << 16)):
+        return wide
+    return quickest
 
 
 def computed(xp: Any, function: Any, a: Any, b: Any, geo: Any, groups: int, shape: Shape, out: Any):
