@@ -42,6 +42,7 @@ def interrupted(folder, *stops, **options):
         {"hybridize": True, "num_workers": 2},
         {"optimizer": ("adam", {}), "contexts": TWO},
         {"contexts": TWO, "options": {"update_on_kvstore": False}},
+        {"contexts": TWO, "options": {"compression_params": {"type": "2bit", "threshold": 0.01}}},
         {"optimizer": ("sgld", {}), "last_batch": "rollover"},
         {"optimizer": ("nadam", {"wd": 0.01}), "last_batch": "discard"},
     ],

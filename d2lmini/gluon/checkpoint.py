@@ -141,6 +141,7 @@ class Checkpoint:
             if self._trainer is not None:
                 self._trainer.save_states(folder / "trainer.states")
         own = {f"{i} {name}": x for i, name, x in self._own(ranks)}
+        own |= {f"residual {key} {i}": x for (key, i), x in self._residuals().items()}
         if own:
             nd.save(folder / f"rank-{rank}.params", own)
         state = {
@@ -199,9 +200,14 @@ class Checkpoint:
         self._net.load_parameters(folder / "net.params")
         if self._trainer is not None:
             self._trainer.load_states(folder / "trainer.states")
-        own = nd.load(folder / f"rank-{rank}.params") if any(self._own(ranks)) else {}
+        path = folder / f"rank-{rank}.params"
+        own = nd.load(path) if path.exists() else {}
         for i, name, x in self._own(ranks):
             x[:] = own[f"{i} {name}"].as_in_context(x.context)
+        for name, x in own.items():
+            if name.startswith("residual "):
+                key, i = map(int, name.split()[1:])
+                self._residuals()[key, i] = x
         state = json.loads((folder / f"rank-{rank}.json").read_text())
         for each, its in zip(self._data, state["data"], strict=True):
             each.load_state_dict(its)
@@ -250,6 +256,11 @@ class Checkpoint:
             if id(p) not in alike and (ranks > 1 or len(copies) > 1):
                 yield from ((i, name, x) for i, x in enumerate(copies))
 
+    def _residuals(self) -> dict[Any, NDArray]:
+        """What the compression of gradients has not sent yet, by key and number of the device."""
+        compression = getattr(getattr(self._trainer, "_kvstore", None), "_compression", None)
+        return {} if compression is None else compression._residuals
+
     # -- the other processes -----------------------------------------------------------------------
 
     def _place(self) -> tuple[int, int]:
@@ -258,6 +269,11 @@ class Checkpoint:
             return 0, 1
         self._trainer._prepare()
         store = self._trainer._kvstore
+        if isinstance(store, kv.AsyncKVStore) and store.num_workers > 1:
+            raise MXNetError(
+                "Checkpoint: with 'dist_async' no two ranks are at one step, and no run comes "
+                "again: use 'dist_sync', or save_parameters and save_states on rank 0"
+            )
         return getattr(store, "rank", 0), getattr(store, "num_workers", 1)
 
     def _meet(self) -> None:

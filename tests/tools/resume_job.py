@@ -4,8 +4,9 @@
 before each change that it makes in the file system, and after each it goes on from the checkpoint.
 It prints where the bits came out differently, and at how many places it was killed.
 
-`resume_job.py rank FOLDER OUT [RANK NTH]` is one process of a job, which writes what it came to to
-OUT; with RANK NTH that rank is killed before its NTH change.
+`resume_job.py break FOLDER RANK NTH` is one process of a job, which trains without a break, and
+then once more, when RANK is killed before its NTH change; `resume_job.py resume FOLDER` goes on
+with the second. Both write what each rank came to: FOLDER/whole.RANK, FOLDER/broken.RANK.
 """
 
 import json
@@ -128,7 +129,7 @@ def kills(folder):
         def do():
             if nth is not None:
                 kill_at(nth, folder / name)
-            (folder / f"{name}.bits").write_bytes(Job(folder / name, keep=1).run(5))
+            (folder / f"{name}.bits").write_bytes(Job(folder / name, keep=1).run(4))
 
         return in_child(do)
 
@@ -144,19 +145,28 @@ def kills(folder):
     print(json.dumps({"killed": nth - 1, "different": different}))
 
 
-def rank(folder, out, who=None, nth=None):
-    """See this module."""
+def train_as_rank(folder, name):
+    """One training with other processes."""
     kv = kvstore.create("dist_sync")
-    if who is not None and kv.rank == int(who):
-        kill_at(int(nth), folder)
     sampler = gluon.data.SplitSampler(len(X), kv.num_workers, kv.rank, seed=2)
-    job = Job(folder, options={"kvstore": "dist_sync"}, sampler=sampler, batch_size=2)
-    if job.checkpoint.steps == []:
-        random.seed(10 + kv.rank)  # each drops out others
-    bits = job.run()
-    (out / f"{kv.rank}").write_bytes(bits)
+    job = Job(folder / name, options={"kvstore": "dist_sync"}, sampler=sampler, batch_size=2)
+    random.seed(10 + kv.rank)  # each drops out others
+    (folder / f"{name}.{kv.rank}").write_bytes(job.run())
+
+
+def break_(folder, who, nth):
+    """See this module."""
+    train_as_rank(folder, "whole")
+    if kvstore.create("dist_sync").rank == int(who):
+        kill_at(int(nth), folder / "broken")
+    train_as_rank(folder, "broken")
+
+
+def resume(folder):
+    """See this module."""
+    train_as_rank(folder, "broken")
 
 
 if __name__ == "__main__":
-    folders = [Path(each) for each in sys.argv[2:4]]
-    {"kills": kills, "rank": rank}[sys.argv[1]](*folders, *sys.argv[4:])
+    does = {"kills": kills, "break": break_, "resume": resume}[sys.argv[1]]
+    does(Path(sys.argv[2]), *sys.argv[3:])
