@@ -144,7 +144,7 @@ def _read(states: bytes) -> tuple[dict[Any, Any], Any]:
     if not names or names[0] != _META or entries[0][0].dtype != np.uint8:
         raise MXNetError("these are no optimizer states: write them with Trainer.save_states")
     try:
-        meta = json.loads(entries[0][0].tobytes())
+        meta = json.loads(entries[0][0].tobytes().decode("utf-8"))
     except (ValueError, RecursionError) as problem:
         raise damaged(f"their description is not JSON: {problem}") from None
     if not isinstance(meta, dict) or not isinstance(meta.get("states"), list):

@@ -1,0 +1,156 @@
+"""An optimizer from its description in a file of states (`updater.py`), which is not believed.
+
+A description says the name of a class and the values of its attributes. The class is looked up
+among those registered; each value must be of the kind that an optimizer of that class has there, so
+that what comes out works as one, and no method can be put out of the way by an attribute:
+
+>>> from d2lmini import optimizer
+>>> described = {"class": "SGD", "attributes": {"lr": 0.5, "update": 1}}
+>>> restored(described, optimizer.SGD())
+Traceback (most recent call last):
+    ...
+d2lmini.base.MXNetError: these optimizer states are damaged: SGD has no attribute 'update' to set
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from d2lmini import lr_scheduler
+from d2lmini.base import MXNetError
+from d2lmini.optimizer.optimizer import Optimizer
+
+#: Counts are numbers of updates; no training makes more.
+_MOST_UPDATES = 1 << 40
+
+
+def damaged(words: str) -> MXNetError:
+    """The error for states that are not as `Updater.get_states` writes them."""
+    return MXNetError(f"these optimizer states are damaged: {words}")
+
+
+def restored(described: Any, old: Optimizer) -> Callable[[], Optimizer]:
+    """What gives the optimizer that was described: `old` if it is of that class, else a new one.
+    MXNetError, before anything changes, for a description that does not fit."""
+    name, values = _parts(described)
+    optimizer = old
+    if type(old).__name__ != name:
+        klass = Optimizer.opt_registry.get(name.lower())
+        if klass is None:
+            raise MXNetError(f"the states belong to optimizer {name}, which is not registered")
+        optimizer = _blank(klass)
+        optimizer.__dict__.update(param_dict=old.param_dict, lr_scheduler=None)
+    _check(optimizer, {**vars(Optimizer()), **vars(optimizer)}, values)
+    _check_counts(values)
+    schedule = _schedule(described.get("lr_scheduler"), optimizer.lr_scheduler)
+    if schedule is None and values.get("lr", optimizer.lr) is None:
+        raise damaged(f"{name} has neither a learning rate nor a schedule")
+
+    def take_over() -> Optimizer:
+        vars(optimizer).update(values)
+        optimizer._set_current_context(0)
+        optimizer.lr_scheduler = schedule and schedule()
+        return optimizer
+
+    return take_over
+
+
+def _parts(described: Any) -> tuple[str, dict[str, Any]]:
+    """The class's name and the attributes' values."""
+    if not isinstance(described, dict):
+        raise damaged(f"expected a class and its attributes, got {str(described)[:100]}")
+    name, attributes = described.get("class"), described.get("attributes")
+    if not isinstance(name, str) or not isinstance(attributes, dict):
+        raise damaged(f"expected a class and its attributes, got {str(described)[:100]}")
+    try:
+        return name[:100], {key: _value(plain) for key, plain in attributes.items()}
+    except (TypeError, ValueError, KeyError, RecursionError) as problem:
+        raise damaged(f"an attribute of {name[:100]} is not as it is written: {problem}") from None
+
+
+def _value(plain: Any) -> Any:
+    """From JSON: dictionaries are there as lists of pairs, for their keys may be numbers."""
+    if isinstance(plain, list):
+        return [_value(each) for each in plain]
+    if isinstance(plain, dict):
+        return {_value(k): _value(v) for k, v in plain["pairs"]}
+    return plain
+
+
+def _blank(klass: type[Optimizer]) -> Optimizer:
+    """An optimizer of that class, with the attributes it has if nothing is said."""
+    try:
+        return klass()
+    except TypeError:  # a user's own, that wants to be told something
+        return klass.__new__(klass)
+
+
+def _check(owner: Any, before: dict[str, Any], values: dict[str, Any]) -> None:
+    """Each value is set where `owner` keeps data, and is like what is there."""
+    name = type(owner).__name__
+    for key, value in values.items():
+        of_class = getattr(type(owner), key, None)
+        if key.startswith("__") or callable(of_class) or isinstance(of_class, property):
+            raise damaged(f"{name} has no attribute {key[:100]!r} to set")
+        wanted = before.get(key)
+        if key in ("lr", "clip_gradient"):
+            fits = value is None or isinstance(value, (int, float))
+        else:
+            fits = wanted is None or _kind(value) is _kind(wanted)
+        if not fits:
+            raise damaged(
+                f"{name}.{key} is {str(value)[:100]}, a {type(value).__name__}; expected a "
+                f"{type(wanted).__name__}"
+            )
+
+
+def _kind(value: Any) -> Any:
+    """What is alike: all numbers, tuples and lists; else what is of one type."""
+    if isinstance(value, (bool, int, float)):
+        return float
+    return list if isinstance(value, tuple) else type(value)
+
+
+def _check_counts(values: dict[str, Any]) -> None:
+    """Numbers of updates, and the tables by index or name."""
+    tables = values.get("_all_index_update_counts", {})
+    counts = [values.get("num_update", 0), values.get("begin_num_update", 0)]
+    for table in tables.values():
+        counts += table.values() if isinstance(table, dict) else [None]
+    if not all(isinstance(n, int) and 0 <= n <= _MOST_UPDATES for n in counts):
+        raise damaged("a number of updates is no number, or none that training makes")
+    for key, kind in (("lr_mult", (int, float)), ("wd_mult", (int, float)), ("idx2name", str)):
+        if not all(isinstance(each, kind) for each in values.get(key, {}).values()):  # type: ignore[arg-type]
+            raise damaged(f"{key} holds values of another kind")
+
+
+def _schedule(described: Any, old: Any) -> Callable[[], Any] | None:
+    """What gives the scheduler that was described, in its state of then: `old` if it is of that
+    class, else a new one of `lr_scheduler`'s."""
+    if described is None:
+        return None
+    name, values = _parts(described)
+    schedule = old
+    if old is None or type(old).__name__ != name:
+        known: Any = getattr(lr_scheduler, name, None)
+        if not (isinstance(known, type) and issubclass(known, lr_scheduler.LRScheduler)):
+            raise MXNetError(
+                f"the states belong to an optimizer with lr_scheduler {name}; give the Trainer one "
+                "of that class before loading them"
+            )
+        try:
+            schedule = known(1)
+        except AssertionError:  # its steps are a list
+            schedule = known([1])  # type: ignore[arg-type]
+    _check(schedule, getattr(schedule, "__dict__", {}), values)
+    steps = values.get("step", 1)
+    for step in steps if isinstance(steps, list) else [steps]:
+        if not isinstance(step, int) or step < 1:
+            raise damaged(f"{name}.step is {str(step)[:100]}, expected 1 or more")
+
+    def take_over() -> Any:
+        vars(schedule).update(values)
+        return schedule
+
+    return take_over
