@@ -18,7 +18,7 @@ endif
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help lab book install test lint types doctest unit chapters size format outputs bench claims stress test-browser browser gallery test-mxnet test-gpu clean
+.PHONY: help lab book install test lint types doctest unit chapters size format outputs bench claims stress test-browser browser gallery test-mxnet test-gpu test-all clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1	\2/p' Makefile
@@ -86,11 +86,15 @@ test-gpu: $(VENV)/.test  ## the tests that need a real GPU (CUDA), and a table o
 	$(PY) -c 'import cupy; cupy.ones((2, 2)) @ cupy.ones((2, 2))' 2>/dev/null || $(PY) -m pip install $(PIPFLAGS) -e ".[$(or $(GPU_EXTRA),gpu)]"
 	$(PY) tests/gpu/run.py $(GPUFLAGS)
 
+# What of the matrix runs: MATRIXFLAGS="-s tests -p 3.12", "-s wheel -- --quick"; noxfile.py says more.
+test-all: $(VENV)/.test  ## the matrix: every Python on this machine, oldest and newest NumPy and JupyterLab, the wheel alone
+	$(PY) tests/tools/matrix.py $(MATRIXFLAGS)
+
 stress: $(VENV)/.test  ## the long runs: a million tasks, memory growth; what a trace costs
 	$(PY) -m pytest -q -m stress --timeout 3600 tests
 
 clean:  ## remove .venv and everything that tools left behind
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist .nox .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	find . -name .ipynb_checkpoints -type d -prune -exec rm -rf {} +
 

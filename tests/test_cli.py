@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -130,7 +131,7 @@ def test_info_knows_the_packages_of_each_extra():
     named = {"": project["dependencies"], **project["optional-dependencies"]}
     for extra, packages in info.PACKAGES.items():
         assert set(packages.split()) == requirements(named[extra]).keys() - {"mpich"}
-    assert named.keys() - info.PACKAGES.keys() == {"test", "matrix"}
+    assert named.keys() - info.PACKAGES.keys() == {"test"}
 
 
 def test_limits_of_a_container(monkeypatch):
@@ -159,7 +160,10 @@ def test_every_check_holds_here(capsys):
     outcomes = selftest.run(quick)
     failed = [o for o in outcomes if o.result == "FAILED"]
     assert not failed, failed[0].said
-    assert {o.name for o in outcomes if o.result == "not run"} <= {"files", "versions", "GPUs"}
+    may_lack = {"files", "versions", "GPUs"}
+    for name, package in [("widgets", "anywidget"), ("figures", "matplotlib"), ("ONNX", "onnx")]:
+        may_lack |= {name} if find_spec(package) is None else set()
+    assert {o.name for o in outcomes if o.result == "not run"} <= may_lack
     assert capsys.readouterr().out.count("\n") == len(quick)
 
 
@@ -308,8 +312,8 @@ def test_bench_refuses(capsys):
 def test_a_copy_of_the_chapters_belongs_to_the_reader(tmp_path, capsys):
     folder = tmp_path / "mine"
     assert main(["lab", "--copy", str(folder)]) == 0
-    assert "8 chapters copied" in capsys.readouterr().out
     chapters = {p.name for p in (ROOT / "chapters").glob("*.ipynb")}
+    assert f"{len(chapters)} chapters copied" in capsys.readouterr().out
     assert {p.name for p in (folder / "chapters").glob("*.ipynb")} == chapters
 
     mine = folder / "chapters" / "index.ipynb"
@@ -318,7 +322,10 @@ def test_a_copy_of_the_chapters_belongs_to_the_reader(tmp_path, capsys):
     (folder / files.NOTE).write_text("0.0.1\n")
     assert main(["lab", "--copy", str(folder)]) == 0
     said = capsys.readouterr().out
-    assert said.startswith("1 chapters copied") and "7 were there, and are as you left" in said
+    assert (
+        said.startswith("1 chapters copied")
+        and f"{len(chapters) - 1} were there, and are as" in said
+    )
     assert f"of d2lmini 0.0.1, this is {d2lmini.__version__}: name another" in said
     assert mine.read_text() == "what I wrote"
 
@@ -364,6 +371,7 @@ def test_what_lab_starts(tmp_path, monkeypatch, capsys):
             return 5
 
     monkeypatch.setattr(lab.subprocess, "Popen", Started)
+    monkeypatch.setattr(lab.importlib.util, "find_spec", lambda name: "there")
     assert main(["lab", str(tmp_path / "mine"), "--", "--no-browser", "--port", "9999"]) == 5
     assert main(["lab"]) == 5
     (command, _), (here, environment) = started

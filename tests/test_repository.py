@@ -1,15 +1,13 @@
 """The repository keeps its promises to people who clone it.
 
 Importing is light and starts nothing, the two lists of dependencies agree, chapters are committed
-as readers should find them, the wheel holds the whole library, and no file names the machine it
-was written on.
+as readers should find them, and no file names the machine it was written on.
 """
 
 import json
 import re
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -135,18 +133,6 @@ class TestChapter:
 
 
 # --- files ---
-
-
-def test_the_wheel_holds_the_library_and_nothing_else(tmp_path):
-    """All that is tracked in d2lmini/, data files too, and nothing from outside."""
-    code = "import sys, hatchling.build as b; b.build_wheel(sys.argv[1])"
-    subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, check=True, timeout=60)
-    (wheel,) = tmp_path.glob("*.whl")
-    packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
-    tracked = [p.relative_to(ROOT).as_posix() for p in tracked_files()]
-    assert {name for name in tracked if name.startswith("d2lmini/")} <= packed
-    assert all(name.startswith("d2lmini/") for name in packed)
-    assert "d2lmini/py.typed" in packed
 
 
 def test_no_file_names_the_machine_it_was_written_on():
