@@ -22,6 +22,7 @@ sys.path.insert(0, str(BENCHMARKS))
 
 import anatomy  # noqa: E402
 import floors  # noqa: E402
+import growth  # noqa: E402
 import peer  # noqa: E402
 import report  # noqa: E402
 import run  # noqa: E402
@@ -296,7 +297,7 @@ def test_interpreters_come_from_the_options_before_the_environment(monkeypatch):
 
 
 DOCUMENTED = """
-bare compiled floors gru loading report resnet row training workloads peers.side
+bare compiled floors growth gru loading report resnet row training workloads peers.side
 """.split()
 
 
@@ -304,6 +305,24 @@ bare compiled floors gru loading report resnet row training workloads peers.side
 def test_the_examples_in_docstrings(module):
     failed, tried = doctest.testmod(importlib.import_module(module))
     assert tried and not failed
+
+
+def test_growth_measures_fits_and_draws_every_curve(tmp_path, capsys):
+    assert growth.main(["--tiny", "--markdown", str(tmp_path / "growth.md")]) == 0
+    printed, page = capsys.readouterr().out, (tmp_path / "growth.md").read_text(encoding="utf-8")
+    drawing = (tmp_path / "growth.svg").read_text(encoding="utf-8")
+    for what in ("pushing a task", "draining a task", "a task in the queue", "an all-reduce"):
+        assert f"{what}" in printed and f"| {what}" in page and f"{what}" in drawing
+    for size in ("tasks", "Vars it reads", "devices", "examples", "units n"):
+        assert f">{size}<" in drawing
+    assert "(growth.svg)" in page and str(tmp_path) not in page
+
+
+def test_a_queue_that_grows_faster_than_its_tasks_is_seen():
+    sizes = [10**i for i in range(2, 7)]
+    for power, verdict in ((0.0, "as expected"), (0.2, "grows faster")):
+        curve = growth.Curve("a task", "tasks", "us", sizes, [5 * n**power for n in sizes], 0)
+        assert curve.exponent == pytest.approx(power) and curve.verdict == verdict
 
 
 def scaled(factor):
