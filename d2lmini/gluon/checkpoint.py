@@ -21,7 +21,7 @@ next steps depend on is kept, and nothing else is: gradients are not, so save be
                        rank-0.params    what is each device's own: running means and the like
                        rank-0.json      the generators of random numbers (d2lmini's, NumPy's,
                                         Python's), and how far the loaders have come
-                       whole.json       written last: size and hash of all the others
+                       whole.json       written last: size and checksum of all the others
 
 These files are written to a folder `step-00000100.tmp`, which gets its name when all is on the
 disk; so what has that name is whole, and older ones go only then. No file is a pickle: reading one
@@ -34,12 +34,12 @@ finds to be whole.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import random
 import re
 import shutil
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -302,13 +302,13 @@ def _path(folder: Path, step: int, count: int) -> Path:
     return folder / (f"step-{step:08d}" + (f".{count}" if count > 1 else ""))
 
 
-def _fingerprint(path: Path) -> list[Any]:
-    """Size and hash of a file."""
-    digest = hashlib.blake2b(digest_size=16)
+def _fingerprint(path: Path) -> list[int]:
+    """Size and checksum of a file: against accidents, not against malice."""
+    checksum = 0
     with open(path, "rb") as file:
         while piece := file.read(1 << 20):
-            digest.update(piece)
-    return [path.stat().st_size, digest.hexdigest()]
+            checksum = zlib.crc32(piece, checksum)
+    return [path.stat().st_size, checksum]
 
 
 def _damage(folder: Path) -> str | None:
@@ -316,17 +316,19 @@ def _damage(folder: Path) -> str | None:
     path = folder / "whole.json"
     try:
         files = json.loads(path.read_text())["files"]
-        for name, (size, digest) in files.items():
+        for name, (size, checksum) in files.items():
             path = folder / name
             found = _fingerprint(path)
             if found[0] != size:
                 return f"file {str(path)!r} is damaged: expected {size} bytes, found {found[0]}"
-            if found[1] != digest:
+            if found[1] != checksum:
                 return f"file {str(path)!r} is damaged: its {size} bytes are not those written"
     except OSError as problem:
         return f"file {str(path)!r} cannot be read: {problem.strerror}"
     except (ValueError, KeyError, TypeError, AttributeError):
-        return f"file {str(path)!r} is damaged: expected JSON with 'files', their sizes and hashes"
+        return (
+            f"file {str(path)!r} is damaged: expected JSON with 'files', their sizes and checksums"
+        )
     return None
 
 
