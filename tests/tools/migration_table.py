@@ -1,0 +1,107 @@
+"""Which of MXNet's names are here: the tables of docs/migration.md, computed.
+
+    python tests/tools/migration_table.py        # writes them anew; a test says when they are stale
+
+`data/mxnet_names.txt` has the names of MXNet 1.9.1, as `mxnet_names.py` found them. A name that is
+not here says so when it is asked for, and why: by that it is counted.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import d2lmini as mx
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "migration.md"
+NAMES = Path(__file__).resolve().parents[1] / "data" / "mxnet_names.txt"
+MARKS = ("<!-- computed: begin -->\n", "<!-- computed: end -->\n")
+REASON = re.compile(r"[Ll]eft out(?: of d2lmini,|:) (?:as (?:all of|is|are|all) )?(.*)")
+
+#: What a program that is no part of MXNet has no use for.
+INNER = re.compile(
+    r"backward_\w+|gen_\w+|get_\w+_op|\w+_code|\w+_axes|handle|writable|set_kvstore_handle"
+)
+
+
+class Found(NamedTuple):
+    """The names of one module: how many there are in MXNet, and those that are not here."""
+
+    total: int
+    left_out: dict[str, str]  # name -> why
+    missing: list[str]
+
+
+def listed() -> dict[str, list[str]]:
+    """MXNet's names by module."""
+    lines = NAMES.read_text(encoding="utf-8").splitlines()
+    return {path: names.split() for path, _, names in (line.partition(": ") for line in lines)}
+
+
+def look_up(path: str, names: list[str]) -> Found:
+    """Ask the library for each."""
+    place: Any = mx
+    for part in path.split("."):
+        found = getattr(place, part, None)
+        place = found or importlib.import_module(f"{place.__name__}.{part}")
+    if path == "nd.NDArray":
+        place = mx.nd.ones(1)  # an instance explains what it lacks
+    left_out, missing = {}, []
+    names = [name for name in names if not INNER.fullmatch(name)]
+    for name in names:
+        try:
+            said = (getattr(place, name).__doc__ or "").partition("\n\n")[0]
+        except AttributeError as problem:
+            said = str(problem)
+            if not REASON.search(said):
+                missing.append(name)
+        if found := REASON.search(" ".join(said.split())):
+            left_out[name] = found[1].partition(";")[0].partition(". ")[0].rstrip(".")
+    return Found(len(names), left_out, missing)
+
+
+def tables() -> str:
+    """Both tables, as Markdown."""
+    rows, reasons, missing = [], defaultdict(list), []
+    for path, names in listed().items():
+        found = look_up(path, names)
+        here = found.total - len(found.left_out) - len(found.missing)
+        rows.append(f"| `{path}` | {found.total} | {here} |")
+        for name, reason in found.left_out.items():
+            reasons[reason].append(f"{path}.{name}")
+        missing += [f"{path}.{name}" for name in found.missing]
+    by_reason = [f"| {reason} | {shown(names)} |" for reason, names in sorted(reasons.items())] + [
+        f"| nobody has asked for them yet | {shown(missing)} |"
+    ]
+    head = ["| module | names in MXNet 1.9.1 | here |", "| --- | --- | --- |"]
+    why = ["", "| not here | which |", "| --- | --- |"]
+    return "\n".join([*head, *rows, *why, *by_reason]) + "\n"
+
+
+def shown(names: list[str]) -> str:
+    """`nd.a`, `b`, `c`: each module once; a name of `nd` that `sym` lacks as well is said once."""
+    by_module = defaultdict(list)
+    for name in names:
+        module, _, last = name.rpartition(".")
+        if module != "sym" or f"nd.{last}" not in names:
+            by_module[module].append(last)
+    parts = [f"`{module}.{first}`" + "".join(f" `{n}`" for n in rest)
+             for module, (first, *rest) in by_module.items()]  # fmt: skip
+    return "; ".join(parts)
+
+
+def renewed(page: str) -> str:
+    """The page with its tables as they are now."""
+    before, _, rest = page.partition(MARKS[0])
+    _, _, after = rest.partition(MARKS[1])
+    return before + MARKS[0] + tables() + MARKS[1] + after
+
+
+if __name__ == "__main__":
+    PAGE.write_text(renewed(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    sys.exit(0)

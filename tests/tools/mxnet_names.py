@@ -1,0 +1,45 @@
+"""The public names of MXNet 1.9, by module: written to `tests/data/mxnet_names.txt`, from which
+docs/migration.md counts. Run by an interpreter that has MXNet:
+
+    python tests/tools/mxnet_names.py > tests/data/mxnet_names.txt
+"""
+
+import types
+
+SPACES = """
+    nd nd.NDArray nd.random nd.linalg nd.contrib sym sym.Symbol autograd gluon gluon.Block
+    gluon.HybridBlock gluon.Parameter gluon.ParameterDict gluon.Trainer gluon.nn gluon.rnn
+    gluon.loss gluon.data gluon.data.vision gluon.data.vision.transforms gluon.utils
+    gluon.contrib.nn init optimizer lr_scheduler metric io kv context random profiler viz runtime test_utils
+""".split()
+
+
+#: Where MXNet keeps what it shows elsewhere: generated operations, and those of `mx.random`.
+HOMES = {"nd": "ndarray", "sym": "symbol", "random": "mxnet.ndarray.random", "kv": "mxnet.kvstore"}
+
+
+def is_name(path, space, name, value):
+    """A name that programs use: no module, nothing that was only imported from elsewhere."""
+    if name.startswith("_") or isinstance(value, types.ModuleType):
+        return False
+    if isinstance(space, type):
+        return True
+    home = getattr(value, "__module__", None) or ""
+    return callable(value) and home.startswith((space.__name__, HOMES.get(path, space.__name__)))
+
+
+def names_of(mx, path):
+    space = mx
+    for part in path.split("."):
+        space = getattr(space, part)
+    return sorted(n for n in dir(space) if is_name(path, space, n, getattr(space, n, None)))
+
+
+def table(mx):
+    return "".join(f"{path}: {' '.join(names_of(mx, path))}\n" for path in SPACES)
+
+
+if __name__ == "__main__":
+    import mxnet
+
+    print(table(mxnet), end="")
