@@ -5,7 +5,6 @@ runs far from the tree, and the matrix, its workflow and the lists of versions n
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -97,25 +96,59 @@ def test_the_metadata_names_the_command_and_the_extras(built):
 
 # --- the wheel at work ---
 
+# One process, for each would import the library anew: a file is changed, then lost.
+AT_WORK = """
+import pathlib, sys
+import d2lmini
+from d2lmini.cli import main
 
-def test_the_wheel_checks_itself(installed, tmp_path):
-    done = run(installed, tmp_path, "-m", "d2lmini", "test", "versions", "files", "chapters")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "4 passed, 0 failed, 0 not run" in done.stdout  # "files of nets" has the word, too
-    said = re.search(r"(\d+) files of Python, (\d+) of JavaScript, (\d+) chapters", done.stdout)
-    assert said is not None and int(said[1]) > 200 and int(said[3]) >= 8
-    assert int(said[2]) == len(list((ROOT / "d2lmini/widgets/js").glob("*.js")))
+def say(*words):
+    print("=" * 9, main(words))
+
+say("test", "versions", "files", "chapters")
+say("lab", "--copy")
+script = pathlib.Path(d2lmini.__file__).parent / "widgets" / "js" / "watch.js"
+text = script.read_bytes()
+script.write_bytes(b"// mine")
+say("test", "files")
+script.unlink()
+say("test", "files")
+script.write_bytes(text)
+"""
 
 
-def test_a_wheel_that_lost_a_file_says_so(installed, tmp_path):
-    broken = shutil.copytree(installed, tmp_path / "broken")
-    script = broken / "d2lmini" / "widgets" / "js" / "watch.js"
-    script.write_text("// mine", encoding="utf-8")
-    done = run(broken, tmp_path, "-m", "d2lmini", "test", "files")
-    assert done.returncode == 1 and f"{script} is not as it was packed" in done.stdout
-    script.unlink()
-    done = run(broken, tmp_path, "-m", "d2lmini", "test", "files")
-    assert done.returncode == 1 and f"{script} is missing: install d2lmini anew" in done.stdout
+@pytest.fixture(scope="module")
+def at_work(installed, tmp_path_factory) -> tuple[Path, list[tuple[str, str]]]:
+    """The folder where that ran, and what each command printed, with its status at the end."""
+    folder = tmp_path_factory.mktemp("elsewhere")
+    done = run(installed, folder, "-c", AT_WORK)
+    assert (done.returncode, done.stderr) == (0, "")
+    return folder, re.findall(r"(.*?)={9}( \d+)\n", done.stdout, re.S)
+
+
+def test_the_wheel_checks_itself(at_work):
+    said, status = at_work[1][0]
+    assert "3 passed, 0 failed, 0 not run" in said and int(status) == 0, said
+    counts = re.search(r"(\d+) files of Python, (\d+) of JavaScript, (\d+) chapters", said)
+    assert counts is not None and int(counts[1]) > 200 and int(counts[3]) >= 8
+    assert int(counts[2]) == len(list((ROOT / "d2lmini/widgets/js").glob("*.js")))
+
+
+def test_a_wheel_with_a_file_changed_or_lost_says_so(at_work):
+    (changed, one), (lost, another) = at_work[1][2:]
+    assert (int(one), int(another)) == (1, 1)
+    assert re.search(r"watch\.js is not as it was packed\n", changed)
+    assert re.search(r"watch\.js is missing: install d2lmini anew\n", lost)
+
+
+def test_lab_copies_the_chapters_of_the_wheel(at_work):
+    folder, said = at_work
+    assert "chapters copied to" in said[1][0] and int(said[1][1]) == 0
+    copied = folder / "d2lmini-chapters"
+    for path in (ROOT / "chapters").glob("*.ipynb"):
+        assert (copied / "chapters" / path.name).read_bytes() == path.read_bytes()
+    assert (copied / "d2lmini" / "engine" / "core.py").is_file()
+    assert not (copied / "pyproject.toml").exists()
 
 
 def test_a_program_of_a_users_own_runs_with_the_wheel_alone(installed, tmp_path):
@@ -123,18 +156,6 @@ def test_a_program_of_a_users_own_runs_with_the_wheel_alone(installed, tmp_path)
     done = run(installed, tmp_path, "mine.py")
     assert done.returncode == 0 and done.stderr == "", done.stderr
     assert "weights [[1.0, 2.0, 3.0]]" in done.stdout and "trained in time: " in done.stdout
-    with_the_tree = run(ROOT, tmp_path, "mine.py")
-    assert "the library of the tree is running" in with_the_tree.stderr
-
-
-def test_lab_copies_the_chapters_of_the_wheel(installed, tmp_path):
-    done = run(installed, tmp_path, "-m", "d2lmini", "lab", "--copy")
-    assert done.returncode == 0, done.stderr
-    copied = tmp_path / "d2lmini-chapters"
-    for path in (ROOT / "chapters").glob("*.ipynb"):
-        assert (copied / "chapters" / path.name).read_bytes() == path.read_bytes()
-    assert (copied / "d2lmini" / "engine" / "core.py").is_file()
-    assert not (copied / "pyproject.toml").exists()
 
 
 # --- the matrix ---

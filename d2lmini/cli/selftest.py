@@ -52,7 +52,8 @@ def test(options: argparse.Namespace) -> int:
 
     checks = [*CHECKS, *(examples() if options.all else ())]
     if options.words:
-        checks = [check for check in checks if any(w in check.name for w in options.words)]
+        names = {check.name for check in checks}
+        checks = [c for c in checks if any(_means(word, c.name, names) for word in options.words)]
         if not checks:
             raise Refused(f"no check is named so: {' '.join(options.words)}; see test --list")
     if options.list:
@@ -61,6 +62,11 @@ def test(options: argparse.Namespace) -> int:
     outcomes = run(checks)
     print(closing(outcomes))
     return int(any(outcome.result == "FAILED" for outcome in outcomes))
+
+
+def _means(word: str, name: str, names: set[str]) -> bool:
+    """A name itself, or else a part of it."""
+    return word == name if word in names else word in name
 
 
 def run(checks: Sequence[Check]) -> list[Outcome]:
