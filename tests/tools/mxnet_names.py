@@ -10,7 +10,8 @@ SPACES = """
     nd nd.NDArray nd.random nd.linalg nd.contrib sym sym.Symbol autograd gluon gluon.Block
     gluon.HybridBlock gluon.Parameter gluon.ParameterDict gluon.Trainer gluon.nn gluon.rnn
     gluon.loss gluon.data gluon.data.vision gluon.data.vision.transforms gluon.utils
-    gluon.contrib.nn init optimizer lr_scheduler metric io kv context random profiler viz runtime test_utils
+    gluon.contrib.nn init optimizer lr_scheduler metric io kv context random profiler
+    viz runtime test_utils
 """.split()
 
 
