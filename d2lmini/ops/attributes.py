@@ -93,6 +93,9 @@ def _as_axes(value: Any) -> Any:
 
 def as_dtype(value: Any) -> np.dtype:
     """The NumPy dtype of a name, type or dtype; TypeError if MXNet has no such dtype."""
+    # NumPy takes a string for source text where it is no plain name.
+    if isinstance(value, str) and value != "?" and not value.lstrip("<>=|").isidentifier():
+        raise TypeError(f"dtype {value[:100]!r} is not one of {', '.join(DTYPES)}")
     dtype = np.dtype(value)
     if dtype.name not in DTYPES:
         raise TypeError(f"dtype {dtype} is not one of {', '.join(DTYPES)}")

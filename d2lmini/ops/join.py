@@ -207,7 +207,11 @@ def _infer_split_v2(
     aliases=["_split_v2"],
     infer=_infer_split_v2,
     flops=0,
-    outputs=lambda indices_or_sections, **_: len(_v2_ends(0, indices_or_sections)),
+    outputs=lambda indices_or_sections, **_: (
+        indices_or_sections
+        if isinstance(indices_or_sections, int)
+        else len(indices_or_sections) + 1
+    ),
 )
 def split_v2(
     xp, ary, *, indices_or_sections: Axes, axis: int = 0, squeeze_axis: bool = False, out=None

@@ -17,7 +17,6 @@ known of b takes b to be like a.
 
 from __future__ import annotations
 
-import ast
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -27,7 +26,7 @@ import numpy as np
 from d2lmini import callsite
 from d2lmini.base import MXNetError
 from d2lmini.ndarray.plan import infer
-from d2lmini.ops.attributes import as_dtype
+from d2lmini.ops.attributes import as_dtype, converter_of
 from d2lmini.ops.spec import Spec
 from d2lmini.serialize import DTYPES
 from d2lmini.symbol import lists
@@ -73,7 +72,10 @@ def shapes_of(entries: Sequence[Entry], known: Mapping[Node, Partial]) -> dict[E
     while True:
         before = dict(found)
         for node in (*calls, *reversed(calls)):
-            _visit(node, found)
+            try:
+                _visit(node, found)
+            except _MISFITS as problem:
+                raise _misfit(node, problem) from None
         if found == before and not _guess(calls, found):
             return found
 
@@ -81,8 +83,20 @@ def shapes_of(entries: Sequence[Entry], known: Mapping[Node, Partial]) -> dict[E
 def _labelled(node: Node) -> Partial:
     if node.specs is not None:
         return node.specs[0].shape
-    text = node.labels.get("__shape__")
-    return (ast.literal_eval(text) or None) if text else None
+    text = node.labels.get("__shape__") or "()"
+    try:
+        return _shape(text) or None
+    except ValueError:
+        raise MXNetError(f"{node.name[:100]!r} has the label __shape__={text[:100]!r}") from None
+
+
+#: What attributes and labels that do not fit, as a file may have them, lead to in rules and ops.
+_MISFITS = (Conflict, TypeError, ValueError, LookupError, ArithmeticError, AssertionError)
+_shape = converter_of("Shape")
+
+
+def _misfit(node: Node, problem: Exception) -> MXNetError:
+    return MXNetError(f"{_where(node)}: {str(problem)[:300] or type(problem).__name__}")
 
 
 def _visit(node: Node, found: dict[Entry, Partial]) -> None:
@@ -219,16 +233,25 @@ def dtypes_of(entries: Sequence[Entry], known: Mapping[Node, Any]) -> dict[Entry
     found: dict[Entry, Any] = {}
     for node in nodes:
         if node.op is None:
-            label = node.labels.get("__dtype__")
-            own = node.specs[0].dtype if node.specs else DTYPES[int(label)] if label else None
+            own = node.specs[0].dtype if node.specs else _labelled_dtype(node)
             found[node, 0] = known.get(node) or own
     calls = [node for node in nodes if node.op is not None]
     while True:
         before = dict(found)
         for node in (*calls, *reversed(calls)):
-            _visit_dtypes(node, found)
+            try:
+                _visit_dtypes(node, found)
+            except _MISFITS as problem:
+                raise _misfit(node, problem) from None
         if found == before:
             return found
+
+
+def _labelled_dtype(node: Node) -> Any:
+    label = node.labels.get("__dtype__", "-1")  # MXNet writes -1 for one that is not known
+    if label not in ("-1", *map(str, range(len(DTYPES)))):
+        raise MXNetError(f"{node.name[:100]!r} has the label __dtype__={label[:100]!r}")
+    return None if label == "-1" else DTYPES[int(label)]
 
 
 def _visit_dtypes(node: Node, found: dict[Entry, Any]) -> None:

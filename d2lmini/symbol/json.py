@@ -259,6 +259,7 @@ class _Reading:
             attrs = op.bind_attributes((), _in_our_words(op, words), 0)
             node = Node(op, name, _in_places(op, name, inputs, attrs), attrs, labels=labels)
             count = node.n_outputs
+            node.mutated  # noqa: B018
         except (
             TypeError,
             ValueError,
@@ -268,12 +269,12 @@ class _Reading:
             MXNetError,
         ) as problem:
             self.fail(f"node {_brief(name)}: {_brief(str(problem), plain=True)}")
-        if not 1 <= count <= _MOST_OUTPUTS:
+        if not 0 <= count <= _MOST_OUTPUTS:
             self.fail(f"node {_brief(name)}: its attributes ask for {_brief(count)} outputs")
         return node
 
 
-_KINDS = {list: "a list", dict: "an object", str: "a text"}
+_KINDS: dict[type, str] = {list: "a list", dict: "an object", str: "a text"}
 
 
 def _brief(value: Any, plain: bool = False) -> str:
