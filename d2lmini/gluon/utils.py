@@ -176,6 +176,8 @@ def download(
     the progress where tqdm is installed.
     """
     name = url.split("/")[-1]
+    if name in (".", "..") or "\\" in name:
+        raise ValueError(f"download: {url} ends in no name of a file; nothing is fetched")
     if path is None:
         assert name, (
             "Can't construct file-name from this URL. Please set the `path` option manually."
@@ -230,12 +232,14 @@ def _fetch(url: str, file: Any, verify_ssl: bool) -> None:
     import ssl
     from http.client import HTTPException
     from urllib.error import HTTPError, URLError
-    from urllib.request import urlopen
+    from urllib.request import Request, urlopen
 
     context = None if verify_ssl else ssl._create_unverified_context()
+    request = Request(url)  # ValueError for what is none of ours; below it is the server's doing
     try:
-        with urlopen(url, timeout=30, context=context) as answer:
-            total = int(answer.headers.get("Content-Length") or 0)
+        with urlopen(request, timeout=30, context=context) as answer:
+            said = answer.headers.get("Content-Length") or "0"
+            total = int(said) if said.isdecimal() and len(said) < 20 else 0
             fetched = 0
             with _progress(total) as advance:
                 while block := answer.read(1 << 16):
@@ -244,7 +248,7 @@ def _fetch(url: str, file: Any, verify_ssl: bool) -> None:
                     advance(len(block))
     except HTTPError as error:
         raise RuntimeError(f"Failed downloading url {url}: {error}") from None
-    except (URLError, HTTPException, ConnectionError, TimeoutError) as error:
+    except (URLError, HTTPException, ConnectionError, TimeoutError, ValueError) as error:
         raise _Unreachable(error) from None
     if fetched < total:
         raise _Unreachable(f"only {fetched} of {total} bytes came")

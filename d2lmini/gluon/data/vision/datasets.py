@@ -12,6 +12,8 @@ named by $MXNET_GLUON_REPO, as there.
 
 from __future__ import annotations
 
+import gzip
+import io
 import os
 import shutil
 import tarfile
@@ -239,7 +241,7 @@ def extract(archive: str, folder: str, names: list[str]) -> None:
     try:
         # A header of 512 bytes packs to nearly nothing: bytes unpack, members take memory.
         most = min(MOST_BYTES, MOST_PER_BYTE * os.path.getsize(archive))
-        with tarfile.open(archive) as tar:
+        with _Unpacked(archive) as file, tarfile.open(fileobj=file, mode="r:") as tar:
             found = {}
             for number, member in enumerate(tar):
                 if number >= MOST_MEMBERS:
@@ -259,6 +261,33 @@ def extract(archive: str, folder: str, names: list[str]) -> None:
                 os.replace(part, os.path.join(folder, name))
     except (tarfile.TarError, EOFError, OSError, ValueError, zlib.error) as problem:
         raise MXNetError(f"{archive}: the archive cannot be read: {problem}") from problem
+
+
+class _Unpacked(io.RawIOBase):
+    """The bytes of a file, unpacked if it is gzipped. A header may ask for any number of them:
+    those that are there are read, and no memory is taken for others."""
+
+    def __init__(self, path: str):
+        with open(path, "rb") as file:
+            zipped = file.read(2) == b"\x1f\x8b"
+        self._file: Any = gzip.open(path) if zipped else open(path, "rb")  # noqa: SIM115
+
+    def read(self, size: int = -1) -> bytes:
+        parts = []
+        while size > 0 and (part := self._file.read(min(size, 1 << 20))):
+            parts.append(part)
+            size -= len(part)
+        return b"".join(parts)
+
+    def seek(self, place: int, whence: int = os.SEEK_SET) -> int:
+        return self._file.seek(place, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
 
 
 class ImageFolderDataset(Dataset):
