@@ -5,8 +5,8 @@
     make test-all MATRIXFLAGS="-s chapters -- --full"
 
 tests      the library alone, on each Python with the oldest and the newest NumPy: examples, the
-           tour, and the tests that a Python or a NumPy is most likely to break (QUICK); --full:
-           all tests, with all that they need
+           tour, and the tests that a Python or a NumPy is most likely to break (QUICK, or those
+           that are named: -- tour autograd); --full: all tests, with all that they need
 lab        widgets and one chapter with the oldest and the newest JupyterLab that are allowed
 extra      the wheel with one extra at a time, and with none: `d2lmini test --all`
 wheel      sdist and wheel are built, the wheel is installed in an empty environment far from the
@@ -73,8 +73,7 @@ def tests(session: nox.Session, numpy: str) -> None:
     if full:
         _pytest(session, "tests")
         return
-    files = [f"tests/test_{name}.py" for name in QUICK]
-    _pytest(session, *[file for file in files if (ROOT / file).exists()])
+    _pytest(session, *[f"tests/test_{name}.py" for name in session.posargs or QUICK])
     _python(session, "-m", "d2lmini", "test", "--all")
 
 
