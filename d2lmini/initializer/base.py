@@ -238,7 +238,7 @@ def _from_json(text: str, args: tuple) -> Any:
         made = klass and klass(*args, **settings)
     except (ValueError, TypeError, KeyError, AttributeError, AssertionError, RecursionError) as why:
         raise ValueError(
-            f"an initializer as JSON is [\"name\", {{settings}}], as its dumps() writes it; in "
+            f'an initializer as JSON is ["name", {{settings}}], as its dumps() writes it; in '
             f"{text[:200]!r}: {str(why)[:300] or type(why).__name__}"
         ) from None
     if made is None:

@@ -294,10 +294,10 @@ class KVStore(KVStoreBase):
             file.write(self._updater.get_states(dump_optimizer))
 
     def load_optimizer_states(self, fname: str | os.PathLike[str]) -> None:
-        """Read what `save_optimizer_states` wrote."""
+        """Read what `save_optimizer_states` wrote: data only, where MXNet unpickles."""
         assert self._updater is not None, "Cannot load states for distributed training"
         with open(fname, "rb") as file:
-            self._updater.set_states(file.read())
+            self._updater.set_states(file.read(), fname)
 
 
 def _place(ctx: Context) -> Context:

@@ -243,12 +243,11 @@ def create(metric: Any, *args: Any, **kwargs: Any) -> Any:
             return create(metric, *args, **kwargs)
         except (ValueError, TypeError, AssertionError, RecursionError) as why:
             raise ValueError(
-                f"a metric as JSON is [\"name\", {{settings}}]; in {str(metric)[:200]!r}: "
+                f'a metric as JSON is ["name", {{settings}}]; in {str(metric)[:200]!r}: '
                 f"{str(why)[:300]}"
             ) from None
     if metric.lower() not in _registry:
         raise ValueError(
-            f"no metric is registered as {metric[:100]!r}; there are "
-            f"{', '.join(sorted(_registry))}"
+            f"no metric is registered as {metric[:100]!r}; there are {', '.join(sorted(_registry))}"
         )
     return _registry[metric.lower()](*args, **kwargs)
