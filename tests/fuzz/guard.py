@@ -1,0 +1,200 @@
+"""What a reader may do with a hostile file, and who watches that it does no more.
+
+    with Guard(folder) as guard:
+        failure = guard.judge(lambda: read_idx(path), len(data), limits, (MXNetError,))
+
+A reader may succeed, or raise one of the errors that its target names, with a message that is short
+and names the file. Everything else is a failure: another exception, more than a second of CPU time,
+more memory at once than `Limits` allows for a file of that size (tracemalloc counts, NumPy's arrays
+included), running code, importing, opening any file for writing or renaming one outside the
+folder it was given, starting a process, opening a socket. The latter are seen by an audit hook
+(PEP 578), which Python calls before each such thing, whoever asks for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+import tracemalloc
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+#: Of a reader, on any file of the sizes that are tried here.
+MOST_SECONDS = 1.0
+#: Of an error's message, in characters: a screenful.
+MOST_WORDS = 2000
+
+#: Audit events that mean: code runs, or something outside the process changes.
+FORBIDDEN = (
+    "exec", "import", "pickle.", "marshal.", "ctypes.", "code.", "subprocess.", "socket.",
+    "os.system", "os.exec", "os.fork", "os.posix_spawn", "os.spawn", "os.startfile", "os.kill",
+    "os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.truncate",
+    "os.chmod", "os.chown", "os.utime", "os.putenv", "os.unsetenv", "shutil.", "compile",
+    "builtins.input", "setopencodehook", "sys.addaudithook", "webbrowser.",
+)  # fmt: skip
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+#: Of these the arguments say which files they concern.
+_ON_FILES = frozenset({"os.remove", "os.rename", "os.mkdir"})
+
+
+class Limits(NamedTuple):
+    """The most memory at once for a file of n bytes: base + per_byte * n."""
+
+    base: int
+    per_byte: float
+
+    def of(self, nbytes: int) -> float:
+        return self.base + self.per_byte * nbytes
+
+
+class Failure(NamedTuple):
+    """kind: what tells failures apart; words: of the one that was seen."""
+
+    kind: str
+    words: str
+
+
+class Hang(BaseException):
+    """Raised in a reader that goes on far beyond its time."""
+
+
+class _Watch(threading.local):
+    """What the audit hook, which can't be taken down again, has seen in this thread."""
+
+    seen: list[str] | None = None
+    folder = ""
+    allowed: frozenset[str] = frozenset()
+
+
+_watch = _Watch()
+
+
+def _inside(path: Any) -> bool:
+    folder = _watch.folder
+    if not folder or not isinstance(path, (str, bytes, os.PathLike)):
+        return False
+    real = os.path.realpath(os.fsdecode(path))
+    return real == folder or real.startswith(folder + os.sep)
+
+
+def _hook(event: str, args: tuple) -> None:
+    seen = _watch.seen
+    if seen is None:
+        return
+    if event == "open":
+        path, mode, flags = args
+        if isinstance(flags, int) and flags & _WRITING and not _inside(path):
+            seen.append(f"open {path!r} for writing ({mode or flags})")
+    elif event.startswith(FORBIDDEN) and event not in _watch.allowed:
+        if event in _ON_FILES and all(_inside(x) for x in args if isinstance(x, (str, bytes))):
+            return
+        seen.append(f"{event} {str(args)[:100]}")
+
+
+class Guard:
+    """Watches calls on this thread while it is entered. folder: where the reader may write;
+    allowed: audit events that belong to the reader's work."""
+
+    _hooked = False
+
+    def __init__(self, folder: str = "", allowed: frozenset[str] = frozenset()):
+        self.folder = os.path.realpath(folder) if folder else ""
+        self.allowed = allowed
+        self._armed = -2 * MOST_SECONDS
+
+    def __enter__(self) -> Guard:
+        if not Guard._hooked:
+            sys.addaudithook(_hook)
+            Guard._hooked = True
+        self._traced = tracemalloc.is_tracing()
+        if not self._traced:
+            tracemalloc.start(1)
+        self._handler = None
+        if threading.current_thread() is threading.main_thread() and hasattr(signal, "setitimer"):
+            self._handler = signal.signal(signal.SIGPROF, _hang)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._handler is not None:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            signal.signal(signal.SIGPROF, self._handler)
+        if not self._traced:
+            tracemalloc.stop()
+
+    def judge(
+        self,
+        read: Callable[[], Any],
+        nbytes: int,
+        limits: Limits,
+        errors: tuple[type[Exception], ...],
+        name: str = "",
+    ) -> Failure | None:
+        """Call `read` on a file of `nbytes`; None if it behaved. name: what messages must hold."""
+        before = tracemalloc.get_traced_memory()[0]
+        tracemalloc.reset_peak()
+        _watch.folder, _watch.allowed, _watch.seen = self.folder, self.allowed, []
+        began, problem = time.perf_counter(), None
+        if self._handler is not None and began - self._armed > MOST_SECONDS:
+            signal.setitimer(signal.ITIMER_PROF, 10 * MOST_SECONDS)
+            self._armed = began
+        try:
+            read()
+        except errors as error:
+            problem = _of_message(error, name)
+        except BaseException as error:
+            if isinstance(error, (KeyboardInterrupt, SystemExit)):
+                raise
+            problem = _of(error, type(error).__name__)
+        finally:
+            took = time.perf_counter() - began
+            seen, _watch.seen = _watch.seen, None
+        peak = tracemalloc.get_traced_memory()[1] - before
+        if seen:
+            return Failure("did what a reader must not", seen[0])
+        if peak > limits.of(nbytes):
+            words = f"{peak} bytes for a file of {nbytes}, allowed {limits.of(nbytes):.0f}"
+            return Failure("held too much memory", words)
+        if took > MOST_SECONDS and (took := _cpu_seconds(read, errors)) > MOST_SECONDS:
+            return Failure("took too long", f"{took:.1f} s for a file of {nbytes} bytes")
+        return problem
+
+
+def _cpu_seconds(read: Callable[[], Any], errors: tuple[type[Exception], ...]) -> float:
+    """Once more, by the clock that stands still while other processes have the machine."""
+    began = time.thread_time()
+    with contextlib.suppress(Hang, *errors):
+        read()
+    return time.thread_time() - began
+
+
+def _of_message(error: Exception, name: str) -> Failure | None:
+    message = str(error)
+    if name not in message:
+        return _of(error, f"{type(error).__name__} without the file's name")
+    if len(message) > MOST_WORDS:
+        return _of(error, f"{type(error).__name__} of {MOST_WORDS} characters and more")
+    return None
+
+
+def _of(error: BaseException, kind: str) -> Failure:
+    return Failure(f"{kind} at {_place(error)}", str(error)[:200])
+
+
+def _place(error: BaseException) -> str:
+    """The innermost line of the library, which tells failures apart."""
+    found = "elsewhere"
+    frame = error.__traceback__
+    while frame is not None:
+        file = frame.tb_frame.f_code.co_filename
+        if f"{os.sep}d2lmini{os.sep}" in file:
+            found = f"{file.rpartition('d2lmini' + os.sep)[2]}:{frame.tb_lineno}"
+        frame = frame.tb_next
+    return found
+
+
+def _hang(*_: Any) -> None:
+    raise Hang("still running")

@@ -1,0 +1,505 @@
+"""The readers of files, what valid files look like, and what each reader may do with others.
+
+Each target writes the hostile bytes into a folder of its own, where the reader finds them, or hands
+them over. A reader that works up to a second file (an archive's member) goes on with that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import json
+import os
+import socket
+import struct
+import tempfile
+import zipfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+import mutations
+import numpy as np
+from guard import Failure, Guard, Limits
+
+from d2lmini import (
+    MXNetError,
+    gluon,
+    init,
+    lr_scheduler,
+    metric,
+    nd,
+    num_gpus,
+    optimizer,
+    serialize,
+    sym,
+)
+from d2lmini.d2l import data as d2l_data
+from d2lmini.d2l import text as d2l_text
+from d2lmini.gluon import structure
+from d2lmini.gluon.data.vision import datasets, idx
+from d2lmini.mxnet_alias import runner
+from d2lmini.ops.core import registry
+
+num_gpus()  # asks for CuPy once, as arrays of a GPU in a file do
+_OPS = sorted(registry)
+PARAMS = Path(__file__).parent.parent / "data" / "params"
+
+Mutate = Callable[[Random, bytes, Sequence[bytes]], bytes]
+
+
+class Target(NamedTuple):
+    """A reader under fire.
+
+    read(path, data)  gives it the file, or the bytes
+    seeds             valid files
+    mutate            how hostile ones are made of them
+    limits            the most memory at once
+    errors            what it may raise
+    file              the name under which the file is written, which messages must hold; "" if the
+                      reader gets bytes
+    allowed           audit events that are its work
+    """
+
+    read: Callable[[str, bytes], Any]
+    seeds: Sequence[bytes]
+    mutate: Mutate
+    limits: Limits
+    errors: tuple[type[Exception], ...] = (MXNetError,)
+    file: str = ""
+    allowed: frozenset[str] = frozenset()
+
+
+# -- parameters ------------------------------------------------------------------------------------
+
+
+def _params() -> list[bytes]:
+    stored = [p.read_bytes() for p in sorted(PARAMS.glob("*.params"))]
+    rng = np.random.default_rng(0)
+    arrays = [(rng.standard_normal((3, 2)).astype(t), (1, 0)) for t in ("float32", "int8", "bool")]
+    return [*stored, serialize.dumps(arrays, ["a", "b", "c"]), serialize.dumps(arrays)]
+
+
+def _read_params(path: str, data: bytes) -> None:
+    entries, names = serialize.load_frombuffer(data)
+    assert len(names) in (0, len(entries))
+
+
+def _load_arrays(path: str, data: bytes) -> None:
+    found = nd.load(path)
+    for array in found.values() if isinstance(found, dict) else found:
+        array.wait_to_read()
+
+
+# -- Symbols ---------------------------------------------------------------------------------------
+
+
+def _symbols() -> list[bytes]:
+    x = sym.var("data", shape=(2, 3, 8, 8), init=init.Xavier())
+    net = sym.Convolution(x, num_filter=4, kernel=(3, 3), name="conv")
+    net = sym.BatchNorm(net, name="bn")
+    net = sym.Pooling(sym.Activation(net, act_type="relu"), kernel=(2, 2), pool_type="max")
+    net = sym.FullyConnected(net, num_hidden=10, name="fc")
+    first = sym.SoftmaxOutput(net, name="softmax")
+    parts = sym.SliceChannel(sym.var("x"), num_outputs=3, name="split")
+    second = sym.Group([parts[0] + parts[1] * 2, sym.concat(parts[2], parts[0], dim=1)])
+    third = sym.RNN(sym.var("x"), mode="lstm", state_size=4, num_layers=1, name="rnn")
+    fourth = sym.split_v2(sym.var("x"), indices_or_sections=(1, 3), axis=0)
+    fifth = sym.topk(sym.transpose(sym.var("x"), axes=(1, 0)), k=2, ret_typ="both")
+    old = {
+        "nodes": [
+            {"op": "null", "param": {}, "name": "data", "inputs": [], "backward_source_id": -1},
+            {"op": "FullyConnected", "param": {"num_hidden": "3"}, "name": "fc", "inputs": [[0, 0]],
+             "attr": {"lr_mult": "2"}, "backward_source_id": -1},
+        ],
+        "arg_nodes": [0], "heads": [[1, 0]],
+    }  # fmt: skip
+    graphs = (first, second, third, fourth, fifth)
+    return [*(g.tojson().encode() for g in graphs), json.dumps(old).encode()]
+
+
+#: What attributes of ops look like in files, and a few things that they never are.
+_WORDS = (
+    "0", "1", "2", "-1", "3", "0.5", "True", "False", "None", "(1,)", "(1, 0)", "(2, 2)", "(0, -1)",
+    "(-1, 0, -4)", "()", "float16", "int32", "max", "sum", "both", "lstm", "NWC", "999999999999",
+    "1e30", "nan", "(1000000000, 1000000000)", "", "x", "[", "\0",
+)  # fmt: skip
+
+
+def _mutate_symbol(random: Random, data: bytes, others: Sequence[bytes]) -> bytes:
+    """Often another op takes the place of one, with attributes that it has."""
+    if random.random() < 0.5:
+        return mutations.json_text(random, data, others)
+    try:
+        table = json.loads(data)
+        row = random.choice(table["nodes"])
+        name = random.choice(_OPS)
+        row["op"] = name
+        attributes = registry[name].attr_names
+        if attributes:
+            chosen = random.sample(attributes, random.randint(0, min(4, len(attributes))))
+            row["attrs"] = {key: random.choice(_WORDS) for key in chosen}
+        if random.random() < 0.5:
+            row["inputs"] = [[random.randint(0, 3), 0, 0] for _ in range(random.randint(0, 4))]
+    except (ValueError, TypeError, LookupError, RecursionError):
+        return mutations.json_text(random, data, others)
+    return json.dumps(table).encode()
+
+
+def _load_symbol(path: str, data: bytes) -> None:
+    """What is read must also be fit to be listed, shown and written again."""
+    graph = sym.load(path)
+    try:
+        graph.list_arguments(), graph.list_outputs(), graph.list_auxiliary_states()
+        graph.attr_dict(), graph.debug_str(), repr(graph), len(graph.get_internals())
+        again = sym.load_json(graph.tojson())
+    except MXNetError as error:
+        raise MXNetError(f"{path}: {error}") from None
+    assert len(again) == len(graph)
+
+
+def _shapes_of_symbol(path: str, data: bytes) -> None:
+    """Shapes and dtypes may be asked of whatever was read; nothing is computed."""
+    graph = sym.load(path)
+    try:
+        graph.infer_type_partial()
+        graph.infer_shape_partial()
+        if "x" in graph.list_arguments():
+            graph.infer_shape(x=(4, 3, 5))
+    except MXNetError as error:
+        raise MXNetError(f"{path}: {error}") from None
+
+
+# -- states, structures, texts ---------------------------------------------------------------------
+
+
+def _states() -> list[bytes]:
+    blobs = []
+    for each in (
+        optimizer.SGD(momentum=0.9, param_idx2name={0: "a_weight"}),
+        optimizer.Adam(lr_scheduler=lr_scheduler.FactorScheduler(2, 0.5)),
+        optimizer.RMSProp(centered=True, multi_precision=True),
+    ):
+        updater = optimizer.get_updater(each)
+        for i, dtype in enumerate(("float32", "float16")):
+            updater(i, nd.ones((2, 3), dtype=dtype), nd.ones((2, 3), dtype=dtype))
+        blobs += [updater.get_states(dump_optimizer=True), updater.get_states()]
+    return blobs
+
+
+def _set_states(path: str, data: bytes) -> None:
+    updater = optimizer.get_updater(optimizer.SGD(momentum=0.9))
+    before = updater.optimizer, dict(vars(updater.optimizer)), updater.states
+    try:
+        updater.set_states(data)
+    except MXNetError:
+        after = updater.optimizer, dict(vars(updater.optimizer)), updater.states
+        assert after == before, "a refused file must change nothing"
+        raise
+    # The optimizer that came out still is one: it updates a weight that had no state.
+    # (Numbers are taken as they are: some lead to no weights.)
+    with contextlib.suppress(ArithmeticError, ValueError):
+        updater("fresh", nd.ones((2, 3)), nd.ones((2, 3)))
+    updater.get_states(dump_optimizer=True)
+
+
+def _mutate_states(random: Random, data: bytes, others: Sequence[bytes]) -> bytes:
+    """Mostly the JSON text within is changed, and the file around it stays valid."""
+    if random.random() < 0.3:
+        return mutations.binary(random, data, others)
+    try:
+        entries, names = serialize.load_frombuffer(data)
+        text = mutations.json_text(random, entries[0][0].tobytes())
+        entries[0] = (np.frombuffer(text, np.uint8), (1, 0))
+        return serialize.dumps(entries, names)
+    except (MXNetError, ValueError, IndexError):
+        return mutations.binary(random, data, others)
+
+
+_net = gluon.nn.Sequential()
+_net.add(gluon.nn.Dense(2), gluon.nn.Dropout(0.5), gluon.nn.Dense(3))
+
+
+def _texts() -> list[bytes]:
+    made = [init.Xavier().dumps(), init.Normal(2).dumps(), init.LSTMBias().dumps(), "xavier"]
+    made += ['{"initializer": "uniform", "scale": 0.5}', '["accuracy", {"axis": 1}]', "mse"]
+    return [text.encode() for text in made]
+
+
+def _create(path: str, data: bytes) -> None:
+    text = data.decode("utf-8", "replace")
+    problems: list[Exception] = []
+    for create in (init.create, metric.create):
+        try:
+            create(text)
+        except ValueError as problem:
+            problems.append(problem)
+    if problems:
+        raise problems[0]
+
+
+# -- notebooks -------------------------------------------------------------------------------------
+
+
+def _notebooks() -> list[bytes]:
+    cells: list[dict[str, Any]] = [
+        {"cell_type": "markdown", "metadata": {}, "source": ["# A title"]},
+        {"cell_type": "code", "outputs": [], "source": ["%matplotlib inline\n", "x = 1"]},
+        {"cell_type": "code", "execution_count": 2, "metadata": {}, "source": "!ls\né"},
+        {"cell_type": "code", "metadata": {}, "source": "%%time\nfor i in x:\n  %time i"},
+    ]  # fmt: skip
+    new = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    old = {"worksheets": [{"cells": [{"cell_type": "code", "input": ["x = 1"]}]}], "nbformat": 3}
+    return [json.dumps(book).encode() for book in (new, old)]
+
+
+def _read_notebook(path: str, data: bytes) -> None:
+    for _, source in runner._cells(path):
+        assert isinstance(source, str)
+        try:
+            runner._plain_python(source, "cell")
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            continue  # the program's own: shown as Python shows it, with status 1
+
+
+# -- data sets -------------------------------------------------------------------------------------
+
+
+def _idx_files() -> list[bytes]:
+    images = struct.pack(">BBBBIII", 0, 0, 8, 3, 4, 5, 5) + bytes(range(100))
+    labels = struct.pack(">BBBBI", 0, 0, 8, 1, 4) + bytes([3, 1, 4, 1])
+    floats = struct.pack(">BBBBII", 0, 0, 14, 2, 2, 3) + np.arange(6, dtype=">f8").tobytes()
+    plain = [images, labels, floats]
+    return [*plain, *(gzip.compress(each, 1) for each in plain)]
+
+
+def _mutate_zipped(random: Random, data: bytes, others: Sequence[bytes]) -> bytes:
+    """Gzip files are changed outside, or inside with a right checksum; some are bombs."""
+    if data[:2] != b"\x1f\x8b" or random.random() < 0.4:
+        return mutations.binary(random, data, others)
+    try:
+        inside = gzip.decompress(data[:4096])[: 1 << 20]
+    except Exception:
+        return mutations.binary(random, data, others)
+    if random.random() < 0.02:
+        inside += bytes(random.choice((1 << 16, 1 << 22)))
+    return gzip.compress(mutations.binary(random, inside, others), 1)
+
+
+def _read_pair(path: str, data: bytes) -> None:
+    """As a file of images, whose labels are in order, and as one of labels."""
+    idx.read_idx(path)
+    idx.read_labelled_images(path, path)
+
+
+def _read_archive(path: str, data: bytes) -> None:
+    folder = os.path.dirname(path)
+    inside = os.path.join(folder, "test.bin")
+    datasets.extract(path, folder, ["test.bin"])
+    try:
+        idx.read_cifar(inside, 2, 1)
+    except MXNetError as problem:
+        assert str(problem).startswith(inside)
+    assert {"test.bin"} >= {*os.listdir(folder)} - {os.path.basename(path)}
+
+
+def _mutate_archive(random: Random, data: bytes, others: Sequence[bytes]) -> bytes:
+    if random.random() < 0.3:
+        return mutations.binary(random, data, others)
+    return mutations.tar(
+        random, ["test.bin", "test.bin", "train.bin"], bytes(range(256)) * 12 + b"ab"
+    )
+
+
+def _zip(text: bytes, name: str = "jaychou_lyrics.txt", kind: int = zipfile.ZIP_DEFLATED) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", kind) as archive:
+        archive.writestr(name, text)
+    return stream.getvalue()
+
+
+def _mutate_zip(random: Random, data: bytes, others: Sequence[bytes]) -> bytes:
+    if random.random() < 0.7:
+        return mutations.binary(random, data, others)
+    text = mutations.binary(random, "想要有直升机\n".encode() * 20)
+    if random.random() < 0.05:
+        text += b" " * random.choice((1 << 16, 1 << 23))
+    name = random.choice(("jaychou_lyrics.txt", "../jaychou_lyrics.txt", "other.txt"))
+    return _zip(text, name, random.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)))
+
+
+def _airfoil() -> bytes:
+    rows = np.random.default_rng(0).uniform(1, 9, (8, 6))
+    return "\n".join("\t".join(f"{x:.3f}" for x in row) for row in rows).encode()
+
+
+# -- answers of servers ----------------------------------------------------------------------------
+
+
+class _Line:
+    """Stands for a connection on which the server says `answer`, whatever it is asked."""
+
+    def __init__(self, answer: bytes):
+        self.answer = answer
+
+    def makefile(self, *args: Any, **kwargs: Any) -> io.BufferedReader:
+        return io.BufferedReader(io.BytesIO(self.answer))  # type: ignore[arg-type]
+
+    def sendall(self, data: bytes) -> None: ...
+    def setsockopt(self, *args: Any) -> None: ...
+    def settimeout(self, seconds: float) -> None: ...
+    def close(self) -> None: ...
+
+
+_ANSWERS = [
+    b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Type: text/plain\r\n\r\nhello",
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+    b"HTTP/1.1 302 Found\r\nLocation: http://localhost/other\r\nContent-Length: 0\r\n\r\n",
+    b"HTTP/1.1 302 Found\r\nLocation: file:///etc/hostname\r\nContent-Length: 0\r\n\r\n",
+    b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
+    b"HTTP/1.0 200 OK\r\n\r\nhello",
+]
+_HELLO = "aaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d"  # SHA-1 of "hello"
+
+
+def _download(path: str, data: bytes) -> None:
+    folder = os.path.dirname(path)
+    target = os.path.join(folder, "fetched")
+    real = socket.create_connection
+    socket.create_connection = lambda *a, **k: _Line(data)  # type: ignore
+    try:
+        gluon.utils.download("http://localhost/fetched", target, True, _HELLO, retries=0)
+    except (ConnectionError, RuntimeError) as problem:
+        assert not os.path.exists(target), "a failed download left a file"
+        raise problem
+    except ValueError as problem:
+        assert "SHA-1" in str(problem) and not os.path.exists(target), problem
+        raise
+    else:
+        with open(target, "rb") as file:
+            assert file.read() == b"hello", "other bytes than the hash says"
+        os.unlink(target)
+    finally:
+        socket.create_connection = real
+        assert all(name == "answer" for name in os.listdir(folder)), os.listdir(folder)
+
+
+# -- all of them -----------------------------------------------------------------------------------
+
+KIB = 1 << 10
+#: A record of an empty array takes 20 bytes in a file and an array of NumPy's, 200, in memory.
+_ARRAYS = Limits(64 * KIB, 24)
+#: An NDArray is more, and the pool rounds small sizes up.
+_ND_ARRAYS = Limits(256 * KIB, 160)
+#: JSON: of two bytes, as "0,", an object in a list; a node of a graph is far longer.
+_TREES = Limits(256 * KIB, 160)
+
+_binary: Mutate = mutations.binary
+_json: Mutate = mutations.json_text
+
+TARGETS: dict[str, Target] = {
+    "params": Target(_read_params, _params(), _binary, _ARRAYS),
+    "record": Target(
+        lambda path, data: serialize.load_record(data),
+        [serialize.dump_record(np.ones((2, 3), t), (1, 0)) for t in ("float32", "bool")],
+        _binary,
+        _ARRAYS,
+    ),
+    "nd.load": Target(_load_arrays, _params(), _binary, _ND_ARRAYS, file="x.params"),
+    "symbol": Target(_load_symbol, _symbols(), _mutate_symbol, _TREES, file="x-symbol.json"),
+    "shapes": Target(_shapes_of_symbol, _symbols(), _mutate_symbol, _TREES, file="x-symbol.json"),
+    "states": Target(_set_states, _states(), _mutate_states, _TREES),
+    "structure": Target(
+        lambda path, data: structure.load(_net, path),
+        [structure.describe(_net).encode()],
+        _json,
+        _TREES,
+        (ValueError,),
+        file="x-model.json",
+    ),
+    "init text": Target(_create, _texts(), _json, _TREES, (ValueError,)),
+    "notebook": Target(
+        _read_notebook, _notebooks(), _json, Limits(2048 * KIB, 600), (ValueError,), "x.ipynb",
+        frozenset({"compile"}),
+    ),
+    # A gzip file is read within the size of what it can hold: 1032 bytes for one.
+    "idx": Target(
+        _read_pair, _idx_files(), _mutate_zipped, Limits(128 * KIB, 3 * 1032), file="x-ubyte",
+    ),
+    "cifar": Target(
+        lambda path, data: idx.read_cifar(path, 1, 0), [bytes(3073), bytes(2 * 3073)], _binary,
+        Limits(64 * KIB, 4), file="data_batch_1.bin",
+    ),
+    "archive": Target(
+        _read_archive, [mutations.tar(Random(n), ["test.bin"], bytes(3074)) for n in range(6)],
+        _mutate_archive, Limits(2048 * KIB, 16), file="cifar-100-binary.tar.gz",
+    ),
+    "lyrics": Target(
+        lambda path, data: d2l_text.load_data_jay_lyrics(),
+        [_zip("想要有直升机\n".encode() * 20)], _mutate_zip,
+        Limits(1024 * KIB, 64), file="jaychou_lyrics.txt.zip",
+    ),
+    "airfoil": Target(
+        lambda path, data: d2l_data.get_data_ch7(), [_airfoil()], _binary, Limits(512 * KIB, 1000),
+        file="airfoil_self_noise.dat",
+    ),
+    "download": Target(
+        _download, _ANSWERS, _binary, Limits(2048 * KIB, 64),
+        (ConnectionError, RuntimeError, ValueError), "answer", frozenset({"socket."}),
+    ),
+}  # fmt: skip
+
+
+class Run:
+    """One target, ready to be fed: a folder, a guard, and the failures so far."""
+
+    def __init__(self, name: str):
+        self.target = TARGETS[name]
+        memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
+        self._temporary = tempfile.TemporaryDirectory(prefix="hostile-", dir=memory)
+        self.folder = os.path.realpath(os.path.join(self._temporary.name, "in"))
+        os.mkdir(self.folder)
+        self.path = os.path.join(self.folder, self.target.file or "bytes")
+        self.inputs = 0
+        self.failures: dict[str, tuple[str, bytes]] = {}
+
+    def __enter__(self) -> Run:
+        self._data = os.environ.get("D2L_DATA")
+        os.environ["D2L_DATA"] = self.folder
+        with Guard(self.folder) as guard:  # what is imported lazily is imported now
+            for seed in (*self.target.seeds, b"", b"\0", b"{}", b"[]"):
+                self._judge(guard, seed)
+        self.guard = Guard(self.folder, self.target.allowed)
+        self.guard.__enter__()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.guard.__exit__(*exc)
+        if self._data is None:
+            os.environ.pop("D2L_DATA", None)
+        else:
+            os.environ["D2L_DATA"] = self._data
+        self._temporary.cleanup()
+
+    def feed(self, data: bytes) -> Failure | None:
+        """Give the reader these bytes. Of each kind of failure the shortest input is kept."""
+        self.inputs += 1
+        failure = self._judge(self.guard, data)
+        if failure is not None:
+            known = self.failures.get(failure.kind)
+            if known is None or len(data) < len(known[1]):
+                self.failures[failure.kind] = failure.words, data
+        return failure
+
+    def _judge(self, guard: Guard, data: bytes) -> Failure | None:
+        target = self.target
+        if target.file:
+            os.makedirs(self.folder, exist_ok=True)
+            with open(self.path, "wb") as file:
+                file.write(data)
+        named = target.file if target.file != "answer" else ""
+        return guard.judge(
+            lambda: target.read(self.path, data), len(data), target.limits, target.errors, named
+        )
