@@ -40,7 +40,8 @@ import numpy as np
 CACHE_BYTES = 4 << 20
 #: Elements of the blocks on which functions are timed: 128 KB of float32.
 BLOCK = 32 << 10
-ROUNDS = 5
+#: Many short rounds, of which the fastest counts: others may use the machine.
+ROUNDS, ROUND_S = 25, 0.001
 
 
 @dataclass
@@ -163,7 +164,7 @@ def smallest_call_s() -> float:
 def _best_s(call: Callable[[], Any]) -> float:
     begin_s = time.perf_counter()
     call()
-    n = max(1, int(0.005 / max(1e-7, time.perf_counter() - begin_s)))
+    n = max(1, int(ROUND_S / max(1e-7, time.perf_counter() - begin_s)))
     return min(timeit.repeat(call, number=n, repeat=ROUNDS)) / n
 
 

@@ -222,9 +222,13 @@ def text(outcome: Outcome) -> str:
     return "\n".join([f"{outcome.workload.name}: {outcome.workload.title}", *indented, ""])
 
 
-def missed(outcome: Outcome) -> list[str]:
-    """The peers beside which a target is missed."""
-    return [row for row, aimed, found in aims(outcome) if found and found.value > aimed.at_most]
+def missed(outcome: Outcome, ours: str = "d2lmini") -> list[str]:
+    """The peers beside which a target is missed, and by which row of ours if by another."""
+    return [
+        row if aimed.row == ours else f"{row} ({aimed.row})"
+        for row, aimed, found in aims(outcome)
+        if found and found.value > aimed.at_most
+    ]
 
 
 FLOOR = [
