@@ -71,6 +71,12 @@ def test_k_processes_train_as_one_with_the_whole_batch(n, tmp_path):
         np.testing.assert_allclose(floats(each["half"]), one, rtol=2e-2, atol=2e-3)
         assert each["half"] != each["trained"]
         assert each["buckets of a step"] == 1  # four parameters
+        for ends, buckets, parts in each["wide"]:
+            assert ends == [[-2.0 * (i + 1) * (n + 1) / 2] for i in range(24)]
+            assert buckets == len(parts) == 7
+            # Backward's order; the third and the sixth wait, and follow in forward's.
+            last = [part[0] for part in parts]
+            assert last == [23, 22, 14, 10, 2, 6, 18]
         assert each["unused"] == [-2.0, -1.0 / n]
         calls = each["calls"]
         assert calls["init"] == [[7.0] * 3, [[0.0] * 2] * 2]

@@ -223,7 +223,7 @@ class Trainer:
         self._prepare()
         self._rescale(batch_size)
         self._check_fresh(ignore_stale_grad)
-        self._allreduce_grads()
+        self._allreduce_grads(in_step=True)
         self._update(ignore_stale_grad)
 
     def allreduce_grads(self) -> None:
@@ -264,7 +264,7 @@ class Trainer:
                     if not data._fresh_grad:
                         raise UserWarning(_STALE.format(param.name, data.context))
 
-    def _allreduce_grads(self) -> None:
+    def _allreduce_grads(self, in_step: bool = False) -> None:
         """Sum the gradients over devices; updates the weights too if that is done on the KVStore
         (`_update` fetches them)."""
         if self._kvstore is None:
@@ -289,6 +289,8 @@ class Trainer:
         # it holds up but little, so that it can travel on meanwhile.
         if self._update_on_kvstore:
             self._kvstore.push(keys, grads, priority=len(keys))
+        elif isinstance(self._kvstore, kv.DistKVStore):  # who calls it alone waits for all sums
+            self._kvstore.pushpull(keys, grads, priority=len(keys), in_turns=in_step)
         else:
             self._kvstore.pushpull(keys, grads, priority=len(keys))
 
@@ -299,20 +301,29 @@ class Trainer:
             learnt = [i for i, p in enumerate(self._params) if p._grad_req != "null"]
             self._kvstore.pull(learnt, [self._params[i].list_data() for i in learnt])
             return
-        for device, updater in enumerate(self._updaters):
-            indices: list[int] = []
-            weights: list[NDArray] = []
-            grads: list[NDArray] = []
-            for i, param in enumerate(self._params):
-                if param._grad_req == "null":
-                    continue
-                weight = (param._data or param.list_data())[device]
-                if not ignore_stale_grad or weight._fresh_grad:
-                    indices.append(i)
-                    weights.append(weight)
-                    grads.append(param._grad[device])  # type: ignore[index]
-                    weight._fresh_grad = False
-            updater(indices, grads, weights)
+        for some in self._in_parts():
+            for device, updater in enumerate(self._updaters):
+                indices: list[int] = []
+                weights: list[NDArray] = []
+                grads: list[NDArray] = []
+                for i in some:
+                    param = self._params[i]
+                    weight = (param._data or param.list_data())[device]
+                    if not ignore_stale_grad or weight._fresh_grad:
+                        indices.append(i)
+                        weights.append(weight)
+                        grads.append(param._grad[device])  # type: ignore[index]
+                        weight._fresh_grad = False
+                updater(indices, grads, weights)
+
+    def _in_parts(self) -> list[list[int]]:
+        """The parameters that learn, those together that are updated by one task: all. But where
+        sums come from other processes those whose sums come together; so that the next forward
+        pass can begin with them while others travel."""
+        learnt = [i for i, param in enumerate(self._params) if param._grad_req != "null"]
+        if isinstance(self._kvstore, kv.DistKVStore):
+            return self._kvstore.parts(learnt)
+        return [learnt]
 
     # -- files -------------------------------------------------------------------------------------
 

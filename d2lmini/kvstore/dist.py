@@ -14,7 +14,8 @@ of the last layer, which is there first, sets out while those before it are comp
 exchange the same arrays in the same order, or they would add up what does not belong together. So
 all those tasks write one Var, and run one after the other in the order in which they were pushed,
 on a thread of their own: one that is ready early waits. Arrays travel in buckets, for each message
-costs its time whatever its size; the plan of the buckets depends on shapes and dtypes alone.
+costs its time whatever its size; the plan of the buckets depends on shapes and dtypes alone, and so
+does their order: in a Trainer's step some travel later, during the next forward pass (`in_turns`).
 
 MXNet's KVStore of this name keeps the weights on servers, to which gradients are pushed; how they
 are summed here is how Horovod does it (Sergeev and Del Balso, arXiv:1802.05799).
@@ -23,7 +24,7 @@ are summed here is how Horovod does it (Sergeev and Del Balso, arXiv:1802.05799)
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -43,6 +44,7 @@ from d2lmini.ops.spec import Cost
 FIRST_BUCKET = 1 << 18
 BUCKET = 1 << 20
 
+T = TypeVar("T")
 Operand = tuple[Any, Any, Any]  # chunk, offset, spec
 
 
@@ -134,8 +136,11 @@ class DistKVStore(KVStore):
             if self._updater is not None:
                 self._update([(k, sums[k], self._store[k]) for k, _ in pairs])
 
-    def pushpull(self, key: Any, value: Any, out: Any = None, priority: int = 0) -> None:
-        """`push`, then `pull` into `out`, or into the arrays of `value`."""
+    def pushpull(
+        self, key: Any, value: Any, out: Any = None, priority: int = 0, in_turns: bool = False
+    ) -> None:
+        """`push`, then `pull` into `out`, or into the arrays of `value`. in_turns: in the order of
+        `in_turns`, for who uses the first key's sum without waiting for the last one's."""
         out = value if out is None else out
         if self._updater is not None:
             super().pushpull(key, value, out, priority)
@@ -144,7 +149,7 @@ class DistKVStore(KVStore):
         for k, arrays in outs.items():
             self._check_shapes("pull", k, arrays)
         with engine.prioritized(priority):
-            self._sum(self._pairs("push", key, value), outs)
+            self._sum(self._pairs("push", key, value), outs, in_turns)
             for k, arrays in outs.items():
                 for x in arrays:
                     if not _is_like(x, self._store[k]):
@@ -170,7 +175,9 @@ class DistKVStore(KVStore):
             chunks, chunks, sum(spec.nbytes for *_, spec in values),
         )  # fmt: skip
 
-    def _sum(self, pairs: Pairs, outs: dict[Key, list[NDArray]]) -> dict[Key, NDArray]:
+    def _sum(
+        self, pairs: Pairs, outs: dict[Key, list[NDArray]], alternating: bool = False
+    ) -> dict[Key, NDArray]:
         """Push the sums over all processes: into the values and those of `outs` that are like them,
         or if there is an updater into fresh arrays. What they are written to, by key."""
         keys, sources = self._totals(pairs)
@@ -182,7 +189,8 @@ class DistKVStore(KVStore):
             else:
                 sums[k] = registry["zeros_like"](self._store[k])
                 targets.append([sums[k]])
-        for bucket in self._buckets(keys, sources):
+        buckets = self._buckets(keys, sources)
+        for bucket in in_turns(buckets) if alternating else buckets:
             self._send(
                 bucket, [sources[i] for i in bucket.members], [targets[i] for i in bucket.members]
             )
@@ -263,6 +271,11 @@ class DistKVStore(KVStore):
             ]
         return self._plans[known]
 
+    def parts(self, keys: list[Key]) -> list[list[Key]]:
+        """The keys whose sums come together, in the order of `in_turns`."""
+        buckets = self._buckets(keys[::-1], [self._store[k] for k in keys[::-1]])
+        return [[keys[-1 - i] for i in bucket.members] for bucket in in_turns(buckets)]
+
     def _described(self, keys: list[Key], operands: list[Operand]) -> list[tuple[str, str]]:
         return [
             (str(self.names.get(k, k)), f"{np.dtype(spec.dtype).name} {spec.shape}")
@@ -286,6 +299,19 @@ def grouped(nbytes: Sequence[int], dtypes: Sequence[Any]) -> list[list[int]]:
         found[-1].append(i)
         held += size
     return found
+
+
+def in_turns(buckets: Sequence[T]) -> list[T]:
+    """The order in which buckets set out, given that in which backward comes to them: every third
+    stays behind and follows when backward is over, those of the first layers first. Forward takes
+    about half as long as backward; so the link has something to carry while the next pass goes
+    forward through the layers that are complete, and each of its layers finds its sum.
+
+    >>> in_turns([8, 7, 6, 5, 4, 3, 2, 1, 0])
+    [8, 7, 5, 4, 2, 1, 0, 3, 6]
+    """
+    stay = [i for i in range(len(buckets)) if i % 3 == 2]
+    return [buckets[i] for i in range(len(buckets)) if i % 3 < 2] + [buckets[i] for i in stay[::-1]]
 
 
 def operand(x: NDArray) -> Operand:

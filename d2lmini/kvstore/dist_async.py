@@ -156,8 +156,10 @@ class AsyncKVStore(DistKVStore):
             for bucket in self._buckets([k for k, _ in pairs], [self._store[k] for k, _ in pairs]):
                 self._pull([pairs[i] for i in bucket.members])
 
-    def pushpull(self, key: Any, value: Any, out: Any = None, priority: int = 0) -> None:
-        """`push`, then `pull` into `out`, or into the arrays of `value`."""
+    def pushpull(
+        self, key: Any, value: Any, out: Any = None, priority: int = 0, in_turns: bool = False
+    ) -> None:
+        """`push`, then `pull` into `out`, or into the arrays of `value`; always in that order."""
         self.push(key, value, priority)
         self.pull(key, value if out is None else out, priority)
 

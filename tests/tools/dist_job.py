@@ -92,6 +92,7 @@ def succeed(folder):
         "half": bits(train("dist_sync", part, compression_params={"type": "fp16"})[0]),
         "virtual GPUs": on_virtual_gpus(part),
         "unused": unused(kv),
+        "wide": wide(kv),
         "calls": store_calls(kv),
         "threads": os.environ["OMP_NUM_THREADS"],
     }  # fmt: skip
@@ -141,6 +142,30 @@ def unused(kv):
         l.backward()
         trainer.step(1, ignore_stale_grad=True)
     return [p.data().asscalar().item() for p in (w, v)]
+
+
+def wide(kv):
+    """Seven buckets: after two steps every weight is what it should be, by either way."""
+    found = []
+    for by_step in (True, False):
+        params = [gluon.Parameter(f"w{i}", shape=(60000,), init="zeros") for i in range(24)]
+        for i, p in enumerate(params):
+            p.initialize()
+            p.lr_mult = i + 1.0
+        trainer = gluon.Trainer(params, "sgd", {"learning_rate": 1.0}, kvstore="dist_sync")
+        for _ in range(2):
+            with autograd.record():
+                l = nd.add_n(*[(p.data() * (kv.rank + 1)).sum() for p in params])
+            l.backward()
+            if by_step:
+                trainer.step(1)
+            else:
+                trainer.allreduce_grads()
+                trainer.update(1)
+        store = trainer._kvstore
+        ends = [sorted(set(p.data().asnumpy().tolist())) for p in params]
+        found.append([ends, store.buckets_sent / 2, store.parts(list(range(24)))])
+    return found
 
 
 def fail(how, folder):
