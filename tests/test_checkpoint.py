@@ -268,6 +268,15 @@ def test_another_net_or_number_of_processes(tmp_path):
         Job(tmp_path).checkpoint.restore()
 
 
+def test_other_devices_or_loaders(tmp_path):
+    Job(tmp_path).run(2)
+    with pytest.raises(MXNetError, match="running_mean' of device 0: it was saved with fewer dev"):
+        Job(tmp_path, contexts=TWO, options={"update_on_kvstore": False}).checkpoint.restore()
+    job = Job(tmp_path)
+    with pytest.raises(MXNetError, match="was saved with 1 DataLoaders, here are 2: pass as many"):
+        gluon.Checkpoint(tmp_path, job.net, job.trainer, [job.loader] * 2).restore()
+
+
 def test_a_failed_computation_is_not_saved(tmp_path):
     job = Job(tmp_path)
     job.run(2)

@@ -254,6 +254,42 @@ def test_a_loader_goes_on(kind, workers, auto_reload, tmp_path):
         assert next_of(loader, 10 - stop) == expected[stop:]
 
 
+@pytest.mark.parametrize("auto_reload", [False, True])
+def test_a_loop_over_epochs_goes_on(auto_reload, tmp_path):
+    """In the same epoch, whose end comes once, at whatever moment it was saved."""
+    net = gluon.nn.Dense(1, in_units=1)
+    net.initialize()
+
+    def program(folder, moments):
+        """What happens up to so many moments, each of them saved."""
+        np.random.seed(3)
+        loader = DataLoader(
+            list(range(7)), 3, shuffle=True, num_workers=2 * auto_reload, auto_reload=auto_reload
+        )
+        checkpoint = gluon.Checkpoint(folder, net, data=loader, keep=1)
+        now = checkpoint.restore() or 0
+        found = []
+
+        def happens(what):
+            found.append(what)
+            checkpoint.save(now + len(found))
+            return now + len(found) == moments
+
+        for epoch in range(loader.epoch, 3):
+            for batch in loader:
+                if happens((epoch, *batch.asnumpy().tolist())):
+                    return found
+            if now + len(found) == 4 * epoch + 3 and happens((epoch, "ends")):
+                return found
+        return found
+
+    whole = program(tmp_path / "whole", 12)
+    assert [each[0] for each in whole] == [0] * 4 + [1] * 4 + [2] * 4
+    for moment in (1, 3, 4, 5, 7):
+        before = program(tmp_path / f"{moment}", moment)
+        assert before + program(tmp_path / f"{moment}", 12) == whole
+
+
 def test_after_an_epoch_that_was_left_early():
     loader = DataLoader(list(range(6)), 2, sampler=SplitSampler(6, seed=1))
     for _ in loader:

@@ -13,7 +13,8 @@
                 checkpoint.save(step)
 
 Killed at any moment, within `save` too, and started again, it comes to the same bits. For what the
-next steps depend on is kept, and nothing else is: gradients are not, so save between two steps.
+next steps depend on is kept, and nothing else is: gradients are not, so save between two steps. (A
+loop over epochs is `for epoch in range(loader.epoch, num_epochs)`, after `restore`.)
 
     run1/step-00000100/net.params       parameters: `net.load_parameters` reads them, too
                        trainer.states   the optimizer, its counts, states and schedule:
@@ -182,7 +183,8 @@ class Checkpoint:
         The net and the Trainer are built as they were; the parameters are initialized on their
         devices, or come to lie on the CPU. A checkpoint with a damaged file is passed over with a
         warning that names it. MXNetError if no whole one is left, or it was saved by another number
-        of processes; as `load_parameters` for a net that differs.
+        of processes or DataLoaders, or with fewer devices; as `load_parameters` for a net that
+        differs.
         """
         rank, ranks = self._place()
         chosen = self._agreed(self._newest() if rank == 0 else None)
@@ -203,13 +205,23 @@ class Checkpoint:
         path = folder / f"rank-{rank}.params"
         own = nd.load(path) if path.exists() else {}
         for i, name, x in self._own(ranks):
+            if f"{i} {name}" not in own:
+                raise MXNetError(
+                    f"restore: {str(folder)!r} has no {name!r} of device {i}: it was saved with "
+                    "fewer devices; start with as many"
+                )
             x[:] = own[f"{i} {name}"].as_in_context(x.context)
         for name, x in own.items():
             if name.startswith("residual "):
                 key, i = map(int, name.split()[1:])
                 self._residuals()[key, i] = x
         state = json.loads((folder / f"rank-{rank}.json").read_text())
-        for each, its in zip(self._data, state["data"], strict=True):
+        if len(self._data) != len(state["data"]):
+            raise MXNetError(
+                f"restore: {str(folder)!r} was saved with {len(state['data'])} DataLoaders, here "
+                f"are {len(self._data)}: pass as many as data="
+            )
+        for each, its in zip(self._data, state["data"]):
             each.load_state_dict(its)
         # Last of all: what was done here may have drawn.
         version, numbers, following = state["python"]

@@ -50,6 +50,7 @@ class _Place:
 
     sampler: Any  # what its walk began with; None if nobody knows
     key: random_state.Key
+    epoch: int  # its number
     given: int = 0  # batches handed out
     over: bool = False
 
@@ -139,11 +140,20 @@ class DataLoader:
 
     def _begin(self) -> tuple[_Place, Iterator[tuple[int, Any]]]:
         """An epoch, or what is left of the one to go on with: its numbered lists of indices."""
-        if self._place is None or not self._resumed:
-            self._place = _Place(state_of(self._batch_sampler), random_state.next_key())
+        if not self._resumed or self._place is None:
+            epoch = self.epoch
+            key = random_state.next_key()
+            self._place = _Place(state_of(self._batch_sampler), key, epoch)
         self._resumed = False
         place = self._place
         return place, islice(enumerate(self._batch_sampler), place.given, None)
+
+    @property
+    def epoch(self) -> int:
+        """The number of the epoch that the next `for` loop walks, or goes on with: from 0."""
+        if self._place is None:
+            return 0
+        return self._place.epoch + (not self._resumed and self._ahead is None)
 
     # -- to go on later ----------------------------------------------------------------------------
 
@@ -169,7 +179,8 @@ class DataLoader:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there: the next `for` loop gives the rest of that epoch, no batch if all had
-        come but the loop had not ended. The dataset and the arguments are to be the same."""
+        come but the loop had not ended, and the number of that epoch is `epoch`. The dataset and
+        the arguments are to be the same."""
         if not state:
             return  # it was before the first epoch
         if self._ahead is not None:
