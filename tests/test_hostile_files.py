@@ -305,10 +305,11 @@ def test_an_archive_of_very_many_members_is_refused(tmp_path):
         datasets.extract(archive_of(tmp_path / "a.tgz", *names), str(tmp_path), ["x.bin"])
 
 
-@pytest.mark.parametrize("damage", ["cut", "no zip", "another name", "latin", "encrypted"])
+@pytest.mark.parametrize("damage", ["cut", "no zip", "another name", "latin", "encrypted", "lzma"])
 def test_lyrics_that_are_refused(damage: str, tmp_path, monkeypatch):
     path = tmp_path / "jaychou_lyrics.txt.zip"
-    with zipfile.ZipFile(path, "w") as archive:
+    kind = zipfile.ZIP_LZMA if damage == "lzma" else zipfile.ZIP_STORED
+    with zipfile.ZipFile(path, "w", kind) as archive:
         name = "other.txt" if damage == "another name" else "jaychou_lyrics.txt"
         archive.writestr(name, b"\xe9" * 9 if damage == "latin" else "a" * 99)
     data = bytearray(path.read_bytes())

@@ -27,14 +27,22 @@ _DAMAGED = (
 )  # fmt: skip
 
 
+def _plain(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
+    """The text in the archive. Other ways of packing take what memory their header asks for."""
+    info = archive.getinfo("jaychou_lyrics.txt")
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise zipfile.BadZipFile(f"packed in way {info.compress_type}, expected 0 or 8")
+    return info
+
+
 def load_data_jay_lyrics() -> tuple[list[int], dict[str, int], list[str], int]:
     """The first 10 000 characters of Jay Chou's lyrics: (corpus_indices, char_to_idx, idx_to_char,
     vocab_size). Read from `jaychou_lyrics.txt.zip` (see `data_file`), of which nothing is unpacked
     to the disk; MXNetError if that is no such archive."""
     path = data_file("jaychou_lyrics.txt.zip")
     try:
-        with zipfile.ZipFile(path) as archive, archive.open("jaychou_lyrics.txt") as file:
-            # No more than is wanted, whatever it would unpack to: characters of 4 bytes at most.
+        with zipfile.ZipFile(path) as archive, archive.open(_plain(archive)) as file:
+            # No more than is wanted, whatever it would unpack to.
             text = io.TextIOWrapper(file, "utf-8", newline="").read(10_000)
     except _DAMAGED as problem:
         raise MXNetError(f"{path}: the archive cannot be read: {problem!r:.300}") from None
