@@ -141,7 +141,8 @@ class AsyncKVStore(DistKVStore):
         self, key: Any, out: Any = None, priority: int = 0, ignore_sparse: bool = True
     ) -> None:
         """Copy the value of each key, as the server has it now, into the array or arrays of `out`.
-        What this rank has pushed before is in it."""
+        What this rank has pushed before is in it. MXNetError for a key that was not initialized, a
+        shape that differs, or no `out`."""
         if self.rank == 0:
             with self._lock:  # what the server is taking in was pushed before
                 self._seen[0] = self.updates

@@ -200,8 +200,9 @@ def module_of(space: str) -> Any:
     return found
 
 
-def names_of(module: Any) -> list[str]:
-    """What the module shows, in its own order."""
+def names_of(space: str) -> list[str]:
+    """What the space shows, in its own order."""
+    module = module_of(space)
     if isinstance(module, Namespace):
         return dir(module)
     held = vars(module)
@@ -209,7 +210,8 @@ def names_of(module: Any) -> list[str]:
     if not listed:
         listed = [name for name, value in held.items() if _is_shown(module, name, value)]
     operations = [n for n, v in held.items() if isinstance(v, Op) and not n.startswith("_")]
-    return list(dict.fromkeys([*listed, *operations]))
+    names = dict.fromkeys([*listed, *operations])
+    return [name for name in names if f"{space}.{name}" not in NOT_OURS]
 
 
 def _is_shown(module: Any, name: str, value: Any) -> bool:
@@ -218,13 +220,12 @@ def _is_shown(module: Any, name: str, value: Any) -> bool:
     return inside and not name.startswith("_") and not inspect.ismodule(value)
 
 
+@cache
 def entries_of(space: str) -> list[Entry]:
     """The public names of a space; what has several names there is one entry."""
     module = module_of(space)
     found: dict[int, Entry] = {}
-    for name in names_of(module):
-        if f"{space}.{name}" in NOT_OURS:
-            continue
+    for name in names_of(space):
         value = getattr(module, name)
         if id(value) in found:
             found[id(value)].also.append(name)
@@ -255,7 +256,7 @@ def _members_of(entry: Entry) -> Iterator[Entry]:
 @cache
 def _public_classes() -> set[type]:
     spaces = " ".join(SPACES.values()).split()
-    values = [getattr(m, name) for m in map(module_of, spaces) for name in names_of(m)]
+    values = [getattr(module_of(space), n) for space in spaces for n in names_of(space)]
     return {value for value in values if inspect.isclass(value)}
 
 
