@@ -16,6 +16,7 @@ from typing import NamedTuple
 from d2lmini import callsite
 from d2lmini.callsite import Site
 from d2lmini.engine.core import Task
+from d2lmini.engine.lanes import WIRE
 
 #: What an operation is said to take whose run time nobody predicts, in microseconds.
 UNKNOWN_US = 100.0
@@ -108,9 +109,11 @@ class Operation:
 
 
 def place_of(task: Task) -> str:
-    """The lane that runs it, in words: all CPU contexts are one."""
+    """The lane that runs it, in words: all CPU contexts are one, but for what travels between
+    processes."""
     place = "cpu" if task.ctx.is_cpu else str(task.ctx)
-    return place if task.lane == "compute" or task.ctx.is_cpu else f"{place} {task.lane}"
+    here = task.lane == "compute" or (task.ctx.is_cpu and task.lane != WIRE)
+    return place if here else f"{place} {task.lane}"
 
 
 def predicted_us(task: Task) -> float:
