@@ -10,7 +10,7 @@ import pytest
 
 from d2lmini import autograd, d2l, engine, gluon, nd, profile
 from d2lmini.d2l import alpha_beta, cluster
-from d2lmini.d2l.cluster import Link, all_reduce_s, rounds_of
+from d2lmini.d2l.cluster import Gradient, Link, Work, all_reduce_s, rounds_of
 from d2lmini.engine.core import Var
 from d2lmini.gluon import nn
 from d2lmini.kvstore import dist
@@ -215,6 +215,7 @@ def test_a_fit_has_no_price_below_zero():
 
 WORK = cluster.work_of([(0.01, 0.02, 400_000)] * 5, update_s=0.001)
 LINK = Link(1e-3, 1e-8)
+LAST_FIRST = [[4], [3, 2], [1, 0]]
 
 
 def test_layers_give_their_gradients_from_the_last_to_the_first():
@@ -223,6 +224,15 @@ def test_layers_give_their_gradients_from_the_last_to_the_first():
     later = WORK.later(0.15)
     assert later.compute_s == pytest.approx(0.3)
     assert [g.ready_s for g in later.gradients] == pytest.approx([0.3, 0.26, 0.22, 0.18, 0.14])
+    assert [g.needed_s for g in WORK.gradients] == pytest.approx([0, 0.01, 0.02, 0.03, 0.04])
+    assert [g.needed_s for g in later.gradients] == pytest.approx([0, 0.02, 0.04, 0.06, 0.08])
+
+
+def test_who_waits_for_several_sees_the_latest_of_everything():
+    one = Work(0.3, (Gradient(8, 0.3, 0.01), Gradient(4, 0.1, 0.02)), 0.02)
+    two = Work(0.2, (Gradient(8, 0.2, 0), Gradient(4, 0.15, 0.04)), 0.03)
+    both = Work(0.3, (Gradient(8, 0.3, 0.01), Gradient(4, 0.15, 0.04)), 0.03)
+    assert Work.slowest([one, two]) == both and Work.slowest([one]) == one
 
 
 def test_one_process_sends_nothing():
@@ -232,7 +242,7 @@ def test_one_process_sends_nothing():
 
 
 def test_buckets_travel_one_after_the_other_when_they_are_ready():
-    found = cluster.step(WORK, 2, LINK)
+    found = cluster.step(WORK, 2, LINK, buckets=LAST_FIRST, wait_for_all=True)
     # The first bucket holds one gradient of 400 kB, the others two: 0.003 + 0.004 s and 0.011 s.
     assert [nbytes for nbytes, _, _ in found.sent] == [400_000, 800_000, 800_000]
     times = [time for _, begin, end in found.sent for time in (begin, end)]
@@ -243,14 +253,31 @@ def test_buckets_travel_one_after_the_other_when_they_are_ready():
 
 
 def test_a_link_that_is_busy_is_waited_for():
-    thin = Link(0, 1e-7)
-    found = cluster.step(WORK, 2, thin)
+    thin, options = Link(0, 1e-7), {"buckets": LAST_FIRST, "wait_for_all": True}
+    found = cluster.step(WORK, 2, thin, **options)
     ends = [0.07 + 0.04, 0.11 + 0.08, 0.19 + 0.08]
     assert [end for _, _, end in found.sent] == pytest.approx(ends)
-    after = cluster.step(WORK, 2, thin, overlap=False)
+    after = cluster.step(WORK, 2, thin, overlap=False, **options)
     assert after.seconds == pytest.approx(0.15 + 0.2 + 0.001)
-    single = cluster.step(WORK, 2, thin, buckets=[[4], [3], [2], [1], [0]])
+    options["buckets"] = [[4], [3], [2], [1], [0]]
+    single = cluster.step(WORK, 2, thin, **options)
     assert single.seconds == pytest.approx(found.seconds)  # no price for a message
+
+
+def test_the_next_forward_goes_on_as_far_as_it_has_its_weights():
+    """Two layers, one of which is updated late: forward comes to it when half is done."""
+    work = cluster.work_of([(1.0, 1.0, 10), (1.0, 1.0, 30)])
+    link = Link(0, 0.1)  # the buckets take 1 s and 3 s
+    first = cluster.step(work, 2, link, buckets=[[1], [0]], count=2)
+    # Ready at 3 and 4; there at 6 and 7: the next forward waits 3 s for its first layer, and so on.
+    assert first.stalls == ((0, 3),)
+    assert first.sent == ((30, 6, 9), (10, 9, 10)) and first.seconds == 14 / 2
+    turned = cluster.step(work, 2, link, buckets=[[0], [1]], count=2)
+    # The first layer's is ready at 4, there at 5; the other there at 8: the forward has begun.
+    assert turned.stalls == ((0, 1), (2, 2)) and turned.seconds == 15 / 2
+    assert cluster.step(work, 2, link, buckets=[[1], [0]], count=1).seconds == 7
+    many = cluster.step(work, 2, link, buckets=[[1], [0]], wait_for_all=True)
+    assert many.seconds == pytest.approx(7)
 
 
 def test_more_messages_cost_more_where_each_has_its_price():
@@ -261,9 +288,9 @@ def test_more_messages_cost_more_where_each_has_its_price():
 
 def test_all_wait_for_the_slowest():
     found = cluster.step(WORK, 1000, Link(0, 0), sigma_s=0.01)
-    assert found.compute_s == pytest.approx(0.15 + 0.01 * math.sqrt(2 * math.log(1000)))
+    assert found.work.compute_s == pytest.approx(0.15 + 0.01 * math.sqrt(2 * math.log(1000)))
     slowest = np.random.default_rng(0).normal(0.15, 0.01, (2000, 1000)).max(1).mean()
-    assert slowest < found.compute_s < 1.03 * slowest
+    assert slowest < found.work.compute_s < 1.03 * slowest
 
 
 def test_scaling_has_bands_and_efficiency():
@@ -278,6 +305,10 @@ def test_scaling_has_bands_and_efficiency():
     with pytest.raises(KeyError, match="8 processes: predicted were 1, 2, 64"):
         found.at(8)
     assert len(str(found).splitlines()) == 4
+    # Of 64 somebody is the slowest of all; of two, in 7 of 16 draws.
+    slowest = cluster.step(works[3], 64, LINK, "ring").seconds
+    assert found.at(64).low_s == found.at(64).high_s == pytest.approx(slowest)
+    assert found.at(2).low_s < found.at(2).seconds <= found.at(2).high_s
     known = cluster.scaling(WORK, LINK, (2,)).at(2)
     assert known.low_s == known.seconds == known.high_s == cluster.step(WORK, 2, LINK).seconds
 
@@ -293,17 +324,17 @@ def test_a_link_that_was_fitted_makes_the_band():
 # -- from a trace ----------------------------------------------------------------------------------
 
 
-def net_of(layers):
+def net_of(layers, units=4):
     net = nn.Sequential(prefix="n_")
     with net.name_scope():
         for _ in range(layers):
-            net.add(nn.Dense(4, in_units=4))
+            net.add(nn.Dense(units, in_units=units))
     net.initialize()
     return net
 
 
-def train(net, trainer, steps):
-    x = nd.ones((2, 4))
+def train(net, trainer, steps, units=4):
+    x = nd.ones((2, units))
     for _ in range(steps):
         with autograd.record():
             l = net(x).sum()
@@ -329,6 +360,7 @@ def test_works_of_a_trace():
         weights = [g.ready_s for g in work.gradients[::2]]
         assert weights == sorted(weights, reverse=True)
         assert weights[0] == pytest.approx(8) and 4 <= weights[2] <= 5
+        assert [g.needed_s for g in work.gradients] == pytest.approx([0, 0, 1, 1, 2, 2])
     with profile() as trace:
         train(net, trainer, 1)
     with pytest.raises(ValueError, match="two steps of training or more"):
@@ -336,11 +368,12 @@ def test_works_of_a_trace():
 
 
 class Alone:
-    """The world of one process, which notes what it was to agree upon."""
+    """The world as one process sees it, which notes what it was to agree upon."""
 
-    rank, size = 0, 1
+    rank = 0
 
-    def __init__(self):
+    def __init__(self, size=1):
+        self.size = size
         self.order = Var()
         self.plans = []
 
@@ -372,6 +405,34 @@ def test_gradients_travel_in_the_order_of_the_net(monkeypatch):
         train(net, alone, 2)
     ready = [g.ready_s for g in cluster.works_of(trace, alone)[0].gradients[::2]]
     assert ready[0] > ready[2] > ready[10] > ready[11]
+
+
+@pytest.mark.parametrize("gb_s", [10, 1, 0.1, 0.03])
+def test_the_model_is_the_library_on_a_clock(gb_s, monkeypatch):
+    """Steps of a net of ten layers with a link between two: what the engine does with them, on a
+    clock on which a product takes 1 ms and a sum what the model says, is what the model says."""
+    link = Link(2e-4, 1e-9 / gb_s)
+    times = {"FullyConnected": 1e3, "dot": 1e3}
+
+    def time_us(task):
+        if task.name == "AllReduce":  # with two processes as many bytes pass as the array has
+            return 1e6 * all_reduce_s(task.nbytes, 2, link)
+        return times.get(task.name, 0)
+
+    monkeypatch.setattr(dist, "world", lambda: Alone(2))
+    with engine.stepped(workers=1, times=time_us):
+        net = net_of(10, 256)
+        alone = gluon.Trainer(net.collect_params(), "sgd", kvstore=None)
+        with profile() as trace:
+            train(net, alone, 3, 256)
+        work = cluster.works_of(trace, alone)[0]
+        trainer = gluon.Trainer(net.collect_params(), "sgd", kvstore="dist_sync")
+        nd.waitall()
+        with profile() as trace:
+            train(net, trainer, 5, 256)
+    found_s = max(each.ended_ns for each in trace.operations) - trace.operations[0].began_ns
+    foreseen = cluster.step(work, 2, link, count=5)
+    assert 5 * foreseen.seconds == pytest.approx(1e-9 * found_s, rel=0.02)
 
 
 def test_the_bands_hold_ninety_of_a_hundred_and_d2l_has_the_module():
