@@ -100,7 +100,7 @@ class Row:
 
     @property
     def where(self) -> str:
-        """ "train.py:12: s += float(l)" """
+        """The line, as in "train.py:12: s += float(l)", or "an unknown line"."""
         return callsite.describe(self.site)
 
 

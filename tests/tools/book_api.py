@@ -64,6 +64,11 @@ class ApiPage:
         return f"{self.name}.html"
 
 
+def page_of(spaces: list[str]) -> str:
+    """The name of the page on which these modules are described."""
+    return f"api.{spaces[0].partition(':')[0]}"
+
+
 # --- docstrings as HTML ---
 
 
@@ -129,7 +134,7 @@ class Reference:
             for space in names:
                 for entry in self.entries[space]:
                     for each in (entry, *entry.members):
-                        self.places.setdefault(each.path, f"api.{names[0]}.html#{each.path}")
+                        self.places.setdefault(each.path, f"{page_of(names)}.html#{each.path}")
         self.pages = [self._page(title, names) for title, names in spaces.items()]
         self.pages.insert(0, self._first_page(spaces))
 
@@ -148,8 +153,8 @@ class Reference:
         rows = []
         for title, names in spaces.items():
             shown = sum(len(self.entries[name]) for name in names)
-            modules = ", ".join(f"<code>{name}</code>" for name in names)
-            link = f'<a href="api.{names[0]}.html">{escape(title)}</a>'
+            modules = ", ".join(f"<code>{n.partition(':')[0]}</code>" for n in names)
+            link = f'<a href="{page_of(names)}.html">{escape(title)}</a>'
             rows.append(f"<tr><td>{link}</td><td>{modules}</td><td>{shown}</td></tr>")
         head = "<tr><th>page</th><th>modules</th><th>names</th></tr>"
         title = "Reference"
@@ -157,7 +162,7 @@ class Reference:
         return ApiPage("api", title, body, sections=[("", title, text_of(FIRST_PAGE))])
 
     def _page(self, title: str, names: list[str]) -> ApiPage:
-        page = ApiPage(f"api.{names[0]}", title)
+        page = ApiPage(page_of(names), title)
         page.sections.append(("", title, ""))
         page.body = f"<h1>{escape(title)}</h1>\n" + "".join(
             html for space in names for html in self._space(page, space)
@@ -168,9 +173,10 @@ class Reference:
         """A module: what its docstring says, a list of its names, then each of them."""
         module, entries = module_of(space), self.entries[space]
         doc = inspect.cleandoc(module.__doc__ or "") if inspect.ismodule(module) else ""
-        page.contents.append((2, f"module-{space}", space))
-        page.sections.append((f"module-{space}", space, doc))
-        yield f'<h2 id="module-{space}"><code>{space}</code></h2>\n'
+        name = space.partition(":")[0]
+        page.contents.append((2, f"module-{name}", name))
+        page.sections.append((f"module-{name}", name, doc))
+        yield f'<h2 id="module-{name}"><code>{name}</code></h2>\n'
         yield html_of(doc, self._finder(space))
         links = (f'<a href="#{e.path}">{e.name}</a>' for e in entries)
         yield f'<p class="names">{" ".join(links)}</p>\n'

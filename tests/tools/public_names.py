@@ -31,10 +31,12 @@ from d2lmini.ops.core import Op
 HOME = Path(d2lmini.__file__).parents[1]
 
 #: Modules by the names that programs write, in the order of the house, from the ground up: the
-#: title of a page of the reference, then what stands on it.
+#: title of a page of the reference, then what stands on it. "module:A,B": of a module that programs
+#: need not name, what they meet, because a call returns it.
 SPACES = {
     "Contexts, errors, hooks": "context base instrument",
-    "The engine": "engine",
+    "The engine": "engine engine.stepped_explore:Exploration",
+    "Writing operations": "ops.core:op,Op,same,invoke ops.spec:Spec,Cost",
     "Memory": "storage",
     "autograd": "autograd",
     "NDArray": "nd nd.random nd.linalg nd.contrib",
@@ -44,12 +46,15 @@ SPACES = {
     "Metrics": "metric",
     "Data as batches": "io",
     "KVStore": "kvstore",
-    "Gluon": "gluon gluon.utils gluon.loss",
+    "Gluon": """gluon gluon.utils gluon.loss gluon.compare_hybrid:Comparison""",
     "Gluon: layers": "gluon.nn gluon.rnn gluon.contrib.nn",
     "Gluon: data": """gluon.data gluon.data.batchify gluon.data.vision
         gluon.data.vision.transforms gluon.contrib.data""",
-    "The profiler": "profiler",
-    "Widgets": "widgets",
+    "The profiler": """profiler profiler.trace:Profile profiler.waits:WaitList,Ledger,Row
+        profiler.account:Account,Part profiler.critical_path:CriticalPath profiler.diff:Diff
+        profiler.memory:ChangeList,MemoryReport,DeviceMemory profiler.roofline:Roofline
+        profiler.summary:Summary profiler.lint:Lint""",
+    "Widgets": "widgets widgets.watch:Watch widgets.graph_widget:GraphView",
     "d2l": "d2l d2l.check",
     "The package itself": "d2lmini random util runtime",
     "For tests of your own": "test_utils",
@@ -189,6 +194,7 @@ def _text_of(file: str) -> str:
 
 def module_of(space: str) -> Any:
     """The module, or the namespace of operations, that programs call so."""
+    space = space.partition(":")[0]
     if space == "d2lmini":
         return d2lmini
     found: Any = d2lmini
@@ -203,6 +209,8 @@ def module_of(space: str) -> Any:
 def names_of(space: str) -> list[str]:
     """What the space shows, in its own order."""
     module = module_of(space)
+    if ":" in space:
+        return space.partition(":")[2].split(",")
     if isinstance(module, Namespace):
         return dir(module)
     held = vars(module)
@@ -230,7 +238,7 @@ def entries_of(space: str) -> list[Entry]:
         if id(value) in found:
             found[id(value)].also.append(name)
             continue
-        entry = Entry(space, name, value)
+        entry = Entry(space.partition(":")[0], name, value)
         if inspect.isclass(value):
             entry.members = list(_members_of(entry))
         found[id(value)] = entry
