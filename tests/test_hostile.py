@@ -28,7 +28,7 @@ FUZZ = ROOT / "tests" / "fuzz"
 
 NAMES = (
     "params", "record", "nd.load", "symbol", "shapes", "states", "structure", "init text",
-    "notebook", "idx", "cifar", "archive", "lyrics", "airfoil", "download",
+    "notebook", "idx", "cifar", "image", "archive", "lyrics", "airfoil", "download",
 )  # fmt: skip
 
 
@@ -48,11 +48,13 @@ def targets():
 
 
 def test_every_target_is_in_the_smoke(targets):
-    assert {*targets.TARGETS} == {*NAMES}
+    assert {*targets.TARGETS, "image"} == {*NAMES}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_short_fuzz(targets, name: str, capsys):
+    if name == "image":
+        pytest.importorskip("PIL")
     with targets.Run(name) as run:
         target = run.target
 

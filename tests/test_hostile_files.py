@@ -12,7 +12,10 @@ import pickle
 import re
 import struct
 import tarfile
+import tracemalloc
+import warnings
 import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -233,6 +236,44 @@ def test_notebooks_that_are_refused_before_anything_runs(content: bytes, tmp_pat
 # -- archives and downloads ------------------------------------------------------------------------
 
 
+def chunk(kind: bytes, body: bytes, length: int | None = None) -> bytes:
+    """A part of a PNG file."""
+    size = len(body) if length is None else length
+    return struct.pack(">I", size) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+
+def header(width: int, height: int) -> bytes:
+    return b"\x89PNG\r\n\x1a\n" + chunk(
+        b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    )
+
+
+_IMAGES = {
+    "a picture of 300 megabytes": header(10_000, 10_000) + chunk(b"IDAT", zlib.compress(b"")),
+    "a part of 4 gigabytes": header(7, 9) + chunk(b"IDAT", b"x" * 50, 0xFF0000D1),
+    "PostScript": b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n(%pipe%true) (r) file\n",
+    "nothing": b"",
+    "cut short": header(7, 9)[:40],
+}
+
+
+@pytest.mark.parametrize("case", _IMAGES)
+def test_images_that_are_refused(case: str, tmp_path):
+    pytest.importorskip("PIL")
+    path = tmp_path / "x.png"
+    path.write_bytes(_IMAGES[case])
+    read_image = datasets.read_image
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Pillow's, of large pictures
+        tracemalloc.start()
+        try:
+            with pytest.raises(MXNetError, match=r"x\.png: the image cannot be read"):
+                read_image(str(path))
+            assert tracemalloc.get_traced_memory()[1] < 1 << 24
+        finally:
+            tracemalloc.stop()
+
+
 def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "", size: int = 0):
     found = tarfile.TarInfo(name)
     found.type, found.linkname, found.size = kind, link, size
@@ -286,8 +327,6 @@ def test_a_file_of_holes_is_not_unpacked(tmp_path):
 
 def test_a_header_that_claims_gigabytes_takes_none(tmp_path):
     """tarfile reads such a header's text at once, and a file's `read` allocates what is asked."""
-    import tracemalloc
-
     head = member("x", tarfile.XHDTYPE, size=1 << 32).tobuf(tarfile.GNU_FORMAT)
     (tmp_path / "a.tar").write_bytes(head + bytes(1024))
     tracemalloc.start()
@@ -323,8 +362,6 @@ def test_lyrics_that_are_refused(damage: str, tmp_path, monkeypatch):
 
 
 def test_of_a_bomb_only_the_characters_wanted_are_unpacked(tmp_path, monkeypatch):
-    import tracemalloc
-
     with zipfile.ZipFile(tmp_path / "jaychou_lyrics.txt.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("jaychou_lyrics.txt", "a\r\n" * (1 << 23))
     monkeypatch.setenv("D2L_DATA", str(tmp_path))

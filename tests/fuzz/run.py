@@ -7,8 +7,8 @@
 
 Three engines make the inputs, all with the mutations that know the formats: `random` takes each
 from a valid file; `hypothesis` lets Hypothesis make the choices; `atheris` keeps the inputs that
-reach lines of d2lmini not reached before, and goes on from those. Prints a row for each target and
-each failure once, with the bytes that led to it; the exit status is 1 if there was one.
+reach lines of the readers not reached before, and goes on from those. Prints a row for each target
+and each failure once, with the bytes that led to it; the exit status is 1 if there was one.
 """
 
 from __future__ import annotations
@@ -27,6 +27,14 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent.parent
 
+#: Modules whose lines guide Atheris.
+READERS = (
+    "d2l.data", "d2l.text", "gluon.data.vision.datasets", "gluon.data.vision.idx",
+    "gluon.structure", "gluon.utils", "initializer", "metric.base", "mxnet_alias.runner",
+    "ndarray.exchange", "ops.attributes", "optimizer.restore", "optimizer.updater", "serialize",
+    "symbol",
+)  # fmt: skip
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -42,7 +50,7 @@ def main() -> int:
             return _each_in_its_process(options)
         import atheris
 
-        with atheris.instrument_imports(include=["d2lmini"]):
+        with atheris.instrument_imports(include=[f"d2lmini.{name}" for name in READERS]):
             import targets
     else:
         import targets

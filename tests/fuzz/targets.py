@@ -335,6 +335,20 @@ def _airfoil() -> bytes:
     return "\n".join("\t".join(f"{x:.3f}" for x in row) for row in rows).encode()
 
 
+def _images() -> list[bytes]:
+    try:
+        from PIL import Image
+    except ImportError:
+        return []
+    pixels = np.random.default_rng(0).integers(0, 255, (9, 7, 3)).astype("uint8")
+    files = []
+    for kind, mode in (("JPEG", "RGB"), ("PNG", "RGB"), ("PNG", "P"), ("GIF", "L"), ("BMP", "RGB")):
+        stream = io.BytesIO()
+        Image.fromarray(pixels).convert(mode).save(stream, kind)
+        files.append(stream.getvalue())
+    return files
+
+
 # -- answers of servers ----------------------------------------------------------------------------
 
 
@@ -432,6 +446,10 @@ TARGETS: dict[str, Target] = {
         lambda path, data: idx.read_cifar(path, 1, 0), [bytes(3073), bytes(2 * 3073)], _binary,
         Limits(64 * KIB, 4), file="data_batch_1.bin",
     ),
+    "image": Target(
+        lambda path, data: datasets.read_image(path), _images(), _binary,
+        Limits(2048 * KIB, 3 * datasets.MOST_PIXELS_PER_BYTE), file="x.png",
+    ),
     "archive": Target(
         _read_archive, [mutations.tar(Random(n), ["test.bin"], bytes(3074)) for n in range(6)],
         _mutate_archive, Limits(2048 * KIB, 16), file="cifar-100-binary.tar.gz",
@@ -450,6 +468,10 @@ TARGETS: dict[str, Target] = {
         (ConnectionError, RuntimeError, ValueError), "answer", frozenset({"socket."}),
     ),
 }  # fmt: skip
+
+
+if not TARGETS["image"].seeds:  # there is no Pillow
+    del TARGETS["image"]
 
 
 class Run:

@@ -46,6 +46,12 @@ __all__ = [
 #: File name -> SHA-1 of what was published.
 Files = dict[str, str]
 
+#: What image files are read as; Pillow has readers of others that start programs.
+FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP")
+
+#: One bit a pixel, packed by PNG as far as it goes.
+MOST_PIXELS_PER_BYTE = 8 * MOST_PER_BYTE
+
 #: No archive of a data set of ours has more.
 MOST_MEMBERS = 1000
 
@@ -333,7 +339,10 @@ class ImageFolderDataset(Dataset):
 
 
 def read_image(path: str, flag: int = 1) -> NDArray:
-    """An image file as (H, W, 3) uint8, or (H, W, 1) with flag 0; turned as its camera was held."""
+    """An image file as (H, W, 3) uint8, or (H, W, 1) with flag 0; turned as its camera was held.
+
+    Read as one of FORMATS, whatever its name; MXNetError if it is none, is damaged, or claims more
+    pixels than a file of its size can hold. ImportError without Pillow."""
     try:
         from PIL import Image, ImageOps
     except ImportError:
@@ -341,9 +350,18 @@ def read_image(path: str, flag: int = 1) -> NDArray:
             f"reading {path} needs Pillow: pip install pillow; images that are arrays already go "
             "into gluon.data.ArrayDataset"
         ) from None
-    with Image.open(path) as image:
-        turned = ImageOps.exif_transpose(image)
-        pixels = np.array(turned.convert("RGB" if flag else "L"))
+    with open(path, "rb") as file:
+        data = file.read()
+    try:
+        # From memory: a file's `read` would allocate whatever length a damaged part claims to have.
+        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+            width, height = image.size
+            if width * height > MOST_PIXELS_PER_BYTE * len(data):
+                raise ValueError(f"it claims {width} x {height} pixels, more than it can hold")
+            turned = ImageOps.exif_transpose(image)
+            pixels = np.array(turned.convert("RGB" if flag else "L"))
+    except Exception as problem:  # Pillow's readers raise a dozen kinds, struct.error among them
+        raise MXNetError(f"{path}: the image cannot be read: {problem!s:.300}") from problem
     return nd.array(pixels.reshape(*pixels.shape[:2], -1), dtype="uint8")
 
 
