@@ -17,7 +17,7 @@ places of each channel of each image, GroupNorm over groups of channels, BatchNo
 but the channel, and it remembers a running mean of both for use after training.
 
 The gradient. Of gh = g gamma, the parts that a shift or a scaling of x would cancel again are taken
-away:
+away (`normalize_backward.py`):
 
     dx = (gh - mean(gh) - h mean(gh h)) / sqrt(var + eps)
 
@@ -35,10 +35,15 @@ from d2lmini.base import MXNetError
 from d2lmini.device.cuda.kernels.fused import fused
 from d2lmini.ops.checks import check_float, check_one_dtype, check_shape
 from d2lmini.ops.core import ALL, Shape, Spec, normalize_axis, op
+from d2lmini.ops.normalize_backward import (
+    GRAIN,
+    along_rows,
+    normalize_backward,
+    room,
+    squared_distance,
+    total,
+)
 from d2lmini.ops.pieces import share
-
-#: Parts that do not meet in a mean are worked on in groups of about this many elements.
-GRAIN = 1 << 17
 
 
 def _normalize(
@@ -54,30 +59,27 @@ def _normalize(
     wide = xp.promote_types(x.dtype, "float32")
     shape = tuple(1 if a in axes else n for a, n in enumerate(x.shape))
     means, variances = xp.zeros(shape, wide), xp.zeros(shape, wide)
+    share_of_each = wide.type(1 / max(prod(x.shape[a] for a in axes), 1))
 
     def body(piece: slice) -> None:
         part = (slice(None),) * split + (piece,)
         block = x[part].astype(wide, copy=False)
-        mean = block.mean(axis=axes, keepdims=True)
-        block = block - mean
-        variance = (block * block).mean(axis=axes, keepdims=True)
+        mean = total(block, axes) * share_of_each
+        block = np.subtract(block, along_rows(mean, block), out=room("centered", block, wide))
+        square = np.multiply(block, block, out=room("product", block, wide))
+        variance = total(square, axes) * share_of_each
         means[part], variances[part] = mean, variance
         scale, shift = (v[part] if v.shape[split] > 1 else v for v in (gamma, beta))
-        block *= scale / xp.sqrt(variance + wide.type(eps))
-        xp.add(block, shift, out=y[part])
+        block *= along_rows(scale / xp.sqrt(variance + wide.type(eps)), block)
+        np.add(block, along_rows(shift, block), out=y[part])
 
     if x.size and xp is not np:
         means = x.mean(axis=axes, dtype=wide, keepdims=True)
-        variances = fused(xp, _squared_distance, [x, means]).mean(axis=axes, keepdims=True)
+        variances = fused(xp, squared_distance, [x, means]).mean(axis=axes, keepdims=True)
         fused(xp, _normalized, [x, means, variances, gamma, beta], out=y, eps=float(eps))
     elif x.size:
-        share(xp, x.shape[split], min(x.shape[split], x.size // GRAIN), body)
+        share(xp, x.shape[split], min(x.shape[split], -(-x.size // GRAIN)), body)
     return means, variances
-
-
-def _squared_distance(xp: Any, x: Any, mean: Any) -> Any:
-    away = x - mean
-    return away * away
 
 
 def _normalized(
@@ -87,33 +89,19 @@ def _normalized(
 
 
 def _gradients(
-    g: Any, x: Any, gamma: Any, axes: tuple[int, ...], eps: float, needs: Any
-) -> tuple[Any, Any]:
-    """dx, and g h, which adds up to gamma's gradient; in ops on values. None for what `needs`, of
-    data and gamma, does not name."""
-    if not (needs[0] or needs[1]):
-        return None, None
-    centered = x - x.mean(axis=axes, keepdims=True)
-    inverse = ((centered * centered).mean(axis=axes, keepdims=True) + eps).rsqrt()
-    h = centered * inverse
-    dx = None
-    if needs[0]:
-        gh = g * gamma
-        away = gh.mean(axis=axes, keepdims=True) + h * (gh * h).mean(axis=axes, keepdims=True)
-        dx = (gh - away) * inverse
-    return dx, g * h if needs[1] else None
-
-
-def _shaped(value: Any, shape: Shape) -> Any:
-    """`value`, if there is one, in `shape`."""
-    return None if value is None else value.reshape(shape)
-
-
-def _added(value: Any, axes: tuple[int, ...], shape: Shape | None = None) -> Any:
-    """The sum of `value`, if there is one, over `axes`, in `shape`."""
-    if value is None:
-        return None
-    return value.sum(axis=axes) if shape is None else value.sum(axis=axes).reshape(shape)
+    g: Any, x: Any, gamma: Any, axes: Shape, eps: float, needs: Any, shapes: tuple[Shape, Shape]
+) -> tuple[Any, Any, Any]:
+    """dx, dgamma and dbeta, of the shape of data and that of gamma; in ops on values. None for what
+    is not needed."""
+    if not (needs[0] or needs[1] or needs[2]):
+        return None, None, None
+    data_shape, gamma_shape = shapes
+    dx, dgamma, dbeta = normalize_backward(g, x, gamma, axes=axes, eps=eps)
+    return (
+        dx.reshape(data_shape) if needs[0] else None,
+        dgamma.reshape(gamma_shape) if needs[1] else None,
+        dbeta.reshape(gamma_shape) if needs[2] else None,
+    )
 
 
 # -- LayerNorm ------------------------------------------------------------------------------------
@@ -179,9 +167,8 @@ def _all(y: Any, mean: Any, second: Any, dtype: Any, out: Any) -> Any:
 def _(g, data, shape, gamma, *, axis, eps, output_mean_var, needs=ALL):
     g = g[0] if output_mean_var else g
     view = _three(shape, axis)
-    g = g.reshape(view)
-    dx, gh = _gradients(g, data.reshape(view), gamma.reshape((1, view[1], 1)), (1,), eps, needs)
-    return _shaped(dx, shape), _added(gh, (0, 2)), _added(g if needs[2] else None, (0, 2))
+    g, x, scale = g.reshape(view), data.reshape(view), gamma.reshape((1, view[1], 1))
+    return _gradients(g, x, scale, (1,), eps, needs, (shape, (view[1],)))
 
 
 # -- InstanceNorm and GroupNorm -------------------------------------------------------------------
@@ -216,9 +203,8 @@ def InstanceNorm(xp, data, gamma, beta, *, eps: float = 1e-3, out=None):
 @InstanceNorm.gradient(saves="data data.shape gamma")
 def _(g, data, shape, gamma, *, eps, needs=ALL):
     view = (*shape[:2], prod(shape[2:]))
-    g = g.reshape(view)
-    dx, gh = _gradients(g, data.reshape(view), gamma.reshape((1, shape[1], 1)), (2,), eps, needs)
-    return _shaped(dx, shape), _added(gh, (0, 2)), _added(g if needs[2] else None, (0, 2))
+    g, x, scale = g.reshape(view), data.reshape(view), gamma.reshape((1, view[1], 1))
+    return _gradients(g, x, scale, (2,), eps, needs, (shape, (view[1],)))
 
 
 def _groups(shape: Shape, num_groups: int) -> Shape:
@@ -276,14 +262,16 @@ def _(
 ):  # fmt: skip
     g = g[0] if output_mean_var else g
     view = _groups(shape, num_groups)
-    g = g.reshape(view)
-    scale = _per_group(gamma_shape, view)
-    dx, gh = _gradients(g, data.reshape(view), gamma.reshape(scale), (2, 3), eps, needs)
-    dgamma = _added(gh, tuple(a for a in range(4) if scale[a] == 1), gamma_shape)
-    shift = _per_group(beta_shape, view)
-    g = g if needs[2] else None
-    dbeta = _added(g, tuple(a for a in range(4) if shift[a] == 1), beta_shape)
-    return _shaped(dx, shape), dgamma, dbeta
+    g, x = g.reshape(view), data.reshape(view)
+    scale = gamma.reshape(_per_group(gamma_shape, view))
+    alike = gamma_shape == beta_shape
+    dx, dgamma, dbeta = _gradients(
+        g, x, scale, (2, 3), eps, (*needs[:2], needs[2] and alike), (shape, gamma_shape)
+    )
+    if needs[2] and not alike:
+        shift = _per_group(beta_shape, view)
+        dbeta = g.sum(axis=tuple(a for a in range(4) if shift[a] == 1)).reshape(beta_shape)
+    return dx, dgamma, dbeta
 
 
 # -- BatchNorm ------------------------------------------------------------------------------------
@@ -354,7 +342,7 @@ def BatchNorm(
             part = (slice(None), channels)
             xp.add(x[part] * scale[part], shift[part], out=place[part])
 
-        share(xp, view[1], min(view[1], x.size // GRAIN), body)
+        share(xp, view[1], min(view[1], -(-x.size // GRAIN)), body)
     inverse = 1 / xp.sqrt(var + var.dtype.type(eps))
     return _all(y, mean.reshape(-1), inverse.reshape(-1), gamma.dtype, out)
 
@@ -366,19 +354,21 @@ def _(
 ):  # fmt: skip
     view = _three(shape, axis)
     g, x = g[0].reshape(view), data.reshape(view)
-    if dtype != wide:
-        g, x = g.astype(wide), x.astype(wide)
     scale = (gamma.ones_like() if fix_gamma else gamma).reshape((1, view[1], 1))
     needs = needs[0], needs[1] and not fix_gamma, needs[2]
     if training and not use_global_stats:
         # Mean and variance are taken again: they depend on data, which counts in higher orders.
-        dx, gh = _gradients(g, x, scale, (0, 2), eps, needs)
+        dx, dgamma, dbeta = _gradients(g, x, scale, (0, 2), eps, needs, (shape, (view[1],)))
     else:
+        if dtype != wide:
+            g, x = g.astype(wide), x.astype(wide)
         inverse = y[2].reshape((1, view[1], 1))
-        dx = g * scale * inverse if needs[0] else None
-        gh = g * (x - y[1].reshape((1, view[1], 1))) * inverse if needs[1] else None
-    dx = _shaped(dx, shape)
-    if dx is not None and dtype != wide:
-        dx = dx.astype(dtype)
-    dgamma = gamma.zeros_like() if fix_gamma else _added(gh, (0, 2))
-    return dx, dgamma, _added(g if needs[2] else None, (0, 2)), None, None
+        dx = dgamma = dbeta = None
+        if needs[0]:
+            dx = (g * scale * inverse).reshape(shape)
+            dx = dx if dtype == wide else dx.astype(dtype)
+        if needs[1]:
+            dgamma = (g * (x - y[1].reshape((1, view[1], 1))) * inverse).sum(axis=(0, 2))
+        if needs[2]:
+            dbeta = g.sum(axis=(0, 2))
+    return dx, gamma.zeros_like() if fix_gamma else dgamma, dbeta, None, None

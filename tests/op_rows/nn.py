@@ -175,6 +175,15 @@ def parameters(n, dtype="float32"):
     return draw((n,), 0.5, 2, dtype), draw((n,), -1, 1, dtype, seed=1)
 
 
+def normalize_backward(g, x, gamma, axes, eps):
+    h, _mean, deviation = normalized(x, axes, eps)
+    gh = (g * gamma).astype("float64")
+    away = gh.mean(axes, keepdims=True) + h * (gh * h).mean(axes, keepdims=True)
+    shared = tuple(a for a, n in enumerate(gamma.shape) if n == 1)
+    sums = ((v.astype("float64")).sum(shared, keepdims=True) for v in (g * h, g))
+    return [((gh - away) / deviation).astype(x.dtype), *(v.astype(gamma.dtype) for v in sums)]
+
+
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 for shape, axis in (((3, 4), -1), ((2, 3, 4), -1), ((2, 3, 4), 1), ((2, 3, 4), 0), ((5, 1), -1)):
     arrays = (draw(shape), *parameters(shape[axis]))
@@ -200,6 +209,16 @@ for name, expect in (("LayerNorm", layer_norm), ("InstanceNorm", instance_norm),
     ROWS.append(
         Case(name, arrays, expect, {"num_groups": 3} if name == "GroupNorm" else {}, rtol=1e-2,
              atol=1e-2, mxnet=False, why=HALF)
+    )  # fmt: skip
+# Gamma one for all over which a mean is taken, one for each of them, and in between.
+for shape, scale, axes in (((3, 2, 4), (1, 2, 1), (0, 2)), ((2, 4, 3), (1, 4, 1), (1,)),
+                           ((2, 3, 4), (1, 3, 1), (2,)), ((2, 2, 3, 2), (1, 2, 3, 1), (2, 3)),
+                           ((2, 2, 3, 2), (1, 2, 1, 1), (2, 3)),
+                           ((1, 2, 1), (1, 2, 1), (0, 2))):  # fmt: skip
+    arrays = (draw(shape, seed=5), draw(shape), draw(scale, 0.5, 2, seed=6))
+    ROWS.append(
+        Case("_normalize_backward", arrays, normalize_backward, {"axes": axes, "eps": 0.1}, **CLOSE,
+             mxnet=False, why="MXNet has no such op: BatchNorm and the others are compared")
     )  # fmt: skip
 # Outside training; training is in test_nn.py.
 for shape, axis in (((2, 3, 4), 1), ((2, 3), 1), ((2, 3, 2, 2), -1), ((2, 1, 3), 1)):
