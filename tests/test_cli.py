@@ -367,15 +367,7 @@ def test_lab_refuses(tmp_path, monkeypatch, capsys):
 def test_what_lab_starts(tmp_path, monkeypatch, capsys):
     """JupyterLab on the folder, with its options and no setting that would open it to others."""
     started = []
-
-    class Started:
-        def __init__(self, command, env):
-            started.append((command, env))
-
-        def wait(self):
-            return 5
-
-    monkeypatch.setattr(lab.subprocess, "Popen", Started)
+    monkeypatch.setattr(lab, "_run", lambda *command: started.append(command) or 5)
     monkeypatch.setattr(lab.importlib.util, "find_spec", lambda name: "there")
     assert main(["lab", str(tmp_path / "mine"), "--", "--no-browser", "--port", "9999"]) == 5
     assert main(["lab"]) == 5
@@ -388,3 +380,17 @@ def test_what_lab_starts(tmp_path, monkeypatch, capsys):
     settings = {word.split("=")[0] for word in here[3:]}
     root = {"--allow-root"} if getattr(os, "geteuid", lambda: 1)() == 0 else set()
     assert settings == {"--ServerApp.root_dir", "--LabApp.default_url"} | root
+
+
+def test_what_lab_runs_gets_the_signals_and_gives_its_status():
+    program = "import os, sys; print(os.getpid(), os.environ['X'], flush=True); sys.exit(7)"
+    code = (
+        "import os, sys; from d2lmini.cli import lab; print(os.getpid())\n"
+        f"sys.exit(lab._run([sys.executable, '-c', {program!r}], {{**os.environ, 'X': 'x'}}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    asked, ran, x = done.stdout.split()
+    assert (done.returncode, x, done.stderr) == (7, "x", "")
+    assert (asked == ran) == (os.name == "posix")

@@ -42,7 +42,7 @@ def add_to(commands: Any) -> None:
 
 
 def open_lab(options: argparse.Namespace) -> int:
-    """Copy the chapters, if need be, and run JupyterLab until it ends; its exit status."""
+    """Copy the chapters, if need be, and run JupyterLab; its exit status."""
     if not options.copy and importlib.util.find_spec("jupyterlab") is None:
         raise Refused("JupyterLab is not installed: pip install 'd2lmini[lab]'")
     root = files.tree()
@@ -56,11 +56,19 @@ def open_lab(options: argparse.Namespace) -> int:
         f"--ServerApp.root_dir={root}", "--LabApp.default_url=/lab/tree/chapters",
         *_as_root(), *options.jupyter,
     ]  # fmt: skip
-    lab = subprocess.Popen(command, env=_environment())
-    # Ctrl-C reaches both; JupyterLab asks whether it is to end, so that is its business alone.
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return _run(command, _environment())
+
+
+def _run(command: list[str], environment: dict[str, str]) -> int:
+    """Become it, where the system can: signals, Ctrl-C among them, are its own then. Elsewhere wait
+    until it ends; its exit status."""
+    sys.stdout.flush()
+    if os.name == "posix":
+        os.execve(command[0], command, environment)
+    program = subprocess.Popen(command, env=environment)
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # it reaches both
     try:
-        return lab.wait()
+        return program.wait()
     finally:
         signal.signal(signal.SIGINT, before)
 
