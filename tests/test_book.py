@@ -152,6 +152,52 @@ def test_every_link_leads_to_a_file_of_the_book_and_every_request_stays_there(ro
         assert not re.search(r"https?:|//\w+\.\w|@import|fetch\(", (out / file).read_text("utf-8"))
 
 
+GUIDES = """# Guides
+
+First [how](how.md), with [its end](how.md#the-end-really), then the rest.
+"""
+HOW = """# How `it` works
+
+See [the chapter](../chapters/second.ipynb#Exercises) and [the line](../d2lmini/core.py#L2).
+
+## The end, really
+
+platypus
+"""
+
+
+def test_guides_stand_beside_the_chapters(root):
+    """In the order in which their first page names them, headings as GitHub calls them."""
+    (root / "docs").mkdir()
+    for name, text in {"README": GUIDES, "how": HOW, "also": "# Also"}.items():
+        (root / "docs" / f"{name}.md").write_text(text, encoding="utf-8")
+    out = built(root)
+    how = page(out, "docs.how.html")
+    order = ["docs.README.html", "docs.how.html", "docs.also.html"]
+    assert [a["href"] for a in how.select(".guides > li > a")] == order
+    assert how.title.string == "How it works" and how.select_one(".guides .here")
+    folds = {fold.summary.string: fold.has_attr("open") for fold in how.select(".part")}
+    assert folds == {"Chapters": False, "Guides": True}
+    links = [a["href"] for a in how.main.select("p a")]
+    assert links == ["second.html#Exercises", "d2lmini.core.py.html#L2"]
+    assert page(out, "d2lmini.core.py.html").select_one("#L2").string.strip() == "2"
+    assert [a["href"] for a in page(out, order[0]).main.select("p a")] == [
+        "docs.how.html",
+        "docs.how.html#the-end-really",
+    ]
+    assert how.select_one("#the-end-really").name == "h2"
+    words = {tuple(section[:2]): section[3] for section in index_of(out)["sections"]}
+    assert words["docs.how.html", "the-end-really"] == "platypus"
+    assert len(page(out, "index.html").select(".chapters > li")) == 3
+
+
+def test_a_guide_that_leads_nowhere_is_named(root):
+    (root / "docs").mkdir()
+    (root / "docs" / "how.md").write_text("# How\n\n[gone](gone.md)", encoding="utf-8")
+    with pytest.raises(BrokenBook, match=r"how\.md points to gone\.md"):
+        built(root)
+
+
 def index_of(out: Path) -> dict:
     return json.loads(
         (out / "search-index.js").read_text("utf-8").removeprefix("globalThis.bookIndex = ")[:-2]

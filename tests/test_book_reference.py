@@ -77,6 +77,16 @@ def test_every_public_name_is_found_where_the_index_says(book):
     assert "Matrix" in words or "product" in words
 
 
+def test_a_name_in_a_text_leads_to_its_words(book):
+    """Where it stands by itself; not in a heading, a link or a program."""
+    text = (book.out / "docs.your-own-program.html").read_text("utf-8")
+    text += (book.out / "docs.add-an-op.html").read_text("utf-8")
+    names = dict(re.findall(r'<a class="name" href="([^"]*)"><code>([^<]*)</code>', text))
+    assert names["api.autograd.html#autograd.Function"] == "autograd.Function"
+    assert names["api.d2lmini.html#lint_waits"].startswith("d2lmini.lint_waits(")
+    assert not re.search(r'<pre>[^<]*<a class="name"', text)
+
+
 def test_a_name_leads_to_its_line(book):
     (page,) = (page for page in book.reference if page.name == "api.gluon")
     found = re.search(r'id="gluon.Trainer.step">.*?href="([^"#]+)#L(\d+)"', page.body)

@@ -132,6 +132,8 @@ class Reference:
         self.entries = {s: entries_of(s) for names in spaces.values() for s in names}
         for names in spaces.values():
             for space in names:
+                plain = space.partition(":")[0]
+                self.places[plain] = f"{page_of(names)}.html#module-{plain}"
                 for entry in self.entries[space]:
                     for each in (entry, *entry.members):
                         self.places.setdefault(each.path, f"{page_of(names)}.html#{each.path}")
@@ -228,8 +230,3 @@ def says_more(member: Entry) -> bool:
 def text_of(html: str) -> str:
     """The words of a little HTML."""
     return re.sub(r"<[^>]+>", "", html)
-
-
-def reference(source: Callable[[Path, int], str]) -> list[ApiPage]:
-    """The pages of the reference, its first page first."""
-    return Reference(source).pages

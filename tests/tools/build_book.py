@@ -26,7 +26,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import book_code
 import nbformat
-from book_api import ApiPage, reference
+from book_api import ApiPage, Reference
 from bs4 import BeautifulSoup, Tag
 from jinja2 import Environment, FileSystemLoader
 from latex2mathml.converter import convert as mathml
@@ -196,7 +196,9 @@ class Book:
         paths = [chapters / f"{name}.ipynb" for name in names]
         self.pages = [read_page(path, exporter, solutions) for path in paths]
         self.guides = [read_guide(p, exporter) for p in guides_in_order(self.root / GUIDES)]
-        self.reference = reference(self._line_of_code) if api else []
+        library = Reference(self._line_of_code) if api else None
+        self.places = library.places if library else {}  # a public name -> where it is described
+        self.reference = library.pages if library else []
         self.all_pages: list[Page | ApiPage] = [*self.pages, *self.guides, *self.reference]
         parts = Environment(loader=FileSystemLoader(PARTS), autoescape=True)
         self.template = parts.get_template("page.html.j2")
@@ -211,6 +213,7 @@ class Book:
             for tag, key in (("a", "href"), ("img", "src")):
                 for element in page.soup.find_all(tag, attrs={key: True}):
                     element[key] = self._address(page, element[key])
+            self._link_names(page)
         self._write_index()
         for part in (self.pages, self.guides, self.reference):
             neighbours = zip([None, *part], part, [*part[1:], None])
@@ -230,6 +233,14 @@ class Book:
             parts=parts, page=page, body=body, title=title, before=before, after=after
         )
         (self.out / file).write_text(html, encoding="utf-8")
+
+    def _link_names(self, page: Page) -> None:
+        """A name of the library in a text, `nd.dot`, leads to what the reference says of it."""
+        for code in page.soup.find_all("code"):
+            text = re.sub(r"\(.*\)$", "", code.get_text())
+            place = self.places.get(re.sub(r"^(d2lmini|mx)\.", "", text))
+            if place and "." in text and not code.find_parent(["a", "pre", "summary", *HEADINGS]):
+                code.wrap(page.soup.new_tag("a", attrs={"class": "name", "href": place}))
 
     def _source(self, path: Path) -> str:
         """The page of a file of the library."""
