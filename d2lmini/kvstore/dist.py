@@ -17,6 +17,9 @@ on a thread of their own: one that is ready early waits. Arrays travel in bucket
 costs its time whatever its size; the plan of the buckets depends on shapes and dtypes alone, and so
 does their order: in a Trainer's step some travel later, during the next forward pass (`in_turns`).
 
+Gradients on GPUs are summed by NCCL where it is there (`across`), without coming to the host; else
+they come and go by pinned memory.
+
 MXNet's KVStore of this name keeps the weights on servers, to which gradients are pushed; how they
 are summed here is how Horovod does it (Sergeev and Del Balso, arXiv:1802.05799).
 """
@@ -31,8 +34,11 @@ import numpy as np
 from d2lmini import engine
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu
+from d2lmini.device.cuda.nccl import SumLane
 from d2lmini.engine import lanes
 from d2lmini.engine.core import FunctionTask, Var
+from d2lmini.kvstore import across, thin
+from d2lmini.kvstore.allreduce import Sum, keep
 from d2lmini.kvstore.local import Key, KVStore, Pairs
 from d2lmini.kvstore.mpi import Plan, world
 from d2lmini.ndarray import NDArray
@@ -148,10 +154,12 @@ class DistKVStore(KVStore):
         outs = dict(self._pairs("pull", key, out))
         for k, arrays in outs.items():
             self._check_shapes("pull", k, arrays)
+        pairs = self._pairs("push", key, value)
         with engine.prioritized(priority):
-            self._sum(self._pairs("push", key, value), outs, in_turns)
+            by_nccl = self._sum_by_nccl(pairs, outs, in_turns)
+            self._sum([each for each in pairs if each[0] not in by_nccl], outs, in_turns)
             for k, arrays in outs.items():
-                for x in arrays:
+                for x in arrays if k not in by_nccl else ():
                     if not _is_like(x, self._store[k]):
                         self._store[k].copyto(x)
 
@@ -166,7 +174,7 @@ class DistKVStore(KVStore):
 
     def _spread(self, keys: list[Key]) -> None:
         """The values of rank 0 for all."""
-        values = [operand(self._store[k]) for k in keys]
+        values = [operand(self._value(k)) for k in keys]
         plan = ("begin with the values of rank 0 for", *self._described(keys, values))
         chunks = [chunk for chunk, *_ in values]
         job = self._world
@@ -184,17 +192,49 @@ class DistKVStore(KVStore):
         sums, targets = {}, []
         for k in keys:
             if self._updater is None:
-                sums[k] = self._store[k]
                 targets.append(self._targets(k, outs.get(k, [])))
             else:
-                sums[k] = registry["zeros_like"](self._store[k])
-                targets.append([sums[k]])
+                targets.append([registry["zeros_like"](self._value(k))])
+            sums[k] = targets[-1][0]
         buckets = self._buckets(keys, sources)
         for bucket in in_turns(buckets) if alternating else buckets:
             self._send(
                 bucket, [sources[i] for i in bucket.members], [targets[i] for i in bucket.members]
             )
         return sums
+
+    def _sum_by_nccl(
+        self, pairs: Pairs, outs: dict[Key, list[NDArray]], alternating: bool
+    ) -> set[Key]:
+        """Push those sums that NCCL can take over the GPUs of all processes; their keys."""
+        found: dict[Key, tuple[list[NDArray], SumLane]] = {}
+        if not self._half and not any(thin.current()):
+            for k, values in pairs[::-1]:
+                lane = across.lane_of(values, outs[k]) if k in outs else None
+                if lane is not None:
+                    self._check_shapes("push", k, values)
+                    found[k] = values, lane
+        over = {(*[x.context for x in values],) for values, _ in found.values()}
+        if len(over) != 1:
+            return set()  # nothing, or here these devices and there those
+        keys = list(found)
+        plans = self._buckets(keys, [found[k][0][0] for k in keys], "sum up by NCCL")
+        for bucket in in_turns(plans) if alternating else plans:
+            some = [keys[i] for i in bucket.members]
+            sums = [Sum(found[k][0], outs[k]) for k in some]
+            across.all_reduce(found[some[0]][1], sums, self._world, bucket.plan)
+            for k in some:  # values stay where their sums are
+                if self._store[k].context != outs[k][0].context:
+                    self._store[k] = self._store[k].copyto(outs[k][0].context)
+            keep([(outs[k][0], self._store[k]) for k in some])
+            self.buckets_sent += 1
+        return set(keys)
+
+    def _value(self, key: Key) -> NDArray:
+        """The value of `key`, on the CPU from now on."""
+        if not self._store[key].context.is_cpu:
+            self._store[key] = self._store[key].copyto(cpu())
+        return self._store[key]
 
     def _totals(self, pairs: Pairs) -> tuple[list[Key], list[NDArray]]:
         """The sum over the devices of this process, for each key, on the CPU; the last key first,
@@ -211,7 +251,8 @@ class DistKVStore(KVStore):
 
     def _targets(self, key: Key, outs: list[NDArray]) -> list[NDArray]:
         """The value of `key`, and those arrays that the same task can write."""
-        return [self._store[key], *(x for x in outs if _is_like(x, self._store[key]))]
+        value = self._value(key)
+        return [value, *(x for x in outs if _is_like(x, value))]
 
     def _send(self, bucket: Bucket, sources: list[NDArray], targets: list[list[NDArray]]) -> None:
         given = [operand(x) for x in sources]
@@ -258,12 +299,13 @@ class DistKVStore(KVStore):
 
     # -- the plan ----------------------------------------------------------------------------------
 
-    def _buckets(self, keys: list[Key], arrays: list[NDArray]) -> list[Bucket]:
-        """Which arrays travel together: neighbours of one dtype, up to a size."""
-        known = (*keys, *[x._spec for x in arrays], len(self.names), self._half)
+    def _buckets(self, keys: list[Key], arrays: list[NDArray], way: str = "sum up") -> list[Bucket]:
+        """Which arrays travel together: neighbours of one dtype, up to a size. way: what is done
+        with them."""
+        known = (*keys, *[x._spec for x in arrays], len(self.names), way, self._half)
         if known not in self._plans:
             specs = [x._spec for x in arrays]
-            way = "sum up, as float16," if self._half else "sum up"
+            way = f"{way}, as float16," if self._half else way
             described = self._described(keys, [operand(x) for x in arrays])
             self._plans[known] = [
                 Bucket(some, (way, *(described[i] for i in some)))

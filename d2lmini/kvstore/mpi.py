@@ -115,6 +115,12 @@ class World:
                 np.copyto(target, mine[end : end + x.size].reshape(target.shape))
             end += x.size
 
+    def meet(self, make: Callable[[], Any], count: int) -> tuple[Any, int, int]:
+        """What rank 0 makes, how many the ranks before this one count, and how many all do."""
+        made = self._comm.bcast(make() if self.rank == 0 else None)
+        counts = self._comm.allgather(count)
+        return made, sum(counts[: self.rank]), sum(counts)
+
     def broadcast(self, arrays: Sequence[np.ndarray]) -> None:
         """Every array becomes that of rank 0."""
         for x in arrays:

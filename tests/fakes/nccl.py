@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 import types
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,7 @@ class _Clique:
         self.devices = list(devices)
         self.calls = [0] * len(self.devices)
         self.meetings: dict[int, _Meeting] = {}
+        self.joined: set[int] = set()  # threads that did so by its name
 
 
 class _Meeting:
@@ -66,13 +68,45 @@ class _Meeting:
             target[...] = values
 
 
-class NcclCommunicator:
-    """`cupy.cuda.nccl.NcclCommunicator`, of those that `initAll` makes."""
+def get_unique_id() -> tuple[int, ...]:
+    """A name for a clique, for those that join it from several processes (or threads)."""
+    return (*b"clique", next(_numbers))
 
-    def __init__(self, clique: _Clique, rank: int):
+
+_numbers = count()
+_named: dict[tuple[int, ...], _Clique] = {}
+_lock = threading.Lock()
+
+
+class NcclCommunicator:
+    """`cupy.cuda.nccl.NcclCommunicator`: rank `rank` of a clique of `ndev` with that name, on the
+    current device. NCCL waits for all of them here, or at the end of the group; the fake does when
+    they meet."""
+
+    def __init__(self, ndev: int, commId: tuple[int, ...], rank: int):
+        machine = machines.current()
+        device, here = machine.current_device, threading.get_ident()
+        with _lock:
+            clique = _named.setdefault(commId, _Clique([-1] * ndev))
+            if len(clique.devices) != ndev or not 0 <= rank < ndev or clique.devices[rank] != -1:
+                raise NcclError(4, f"rank {rank} of {ndev} cannot join {clique.devices}")
+            if device in clique.devices:
+                raise NcclError(5, f"device {device} is in the clique already: {clique.devices}")
+            if here in clique.joined and _groups.calls is None:
+                raise NcclError(
+                    5,
+                    "this thread joins with several ranks one after another, and NCCL waits in the "
+                    "first for the second; put them between groupStart() and groupEnd()",
+                )
+            clique.joined.add(here)
+            clique.devices[rank] = device
+        self._begin(clique, rank)
+
+    def _begin(self, clique: _Clique, rank: int) -> NcclCommunicator:
         self._clique = clique
         self._rank = rank
         self._thread: threading.Thread | None = None
+        return self
 
     @staticmethod
     def initAll(devices: int | Sequence[int]) -> list[NcclCommunicator]:
@@ -84,7 +118,8 @@ class NcclCommunicator:
         if not all(0 <= i < machine.devices for i in numbers):
             raise CUDARuntimeError(101)
         clique = _Clique(numbers)
-        return [NcclCommunicator(clique, rank) for rank in range(len(numbers))]
+        make = NcclCommunicator.__new__
+        return [make(NcclCommunicator)._begin(clique, rank) for rank in range(len(numbers))]
 
     def device_id(self) -> int:
         return self._clique.devices[self._rank]
@@ -242,6 +277,7 @@ def namespace(available: bool) -> Any:
         NcclCommunicator=NcclCommunicator,
         NcclError=NcclError,
         available=True,
+        get_unique_id=get_unique_id,
         get_version=lambda: 22304,
         groupStart=groupStart,
         groupEnd=groupEnd,

@@ -49,15 +49,19 @@ class SumLane:
         self._library = module.nccl()
         self._lanes = {device.ctx: CudaLane(device, "sum") for device in devices}
         self._cliques: dict[tuple[int, ...], list[Any]] = {}
+        #: The communicators of cliques over several processes, by this one's devices in them.
+        self.cliques_across: dict[tuple[Context, ...], list[Any]] = {}
         self._busy = threading.Lock()
 
     def takes(self, contexts: Sequence[Context], dtype: np.dtype) -> bool:
         """Can NCCL sum arrays of this dtype over these devices?"""
+        return len(contexts) > 1 and self.covers(contexts, dtype)
+
+    def covers(self, contexts: Sequence[Context], dtype: np.dtype) -> bool:
+        """The same; or is it one, which has its part in a sum over several processes?"""
         lanes = [self._lanes.get(ctx) for ctx in contexts]
         ordinals = {lane.device.ordinal for lane in lanes if lane is not None}
-        return (
-            self._library is not None and len(ordinals) == len(lanes) > 1 and dtype.name in _DTYPES
-        )
+        return self._library is not None and len(ordinals) == len(lanes) and dtype.name in _DTYPES
 
     # -- what the engine asks ----------------------------------------------------------------------
 
@@ -104,13 +108,15 @@ class SumLane:
     # -- what a task calls -------------------------------------------------------------------------
 
     def sum_up(
-        self, contexts: Sequence[Context], sums: Sequence[Sequence[tuple[Any, Any]]]
-    ) -> None:
+        self, contexts: Sequence[Context], sums: Sequence[Sequence[tuple[Any, Any]]],
+        clique: list[Any] | None = None,
+    ) -> None:  # fmt: skip
         """Put on the streams, as one call of NCCL's: in each sum every device's second array
-        becomes the sum of all first ones."""
+        becomes the sum of all first ones. clique: what `join` gave, to sum over other processes'
+        devices as well."""
         lanes = [self._lanes[ctx] for ctx in contexts]
         nccl = self._library
-        communicators = self._clique([lane.device.ordinal for lane in lanes])
+        communicators = clique or self._clique([lane.device.ordinal for lane in lanes])
         nccl.groupStart()
         try:
             for arrays in sums:
@@ -129,6 +135,20 @@ class SumLane:
         if key not in self._cliques:
             self._cliques[key] = self._library.NcclCommunicator.initAll(ordinals)
         return self._cliques[key]
+
+    def join(self, contexts: Sequence[Context], name: Any, before: int, n: int) -> list[Any]:
+        """Become members of the clique of that name, which NCCL gave to one of its processes: it
+        has `n` members, and these devices come behind `before` others. Blocks until all join."""
+        self._library.groupStart()
+        try:
+            members = []
+            for i, ctx in enumerate(contexts):
+                device = self._lanes[ctx].device
+                with device.xp.cuda.Device(device.ordinal):
+                    members.append(self._library.NcclCommunicator(n, name, before + i))
+        finally:
+            self._library.groupEnd()
+        return members
 
 
 def sums_of(device: Device) -> SumLane | None:
