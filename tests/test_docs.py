@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import computed_docs
 import migration_table
 import mxnet_names
 import pytest
@@ -98,14 +99,25 @@ def test_the_first_page_leads_to_all_others():
     assert pages == linked | {"README.md"}
 
 
-# -- coming from MXNet -----------------------------------------------------------------------------
+# -- what is computed ------------------------------------------------------------------------------
 
 
-def test_the_names_are_counted_as_they_are_now():
-    page = migration_table.PAGE.read_text(encoding="utf-8")
-    assert page == migration_table.renewed(page), (
-        "run tests/tools/migration_table.py: which of MXNet's names are here has changed"
-    )
+@pytest.mark.parametrize("name", computed_docs.PAGES)
+def test_what_is_computed_is_as_it_is_now(name):
+    page = (computed_docs.DOCS / name).read_text(encoding="utf-8")
+    assert all(page.count(mark) == 1 for mark in computed_docs.MARKS)
+    computed = computed_docs.PAGES[name]()
+    assert page == computed_docs.renewed(page, computed), "run tests/tools/computed_docs.py"
+
+
+def test_the_command_line_is_described_to_its_last_word():
+    table = computed_docs.commands()
+    assert "### d2lmini launch" in table and "| `-n N` | how many processes |" in table
+    assert not re.search(r"\|  ?\|", table), "a word without help"
+    page = (computed_docs.DOCS / "command-line.md").read_text(encoding="utf-8")
+    sources = "".join(path.read_text("utf-8") for path in (ROOT / "d2lmini").rglob("*.py"))
+    for variable in re.findall(r"D2LMINI_\w+", page):
+        assert f'"{variable}"' in sources, variable
 
 
 def test_what_is_not_here_is_told_apart():

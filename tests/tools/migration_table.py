@@ -1,6 +1,4 @@
-"""Which of MXNet's names are here: the tables of docs/migration.md, computed.
-
-    python tests/tools/migration_table.py        # writes them anew; a test says when they are stale
+"""Which of MXNet's names are here: the tables of docs/migration.md (see `computed_docs.py`).
 
 `data/mxnet_names.txt` has the names of MXNet 1.9.1, as `mxnet_names.py` found them. A name that is
 not here says so when it is asked for, and why: by that it is counted.
@@ -10,17 +8,13 @@ from __future__ import annotations
 
 import importlib
 import re
-import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import d2lmini as mx
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "migration.md"
 NAMES = Path(__file__).resolve().parents[1] / "data" / "mxnet_names.txt"
-MARKS = ("<!-- computed: begin -->\n", "<!-- computed: end -->\n")
 REASON = re.compile(r"[Ll]eft out(?: of d2lmini,|:) (?:as (?:all of|is|are|all) )?(.*)")
 
 #: What a program that is no part of MXNet has no use for.
@@ -93,15 +87,3 @@ def shown(names: list[str]) -> str:
     parts = [f"`{module}.{first}`" + "".join(f" `{n}`" for n in rest)
              for module, (first, *rest) in by_module.items()]  # fmt: skip
     return "; ".join(parts)
-
-
-def renewed(page: str) -> str:
-    """The page with its tables as they are now."""
-    before, _, rest = page.partition(MARKS[0])
-    _, _, after = rest.partition(MARKS[1])
-    return before + MARKS[0] + tables() + MARKS[1] + after
-
-
-if __name__ == "__main__":
-    PAGE.write_text(renewed(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
-    sys.exit(0)

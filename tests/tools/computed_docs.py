@@ -1,0 +1,58 @@
+"""What is computed in the pages of `docs/`: between two marks stands what a function returns.
+
+python tests/tools/computed_docs.py       # writes it anew; a test says when it is stale
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import migration_table
+
+from d2lmini import cli
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+MARKS = ("<!-- computed: begin -->\n", "<!-- computed: end -->\n")
+
+
+def commands() -> str:
+    """The commands, and the words that each takes, as Markdown: read off the parsers themselves."""
+    parsers = argparse.ArgumentParser().add_subparsers()
+    for module in (cli.lab, cli.selftest, cli.bench, cli.programs, cli.info):
+        module.add_to(parsers)
+    parts = []
+    for name, parser in parsers.choices.items():
+        parts += [f"### d2lmini {name}", "", (parser.description or "").strip(), ""]
+        rows = [
+            f"| {_words(action)} | {(action.help or '').replace('|', chr(92) + '|')} |"
+            for action in parser._actions
+            if not isinstance(action, argparse._HelpAction)
+        ]
+        parts += ["| word | what it says |", "| --- | --- |", *rows, ""] if rows else []
+    return "\n".join(parts) + f"\n```text\n{cli.STATUS}```\n"
+
+
+def _words(action: argparse.Action) -> str:
+    """`-n N`, `FILE`: how it is written."""
+    value = action.metavar or (action.dest.upper() if action.nargs != 0 else "")
+    if not action.option_strings:
+        return f"`{action.metavar or action.dest}`"
+    return ", ".join(f"`{word} {value}`".replace(" `", "`") for word in action.option_strings)
+
+
+#: The page, and what computes its part.
+PAGES = {"migration.md": migration_table.tables, "command-line.md": commands}
+
+
+def renewed(page: str, computed: str) -> str:
+    """The page with its part as it is now."""
+    before, _, rest = page.partition(MARKS[0])
+    _, _, after = rest.partition(MARKS[1])
+    return before + MARKS[0] + computed + MARKS[1] + after
+
+
+if __name__ == "__main__":
+    for name, compute in PAGES.items():
+        page = DOCS / name
+        page.write_text(renewed(page.read_text(encoding="utf-8"), compute()), encoding="utf-8")
