@@ -271,14 +271,14 @@ def test_the_next_forward_goes_on_as_far_as_it_has_its_weights():
     link = Link(0, 0.1)  # the buckets take 1 s and 3 s
     first = cluster.step(work, 2, link, buckets=[[1], [0]], count=2)
     # Ready at 3 and 4; there at 6 and 7: the next forward waits 3 s for its first layer, and so on.
-    assert first.stalls == ((0, 3),)
+    assert first.stalls == ((0, 3),) and first.after_s == 4
     assert first.sent == ((30, 6, 9), (10, 9, 10)) and first.seconds == 14 / 2
     turned = cluster.step(work, 2, link, buckets=[[0], [1]], count=2)
     # The first layer's is ready at 4, there at 5; the other there at 8: the forward has begun.
     assert turned.stalls == ((0, 1), (2, 2)) and turned.seconds == 15 / 2
     assert cluster.step(work, 2, link, buckets=[[1], [0]], count=1).seconds == 7
     many = cluster.step(work, 2, link, buckets=[[1], [0]], wait_for_all=True)
-    assert many.seconds == pytest.approx(7)
+    assert many.seconds == pytest.approx(7) == many.after_s
 
 
 def test_more_messages_cost_more_where_each_has_its_price():

@@ -158,12 +158,14 @@ class Step(NamedTuple):
     work      what each process does by itself, or the slowest of them
     stalls    (when, how long) forward waited for weights, in seconds after its begin
     sent      for each bucket: its bytes, when its exchange began, when it was over
+    after_s   how long the one before had begun before it; 0 for the first
     """
 
     seconds: float
     work: Work
     stalls: tuple[tuple[float, float], ...]
     sent: tuple[tuple[int, float, float], ...]
+    after_s: float = 0.0
 
     @property
     def busy_s(self) -> float:
@@ -202,8 +204,9 @@ def step(
     updates = [work.update_s * size / sum(nbytes) for size in nbytes]
     forward = sorted(range(len(work.gradients)), key=lambda i: work.gradients[i].needed_s)
     there = [0.0] * len(work.gradients)  # when each weight is
-    begin = free = 0.0
+    begin = following = free = 0.0
     for _ in range(count):
+        after_s, begin = following - begin, following
         late, stalls = 0.0, []
         for i in forward:
             now = begin + work.gradients[i].needed_s + late
@@ -218,12 +221,12 @@ def step(
             sent.append((size, start - begin, free - begin))
             for i in bucket:
                 there[i] = free + update_s
-        begin += late + work.compute_s + work.update_s
+        following = begin + late + work.compute_s + work.update_s
         if wait_for_all and plan:
-            begin = max(begin, free + work.update_s)
-            there = [begin] * len(there)
-    seconds = max(begin, *there) / count
-    return Step(seconds, work, tuple(stalls), tuple(sent))
+            following = max(following, free + work.update_s)
+            there = [following] * len(there)
+    seconds = max(following, *there) / count
+    return Step(seconds, work, tuple(stalls), tuple(sent), after_s)
 
 
 def _buckets(work: Work) -> list[list[int]]:
