@@ -23,6 +23,8 @@ from d2lmini.optimizer.optimizer import Optimizer
 
 #: Counts are numbers of updates; no training makes more.
 _MOST_UPDATES = 1 << 40
+#: That a schedule makes at once.
+_MOST_STEPS = 1 << 16
 
 
 def damaged(words: str) -> MXNetError:
@@ -43,7 +45,8 @@ def restored(described: Any, old: Optimizer) -> Callable[[], Optimizer]:
         optimizer.__dict__.update(param_dict=old.param_dict, lr_scheduler=None)
     _check(optimizer, {**vars(Optimizer()), **vars(optimizer)}, values)
     _check_counts(values)
-    schedule = _schedule(described.get("lr_scheduler"), optimizer.lr_scheduler)
+    updates = values.get("num_update", optimizer.num_update)
+    schedule = _schedule(described.get("lr_scheduler"), optimizer.lr_scheduler, updates)
     if schedule is None and values.get("lr", optimizer.lr) is None:
         raise damaged(f"{name} has neither a learning rate nor a schedule")
 
@@ -125,9 +128,9 @@ def _check_counts(values: dict[str, Any]) -> None:
             raise damaged(f"{key} holds values of another kind")
 
 
-def _schedule(described: Any, old: Any) -> Callable[[], Any] | None:
-    """What gives the scheduler that was described, in its state of then: `old` if it is of that
-    class, else a new one of `lr_scheduler`'s."""
+def _schedule(described: Any, old: Any, updates: int) -> Callable[[], Any] | None:
+    """What gives the scheduler that was described, in its state of then, after so many updates:
+    `old` if it is of that class, else a new one of `lr_scheduler`'s."""
     if described is None:
         return None
     name, values = _parts(described)
@@ -148,6 +151,10 @@ def _schedule(described: Any, old: Any) -> Callable[[], Any] | None:
     for step in steps if isinstance(steps, list) else [steps]:
         if not isinstance(step, int) or step < 1:
             raise damaged(f"{name}.step is {str(step)[:100]}, expected 1 or more")
+    # A schedule goes step by step from where it was; it is asked at every update.
+    count = {"count": 0, **getattr(schedule, "__dict__", {}), **values}["count"]
+    if isinstance(count, int) and isinstance(steps, int) and updates - count > _MOST_STEPS * steps:
+        raise damaged(f"{name}.count is {count} after {updates} updates: too far behind")
 
     def take_over() -> Any:
         vars(schedule).update(values)
