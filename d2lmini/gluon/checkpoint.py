@@ -57,6 +57,9 @@ from d2lmini.gluon.parameter import Parameter
 from d2lmini.gluon.trainer import Trainer
 from d2lmini.ndarray import NDArray
 
+#: What numbers, texts and lists of a file lead to that are not those that were written.
+_NOT_OURS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+
 _NAME = re.compile(r"step-(\d+)(?:\.(\d+))?")
 
 
@@ -202,6 +205,18 @@ class Checkpoint:
         self._net.load_parameters(folder / "net.params")
         if self._trainer is not None:
             self._trainer.load_states(folder / "trainer.states")
+        try:
+            self._restore_own(folder, rank, ranks)
+        except _NOT_OURS as problem:
+            raise MXNetError(
+                f"restore: the files of rank {rank} in {str(folder)!r} are not as save() writes "
+                f"them, though their checksums agree: {problem!r:.300}"
+            ) from problem
+        self._last = step
+        return step
+
+    def _restore_own(self, folder: Path, rank: int, ranks: int) -> None:
+        """What is this process's own."""
         path = folder / f"rank-{rank}.params"
         own = nd.load(path) if path.exists() else {}
         for i, name, x in self._own(ranks):
@@ -228,8 +243,6 @@ class Checkpoint:
         random.setstate((version, tuple(numbers), following))
         np.random.set_state(random_state.numpy_state_of(state["numpy"]))
         random_state.load_state_dict(state["random"])
-        self._last = step
-        return step
 
     def _newest(self) -> tuple[int, int] | None:
         """Step and count of the newest checkpoint that is whole."""
@@ -327,17 +340,22 @@ def _damage(folder: Path) -> str | None:
     """What is wrong with a checkpoint; None if it is whole."""
     path = folder / "whole.json"
     try:
-        files = json.loads(path.read_text())["files"]
-        for name, (size, checksum) in files.items():
+        whole = json.loads(path.read_text(encoding="utf-8"))
+        int(whole["ranks"])
+        for name, (size, checksum) in whole["files"].items():
+            if Path(name).name != name:
+                raise ValueError("not a file of this folder")
             path = folder / name
-            found = _fingerprint(path)
-            if found[0] != size:
-                return f"file {str(path)!r} is damaged: expected {size} bytes, found {found[0]}"
-            if found[1] != checksum:
+            found = path.stat().st_size
+            if not path.is_file():
+                return f"file {str(path)!r} is damaged: it is no plain file"
+            if found != size:
+                return f"file {str(path)!r} is damaged: expected {size} bytes, found {found}"
+            if _fingerprint(path)[1] != checksum:
                 return f"file {str(path)!r} is damaged: its {size} bytes are not those written"
     except OSError as problem:
         return f"file {str(path)!r} cannot be read: {problem.strerror}"
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except _NOT_OURS:
         return (
             f"file {str(path)!r} is damaged: expected JSON with 'files', their sizes and checksums"
         )
