@@ -158,6 +158,9 @@ _BAD_STATES = {
     "a module for a schedule": (states_of(described(schedule={"class": "pi"})), "lr_scheduler pi"),
     "steps of nothing": (
         states_of(described(schedule={"class": "FactorScheduler", "step": 0})), "1 or more"),
+    "a schedule far behind": (
+        states_of(described(num_update=1 << 39, schedule={"class": "FactorScheduler", "step": 1})),
+        "too far behind"),
     "no rate": (states_of(described(lr=None)), "neither a learning rate nor a schedule"),
     "a pickle": (pickle.dumps(print), "pickle"),
 }  # fmt: skip
@@ -394,3 +397,46 @@ def test_the_server_of_the_chapters_keeps_its_safe_settings():
     found = [p.name for p in files if loose.search(p.read_text(encoding="utf-8", errors="replace"))]
     assert found == []
     assert loose.search("jupyter lab --ip=*") and loose.search("--ServerApp.token=''")
+
+
+# -- checkpoints -----------------------------------------------------------------------------------
+
+
+def checkpoint_in(folder: Path) -> gluon.Checkpoint:
+    net = gluon.nn.Dense(1, in_units=1)
+    net.initialize()
+    return gluon.Checkpoint(folder, net, gluon.Trainer(net.collect_params(), "sgd"))
+
+
+@pytest.mark.parametrize(
+    "whole",
+    [
+        {"ranks": 1, "files": {"/dev/zero": [1 << 40, 0]}},
+        {"ranks": 1, "files": {"../../secret": [6, 0]}},
+        {"ranks": 1, "files": {".": [4096, 0]}},
+        {"ranks": "x", "files": {}},
+        {"files": {}},
+        {"ranks": 1, "files": {"net.params": 3}},
+        [],
+    ],
+)
+def test_checkpoints_whose_list_is_refused(whole, tmp_path):
+    (tmp_path / "secret").write_bytes(b"secret")
+    checkpoint_in(tmp_path / "run").save(1)
+    path = tmp_path / "run" / "step-00000001" / "whole.json"
+    path.write_text(json.dumps(whole))
+    with pytest.raises(MXNetError, match=r"is damaged"):
+        checkpoint_in(tmp_path / "run").restore()
+
+
+@pytest.mark.parametrize("state", [[], {}, {"data": 3}, {"data": [], "python": [1]}])
+def test_checkpoints_of_a_state_with_the_right_checksum(state, tmp_path):
+    checkpoint_in(tmp_path).save(1)
+    folder = tmp_path / "step-00000001"
+    text = json.dumps(state)
+    (folder / "rank-0.json").write_text(text)
+    whole = json.loads((folder / "whole.json").read_text())
+    whole["files"]["rank-0.json"] = [len(text), zlib.crc32(text.encode())]
+    (folder / "whole.json").write_text(json.dumps(whole))
+    with pytest.raises(MXNetError, match=r"rank 0 in .*step-00000001.* not as save"):
+        checkpoint_in(tmp_path).restore()

@@ -158,17 +158,20 @@ class Guard:
         if peak > limits.of(nbytes):
             words = f"{peak} bytes for a file of {nbytes}, allowed {limits.of(nbytes):.0f}"
             return Failure("held too much memory", words)
-        if took > MOST_SECONDS and (took := _cpu_seconds(read, errors)) > MOST_SECONDS:
+        if isinstance(problem, Failure) and problem.kind.startswith("Hang"):
+            self._armed = -2 * MOST_SECONDS
+        elif took > MOST_SECONDS and (took := self._cpu_seconds(read, errors)) > MOST_SECONDS:
             return Failure("took too long", f"{took:.1f} s for a file of {nbytes} bytes")
         return problem
 
-
-def _cpu_seconds(read: Callable[[], Any], errors: tuple[type[Exception], ...]) -> float:
-    """Once more, by the clock that stands still while other processes have the machine."""
-    began = time.thread_time()
-    with contextlib.suppress(Hang, *errors):
-        read()
-    return time.thread_time() - began
+    def _cpu_seconds(self, read: Callable[[], Any], errors: tuple[type[Exception], ...]) -> float:
+        """Once more, by the clock that stands still while other processes have the machine."""
+        if self._handler is not None:
+            signal.setitimer(signal.ITIMER_PROF, 10 * MOST_SECONDS)
+        began = time.thread_time()
+        with contextlib.suppress(Hang, *errors):
+            read()
+        return time.thread_time() - began
 
 
 def _of_message(error: Exception, name: str) -> Failure | None:

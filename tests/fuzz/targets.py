@@ -13,6 +13,7 @@ import json
 import os
 import socket
 import struct
+import tarfile
 import tempfile
 import zipfile
 from collections.abc import Callable, Sequence
@@ -38,7 +39,7 @@ from d2lmini import (
 )
 from d2lmini.d2l import data as d2l_data
 from d2lmini.d2l import text as d2l_text
-from d2lmini.gluon import structure
+from d2lmini.gluon import checkpoint, structure
 from d2lmini.gluon.data.vision import datasets, idx
 from d2lmini.mxnet_alias import runner
 from d2lmini.ops.core import registry
@@ -236,8 +237,56 @@ def _create(path: str, data: bytes) -> None:
             create(text)
         except ValueError as problem:
             problems.append(problem)
-    if problems:
+    if len(problems) == 2:
         raise problems[0]
+
+
+# -- checkpoints -----------------------------------------------------------------------------------
+
+
+def _checkpoint_of(folder: str) -> gluon.Checkpoint:
+    """The checkpoints of a small training, one of which is saved if there is none."""
+    net = gluon.nn.Dense(2, in_units=3)
+    net.initialize()
+    loader = gluon.data.DataLoader(gluon.data.ArrayDataset(np.zeros((4, 3))), 2, shuffle=True)
+    return gluon.Checkpoint(folder, net, gluon.Trainer(net.collect_params(), "sgd"), loader)
+
+
+def _checkpoints() -> list[bytes]:
+    """`rank-0.json` and `whole.json`, each with a byte before it that says which."""
+    with tempfile.TemporaryDirectory() as folder:
+        checkpoint = _checkpoint_of(folder)
+        next(iter(checkpoint._data[0]))
+        checkpoint.save(1)
+        inside = Path(folder) / "step-00000001"
+        texts = (inside / "rank-0.json").read_text(), (inside / "whole.json").read_text()
+    state = json.loads(texts[0])
+    state["python"][1] = state["python"][1][:3]  # mutations are to hit the rest as well
+    state["numpy"]["state"]["key"] = state["numpy"]["state"]["key"][:3]
+    return [b"r" + texts[0].encode(), b"r" + json.dumps(state).encode(), b"w" + texts[1].encode()]
+
+
+def _mutate_checkpoint(random: Random, data: bytes, others: Sequence[bytes]) -> bytes:
+    return data[:1] + mutations.json_text(random, data[1:], others)
+
+
+def _restore(path: str, data: bytes) -> None:
+    """Its checksum is right: the file was made so."""
+    root = os.path.join(os.path.dirname(path), "run")
+    inside = Path(root) / "step-00000001"
+    if not inside.exists():
+        _checkpoint_of(root).save(1)
+    if data[:1] == b"w":
+        (inside / "whole.json").write_bytes(data[1:])
+    else:
+        (inside / "rank-0.json").write_bytes(data[1:])
+        files = {p.name: checkpoint._fingerprint(p) for p in inside.iterdir() if p.stem != "whole"}
+        whole = {"step": 1, "ranks": 1, "files": files}
+        (inside / "whole.json").write_text(json.dumps(whole))
+    try:
+        _checkpoint_of(root).restore()
+    except MXNetError as problem:
+        assert "step-00000001" in str(problem)
 
 
 # -- notebooks -------------------------------------------------------------------------------------
@@ -289,9 +338,10 @@ def _mutate_zipped(random: Random, data: bytes, others: Sequence[bytes]) -> byte
 
 
 def _read_pair(path: str, data: bytes) -> None:
-    """As a file of images, whose labels are in order, and as one of labels."""
+    """As whatever it is, and as images and labels of a set, of which it can't be both."""
     idx.read_idx(path)
-    idx.read_labelled_images(path, path)
+    with contextlib.suppress(MXNetError):
+        idx.read_labelled_images(path, path)
 
 
 def _read_archive(path: str, data: bytes) -> None:
@@ -303,6 +353,16 @@ def _read_archive(path: str, data: bytes) -> None:
     except MXNetError as problem:
         assert str(problem).startswith(inside)
     assert {"test.bin"} >= {*os.listdir(folder)} - {os.path.basename(path)}
+
+
+def _tar() -> bytes:
+    """CIFAR-100's archive, with one picture."""
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w:gz") as archive:
+        member = tarfile.TarInfo("cifar-100-binary/test.bin")
+        member.size = 3074
+        archive.addfile(member, io.BytesIO(bytes(3074)))
+    return stream.getvalue()
 
 
 def _mutate_archive(random: Random, data: bytes, others: Sequence[bytes]) -> bytes:
@@ -433,6 +493,9 @@ TARGETS: dict[str, Target] = {
         (ValueError,),
         file="x-model.json",
     ),
+    "checkpoint": Target(
+        _restore, _checkpoints(), _mutate_checkpoint, Limits(2048 * KIB, 160), file="bytes",
+    ),
     "init text": Target(_create, _texts(), _json, _TREES, (ValueError,)),
     "notebook": Target(
         _read_notebook, _notebooks(), _json, Limits(2048 * KIB, 600), (ValueError,), "x.ipynb",
@@ -451,7 +514,8 @@ TARGETS: dict[str, Target] = {
         Limits(2048 * KIB, 3 * datasets.MOST_PIXELS_PER_BYTE), file="x.png",
     ),
     "archive": Target(
-        _read_archive, [mutations.tar(Random(n), ["test.bin"], bytes(3074)) for n in range(6)],
+        _read_archive,
+        [_tar(), *(mutations.tar(Random(n), ["test.bin"], bytes(3074)) for n in range(5))],
         _mutate_archive, Limits(2048 * KIB, 16), file="cifar-100-binary.tar.gz",
     ),
     "lyrics": Target(
