@@ -128,7 +128,7 @@ TABLE = (
         add_one,
         unit="us",
         turns=5,
-        targets=(Target("mxnet", 1 / 6), Target("torch", 0.9)),
+        targets=(Target("mxnet", 1 / 6), Target("torch", 0.7)),
     ),
     Workload(
         "large_add",
