@@ -40,7 +40,8 @@ def run(code: str, name: str, folder: Path) -> subprocess.CompletedProcess:
     return subprocess.run(
         [sys.executable, name],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        # Without GPUs, whatever the machine has: their number is printed.
+        env={**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""},
         capture_output=True,
         text=True,
         encoding="utf-8",

@@ -85,6 +85,21 @@ def test_what_programs_import_is_public():
     assert package == described | other_names
 
 
+def test_what_the_modules_of_a_space_list_is_described():
+    """In a space of their own, or in that of their package."""
+    entries = list(all_entries())
+    described = {id(entry.value) for entry in entries}
+    modules = [e for e in entries if e.kind == "module" and hasattr(e.value, "__all__")]
+    left = [
+        f"{entry.path}.{name}"
+        for entry in modules
+        for name in entry.value.__all__
+        if f"{entry.path}.{name}" not in public_names.NOT_OURS
+        and id(getattr(entry.value, name)) not in described
+    ]
+    assert len(modules) > 10 and not left
+
+
 # -- the rules, on made-up names -------------------------------------------------------------------
 
 

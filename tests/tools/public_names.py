@@ -55,7 +55,7 @@ SPACES = {
         profiler.memory:ChangeList,MemoryReport,DeviceMemory profiler.roofline:Roofline
         profiler.summary:Summary profiler.lint:Lint""",
     "Widgets": "widgets widgets.watch:Watch widgets.graph_widget:GraphView",
-    "d2l": "d2l d2l.check",
+    "d2l": "d2l d2l.check d2l.cluster",
     "The package itself": "d2lmini random util runtime",
     "For tests of your own": "test_utils",
 }
