@@ -108,7 +108,14 @@ def test_the_same_job_twice_gives_the_same_bits(tmp_path):
         ("_exit", ["rank 1 was killed, or left without ending its program"]),
         ("end", ["rank 1 has ended its program, while rank 0 waits for it to sum up"]),
         ("absent", ["rank 1 has ended its program, while rank 0 waits for it to begin with the"]),
-        ("barrier", ["rank 1 is to wait at a barrier; rank 0 is to sum up n_dense1_"]),
+        (
+            "barrier",
+            ["rank 1 is to wait at a barrier; rank 0 is to sum up for step(16) n_dense1_"],
+        ),
+        (
+            "uneven",
+            ["rank 1 is to sum up for step(7) n_", "rank 0 is to sum up for step(16) n_"],
+        ),
         (
             "differ",
             ["on rank 1 n_dense0_bias, float32 (4,); on rank 0 n_dense0_bias, float32 (5,)"],

@@ -223,6 +223,8 @@ class Trainer:
         self._prepare()
         self._rescale(batch_size)
         self._check_fresh(ignore_stale_grad)
+        if isinstance(self._kvstore, kv.DistKVStore):
+            self._kvstore.divisor = batch_size
         self._allreduce_grads(in_step=True)
         self._update(ignore_stale_grad)
 
@@ -231,6 +233,8 @@ class Trainer:
         at them, or clip them, before `update`."""
         self._prepare()
         self._refuse_on_kvstore("allreduce_grads")
+        if isinstance(self._kvstore, kv.DistKVStore):
+            self._kvstore.divisor = None
         self._allreduce_grads()
 
     def update(self, batch_size: float, ignore_stale_grad: bool = False) -> None:

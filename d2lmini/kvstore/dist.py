@@ -82,8 +82,10 @@ class DistKVStore(KVStore):
     """Values by key, the same in all processes; see this module.
 
     All processes call the same methods with the same keys, in the same order. names: what messages
-    call a key; a Trainer enters the names of its parameters. buckets_sent: how many were exchanged
-    (or will be, when all that was pushed is done).
+    call a key; a Trainer enters the names of its parameters. divisor: by what the sums are going to
+    be divided, if that is known: a Trainer enters the size of its batches, which must be the same
+    in all processes. buckets_sent: how many were exchanged (or will be, when all that was pushed is
+    done).
     """
 
     def __init__(self, kind: str = "dist_sync"):
@@ -92,6 +94,7 @@ class DistKVStore(KVStore):
         self.rank = self._world.rank
         self.num_workers = self._world.size
         self.names: dict[Key, str] = {}
+        self.divisor: float | None = None
         self.buckets_sent = 0
         self._half = False
         self._plans: dict[Any, list[Bucket]] = {}
@@ -302,10 +305,14 @@ class DistKVStore(KVStore):
     def _buckets(self, keys: list[Key], arrays: list[NDArray], way: str = "sum up") -> list[Bucket]:
         """Which arrays travel together: neighbours of one dtype, up to a size. way: what is done
         with them."""
-        known = (*keys, *[x._spec for x in arrays], len(self.names), way, self._half)
+        known = (
+            *keys, *[x._spec for x in arrays], len(self.names), way, self._half, self.divisor
+        )  # fmt: skip
         if known not in self._plans:
             specs = [x._spec for x in arrays]
-            way = f"{way}, as float16," if self._half else way
+            way = f"{way} as float16" if self._half else way
+            if self.divisor is not None:
+                way = f"{way} for step({self.divisor:g})"
             described = self._described(keys, [operand(x) for x in arrays])
             self._plans[known] = [
                 Bucket(some, (way, *(described[i] for i in some)))
