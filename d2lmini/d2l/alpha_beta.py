@@ -22,6 +22,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from d2lmini.d2l.explain import duration
+
 #: A fit is repeated so many times with times drawn from those measured; bands hold 90 of 100.
 DRAWS = 100
 BAND = (0.05, 0.95)
@@ -49,7 +51,7 @@ class Link(NamedTuple):
         return 1e-9 / self.beta_s if self.beta_s else math.inf
 
     def __str__(self) -> str:
-        return f"{1e6 * self.alpha_s:.3g} us a message, {self.gb_per_s:.3g} GB/s"
+        return f"{duration(self.alpha_s)} a message, {self.gb_per_s:.3g} GB/s"
 
 
 # -- a sum over all processes ----------------------------------------------------------------------
@@ -198,7 +200,7 @@ class Fit(NamedTuple):
         a, b = self.alpha_band_s, self.beta_band_s
         slow, fast = (Link(0, each).gb_per_s for each in reversed(b))
         return (
-            f"{self.link} (in 90 of 100 draws {1e6 * a[0]:.3g} us to {1e6 * a[1]:.3g} us, "
+            f"{self.link} (in 90 of 100 draws {duration(a[0])} to {duration(a[1])}, "
             f"{slow:.3g} GB/s to {fast:.3g} GB/s)"
         )
 
