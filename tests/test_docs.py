@@ -18,6 +18,8 @@ from build_book import guides_in_order
 from test_readme import sanitized
 from test_repository import tracked_files
 
+from d2lmini.ops.core import Op
+
 ROOT = Path(__file__).parent.parent
 DOCS = guides_in_order(ROOT / "docs")
 MXNET = os.environ.get("D2LMINI_MXNET_PYTHON")
@@ -71,6 +73,18 @@ def test_a_program_prints_what_its_page_shows(path, name, code, printed, tmp_pat
     assert done.stderr == "" and done.returncode == 0
     assert sanitized(done.stdout) == sanitized(printed)
     LEFT.get(path.name, lambda code, folder: None)(code, tmp_path)
+
+
+@pytest.mark.parametrize("annotation", [float, "complex | None"])
+def test_an_op_with_an_annotation_that_is_no_word_of_the_guide_is_told(annotation):
+    def bump(xp, data, *, width=1.0, out=None):
+        return data
+
+    bump.__annotations__["width"] = annotation
+    with pytest.raises(
+        TypeError, match=r"Bounds, Axes, DType, as a word .*, got .*(float|complex)"
+    ):
+        Op(bump, "bump")
 
 
 def test_an_excerpt_is_python():

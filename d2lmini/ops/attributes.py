@@ -112,8 +112,17 @@ _CONVERTERS: dict[str, Callable[[Any], Any]] = {
 
 
 def converter_of(annotation: str) -> Callable[[Any], Any]:
-    """The converter for `int`, `float | None`, ...; None itself passes where `| None` is said."""
-    convert = _CONVERTERS[annotation.split("|")[0].strip()]
+    """The converter for `int`, `float | None`, ...; None itself passes where `| None` is said.
+
+    TypeError for what is no such word: a type itself, where a module does not begin with `from
+    __future__ import annotations`, or a word that is unknown."""
+    word = annotation.split("|")[0].strip() if isinstance(annotation, str) else annotation
+    if word not in _CONVERTERS:
+        raise TypeError(
+            f"an attribute of an op is annotated with one of {', '.join(_CONVERTERS)}, as a word "
+            f"(from __future__ import annotations), got {annotation!r}"
+        )
+    convert = _CONVERTERS[word]
     if "None" not in annotation:
         return convert
     return lambda value: None if value is None or value == "None" else convert(value)
