@@ -1,4 +1,4 @@
-"""The readers of files, what valid files look like, and what each reader may do with others.
+"""The readers of files, how hostile files are made for each, and what it may do with them.
 
 Each target writes the hostile bytes into a folder of its own, where the reader finds them, or hands
 them over. A reader that works up to a second file (an archive's member) goes on with that.
@@ -12,8 +12,6 @@ import io
 import json
 import os
 import socket
-import struct
-import tarfile
 import tempfile
 import zipfile
 from collections.abc import Callable, Sequence
@@ -23,13 +21,13 @@ from typing import Any, NamedTuple
 
 import mutations
 import numpy as np
+import valid
 from guard import Failure, Guard, Limits
 
 from d2lmini import (
     MXNetError,
     gluon,
     init,
-    lr_scheduler,
     metric,
     nd,
     num_gpus,
@@ -46,7 +44,6 @@ from d2lmini.ops.core import registry
 
 num_gpus()  # asks for CuPy once, as arrays of a GPU in a file do
 _OPS = sorted(registry)
-PARAMS = Path(__file__).parent.parent / "data" / "params"
 
 Mutate = Callable[[Random, bytes, Sequence[bytes]], bytes]
 
@@ -76,13 +73,6 @@ class Target(NamedTuple):
 # -- parameters ------------------------------------------------------------------------------------
 
 
-def _params() -> list[bytes]:
-    stored = [p.read_bytes() for p in sorted(PARAMS.glob("*.params"))]
-    rng = np.random.default_rng(0)
-    arrays = [(rng.standard_normal((3, 2)).astype(t), (1, 0)) for t in ("float32", "int8", "bool")]
-    return [*stored, serialize.dumps(arrays, ["a", "b", "c"]), serialize.dumps(arrays)]
-
-
 def _read_params(path: str, data: bytes) -> None:
     entries, names = serialize.load_frombuffer(data)
     assert len(names) in (0, len(entries))
@@ -95,30 +85,6 @@ def _load_arrays(path: str, data: bytes) -> None:
 
 
 # -- Symbols ---------------------------------------------------------------------------------------
-
-
-def _symbols() -> list[bytes]:
-    x = sym.var("data", shape=(2, 3, 8, 8), init=init.Xavier())
-    net = sym.Convolution(x, num_filter=4, kernel=(3, 3), name="conv")
-    net = sym.BatchNorm(net, name="bn")
-    net = sym.Pooling(sym.Activation(net, act_type="relu"), kernel=(2, 2), pool_type="max")
-    net = sym.FullyConnected(net, num_hidden=10, name="fc")
-    first = sym.SoftmaxOutput(net, name="softmax")
-    parts = sym.SliceChannel(sym.var("x"), num_outputs=3, name="split")
-    second = sym.Group([parts[0] + parts[1] * 2, sym.concat(parts[2], parts[0], dim=1)])
-    third = sym.RNN(sym.var("x"), mode="lstm", state_size=4, num_layers=1, name="rnn")
-    fourth = sym.split_v2(sym.var("x"), indices_or_sections=(1, 3), axis=0)
-    fifth = sym.topk(sym.transpose(sym.var("x"), axes=(1, 0)), k=2, ret_typ="both")
-    old = {
-        "nodes": [
-            {"op": "null", "param": {}, "name": "data", "inputs": [], "backward_source_id": -1},
-            {"op": "FullyConnected", "param": {"num_hidden": "3"}, "name": "fc", "inputs": [[0, 0]],
-             "attr": {"lr_mult": "2"}, "backward_source_id": -1},
-        ],
-        "arg_nodes": [0], "heads": [[1, 0]],
-    }  # fmt: skip
-    graphs = (first, second, third, fourth, fifth)
-    return [*(g.tojson().encode() for g in graphs), json.dumps(old).encode()]
 
 
 #: What attributes of ops look like in files, and a few things that they never are.
@@ -176,20 +142,6 @@ def _shapes_of_symbol(path: str, data: bytes) -> None:
 # -- states, structures, texts ---------------------------------------------------------------------
 
 
-def _states() -> list[bytes]:
-    blobs = []
-    for each in (
-        optimizer.SGD(momentum=0.9, param_idx2name={0: "a_weight"}),
-        optimizer.Adam(lr_scheduler=lr_scheduler.FactorScheduler(2, 0.5)),
-        optimizer.RMSProp(centered=True, multi_precision=True),
-    ):
-        updater = optimizer.get_updater(each)
-        for i, dtype in enumerate(("float32", "float16")):
-            updater(i, nd.ones((2, 3), dtype=dtype), nd.ones((2, 3), dtype=dtype))
-        blobs += [updater.get_states(dump_optimizer=True), updater.get_states()]
-    return blobs
-
-
 def _set_states(path: str, data: bytes) -> None:
     updater = optimizer.get_updater(optimizer.SGD(momentum=0.9))
     before = updater.optimizer, dict(vars(updater.optimizer)), updater.states
@@ -223,12 +175,6 @@ _net = gluon.nn.Sequential()
 _net.add(gluon.nn.Dense(2), gluon.nn.Dropout(0.5), gluon.nn.Dense(3))
 
 
-def _texts() -> list[bytes]:
-    made = [init.Xavier().dumps(), init.Normal(2).dumps(), init.LSTMBias().dumps(), "xavier"]
-    made += ['{"initializer": "uniform", "scale": 0.5}', '["accuracy", {"axis": 1}]', "mse"]
-    return [text.encode() for text in made]
-
-
 def _create(path: str, data: bytes) -> None:
     text = data.decode("utf-8", "replace")
     problems: list[Exception] = []
@@ -244,28 +190,6 @@ def _create(path: str, data: bytes) -> None:
 # -- checkpoints -----------------------------------------------------------------------------------
 
 
-def _checkpoint_of(folder: str) -> gluon.Checkpoint:
-    """The checkpoints of a small training, one of which is saved if there is none."""
-    net = gluon.nn.Dense(2, in_units=3)
-    net.initialize()
-    loader = gluon.data.DataLoader(gluon.data.ArrayDataset(np.zeros((4, 3))), 2, shuffle=True)
-    return gluon.Checkpoint(folder, net, gluon.Trainer(net.collect_params(), "sgd"), loader)
-
-
-def _checkpoints() -> list[bytes]:
-    """`rank-0.json` and `whole.json`, each with a byte before it that says which."""
-    with tempfile.TemporaryDirectory() as folder:
-        checkpoint = _checkpoint_of(folder)
-        next(iter(checkpoint._data[0]))
-        checkpoint.save(1)
-        inside = Path(folder) / "step-00000001"
-        texts = (inside / "rank-0.json").read_text(), (inside / "whole.json").read_text()
-    state = json.loads(texts[0])
-    state["python"][1] = state["python"][1][:3]  # mutations are to hit the rest as well
-    state["numpy"]["state"]["key"] = state["numpy"]["state"]["key"][:3]
-    return [b"r" + texts[0].encode(), b"r" + json.dumps(state).encode(), b"w" + texts[1].encode()]
-
-
 def _mutate_checkpoint(random: Random, data: bytes, others: Sequence[bytes]) -> bytes:
     return data[:1] + mutations.json_text(random, data[1:], others)
 
@@ -275,7 +199,7 @@ def _restore(path: str, data: bytes) -> None:
     root = os.path.join(os.path.dirname(path), "run")
     inside = Path(root) / "step-00000001"
     if not inside.exists():
-        _checkpoint_of(root).save(1)
+        valid.checkpoint_of(root).save(1)
     if data[:1] == b"w":
         (inside / "whole.json").write_bytes(data[1:])
     else:
@@ -284,24 +208,12 @@ def _restore(path: str, data: bytes) -> None:
         whole = {"step": 1, "ranks": 1, "files": files}
         (inside / "whole.json").write_text(json.dumps(whole))
     try:
-        _checkpoint_of(root).restore()
+        valid.checkpoint_of(root).restore()
     except MXNetError as problem:
         assert "step-00000001" in str(problem)
 
 
 # -- notebooks -------------------------------------------------------------------------------------
-
-
-def _notebooks() -> list[bytes]:
-    cells: list[dict[str, Any]] = [
-        {"cell_type": "markdown", "metadata": {}, "source": ["# A title"]},
-        {"cell_type": "code", "outputs": [], "source": ["%matplotlib inline\n", "x = 1"]},
-        {"cell_type": "code", "execution_count": 2, "metadata": {}, "source": "!ls\né"},
-        {"cell_type": "code", "metadata": {}, "source": "%%time\nfor i in x:\n  %time i"},
-    ]  # fmt: skip
-    new = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
-    old = {"worksheets": [{"cells": [{"cell_type": "code", "input": ["x = 1"]}]}], "nbformat": 3}
-    return [json.dumps(book).encode() for book in (new, old)]
 
 
 def _read_notebook(path: str, data: bytes) -> None:
@@ -314,14 +226,6 @@ def _read_notebook(path: str, data: bytes) -> None:
 
 
 # -- data sets -------------------------------------------------------------------------------------
-
-
-def _idx_files() -> list[bytes]:
-    images = struct.pack(">BBBBIII", 0, 0, 8, 3, 4, 5, 5) + bytes(range(100))
-    labels = struct.pack(">BBBBI", 0, 0, 8, 1, 4) + bytes([3, 1, 4, 1])
-    floats = struct.pack(">BBBBII", 0, 0, 14, 2, 2, 3) + np.arange(6, dtype=">f8").tobytes()
-    plain = [images, labels, floats]
-    return [*plain, *(gzip.compress(each, 1) for each in plain)]
 
 
 def _mutate_zipped(random: Random, data: bytes, others: Sequence[bytes]) -> bytes:
@@ -355,29 +259,12 @@ def _read_archive(path: str, data: bytes) -> None:
     assert {"test.bin"} >= {*os.listdir(folder)} - {os.path.basename(path)}
 
 
-def _tar() -> bytes:
-    """CIFAR-100's archive, with one picture."""
-    stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w:gz") as archive:
-        member = tarfile.TarInfo("cifar-100-binary/test.bin")
-        member.size = 3074
-        archive.addfile(member, io.BytesIO(bytes(3074)))
-    return stream.getvalue()
-
-
 def _mutate_archive(random: Random, data: bytes, others: Sequence[bytes]) -> bytes:
     if random.random() < 0.3:
         return mutations.binary(random, data, others)
     return mutations.tar(
         random, ["test.bin", "test.bin", "train.bin"], bytes(range(256)) * 12 + b"ab"
     )
-
-
-def _zip(text: bytes, name: str = "jaychou_lyrics.txt", kind: int = zipfile.ZIP_DEFLATED) -> bytes:
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", kind) as archive:
-        archive.writestr(name, text)
-    return stream.getvalue()
 
 
 def _mutate_zip(random: Random, data: bytes, others: Sequence[bytes]) -> bytes:
@@ -387,26 +274,7 @@ def _mutate_zip(random: Random, data: bytes, others: Sequence[bytes]) -> bytes:
     if random.random() < 0.05:
         text += b" " * random.choice((1 << 16, 1 << 23))
     name = random.choice(("jaychou_lyrics.txt", "../jaychou_lyrics.txt", "other.txt"))
-    return _zip(text, name, random.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)))
-
-
-def _airfoil() -> bytes:
-    rows = np.random.default_rng(0).uniform(1, 9, (8, 6))
-    return "\n".join("\t".join(f"{x:.3f}" for x in row) for row in rows).encode()
-
-
-def _images() -> list[bytes]:
-    try:
-        from PIL import Image
-    except ImportError:
-        return []
-    pixels = np.random.default_rng(0).integers(0, 255, (9, 7, 3)).astype("uint8")
-    files = []
-    for kind, mode in (("JPEG", "RGB"), ("PNG", "RGB"), ("PNG", "P"), ("GIF", "L"), ("BMP", "RGB")):
-        stream = io.BytesIO()
-        Image.fromarray(pixels).convert(mode).save(stream, kind)
-        files.append(stream.getvalue())
-    return files
+    return valid.zip(text, name, random.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)))
 
 
 # -- answers of servers ----------------------------------------------------------------------------
@@ -427,14 +295,6 @@ class _Line:
     def close(self) -> None: ...
 
 
-_ANSWERS = [
-    b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Type: text/plain\r\n\r\nhello",
-    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
-    b"HTTP/1.1 302 Found\r\nLocation: http://localhost/other\r\nContent-Length: 0\r\n\r\n",
-    b"HTTP/1.1 302 Found\r\nLocation: file:///etc/hostname\r\nContent-Length: 0\r\n\r\n",
-    b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
-    b"HTTP/1.0 200 OK\r\n\r\nhello",
-]
 _HELLO = "aaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d"  # SHA-1 of "hello"
 
 
@@ -470,21 +330,23 @@ _ND_ARRAYS = Limits(256 * KIB, 160)
 #: JSON: of two bytes, as "0,", an object in a list; a node of a graph is far longer.
 _TREES = Limits(256 * KIB, 160)
 
+_SYMBOLS = valid.symbols()
+
 _binary: Mutate = mutations.binary
 _json: Mutate = mutations.json_text
 
 TARGETS: dict[str, Target] = {
-    "params": Target(_read_params, _params(), _binary, _ARRAYS),
+    "params": Target(_read_params, valid.params(), _binary, _ARRAYS),
     "record": Target(
         lambda path, data: serialize.load_record(data),
         [serialize.dump_record(np.ones((2, 3), t), (1, 0)) for t in ("float32", "bool")],
         _binary,
         _ARRAYS,
     ),
-    "nd.load": Target(_load_arrays, _params(), _binary, _ND_ARRAYS, file="x.params"),
-    "symbol": Target(_load_symbol, _symbols(), _mutate_symbol, _TREES, file="x-symbol.json"),
-    "shapes": Target(_shapes_of_symbol, _symbols(), _mutate_symbol, _TREES, file="x-symbol.json"),
-    "states": Target(_set_states, _states(), _mutate_states, _TREES),
+    "nd.load": Target(_load_arrays, valid.params(), _binary, _ND_ARRAYS, file="x.params"),
+    "symbol": Target(_load_symbol, _SYMBOLS, _mutate_symbol, _TREES, file="x-symbol.json"),
+    "shapes": Target(_shapes_of_symbol, _SYMBOLS, _mutate_symbol, _TREES, file="x-symbol.json"),
+    "states": Target(_set_states, valid.states(), _mutate_states, _TREES),
     "structure": Target(
         lambda path, data: structure.load(_net, path),
         [structure.describe(_net).encode()],
@@ -494,41 +356,41 @@ TARGETS: dict[str, Target] = {
         file="x-model.json",
     ),
     "checkpoint": Target(
-        _restore, _checkpoints(), _mutate_checkpoint, Limits(2048 * KIB, 160), file="bytes",
+        _restore, valid.checkpoints(), _mutate_checkpoint, Limits(2048 * KIB, 160), file="bytes",
     ),
-    "init text": Target(_create, _texts(), _json, _TREES, (ValueError,)),
+    "init text": Target(_create, valid.texts(), _json, _TREES, (ValueError,)),
     "notebook": Target(
-        _read_notebook, _notebooks(), _json, Limits(2048 * KIB, 600), (ValueError,), "x.ipynb",
+        _read_notebook, valid.notebooks(), _json, Limits(2048 * KIB, 600), (ValueError,), "x.ipynb",
         frozenset({"compile"}),
     ),
     # A gzip file is read within the size of what it can hold: 1032 bytes for one.
     "idx": Target(
-        _read_pair, _idx_files(), _mutate_zipped, Limits(128 * KIB, 3 * 1032), file="x-ubyte",
+        _read_pair, valid.idx_files(), _mutate_zipped, Limits(128 * KIB, 3 * 1032), file="x-ubyte",
     ),
     "cifar": Target(
         lambda path, data: idx.read_cifar(path, 1, 0), [bytes(3073), bytes(2 * 3073)], _binary,
         Limits(64 * KIB, 4), file="data_batch_1.bin",
     ),
     "image": Target(
-        lambda path, data: datasets.read_image(path), _images(), _binary,
+        lambda path, data: datasets.read_image(path), valid.images(), _binary,
         Limits(2048 * KIB, 3 * datasets.MOST_PIXELS_PER_BYTE), file="x.png",
     ),
     "archive": Target(
         _read_archive,
-        [_tar(), *(mutations.tar(Random(n), ["test.bin"], bytes(3074)) for n in range(5))],
+        [valid.tar(), *(mutations.tar(Random(n), ["test.bin"], bytes(3074)) for n in range(5))],
         _mutate_archive, Limits(2048 * KIB, 16), file="cifar-100-binary.tar.gz",
     ),
     "lyrics": Target(
         lambda path, data: d2l_text.load_data_jay_lyrics(),
-        [_zip("想要有直升机\n".encode() * 20)], _mutate_zip,
+        [valid.zip("想要有直升机\n".encode() * 20)], _mutate_zip,
         Limits(1024 * KIB, 64), file="jaychou_lyrics.txt.zip",
     ),
     "airfoil": Target(
-        lambda path, data: d2l_data.get_data_ch7(), [_airfoil()], _binary, Limits(512 * KIB, 1000),
-        file="airfoil_self_noise.dat",
+        lambda path, data: d2l_data.get_data_ch7(), [valid.airfoil()], _binary,
+        Limits(512 * KIB, 1000), file="airfoil_self_noise.dat",
     ),
     "download": Target(
-        _download, _ANSWERS, _binary, Limits(2048 * KIB, 64),
+        _download, valid.ANSWERS, _binary, Limits(2048 * KIB, 64),
         (ConnectionError, RuntimeError, ValueError), "answer", frozenset({"socket."}),
     ),
 }  # fmt: skip

@@ -1,0 +1,158 @@
+"""Valid files of every kind that a reader of d2lmini knows: what hostile ones are made of."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import struct
+import tarfile
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from d2lmini import gluon, init, lr_scheduler, nd, optimizer, serialize, sym
+
+PARAMS = Path(__file__).parent.parent / "data" / "params"
+
+
+def params() -> list[bytes]:
+    stored = [p.read_bytes() for p in sorted(PARAMS.glob("*.params"))]
+    rng = np.random.default_rng(0)
+    arrays = [(rng.standard_normal((3, 2)).astype(t), (1, 0)) for t in ("float32", "int8", "bool")]
+    return [*stored, serialize.dumps(arrays, ["a", "b", "c"]), serialize.dumps(arrays)]
+
+
+def symbols() -> list[bytes]:
+    x = sym.var("data", shape=(2, 3, 8, 8), init=init.Xavier())
+    net = sym.Convolution(x, num_filter=4, kernel=(3, 3), name="conv")
+    net = sym.BatchNorm(net, name="bn")
+    net = sym.Pooling(sym.Activation(net, act_type="relu"), kernel=(2, 2), pool_type="max")
+    net = sym.FullyConnected(net, num_hidden=10, name="fc")
+    first = sym.SoftmaxOutput(net, name="softmax")
+    parts = sym.SliceChannel(sym.var("x"), num_outputs=3, name="split")
+    second = sym.Group([parts[0] + parts[1] * 2, sym.concat(parts[2], parts[0], dim=1)])
+    third = sym.RNN(sym.var("x"), mode="lstm", state_size=4, num_layers=1, name="rnn")
+    fourth = sym.split_v2(sym.var("x"), indices_or_sections=(1, 3), axis=0)
+    fifth = sym.topk(sym.transpose(sym.var("x"), axes=(1, 0)), k=2, ret_typ="both")
+    old = {
+        "nodes": [
+            {"op": "null", "param": {}, "name": "data", "inputs": [], "backward_source_id": -1},
+            {"op": "FullyConnected", "param": {"num_hidden": "3"}, "name": "fc", "inputs": [[0, 0]],
+             "attr": {"lr_mult": "2"}, "backward_source_id": -1},
+        ],
+        "arg_nodes": [0], "heads": [[1, 0]],
+    }  # fmt: skip
+    graphs = (first, second, third, fourth, fifth)
+    return [*(g.tojson().encode() for g in graphs), json.dumps(old).encode()]
+
+
+def states() -> list[bytes]:
+    blobs = []
+    for each in (
+        optimizer.SGD(momentum=0.9, param_idx2name={0: "a_weight"}),
+        optimizer.Adam(lr_scheduler=lr_scheduler.FactorScheduler(2, 0.5)),
+        optimizer.RMSProp(centered=True, multi_precision=True),
+    ):
+        updater = optimizer.get_updater(each)
+        for i, dtype in enumerate(("float32", "float16")):
+            updater(i, nd.ones((2, 3), dtype=dtype), nd.ones((2, 3), dtype=dtype))
+        blobs += [updater.get_states(dump_optimizer=True), updater.get_states()]
+    return blobs
+
+
+def checkpoint_of(folder: str) -> gluon.Checkpoint:
+    """The checkpoints of a small training, one of which is saved if there is none."""
+    net = gluon.nn.Dense(2, in_units=3)
+    net.initialize()
+    loader = gluon.data.DataLoader(gluon.data.ArrayDataset(np.zeros((4, 3))), 2, shuffle=True)
+    return gluon.Checkpoint(folder, net, gluon.Trainer(net.collect_params(), "sgd"), loader)
+
+
+def checkpoints() -> list[bytes]:
+    """`rank-0.json` and `whole.json`, each with a byte before it that says which."""
+    with tempfile.TemporaryDirectory() as folder:
+        checkpoint = checkpoint_of(folder)
+        next(iter(checkpoint._data[0]))
+        checkpoint.save(1)
+        inside = Path(folder) / "step-00000001"
+        texts = (inside / "rank-0.json").read_text(), (inside / "whole.json").read_text()
+    state = json.loads(texts[0])
+    state["python"][1] = state["python"][1][:3]  # mutations are to hit the rest as well
+    state["numpy"]["state"]["key"] = state["numpy"]["state"]["key"][:3]
+    return [b"r" + texts[0].encode(), b"r" + json.dumps(state).encode(), b"w" + texts[1].encode()]
+
+
+def texts() -> list[bytes]:
+    made = [init.Xavier().dumps(), init.Normal(2).dumps(), init.LSTMBias().dumps(), "xavier"]
+    made += ['{"initializer": "uniform", "scale": 0.5}', '["accuracy", {"axis": 1}]', "mse"]
+    return [text.encode() for text in made]
+
+
+def notebooks() -> list[bytes]:
+    cells: list[dict[str, Any]] = [
+        {"cell_type": "markdown", "metadata": {}, "source": ["# A title"]},
+        {"cell_type": "code", "outputs": [], "source": ["%matplotlib inline\n", "x = 1"]},
+        {"cell_type": "code", "execution_count": 2, "metadata": {}, "source": "!ls\né"},
+        {"cell_type": "code", "metadata": {}, "source": "%%time\nfor i in x:\n  %time i"},
+    ]  # fmt: skip
+    new = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    old = {"worksheets": [{"cells": [{"cell_type": "code", "input": ["x = 1"]}]}], "nbformat": 3}
+    return [json.dumps(book).encode() for book in (new, old)]
+
+
+def idx_files() -> list[bytes]:
+    images = struct.pack(">BBBBIII", 0, 0, 8, 3, 4, 5, 5) + bytes(range(100))
+    labels = struct.pack(">BBBBI", 0, 0, 8, 1, 4) + bytes([3, 1, 4, 1])
+    floats = struct.pack(">BBBBII", 0, 0, 14, 2, 2, 3) + np.arange(6, dtype=">f8").tobytes()
+    plain = [images, labels, floats]
+    return [*plain, *(gzip.compress(each, 1) for each in plain)]
+
+
+def images() -> list[bytes]:
+    try:
+        from PIL import Image
+    except ImportError:
+        return []
+    pixels = np.random.default_rng(0).integers(0, 255, (9, 7, 3)).astype("uint8")
+    files = []
+    for kind, mode in (("JPEG", "RGB"), ("PNG", "RGB"), ("PNG", "P"), ("GIF", "L"), ("BMP", "RGB")):
+        stream = io.BytesIO()
+        Image.fromarray(pixels).convert(mode).save(stream, kind)
+        files.append(stream.getvalue())
+    return files
+
+
+def tar() -> bytes:
+    """CIFAR-100's archive, with one picture."""
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w:gz") as archive:
+        member = tarfile.TarInfo("cifar-100-binary/test.bin")
+        member.size = 3074
+        archive.addfile(member, io.BytesIO(bytes(3074)))
+    return stream.getvalue()
+
+
+def zip(text: bytes, name: str = "jaychou_lyrics.txt", kind: int = zipfile.ZIP_DEFLATED) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", kind) as archive:
+        archive.writestr(name, text)
+    return stream.getvalue()
+
+
+def airfoil() -> bytes:
+    rows = np.random.default_rng(0).uniform(1, 9, (8, 6))
+    return "\n".join("\t".join(f"{x:.3f}" for x in row) for row in rows).encode()
+
+
+ANSWERS = [
+    b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Type: text/plain\r\n\r\nhello",
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+    b"HTTP/1.1 302 Found\r\nLocation: http://localhost/other\r\nContent-Length: 0\r\n\r\n",
+    b"HTTP/1.1 302 Found\r\nLocation: file:///etc/hostname\r\nContent-Length: 0\r\n\r\n",
+    b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
+    b"HTTP/1.0 200 OK\r\n\r\nhello",
+]
