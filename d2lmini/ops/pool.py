@@ -37,7 +37,14 @@ from d2lmini.ops.checks import check_choice, check_float
 from d2lmini.ops.conv import check_layout
 from d2lmini.ops.core import Shape, Spec, op
 from d2lmini.ops.pieces import share
-from d2lmini.ops.pool_apart import are_squares, combine_neighbours, give_to_winners, is_near
+from d2lmini.ops.pool_apart import (
+    are_squares,
+    combine_neighbours,
+    cover,
+    give_to_winners,
+    is_near,
+    repeat_windows,
+)
 from d2lmini.ops.windows import full_lists
 
 #: Images (one channel each) are worked on in groups of about this many elements. (In smaller ones
@@ -131,6 +138,9 @@ def _spread(xp: Any, g: Any, pool: Pool, dx: Any) -> None:
     """The other way: each g is added to all places of its window."""
     if xp is not np:
         kernels.pool_spread(xp, xp.ascontiguousarray(g), dx, pool)
+        return
+    if cover(*pool):
+        repeat_windows(g, pool.kernel, dx)
         return
     for axis in reversed(range(len(pool.size))):
         shape = g.shape[: axis + 1] + (pool.size[axis],) + g.shape[axis + 2 :]
@@ -294,7 +304,7 @@ def max_pooling_backward(
         kernels.max_pool_backward(xp, g, data, y, dx, pool)
         return dx
     apart = all(s >= k for s, k in zip(pool.stride, pool.kernel))  # no place is in two windows
-    covered = all(s == k and p == 0 and o * k == n for n, k, s, p, o in zip(*pool))
+    covered = cover(*pool)
     if are_squares(data.dtype, pool.size, pool.kernel, pool.stride, pool.out):
         _by_images(xp, give_to_winners, g, data, y, dx)
         return dx

@@ -16,6 +16,9 @@ The gradient of windows of 2 x 2 (`give_to_winners`) takes two places side by si
 twice the width: g is written into its lower half, and moved to the upper one by a shift where the
 place on the right has won. That is integer arithmetic on the bits of g, exact whatever it holds.
 
+The gradient of a sum over windows that cover the image, each place in one of them, writes g to all
+places of its window (`repeat_windows`): along a row number by number, and then whole rows.
+
 Only NumPy's arrays; a GPU has no rows to walk.
 """
 
@@ -62,6 +65,31 @@ def combine_neighbours(
             row, whole = target[:n], target
     first = tuple(slice(0, (o - 1) * s + 1, s) for o, s in zip(y.shape[1:], stride))
     y[...] = whole.reshape(x.shape)[(slice(None), *first)]
+
+
+def cover(size: Shape, kernel: Shape, stride: Shape, pad: Shape, out: Shape) -> bool:
+    """Does every place of the image lie in one window?"""
+    return all(
+        s == k and p == 0 and o * k == n for n, k, s, p, o in zip(size, kernel, stride, pad, out)
+    )
+
+
+def repeat_windows(g: np.ndarray, kernel: Shape, dx: np.ndarray) -> None:
+    """dx (images, *size): each g (images, *out) at all places of its window."""
+    part = g.reshape(-1)
+    axes = [a for a in reversed(range(len(kernel))) if kernel[a] > 1]
+    names = ("left", "right")
+    for i, axis in enumerate(axes):
+        k, length = kernel[axis], prod(dx.shape[axis + 2 :])  # a number, a row, an image
+        n = part.size * k
+        whole = dx.reshape(-1) if axis == axes[-1] else scratch.array(names[i % 2], n, dx.dtype)
+        item = f"V{length * dx.itemsize}" if length > 1 else dx.dtype
+        places, source = whole.view(item), part.view(item)
+        for j in range(k):
+            places[j::k] = source
+        part = whole
+    if not axes:
+        dx[...] = g
 
 
 def are_squares(dtype: np.dtype, size: Shape, kernel: Shape, stride: Shape, out: Shape) -> bool:
