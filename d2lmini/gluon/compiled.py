@@ -97,9 +97,12 @@ class Placed:
         """Look up all arrays that the graph uses, but those of the call."""
         made = arrays.now
         uses, ctx = self.trace.uses, self.ctx
-        # Gradients on several devices travel to be summed: the sooner they set out the better.
-        self.op.overlaps = not ctx.is_cpu and any(
-            len(x.list_ctx()) > 1 for x in uses.values() if isinstance(x, Parameter)
+        # Gradients on several devices, or of several processes, travel to be summed: the sooner
+        # they set out the better.
+        self.op.overlaps = any(
+            _is_of_several_processes(x) or (len(x.list_ctx()) > 1 and not ctx.is_cpu)
+            for x in uses.values()
+            if isinstance(x, Parameter)
         )
         self.filled = [
             x if x is None or isinstance(x, NDArray) else x.data(ctx)
@@ -311,3 +314,8 @@ def programs_of(compiled: CompiledForward) -> Programs:
             found.append(each.forward)
             found += [backward.program for backward in each._backward.values()]
     return found
+
+
+def _is_of_several_processes(param: Parameter) -> bool:
+    store = getattr(param._trainer, "_kvstore", None)
+    return getattr(store, "num_workers", 1) > 1
