@@ -209,7 +209,10 @@ def alarmed(seconds: float, act: Callable[[], object]) -> bool:
     """act(), ended by a real signal `seconds` from now as by Ctrl-C; was it? Main thread only."""
 
     def handler(_number: int, frame: FrameType | None) -> None:
-        if frame is not None and frame.f_code.co_name in SWALLOWING:
+        # All of the stack: a slow machine is still here, above a finalizer, when it rings again.
+        while frame is not None and frame.f_code.co_name not in SWALLOWING:
+            frame = frame.f_back
+        if frame is not None:
             signal.setitimer(signal.ITIMER_REAL, 1e-3)
         else:
             raise _Alarm
