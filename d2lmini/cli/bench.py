@@ -94,7 +94,7 @@ def _line(row: dict[str, Any]) -> str:
     numpy, ours = (duration(float(np.median(times))) for times in row["seconds"].values())
     low, high = row["interval"]
     spread = f"({low:.2f}-{high:.2f})"
-    return f"{row['name']:<26}{numpy:>10}{ours:>10}{row['ratio']:>8.2f}  {spread:<16}{row['what']}"
+    return f"{row['name']:<26}{numpy:>10}{ours:>10}{row['ratio']:>8.2f}  {spread:<18}{row['what']}"
 
 
 def _disturbed(rows: list[dict[str, Any]]) -> str:
