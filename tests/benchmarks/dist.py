@@ -1,14 +1,15 @@
 """What does the exchange of gradients cost a step of `dist_sync`? Overlap and buckets, measured.
 
     python tests/benchmarks/dist.py                      # 2 processes, several thin links
-    python tests/benchmarks/dist.py --quick --json       # few rounds; JSON, a line a figure
+    python tests/benchmarks/dist.py --quick --json       # one round; JSON, a line a figure
     python tests/benchmarks/dist.py --steps              # only the seconds of steps, for a model
     python tests/benchmarks/dist.py --namespaces 100     # over a real wire of 100 Mbit/s (root)
 
-Two kinds of work compute the gradients, of a Trainer's parameters in both cases. `sleep`: layers
+Three kinds of work compute the gradients, of a Trainer's parameters all of them. `sleep`: layers
 that sleep, as if a device of their own computed them, so that cores and link are idle: a third of
 the time forward, the rest backward. `net`: a net of Dense layers, on the cores that the exchange
-uses too. The links are `kvstore.thin_link`s, which take their time asleep.
+uses too; `compiled`: the same, hybridized. The links are `kvstore.thin_link`s,
+which take their time asleep.
 
 Overlap: a step, beside the longer of computing alone and communicating alone. Buckets: the sums of
 many small tensors, in the library's buckets beside one message for each. All that is compared
@@ -40,6 +41,7 @@ from d2lmini.kvstore import dist
 #: GB/s; at these the exchange takes about 1/4 to 4 times what `sleep` computes.
 LINKS = (0.2, 0.1, 0.05, 0.025, 0.0125)
 LATENCY_S = 2e-4
+WORKS = ("sleep", "net", "compiled")
 #: `sleep`: layers, bytes of a gradient, and seconds of a step.
 LAYERS, NBYTES, COMPUTE_S = 24, 512 << 10, 0.24
 FORWARD = 1 / 3
@@ -81,14 +83,15 @@ class Sleeping:
 
 
 class Net:
-    """A real one."""
+    """A real one, as it is or `compiled`."""
 
-    def __init__(self) -> None:
+    def __init__(self, compiled: bool = False) -> None:
         self.net = gluon.nn.HybridSequential()
         for _ in range(DEPTH):
             self.net.add(gluon.nn.Dense(UNITS, activation="relu", in_units=UNITS))
         self.net.initialize("xavier")
-        self.net.hybridize()
+        if compiled:
+            self.net.hybridize()
         self.params = list(self.net.collect_params().values())
         rng = np.random.default_rng(kvstore.mpi.world().rank)
         self._x = nd.array(rng.normal(size=(BATCH, UNITS)))
@@ -148,7 +151,7 @@ def turns(calls: dict[str, Callable[[], None]], rounds: int, times: int) -> dict
 def measure(wanted: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """What this job is to measure, one figure after the other."""
     for work in wanted["works"]:
-        model = {"sleep": Sleeping, "net": Net}[work]()
+        model = {"sleep": Sleeping, "net": Net, "compiled": lambda: Net(True)}[work]()
         calls = {
             "compute": steps_of(model, None),
             "communicate": sums_of([nd.zeros(p.shape) for p in model.params]),
@@ -163,7 +166,7 @@ def measure(wanted: dict[str, Any]) -> Iterator[dict[str, Any]]:
         arrays = [nd.zeros(ELEMENTS) for _ in range(TENSORS)]
         calls = {"buckets": sums_of(arrays), "one each": sums_of(arrays, alone=True)}
         with link_of(gb_s, latency_s):
-            seconds = turns(calls, wanted["rounds"], 2)
+            seconds = turns(calls, wanted["rounds"], min(2, wanted["times"]))
         yield {"what": "buckets", "link": gb_s, "latency_s": latency_s, **seconds}
 
 
@@ -205,7 +208,7 @@ def told(found: dict[str, Any]) -> str:
     times = ", ".join(f"{name} {1e3 * quartiles(found[name])[1]:.1f} ms" for name in names)
     met = figure.value <= target if found["what"] == "overlap" else figure.value >= target
     return (
-        f"{found.get('work', 'sums'):6}{wire}: {what} = {figure.value:.2f} ({figure.low:.2f} to "
+        f"{found.get('work', 'sums'):9}{wire}: {what} = {figure.value:.2f} ({figure.low:.2f} to "
         f"{figure.high:.2f}; {'met' if met else 'NOT met'}: {target:g}); {times}"
     )
 
@@ -232,10 +235,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("-n", type=int, default=2, help="processes (default 2)")
     parser.add_argument("--links", type=float, nargs="+", default=LINKS, metavar="GB_S")
-    parser.add_argument("--works", nargs="+", choices=["sleep", "net"], default=["sleep", "net"])
+    parser.add_argument("--works", nargs="+", choices=WORKS, default=WORKS)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--times", type=int, default=3, help="steps of a turn (default 3)")
-    parser.add_argument("--quick", action="store_true", help="one link, two rounds of one step")
+    parser.add_argument("--quick", action="store_true", help="one link, one round of one step")
     parser.add_argument("--json", action="store_true", help="a line of JSON for each figure")
     parser.add_argument("--steps", action="store_true", help="print only seconds of steps, as JSON")
     parser.add_argument("--namespaces", type=float, metavar="MBIT", help="over a shaped real wire")
@@ -250,7 +253,7 @@ def main() -> None:
         "works": args.works,
         "links": [None] if args.namespaces else args.links[: 1 if args.quick else None],
         "bucket links": [(None, 0.0)] if args.namespaces else BUCKET_LINKS,
-        "rounds": 2 if args.quick else args.rounds,
+        "rounds": 1 if args.quick else args.rounds,
         "times": 1 if args.quick else args.times,
     }
     if args.steps or args.quick:
