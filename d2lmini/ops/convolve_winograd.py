@@ -22,7 +22,8 @@ functions are told in `convolve.py`.
 from __future__ import annotations
 
 import math
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 from math import prod
 from typing import Any, NamedTuple
 
@@ -179,6 +180,11 @@ def _from_points(points: Any, cut: _Cut, rows: slice, y: Any) -> None:
     np.copyto(y, _rows(laid, (height, width, n, F), row, place, F).transpose(2, 3, 0, 1))
 
 
+def _product(groups: list[Any]) -> Callable[..., Any]:
+    """How a group multiplies: groups are shared among workers; what is left alone is so itself."""
+    return np.matmul if len(groups) > 1 else partial(matmul, np)
+
+
 def _values_of_filters(w: Any, kernel: Shape, turned: bool) -> Any:
     """(F, C, *kernel) -> (36, F, C); `turned` half round, so that the last tap comes first."""
     matrix = of_filters(kernel, w.dtype)
@@ -194,12 +200,13 @@ def _slide(x: Any, pad: Shape, filters: Any, kernel: Shape, y: Any) -> None:
     """y (N, F, *out) = filters, by their values (36, C, F), on x (N, C, ...) with `pad` zeros."""
     cut = _cut(len(x), max(filters.shape[1:]), kernel, y.shape[2:])
     groups = cut.groups(len(x))
+    multiply = _product(groups)
 
     def group(i: int) -> None:
         n, rows = groups[i]
         tiles = _to_points(x[n], pad, (POINTS, POINTS), cut, rows, "tiles")
         sums = _room("sums", (PAIRS, tiles.shape[1], y.shape[1]), y.dtype)
-        matmul(np, tiles, filters, sums)
+        multiply(tiles, filters, out=sums)
         step = cut.steps[0]
         _from_points(sums, cut, rows, y[n, :, rows.start * step : rows.stop * step])
 
@@ -226,6 +233,7 @@ def convolve_weight(xp: Any, x: Any, g: Any, geo: Geometry, _groups: int, dw: An
     (F, C), N = dw.shape[:2], len(x)
     cut = _cut(N, max(C, F), geo.kernel, geo.out)
     groups = cut.groups(N)
+    multiply = _product(groups)
     # Each group adds up for itself, so the sum does not depend on who comes first.
     parts = np.empty((len(groups), F * C, geo.taps), dw.dtype)
 
@@ -234,8 +242,8 @@ def convolve_weight(xp: Any, x: Any, g: Any, geo: Geometry, _groups: int, dw: An
         tiles = _to_points(x[n], geo.pad, (POINTS, POINTS), cut, rows, "tiles")
         slopes = _to_points(g[n], (0, 0), cut.steps, cut, rows, "sums")
         sums = np.empty((PAIRS, F, C), dw.dtype)
-        matmul(np, slopes.swapaxes(1, 2), tiles, sums)
-        matmul(np, sums.reshape(PAIRS, -1).T, of_filters(geo.kernel, dw.dtype), parts[i])
+        multiply(slopes.swapaxes(1, 2), tiles, out=sums)
+        multiply(sums.reshape(PAIRS, -1).T, of_filters(geo.kernel, dw.dtype), out=parts[i])
 
     with blas.alone():
         parallel_for(len(groups), group)
