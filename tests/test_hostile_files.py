@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from d2lmini import MXNetError, gluon, init, metric, nd, optimizer, serialize, sym
+from d2lmini import MXNetError, cpu, gluon, init, metric, nd, optimizer, serialize, sym
 from d2lmini.d2l import text as d2l_text
 from d2lmini.gluon.data.vision import datasets
 from d2lmini.mxnet_alias import runner
@@ -440,3 +440,26 @@ def test_checkpoints_of_a_state_with_the_right_checksum(state, tmp_path):
     (folder / "whole.json").write_text(json.dumps(whole))
     with pytest.raises(MXNetError, match=r"rank 0 in .*step-00000001.* not as save"):
         checkpoint_in(tmp_path).restore()
+
+
+# -- programs made of graphs -----------------------------------------------------------------------
+
+_NAMES = [
+    ("x\n1 / 0", "w", "y"), ("x'''", 'w"""', "y"), ("x\\", "w", "y\\"), ("x", "w", '"""\n1 / 0'),
+    ("x", "w", "\r1 / 0"), ("x", "w", "\x0c1 / 0"), ("x", "w", "\u2028"), ("\ud800", "w", "y"),
+    ("x", "w", "# y"), ("float", "range", "print"), ("xp", "arena", "keys"), ("None", "x", "if"),
+    ("__debug__", "x", "y"), ("x", "w", "__debug__"), ("数据", "权重", "输出"), ("", "w", "y"),
+    ("\ufb01", "fi", "y"), ("fi", "\ufb01", "y"), ("ª", "a", "y"), ("²", "x", "y"),
+    ("x", "w", "²"), ("x", "w", "\u0661"), ("x", "w", "\ufb01"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("a", "b", "c"), _NAMES)
+def test_names_of_a_file_do_no_harm_in_the_program(a: str, b: str, c: str):
+    """A graph becomes Python source, in which its nodes have their names. Names that Python takes
+    for one once gave wrong numbers: it reads the ligature fi as two letters."""
+    y = sym.broadcast_sub(sym.var(a) * 2, sym.exp(sym.var(b)), name=c)
+    y = sym.load_json(y.tojson())
+    arrays = {a: nd.array([1, 2]), b: nd.array([0, 1])}
+    (got,) = y.bind(cpu(), arrays, grad_req="null").forward()
+    np.testing.assert_allclose(got.asnumpy(), [2 - 1, 4 - np.e], rtol=1e-6)

@@ -33,6 +33,7 @@ from __future__ import annotations
 
 import keyword
 import re
+import unicodedata
 from collections.abc import Sequence
 from math import prod
 from typing import Any
@@ -125,9 +126,13 @@ class Writer:
     # -- names -------------------------------------------------------------------------------------
 
     def identifier(self, text: str) -> str:
-        """A name made of `text` that nothing else has."""
+        """A name made of `text`, which may come from a file, that nothing else has."""
         name = re.sub(r"\W", "_", text)
-        if not name or name[0].isdigit() or keyword.iskeyword(name):
+        if not name.isascii():
+            # Python takes letters that look alike for the same, and not all letters as a name.
+            same = unicodedata.normalize("NFKC", name) == name and f"_{name}".isidentifier()
+            name = name if same else re.sub(r"\W", "_", name, flags=re.ASCII)
+        if not name or name[0].isdigit() or keyword.iskeyword(name) or name == "__debug__":
             name = "_" + name
         unique, count = name, 1
         while unique in self._taken:
