@@ -148,7 +148,8 @@ def test_no_file_names_the_machine_it_was_written_on():
         found += [
             f"{path.relative_to(ROOT)}:{number}: {line.strip()[:100]}"
             for number, line in enumerate(text.splitlines(), 1)
-            if any(place in line for place in places)
+            # The user in the images of Kubernetes' MPI operator, of no machine of ours.
+            if any(place in line.replace("/home/mpiuser/", "") for place in places)
         ]
     assert not found, "\n".join(found)
 
