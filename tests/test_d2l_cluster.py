@@ -3,7 +3,11 @@ algorithms, its fit finds what was put in, its step is what a schedule says."""
 
 from __future__ import annotations
 
+import json
 import math
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -434,6 +438,23 @@ def test_the_model_is_the_library_on_a_clock(gb_s, monkeypatch):
     found_s = max(each.ended_ns for each in trace.operations) - trace.operations[0].began_ns
     foreseen = cluster.step(work, 2, link, count=5)
     assert 5 * foreseen.seconds == pytest.approx(1e-9 * found_s, rel=0.02)
+
+
+@pytest.mark.stress  # a minute, on a machine that has nothing else to do
+@pytest.mark.parametrize("n", [2, 4])
+def test_steps_of_several_processes_are_foreseen(n):
+    """Layers that sleep, five links: at least three of them within a fifth."""
+    pytest.importorskip("mpi4py", reason="there is no mpi4py: pip install 'd2lmini[dist]'")
+    program = Path(__file__).parent / "benchmarks" / "scaling.py"
+    done = subprocess.run(
+        [sys.executable, str(program), "-n", str(n), "--rounds", "2", "--net", "sleeping",
+         "--json"],
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(rows) == 5
+    assert sum(0.8 <= row["ratio"] <= 1.25 for row in rows) >= 3, done.stdout
 
 
 def test_the_bands_hold_ninety_of_a_hundred_and_d2l_has_the_module():
