@@ -4,7 +4,7 @@
 >>> with profile() as trace:
 ...     x = nd.ones((1000, 250))
 ...     y = [x * 2 for _ in range(3)]
-...     z = y[0] + y.pop()
+...     z = y[0] + y[1]
 ...     z.wait_to_read()
 ...     del y
 >>> report = trace.memory()[cpu()]
