@@ -89,10 +89,13 @@ def _hook(event: str, args: tuple) -> None:
         path, mode, flags = args
         if isinstance(flags, int) and flags & _WRITING and not _inside(path):
             seen.append(f"open {path!r} for writing ({mode or flags})")
-    elif event.startswith(FORBIDDEN) and event not in _watch.allowed:
+    elif event.startswith(FORBIDDEN):
+        event = f"import {args[0]}" if event == "import" else event
+        if event in _watch.allowed:
+            return
         if event in _ON_FILES and all(_inside(x) for x in args if isinstance(x, (str, bytes))):
             return
-        seen.append(f"import {args[0]}" if event == "import" else f"{event} {str(args)[:100]}")
+        seen.append(event if event.startswith("import ") else f"{event} {str(args)[:100]}")
 
 
 class Guard:

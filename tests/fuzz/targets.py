@@ -330,6 +330,9 @@ _ND_ARRAYS = Limits(256 * KIB, 160)
 #: JSON: of two bytes, as "0,", an object in a list; a node of a graph is far longer.
 _TREES = Limits(256 * KIB, 160)
 
+#: A bar is shown if there is one: it is looked for at each download.
+_BAR = frozenset({"import tqdm", "import tqdm.auto"})
+
 _SYMBOLS = valid.symbols()
 
 _binary: Mutate = mutations.binary
@@ -391,7 +394,7 @@ TARGETS: dict[str, Target] = {
     ),
     "download": Target(
         _download, valid.ANSWERS, _binary, Limits(2048 * KIB, 64),
-        (ConnectionError, RuntimeError, ValueError), "answer", frozenset({"socket."}),
+        (ConnectionError, RuntimeError, ValueError), "answer", _BAR,
     ),
 }  # fmt: skip
 
