@@ -231,7 +231,7 @@ def test_the_table_of_the_matrix(tmp_path, monkeypatch):
         '<testsuites><testsuite tests="7" failures="1" errors="1" skipped="2"/></testsuites>'
     )
     names = ("tests", "success"), ("lab", "skipped"), ("wheel", "failed")
-    rows = matrix.rows_of([{"name": n, "signature": n, "result": r} for n, r in names])
+    rows = matrix.rows_of([{"name": n[:3], "signatures": [n], "result": r} for n, r in names])
     assert rows == [
         ("tests", "passed", "3 passed, 2 failed, 2 skipped"), ("lab", "NOT RUN", ""),
         ("wheel", "FAILED", ""),

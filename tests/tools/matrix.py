@@ -52,7 +52,7 @@ def main(words: list[str]) -> int:
 def rows_of(sessions: list[dict]) -> list[tuple[str, str, str]]:
     """Session, result, how many tests of the tree it ran."""
     return [
-        (session["signature"], RESULTS[session["result"]], counts(session["name"]))
+        (session["signatures"][-1], RESULTS[session["result"]], counts(session["signatures"][-1]))
         for session in sessions
     ]
 
