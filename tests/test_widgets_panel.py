@@ -430,7 +430,11 @@ def test_run_and_run_again(panel):
     assert panel.wait(SOON_S)
     assert panel.rows == [["3", "6"], ["4", "8"]]
     eventually(  # the sampler's thread may still be telling the first run
-        lambda: panel._front.wholes and panel._front.wholes[-1]["printed"] == "with 4\n"
+        lambda: (
+            panel._front.wholes
+            and panel._front.wholes[-1]["printed"] == "with 4\n"
+            and not panel._front.wholes[-1]["state"]["running"]
+        )
     )
     whole = panel._front.wholes[-1]
     assert whole["head"] == ["x", "2 x"] and whole["rows"] == [["3", "6"], ["4", "8"]]
@@ -546,4 +550,5 @@ def test_pictures_below_one_another():
         return image.imread(io.BytesIO(picture._repr_png_()[0])).shape[0]
 
     both = KeptPicture(lanes(1), below=lanes(3))
-    assert height(both) == height(lanes(1)) + height(lanes(3)) == 2 * both.size["height"]
+    pixels = height(lanes(1)) + height(lanes(3))  # odd with some versions of matplotlib
+    assert height(both) == pixels and both.size["height"] == pixels // 2
