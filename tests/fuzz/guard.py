@@ -66,6 +66,7 @@ class _Watch(threading.local):
     """What the audit hook, which can't be taken down again, has seen in this thread."""
 
     seen: list[str] | None = None
+    reading = False
     folder = ""
     allowed: frozenset[str] = frozenset()
 
@@ -145,6 +146,7 @@ class Guard:
         if self._handler is not None and began - self._armed > MOST_SECONDS:
             signal.setitimer(signal.ITIMER_PROF, 10 * MOST_SECONDS)
             self._armed = began
+        _watch.reading = True
         try:
             read()
         except errors as error:
@@ -154,6 +156,7 @@ class Guard:
                 raise
             problem = _of(error, type(error).__name__)
         finally:
+            _watch.reading = False
             took = time.perf_counter() - began
             seen, _watch.seen = _watch.seen, None
         peak = tracemalloc.get_traced_memory()[1] - before
@@ -182,9 +185,10 @@ class Guard:
         """Once more, by the clock that stands still while other processes have the machine."""
         if self._handler is not None:
             signal.setitimer(signal.ITIMER_PROF, 10 * MOST_SECONDS)
-        began = time.thread_time()
+        began, _watch.reading = time.thread_time(), True
         with contextlib.suppress(Hang, Exception):
             read()
+        _watch.reading = False
         return time.thread_time() - began
 
 
@@ -220,4 +224,5 @@ def _place(error: BaseException) -> str:
 
 
 def _hang(*_: Any) -> None:
-    raise Hang("still running")
+    if _watch.reading:  # and not between two inputs
+        raise Hang("still running")
