@@ -161,6 +161,12 @@ _BAD_STATES = {
     "a schedule far behind": (
         states_of(described(num_update=1 << 39, schedule={"class": "FactorScheduler", "step": 1})),
         "too far behind"),
+    "a schedule that will be far behind": (
+        states_of(described(begin_num_update=1 << 39, schedule={"class": "FactorScheduler"})),
+        "too far behind"),
+    "a schedule from far below": (
+        states_of(described(schedule={"class": "FactorScheduler", "count": -1e300})),
+        "too far behind"),
     "no rate": (states_of(described(lr=None)), "neither a learning rate nor a schedule"),
     "a pickle": (pickle.dumps(print), "pickle"),
 }  # fmt: skip

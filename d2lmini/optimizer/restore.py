@@ -44,8 +44,7 @@ def restored(described: Any, old: Optimizer) -> Callable[[], Optimizer]:
         optimizer = _blank(klass)
         optimizer.__dict__.update(param_dict=old.param_dict, lr_scheduler=None)
     _check(optimizer, {**vars(Optimizer()), **vars(optimizer)}, values)
-    _check_counts(values)
-    updates = values.get("num_update", optimizer.num_update)
+    updates = max(_checked_counts(values), optimizer.num_update)
     schedule = _schedule(described.get("lr_scheduler"), optimizer.lr_scheduler, updates)
     if schedule is None and values.get("lr", optimizer.lr) is None:
         raise damaged(f"{name} has neither a learning rate nor a schedule")
@@ -115,8 +114,8 @@ def _kind(value: Any) -> Any:
     return list if isinstance(value, tuple) else type(value)
 
 
-def _check_counts(values: dict[str, Any]) -> None:
-    """Numbers of updates, and the tables by index or name."""
+def _checked_counts(values: dict[str, Any]) -> int:
+    """The largest number of updates; looks at the tables by index or name as well."""
     tables = values.get("_all_index_update_counts", {})
     counts = [values.get("num_update", 0), values.get("begin_num_update", 0)]
     for table in tables.values():
@@ -126,6 +125,7 @@ def _check_counts(values: dict[str, Any]) -> None:
     for key, kind in (("lr_mult", (int, float)), ("wd_mult", (int, float)), ("idx2name", str)):
         if not all(isinstance(each, kind) for each in values.get(key, {}).values()):  # type: ignore[arg-type]
             raise damaged(f"{key} holds values of another kind")
+    return max(counts)
 
 
 def _schedule(described: Any, old: Any, updates: int) -> Callable[[], Any] | None:
@@ -153,7 +153,8 @@ def _schedule(described: Any, old: Any, updates: int) -> Callable[[], Any] | Non
             raise damaged(f"{name}.step is {str(step)[:100]}, expected 1 or more")
     # A schedule goes step by step from where it was; it is asked at every update.
     count = {"count": 0, **getattr(schedule, "__dict__", {}), **values}["count"]
-    if isinstance(count, int) and isinstance(steps, int) and updates - count > _MOST_STEPS * steps:
+    behind = updates - count if isinstance(count, (int, float)) else 0
+    if isinstance(steps, int) and behind > _MOST_STEPS * steps:
         raise damaged(f"{name}.count is {count} after {updates} updates: too far behind")
 
     def take_over() -> Any:
