@@ -1,9 +1,9 @@
-"""Normalization: backward takes mean and variance from forward, which has computed them.
+"""Normalization: who asks for mean and variance besides takes them from BatchNorm, which has them.
 
-BatchNorm's gradient depends on mean and variance of the data, and its rule computes them from the
-data again, so that gradients of the gradient are right. A compiled backward graph is not
-differentiated further; there the mean is what BatchNorm itself has found, its second output, and
-1 / sqrt(variance + eps) the third.
+The gradient of BatchNorm's gradient depends on mean and variance of the data, and computes them
+from the data again, so that gradients of all orders are right; a program may ask for them, too. In
+a graph that is not differentiated further the mean is what BatchNorm itself has found, its second
+output, and 1 / sqrt(variance + eps) the third.
 
 >>> from d2lmini import sym
 >>> from d2lmini.graph.listing import graph_of
