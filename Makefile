@@ -18,7 +18,7 @@ endif
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help lab book install test lint types doctest unit chapters size format outputs bench claims stress test-browser browser gallery test-mxnet test-gpu test-all clean
+.PHONY: help lab book install test lint types doctest unit chapters size format outputs bench claims stress fuzz soak growth test-browser browser gallery test-mxnet test-gpu test-all clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1	\2/p' Makefile
@@ -28,7 +28,7 @@ lab: $(VENV)/.lab  ## read and run the chapters: JupyterLab on chapters/
 	$(PY) -m jupyterlab $(ASROOT) --LabApp.default_url=/lab/tree/chapters $(LABFLAGS)
 
 # SOLUTIONS=no leaves the folded answers out, for a class that is to find them: build/book-exercises.
-book: $(VENV)/.test  ## the chapters as pages to read without Jupyter or a network: build/book
+book: $(VENV)/.test  ## chapters, guides and a reference as pages that need no Jupyter or network: build/book
 	$(PY) tests/tools/build_book.py $(if $(filter no,$(SOLUTIONS)),--without-solutions) $(BOOKFLAGS)
 
 install: $(VENV)/.test  ## only make .venv with all that the other targets need
@@ -92,6 +92,15 @@ test-all: $(VENV)/.test  ## the matrix: every Python on this machine, oldest and
 
 stress: $(VENV)/.test  ## the long runs: a million tasks, memory growth; what a trace costs
 	$(PY) -m pytest -q -m stress --timeout 3600 tests
+
+fuzz: $(VENV)/.test  ## damaged and hostile files for every reader (docs/hostile-input.md)
+	$(PY) tests/fuzz/run.py $(FUZZFLAGS)
+
+soak: $(VENV)/.test  ## the library in every use at once, for an hour (docs/soak.md)
+	$(PY) tests/soak/soak.py $(SOAKFLAGS)
+
+growth: $(VENV)/.test  ## how cost grows: tasks, dependencies, devices, batches, layers
+	$(PY) tests/benchmarks/growth.py $(GROWTHFLAGS)
 
 clean:  ## remove .venv and everything that tools left behind
 	rm -rf $(VENV) build dist .nox .pytest_cache .mypy_cache .ruff_cache .hypothesis
