@@ -83,3 +83,24 @@ def test_commands_are_targets_of_the_makefile():
 @pytest.mark.parametrize("place", re.findall(r"^    (\S+\.py|\w\S*/)", README, re.M))
 def test_the_layout_names_what_is_there(place):
     assert (ROOT / place.rstrip(",")).exists()
+
+
+def ratios(peer: str) -> dict[str, float]:
+    """By workload: d2lmini's time beside a peer's, as the page of the benchmark has it."""
+    page = (ROOT / "tests/benchmarks/results/two-cores-epyc.md").read_text(encoding="utf-8")
+    found = {}
+    for part in page.split("\n## ")[1:]:
+        row = re.search(rf"^\| {peer} \|[^|]*\|[^|]*\| ([\d.]+) \(", part, re.M)
+        if row:
+            found[part.split(":")[0]] = float(row[1])
+    return found
+
+
+def test_figures_are_those_of_the_page():
+    text = " ".join(README.split())
+    mxnet, torch = ratios("mxnet"), ratios("torch")
+    least, most = min(mxnet.values()), max(mxnet.values())
+    said = f"faster than MXNet 1.9.1 in all {len(mxnet)} workloads ({least:.2f} to {most:.2f} of"
+    assert most < 1 and said in text
+    steps = (torch[f"{net}_train"] for net in ("resnet", "mlp", "lenet"))
+    assert "{:.2f} of the time for ResNet-18, {:.2f} for an MLP, {:.2f} for".format(*steps) in text
