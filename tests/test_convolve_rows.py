@@ -99,20 +99,17 @@ def test_a_band_matrix_holds_the_weight_once_for_each_output():
     assert convolve_rows._band_matrix(plan, w).tolist() == want
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-def test_workers_do_not_change_a_bit(dtype):
-    """Of several tiles, which any of them may compute."""
-    rng = np.random.default_rng(1)
-    data, weight = rng.normal(size=(150, 6, 14, 14)), rng.normal(size=(16, 6, 5, 5))
-    plan = convolve_rows.plan(weight.shape, geometry((14, 14), (5, 5), (), (), ()))
-    assert way_of(150, weight.shape, (14, 14)) is convolve_rows and plan.images < 75
+def check_workers_change_no_bit(data, weight, dtype, pad):
+    """Of a convolution and its gradients, by the serial engine and by one to three workers."""
 
     def step():
         x, w = nd.array(data, dtype=dtype), nd.array(weight, dtype=dtype)
         x.attach_grad()
         w.attach_grad()
         with autograd.record():
-            y = nd.Convolution(x, w, kernel=(5, 5), num_filter=16, no_bias=True)
+            y = nd.Convolution(
+                x, w, kernel=weight.shape[2:], pad=pad, num_filter=len(weight), no_bias=True
+            )
         y.backward(y)
         return [a.asnumpy() for a in (y, x.grad, w.grad)]
 
@@ -123,3 +120,13 @@ def test_workers_do_not_change_a_bit(dtype):
             for _ in range(3):
                 for got, expected in zip(step(), want):
                     np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_workers_do_not_change_a_bit(dtype):
+    """Of several tiles, which any of them may compute."""
+    rng = np.random.default_rng(1)
+    data, weight = rng.normal(size=(150, 6, 14, 14)), rng.normal(size=(16, 6, 5, 5))
+    plan = convolve_rows.plan(weight.shape, geometry((14, 14), (5, 5), (), (), ()))
+    assert way_of(150, weight.shape, (14, 14)) is convolve_rows and plan.images < 75
+    check_workers_change_no_bit(data, weight, dtype, pad=(0, 0))

@@ -6,9 +6,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from op_rows import conv as plain
-from test_convolve_rows import all_three, way_of
+from test_convolve_rows import all_three, check_workers_change_no_bit, way_of
 
-from d2lmini import autograd, engine, nd
 from d2lmini.ops import convolve_each, convolve_rows, convolve_wide, convolve_winograd
 from d2lmini.ops.windows import geometry
 from d2lmini.ops.winograd import FINITE, POINTS, of_filters, values, winograd
@@ -118,20 +117,4 @@ def test_workers_do_not_change_a_bit(dtype):
     data, weight = rng.normal(size=(24, 32, 14, 14)), rng.normal(size=(48, 32, 3, 3))
     assert way_of(24, weight.shape, (14, 14), pad=1) is convolve_winograd
     assert len(convolve_winograd._cut(24, 48, (3, 3), (14, 14)).groups(24)) > 1
-
-    def step():
-        x, w = nd.array(data, dtype=dtype), nd.array(weight, dtype=dtype)
-        x.attach_grad()
-        w.attach_grad()
-        with autograd.record():
-            y = nd.Convolution(x, w, kernel=(3, 3), pad=(1, 1), num_filter=48, no_bias=True)
-        y.backward(y)
-        return [a.asnumpy() for a in (y, x.grad, w.grad)]
-
-    with engine.use("naive"):
-        want = step()
-    for workers in (1, 2, 3):
-        with engine.use("threaded", workers=workers, inline_below=0):
-            for _ in range(2):
-                for got, expected in zip(step(), want):
-                    np.testing.assert_array_equal(got, expected)
+    check_workers_change_no_bit(data, weight, dtype, pad=(1, 1))

@@ -223,9 +223,7 @@ class Trainer:
         self._prepare()
         self._rescale(batch_size)
         self._check_fresh(ignore_stale_grad)
-        if isinstance(self._kvstore, kv.DistKVStore):
-            self._kvstore.divisor = batch_size
-        self._allreduce_grads(in_step=True)
+        self._allreduce_grads(batch_size)
         self._update(ignore_stale_grad)
 
     def allreduce_grads(self) -> None:
@@ -233,9 +231,7 @@ class Trainer:
         at them, or clip them, before `update`."""
         self._prepare()
         self._refuse_on_kvstore("allreduce_grads")
-        if isinstance(self._kvstore, kv.DistKVStore):
-            self._kvstore.divisor = None
-        self._allreduce_grads()
+        self._allreduce_grads(None)
 
     def update(self, batch_size: float, ignore_stale_grad: bool = False) -> None:
         """The rest of a step, after `allreduce_grads`."""
@@ -268,13 +264,15 @@ class Trainer:
                     if not data._fresh_grad:
                         raise UserWarning(_STALE.format(param.name, data.context))
 
-    def _allreduce_grads(self, in_step: bool = False) -> None:
+    def _allreduce_grads(self, batch_size: float | None) -> None:
         """Sum the gradients over devices; updates the weights too if that is done on the KVStore
-        (`_update` fetches them)."""
+        (`_update` fetches them). batch_size: that of the step; None if an `update` is to come."""
         if self._kvstore is None:
             return
         keys, grads = [], []
         between_processes = isinstance(self._kvstore, kv.DistKVStore)
+        if between_processes:
+            self._kvstore.divisor = batch_size
         # What travels between processes does so in one order, from the last to the first: it should
         # be that in which backward comes to them.
         for i in self._in_net if between_processes else range(len(self._params)):
@@ -294,6 +292,7 @@ class Trainer:
         if self._update_on_kvstore:
             self._kvstore.push(keys, grads, priority=len(keys))
         elif isinstance(self._kvstore, kv.DistKVStore):  # who calls it alone waits for all sums
+            in_step = batch_size is not None
             self._kvstore.pushpull(keys, grads, priority=len(keys), in_turns=in_step)
         else:
             self._kvstore.pushpull(keys, grads, priority=len(keys))
