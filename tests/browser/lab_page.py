@@ -59,8 +59,12 @@ class LabPage:
     # --- opening and running ---
 
     def open(self, path: str, kernel: bool = True) -> None:
-        """Show the notebook at `path`; without `kernel` none is started for it."""
-        self.page.goto(self.lab.url(path if kernel else "", workspace=self.name))
+        """Show the notebook at `path`; without `kernel` none is started for it.
+
+        A workspace opens the notebooks that it remembers with their kernels: without one, it is new.
+        """
+        workspace = self.name if kernel else f"{self.name}-without-a-kernel"
+        self.page.goto(self.lab.url(path if kernel else "", workspace=workspace))
         self.page.wait_for_function("() => window.jupyterapp", timeout=LOAD_SECONDS * 1000)
         self.page.evaluate("() => jupyterapp.restored")
         if not kernel:
