@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -41,12 +43,26 @@ def test_distribution_has_its_mean_and_variance(name: str, dtype: str):
 
 
 def test_normal_passes_a_test_of_its_shape():
-    """The share beyond each of five limits agrees with the Gaussian."""
+    """The share beyond each of six limits agrees with the Gaussian."""
     random.seed(5)
-    values = nd.random.normal(shape=(1_000_000,)).asnumpy()
-    for limit, share in ((0.5, 0.617075), (1, 0.317311), (2, 0.0455003), (3, 0.0026998)):
-        seen = (np.abs(values) > limit).mean()
-        assert abs(seen - share) < 5 * (share * (1 - share) / 1e6) ** 0.5
+    size = 4_000_000
+    distances = np.abs(nd.random.normal(shape=(size,)).asnumpy())
+    for limit in (0.5, 1, 2, 3, 4, 4.5):
+        share = math.erfc(limit / 2**0.5)
+        seen = (distances > limit).mean()
+        assert abs(seen - share) < 5 * (share * (1 - share) / size) ** 0.5, limit
+
+
+@pytest.mark.parametrize("size", [4095, 4096, 4097, 262_145, 300_001])
+def test_no_normal_number_depends_on_another(size: int):
+    random.seed(6)
+    values = nd.random.normal(shape=(size,)).asnumpy()
+    assert np.isfinite(values).all()
+    assert len(np.unique(values)) > size * 0.99
+    half = size // 2
+    first, second = values[:half].astype(float), values[-half:].astype(float)
+    for a, b in ((first, second), (first**2, second**2), (first[1:], first[:-1])):
+        assert abs(np.corrcoef(a, b)[0, 1]) < 6 / math.sqrt(half)
 
 
 @pytest.mark.parametrize("name", DISTRIBUTIONS)

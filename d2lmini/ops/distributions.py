@@ -21,6 +21,7 @@ import numpy as np
 from d2lmini.base import MXNetError
 from d2lmini.device.cuda.kernels import random as kernels
 from d2lmini.device.parallel import parallel_for
+from d2lmini.ops import box_muller
 from d2lmini.random_state import Key
 
 #: Numbers drawn from one stream.
@@ -38,7 +39,10 @@ def _uniform(generator: np.random.Generator, out: np.ndarray, low: Any, high: An
 
 
 def _normal(generator: np.random.Generator, out: np.ndarray, loc: Any, scale: Any) -> None:
-    _fill_standard(generator.standard_normal, out)
+    if out.dtype == np.float32 and out.size >= box_muller.WORTH_IT:
+        box_muller.fill(generator, out)
+    else:
+        _fill_standard(generator.standard_normal, out)
     if np.ndim(scale) or scale != 1:
         out *= np.asarray(scale, out.dtype)
     if np.ndim(loc) or loc != 0:

@@ -61,7 +61,7 @@ class LabPage:
     def open(self, path: str, kernel: bool = True) -> None:
         """Show the notebook at `path`; without `kernel` none is started for it.
 
-        A workspace opens the notebooks that it remembers with their kernels: without one, it is new.
+        A workspace opens the notebooks that it remembers with their kernels: so it is a new one.
         """
         workspace = self.name if kernel else f"{self.name}-without-a-kernel"
         self.page.goto(self.lab.url(path if kernel else "", workspace=workspace))
