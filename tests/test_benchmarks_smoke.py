@@ -228,15 +228,32 @@ def test_a_gain_is_compared_with_a_gain():
 
 
 def test_a_floor_is_the_longest_of_arithmetic_traffic_and_calls():
-    rates = {"gflops_per_s": 1.0, "gb_per_s": 1.0, "cores": 2}
+    rates = {"gb_per_s": 1.0, "cores": 2}
     product = floors.count(np.dot, np.ones((10, 20), np.float32), np.ones((20, 30), np.float32))
     assert (product.flops, product.calls, product.nbytes) == (12000, 1, 4 * (200 + 600 + 300))
     limits = floors.limits(rates, [product])
+    (timed,) = limits.product_s.values()
+    assert limits.arithmetic_s(product) == timed > 0
+    limits.product_s = dict.fromkeys(limits.product_s, 12e-6)
     assert limits.floor_s(product) == limits.arithmetic_s(product) == 12e-6
     copies = floors.Work(calls=3, nbytes=8 << 20)
     assert limits.floor_s(copies) == limits.traffic_s(copies) == (8 << 20) / 1e9
     copies.nbytes = 8
     assert limits.floor_s(copies) == 3 * limits.call_s > 0
+
+
+def test_a_training_step_has_the_products_of_backward_too():
+    x, w, v = (np.ones(shape, np.float32) for shape in ((8, 5), (4, 5), (3, 4)))
+    work = floors.count(lambda x, w, v: x @ w.T @ v.T, x, w, v).trained()
+    assert sorted(work.products.elements()) == sorted([
+        floors.Product(8, 5, 4, False, True), floors.Product(8, 4, 3, False, True),
+        floors.Product(5, 8, 4, True, False),  # of w
+        floors.Product(8, 3, 4, False, False), floors.Product(4, 8, 3, True, False),  # of v
+    ])  # fmt: skip
+    for product in work.products.elements():
+        a, b = product.operands()
+        found = floors.count(np.dot, a, b)
+        assert list(found.products) == [product], product
 
 
 def test_without_a_compiler_nothing_of_torch_is_compiled():

@@ -26,6 +26,8 @@ from floors import Limits, Work
 from row import Target, Workload
 
 SCALE = {"us": 1e6, "ms": 1e3}
+#: The row of the least that Python and NumPy can do.
+BARE = "numpy-bare"
 Seconds = dict[str, list[float]]
 
 
@@ -147,14 +149,49 @@ def aims(outcome: Outcome) -> Iterator[tuple[str, Target, Figure | None]]:
         yield row, target, compare(outcome.seconds, row, target)
 
 
-def targets(outcomes: Sequence[Outcome], ours: str = "d2lmini") -> list[str]:
-    """A line for each target: the figure found, the figure aimed at, the verdict.
+def floor(outcome: Outcome, limits: Limits | None) -> tuple[float, str] | None:
+    """The least time that a program of Python and NumPy takes for a row, in seconds, and what that
+    is: the longest of what its work costs at the machine's limits, or what the row `numpy-bare`
+    took if that is longer. None where nobody knows."""
+    known: list[tuple[float, str]] = []
+    if limits is not None and outcome.work is not None:
+        known += limits.parts_s(outcome.work)
+    if BARE in outcome.seconds:
+        known.append((statistics.median(outcome.seconds[BARE]), BARE))
+    return max(known, default=None)
+
+
+def reason(outcome: Outcome, row: str, aimed: Target, limits: Limits | None) -> str:
+    """What a missed target asks for beside the row's floor; empty where there is no floor."""
+    least = floor(outcome, limits)
+    if least is None or aimed.bases or row not in outcome.seconds:
+        return ""
+    unit, (least_s, what) = outcome.workload.unit, least
+    asked_s = statistics.median(outcome.seconds[row])
+    asked_s = (
+        asked_s * aimed.at_most if aimed.unit == "ratio" else asked_s + aimed.at_most / SCALE["us"]
+    )
+    asked, at_least = (f"{digits(s * SCALE[unit])} {unit}" for s in (asked_s, least_s))
+    if asked_s < least_s:
+        return f"; it asks for {asked}, less than the floor of {at_least} ({what})"
+    return f"; it asks for {asked}, the floor is {at_least} ({what})"
+
+
+def targets(
+    outcomes: Sequence[Outcome], limits: Limits | None = None, ours: str = "d2lmini"
+) -> list[str]:
+    """A line for each target: the figure found, the figure aimed at, the verdict; where it is
+    missed, what it asks for and the floor.
 
     >>> workload = Workload("w", "", "", {}, list, None, targets=(Target("numpy", 0.6),))
     >>> targets([Outcome(workload, {"d2lmini": [1.0, 1.1], "numpy": [2.0, 2.0]}, {})])
     ['w beside numpy: ratio 0.525 (0.512 - 0.537), target <= 0.6: met']
     >>> targets([Outcome(workload, {"numpy": [2.0, 2.0]}, {})])
     ['w beside numpy: ratio not measured, target <= 0.6']
+    >>> seconds = {"d2lmini": [0.008], "numpy": [0.01], BARE: [0.007]}
+    >>> line, = targets([Outcome(workload, seconds, {})])
+    >>> line.partition(": missed; ")[2]
+    'it asks for 6 ms, less than the floor of 7 ms (numpy-bare)'
     """
     lines = []
     for outcome in outcomes:
@@ -167,7 +204,9 @@ def targets(outcomes: Sequence[Outcome], ours: str = "d2lmini") -> list[str]:
             if found is None:
                 lines.append(f"{line}not measured, {goal}")
             else:
-                lines.append(f"{line}{words(found)}, {goal}: {judge(found, target)}")
+                said = judge(found, target)
+                why = reason(outcome, row, target, limits) if said.startswith("missed") else ""
+                lines.append(f"{line}{words(found)}, {goal}: {said}{why}")
     return lines
 
 
@@ -245,11 +284,13 @@ def distances(outcomes: Sequence[Outcome], limits: Limits) -> list[list[str]]:
         work, scale = outcome.work, SCALE[outcome.workload.unit]
         if work is None or not outcome.seconds:
             continue
-        parts = [limits.arithmetic_s(work), limits.traffic_s(work), limits.calls_s(work)]
+        parts = [seconds for seconds, _ in limits.parts_s(work)]
         line = [outcome.workload.name, *(digits(s * scale) for s in parts)]
         line.append(f"{digits(max(parts) * scale)} {outcome.workload.unit}")
         sides: list[Seconds] = [{}, {}]
         for row, seconds in outcome.seconds.items():
+            if row == BARE:
+                continue
             sides[not row.startswith("d2lmini")][row] = seconds
         for rows_of_side in sides:
             row = fastest(" or ".join(rows_of_side), rows_of_side)
@@ -260,10 +301,11 @@ def distances(outcomes: Sequence[Outcome], limits: Limits) -> list[list[str]]:
 
 
 HOW_FLOORS = """\
-What plain NumPy has to do for one call (`floors.py` counts it) at the rates above: arithmetic on
-all cores, what must be read and written once at the memory's bandwidth (nothing if it fits a
-cache), NumPy calls times the smallest one's time. The longest of the three is the floor of a
-program made of NumPy's calls. A library whose own functions are faster can be below it."""
+What plain NumPy has to do for one call (`floors.py` counts it): arithmetic on all cores, at the
+speed of these very products and functions; what must be read and written once, at the memory's
+bandwidth (nothing if it fits a cache); NumPy calls times the smallest one's time. The longest of
+the three is the floor of a program made of NumPy's calls, and so is the time of the row
+`numpy-bare` where there is one. A library whose own functions are faster can be below it."""
 
 
 def limits_section(
@@ -288,10 +330,14 @@ def grid(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def markdown(outcomes: Sequence[Outcome], about: Sequence[str], limits: Sequence[str] = ()) -> str:
-    """The machine, the targets, the `limits_section` and all tables as a page to commit."""
+def markdown(
+    outcomes: Sequence[Outcome], about: Sequence[str], said: Sequence[str],
+    limits: Sequence[str] = (),
+) -> str:  # fmt: skip
+    """The machine, what is `said` about the targets, the `limits_section` and all tables as a page
+    to commit."""
     page = ["# d2lmini beside its peers", "", *(f"- {line}" for line in about)]
-    page += ["", "## Targets", "", *(f"- {line}" for line in targets(outcomes)), "", *limits]
+    page += ["", "## Targets", "", *(f"- {line}" for line in said), "", *limits]
     for outcome in outcomes:
         page += [f"## {outcome.workload.name}: {outcome.workload.title}", ""]
         if outcome.workload.note:

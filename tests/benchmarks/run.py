@@ -180,19 +180,20 @@ def main(words: list[str] | None = None) -> int:
             outcome.work = workload.cost(options.mode)
             outcomes.append(outcome)
             print(text(outcome), flush=True)
-        print("\n".join(["targets:", *(f"  {line}" for line in targets(outcomes)), ""]))
         about.append(
             f"mode {options.mode}, at most {rounds} rounds; {referee.calm} of {referee.given} "
             f"turns undisturbed by other programs; {(time.monotonic() - begun_s) / 60:.1f} minutes"
         )
-        section = []
+        section, known = [], None
         if "lines" in best:
             known = floors.limits(best, [o.work for o in outcomes if o.work])
             section = limits_section(outcomes, known, best["lines"])
             print("\n".join(section))
-        print(about[-1])
+        said = targets(outcomes, known)
+        print("\n".join(["targets:", *(f"  {line}" for line in said), "", about[-1]]))
         if options.markdown:
-            options.markdown.write_text(markdown(outcomes, about, section), encoding="utf-8")
+            page = markdown(outcomes, about, said, section)
+            options.markdown.write_text(page, encoding="utf-8")
     finally:
         for library in libraries:
             library.close()
