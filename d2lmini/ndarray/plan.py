@@ -13,7 +13,7 @@ of the time that asking again takes.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from d2lmini.base import MXNetError
 from d2lmini.device.storage import SMALL
@@ -29,18 +29,33 @@ FLOPS_PER_US = 5e3  # of elementwise functions, whose `flops` are those of a pol
 PRODUCT_FLOPS_PER_US = 4e4  # where an op counts its own: products of matrices
 
 #: Plans kept per op; one that is called in more ways than that forgets them all and begins anew.
-MOST = 256
+MOST = 512
 
 
-class Plan(NamedTuple):
-    """Specs of the outputs, hidden ones included, and the predicted run time."""
+class Plan:
+    """What is known of the calls of `op` on inputs of these specs with these attributes.
 
-    outputs: tuple[Spec, ...]
-    predicted_us: float
-    inputs: tuple[Spec, ...]  # kept alive, for the key names them by their identity
-    attrs: dict[str, Any]  # likewise
-    tiny: bool  # one output, of less than 4 KiB
-    op: Op
+    outputs       specs of the outputs, hidden ones included
+    predicted_us  predicted run time
+    tiny          the one output, if it takes less than 4 KiB; else None
+    fresh         has `compute` been seen to give that as a new, contiguous array? Whether it does
+                  so, or gives a view, goes by specs and attributes alone: once seen, always so
+    inputs, attrs kept alive, for the key names them by their identity
+    """
+
+    __slots__ = ("attrs", "fresh", "inputs", "op", "outputs", "predicted_us", "tiny")
+
+    def __init__(
+        self, op: Op, inputs: tuple[Spec, ...], attrs: dict[str, Any], outputs: tuple[Spec, ...],
+        predicted_us: float,
+    ):  # fmt: skip
+        self.op = op
+        self.inputs = inputs
+        self.attrs = attrs
+        self.outputs = outputs
+        self.predicted_us = predicted_us
+        self.tiny = outputs[0] if len(outputs) == 1 and outputs[0].nbytes < SMALL else None
+        self.fresh = False
 
     def cost(self) -> Cost:
         """Predicted FLOPs and bytes of such a call."""
@@ -48,23 +63,35 @@ class Plan(NamedTuple):
 
 
 def plan_of(op: Op, specs: list, attrs: dict[str, Any]) -> Plan:
-    """The plan of a call; MXNetError, prefixed with the op's name, if it does not fit."""
-    key: tuple[Any, ...] = tuple(map(id, specs))
-    if attrs is not op.defaults:
-        # With their types: 1, 1.0 and True are equal, and do not mean the same.
-        values = attrs.values()
-        key = (*key, *values, *map(type, values))
+    """The plan of a call; MXNetError, prefixed with the op's name, if it does not fit.
+
+    Attributes that the op itself keeps are known by their identity, which is quick, and which the
+    short road goes by (`known_plan`); others by their values."""
+    kept = attrs is op.defaults or type(attrs) is Bound
+    inputs = tuple(map(id, specs))
+    plan: Plan | None = op.plans.get((id(attrs), *inputs)) if kept else None
+    if plan is not None:
+        return plan
+    # With their types: 1, 1.0 and True are equal, and do not mean the same.
+    values = attrs.values()
+    key = (*inputs, *values, *map(type, values))
     try:
-        return op.plans[key]
+        plan = op.plans.get(key)
     except TypeError:  # an attribute that cannot be hashed
         return _make(op, specs, attrs)
-    except KeyError:
-        if len(op.plans) >= MOST:
-            op.plans.clear()
-        plan = op.plans[key] = _make(op, specs, attrs)
-        if attrs is op.defaults or type(attrs) is Bound:
-            op.plans[(id(attrs), *key[: len(specs)])] = plan
-        return plan
+    if plan is None:
+        plan = _keep(op, key, _make(op, specs, attrs))
+    if kept:
+        same = Plan(op, plan.inputs, attrs, plan.outputs, plan.predicted_us)
+        plan = _keep(op, (id(attrs), *inputs), same)
+    return plan
+
+
+def _keep(op: Op, key: tuple, plan: Plan) -> Plan:
+    if len(op.plans) >= MOST:
+        op.plans.clear()
+    op.plans[key] = plan
+    return plan
 
 
 def known_plan(op: Op, inputs: tuple, attrs: dict[str, Any]) -> Plan | None:
@@ -98,8 +125,7 @@ def _make(op: Op, specs: list, attrs: dict[str, Any]) -> Plan:
         compute_us = flops * sum(spec.size for spec in outputs) / FLOPS_PER_US
     nbytes = sum(spec.nbytes for spec in specs) + sum(spec.nbytes for spec in outputs)
     predicted_us = CALL_US + max(compute_us, nbytes / BYTES_PER_US)
-    tiny = len(outputs) == 1 and outputs[0].nbytes < SMALL
-    return Plan(outputs, predicted_us, tuple(specs), attrs, tiny, op)
+    return Plan(op, tuple(specs), attrs, outputs, predicted_us)
 
 
 def infer(op: Op, specs: list, attrs: dict[str, Any]) -> Any:

@@ -59,9 +59,9 @@ def apply_small(op: Op, inputs: tuple, attrs: dict[str, Any]) -> Any:
     plan = None
     if ufunc is None or spec.dtype.kind != "f" or spec.nbytes >= SMALL:
         plan = known_plan(op, inputs, attrs)
-        if plan is None or not plan.tiny or plan.predicted_us >= current.inline_below:
+        if plan is None or plan.tiny is None or plan.predicted_us >= current.inline_below:
             return None
-        spec = plan.outputs[0]
+        spec = plan.tiny
         ufunc = None
     elif current.inline_below < SMALL_US:
         return None
