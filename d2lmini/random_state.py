@@ -14,6 +14,7 @@ True
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,7 +44,8 @@ class _State:
         self.lock = threading.Lock()
         self.seeds: dict[Any, int] = {}
         self.numbers: dict[Any, int] = {}
-        self.default = int(np.random.SeedSequence().entropy) % (1 << 63)  # type: ignore[arg-type]
+        # Not by NumPy, whose random numbers take a while to import.
+        self.default = int.from_bytes(os.urandom(8), "little") >> 1
 
 
 _state = _State()
