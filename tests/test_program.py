@@ -36,7 +36,9 @@ def compiled(heads, shapes: dict, training: bool = False, dtype: str = "float32"
     specs = {x._entry[0]: Spec(shape, dtype) for x, shape in shapes.items()}
     variables, outputs = typed(entries, specs, training)
     graph = Graph(list(variables.values()), outputs, training)
-    return Program("net", graph.variables, outputs, **options), graph
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fusion, "BLOCK_BYTES", 1 << 16)  # several blocks, of no more than test data
+        return Program("net", graph.variables, outputs, **options), graph
 
 
 def check(program: Program, graph: Graph, tolerance: float = 2e-5, arrays=None) -> None:

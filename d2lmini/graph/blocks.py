@@ -9,9 +9,9 @@
 >>> y
 array([ 0.,  2.,  6., 12., 20.])
 
-Pieces are for the workers of the engine, of some hundred thousand elements, so that several threads
-gain; blocks are for the cache. Both cuts depend on sizes only: results are the same with any number
-of workers.
+Blocks are for the cache, and long enough for several threads to gain; pieces, of one block or more,
+are for the workers of the engine. Both cuts depend on sizes only: results are the same with any
+number of workers.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ from d2lmini.device.scratch import scratch as memory
 from d2lmini.ops.core import Shape
 from d2lmini.ops.pieces import cut as cut_evenly
 
-#: A piece is so many blocks or more, but there are so many pieces if there is enough to do.
-BLOCKS_IN_PIECE = 4
+#: There are so many pieces at most, each of as many blocks as any other, or one less.
 PIECES = 16
 
 #: A block-sized array for intermediate results: shape of a row, dtype.
@@ -53,7 +52,7 @@ def in_blocks(
     if xp is not np:
         rows_in_block = rows  # a GPU shares out its own work
     blocks = -(-rows // rows_in_block) if rows else 0
-    n = max(min(PIECES, blocks // BLOCKS_IN_PIECE), 1)
+    n = max(min(PIECES, blocks), 1)
     pieces = cut_evenly(blocks, n)
     parts = [xp.empty((blocks, *out.shape), out.dtype) for _, out in totals]
 

@@ -32,8 +32,11 @@ from d2lmini.ops.core import Shape
 from d2lmini.ops.reduce import reduced_axes
 from d2lmini.symbol.node import Entry, Node, topological
 
-#: Bytes of one array in a block: with a few of them it stays in a cache of 512 KB.
-BLOCK_BYTES = 1 << 17
+#: Bytes of one array in a block, at most, and of all of them. The cache that cores share has room
+#: for these; and a call on so much of one lasts long beside the time to get the interpreter back
+#: from another worker: at an eighth of it two threads were no quicker than one.
+BLOCK_BYTES = 1 << 20
+BLOCKS_BYTES = 1 << 21
 #: From so many elements on ops are done in blocks; below, all there is fits the cache anyway.
 SMALLEST = 1 << 16
 #: A single pass over memory gains nothing from the cache, and from other cores only if it is long.
@@ -230,7 +233,11 @@ def cut_shape(shape: Shape, domain: Shape, axes: int) -> tuple[Shape, bool]:
     return sizes[axes:], False
 
 
-def rows_per_block(domain: Shape, axes: int, itemsize: int) -> int:
-    """How many rows (places along the axis that is cut) make a block."""
+def rows_per_block(domain: Shape, axes: int, itemsize: int, arrays: int) -> int:
+    """How many rows (places along the axis that is cut) of so many arrays make a block.
+
+    >>> rows_per_block((4096, 1024), 1, 4, 2), rows_per_block((4096, 1024), 1, 4, 16)
+    (256, 32)
+    """
     row = max(prod(domain[axes:]), 1) * itemsize
-    return max(BLOCK_BYTES // row, 1)
+    return max(min(BLOCK_BYTES, BLOCKS_BYTES // arrays) // row, 1)

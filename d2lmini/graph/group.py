@@ -79,7 +79,8 @@ def write_group(writer: Writer, statement: Statement) -> None:
     )
     rows = prod(domain[:axes])
     itemsize = max(spec_of((n, 0)).dtype.itemsize for n in nodes)
-    arguments = ["xp", function, str(rows), str(min(rows_per_block(domain, axes, itemsize), rows))]
+    in_block = min(rows_per_block(domain, axes, itemsize, len(cut) + len(scratch)), rows)
+    arguments = ["xp", function, str(rows), str(in_block)]
     room = [f"({domain[axes:]}, {writer.dtype(dtype)})" for dtype in scratch.values()]
     lists = {
         "cut": cut.values(),
