@@ -338,7 +338,7 @@ def test_steps_do_not_pile_up(name, no_collector):
         nbytes = live()
         for op in registry.values():
             op.plans.clear()
-            op.bound.clear()
+            op.bound.cache_clear()
         return nbytes, sum(type(each) is not tuple for each in gc.get_objects())
 
     steps(2)

@@ -176,11 +176,18 @@ def wrap(chunk: Chunk, spec: Spec, ctx: Context) -> Any:
 def apply(
     op: Op, inputs: tuple, attrs: dict[str, Any], out: Any, ctx: Context | None = None
 ) -> Any:
-    """Apply `op` to NDArrays; the results as one NDArray or a list."""
-    if op.simple and out is None:
+    """Apply `op` to NDArrays, by the short road if it leads there; one NDArray or a list."""
+    if inputs and out is None:
         result = apply_small(op, inputs, attrs)
         if result is not None:
             return result
+    return push_op(op, inputs, attrs, out, ctx)
+
+
+def push_op(
+    op: Op, inputs: tuple, attrs: dict[str, Any], out: Any, ctx: Context | None = None
+) -> Any:
+    """Apply `op` by a task; the results as one NDArray or a list."""
     operands: list[Any] = []
     reads = []
     specs = []

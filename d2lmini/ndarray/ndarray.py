@@ -35,7 +35,7 @@ from d2lmini.device.storage import Chunk
 from d2lmini.engine.budget import Handle
 from d2lmini.ndarray import apply as road
 from d2lmini.ndarray import exchange, indexing, short, transfer
-from d2lmini.ndarray.apply import apply, array_of
+from d2lmini.ndarray.apply import apply, array_of, push_op
 from d2lmini.ndarray.left_out import explain
 from d2lmini.ops.core import Spec, as_dtype, invoke, modes, registry
 from d2lmini.ops.fluent import Fluent
@@ -61,7 +61,7 @@ class NDArray(Fluent):
     # NumPy arrays on the left of an operator leave the operation to us.
     __array_priority__ = 1000.0
 
-    _apply = staticmethod(apply)
+    _apply = staticmethod(push_op)
     _short = staticmethod(short.apply_small)
 
     # -- what it is --------------------------------------------------------------------------------

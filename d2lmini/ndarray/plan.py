@@ -13,6 +13,7 @@ of the time that asking again takes.
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 from d2lmini.base import MXNetError
@@ -27,6 +28,8 @@ CALL_US = 1.5
 BYTES_PER_US = 3e4
 FLOPS_PER_US = 5e3  # of elementwise functions, whose `flops` are those of a polynomial
 PRODUCT_FLOPS_PER_US = 4e4  # where an op counts its own: products of matrices
+
+spec_of = attrgetter("_spec")
 
 #: Plans kept per op; one that is called in more ways than that forgets them all and begins anew.
 MOST = 512
@@ -100,7 +103,7 @@ def known_plan(op: Op, inputs: tuple, attrs: dict[str, Any]) -> Plan | None:
     try:
         if len(inputs) == 1:
             return op.plans.get((id(attrs), id(inputs[0]._spec)))
-        return op.plans.get((id(attrs), *[id(x._spec) for x in inputs]))
+        return op.plans.get((id(attrs), *map(id, map(spec_of, inputs))))
     except AttributeError:  # an input was left out
         return None
 

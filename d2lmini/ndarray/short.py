@@ -24,12 +24,11 @@ import numpy as np
 from d2lmini import autograd, callsite, engine, instrument
 from d2lmini.context import Context
 from d2lmini.device import quiet
-from d2lmini.device.storage import SMALL, Chunk
+from d2lmini.device.storage import Chunk
 from d2lmini.engine.core import lock
 from d2lmini.engine.road import here
-from d2lmini.ndarray.plan import known_plan, ufunc_plan
+from d2lmini.ndarray.plan import Plan, known_plan, ufunc_plan
 from d2lmini.ops.core import Op, modes
-from d2lmini.ops.numbers import fit
 
 #: The class of arrays; `NDArray` registers itself here, for it stands on this module.
 Array: Any = None
@@ -41,30 +40,30 @@ SMALL_US = 12.0
 
 
 def apply_small(op: Op, inputs: tuple, attrs: dict[str, Any]) -> Any:
-    """`op` on NDArrays, if it is a simple one that is over sooner than it could be handed to a
-    worker and whose result is tiny; None when this call has to go the long road."""
+    """`op` on NDArrays (one at least), if it is a simple one that is over sooner than it could be
+    handed to a worker and whose result is tiny; None when this call has to go the long road."""
     current = engine.current
     context = quiet.here.context
-    if context is None or here.task or instrument.apart:
-        return None
-    watched = instrument.all_in_one
-    if not inputs or type(inputs[0]) is not Array:
+    if context is None or here.task or instrument.apart or not op.simple:
         return None
     x = inputs[0]
+    if type(x) is not Array:
+        return None
     spec = x._spec
     ctx = x._ctx
     if x._offset is not None or not ctx.is_cpu:
         return None
-    ufunc = op.ufunc
     plan = None
-    if ufunc is None or spec.dtype.kind != "f" or spec.nbytes >= SMALL:
+    ufunc = op.ufunc
+    beside = spec.beside
+    if ufunc is None or beside is None:
         plan = known_plan(op, inputs, attrs)
         if plan is None or plan.tiny is None or plan.predicted_us >= current.inline_below:
             return None
         spec = plan.tiny
-        ufunc = None
     elif current.inline_below < SMALL_US:
         return None
+    watched = instrument.all_in_one
     chunk = x._chunk
     with lock:
         begin_ns = perf_counter_ns() if watched else 0
@@ -74,37 +73,22 @@ def apply_small(op: Op, inputs: tuple, attrs: dict[str, Any]) -> Any:
         if a.shape != x._spec.shape:
             return None
         try:
-            if ufunc is None:
-                arrays = [np, a]
-                for y in inputs[1:]:
-                    chunk = y._chunk
-                    a = chunk.data
-                    if chunk.writer is not None or chunk.queue or a is None:
-                        return None
-                    if chunk.error is not None or y._offset is not None or y._ctx is not ctx:
-                        return None
-                    if a.shape != y._spec.shape:
-                        return None
-                    arrays.append(a)
-                result = context.run(op.compute, *arrays, **attrs)
-                if not _fits(result, spec, arrays):
-                    result = np.array(result, spec.dtype)
+            others = () if len(inputs) == 1 else _contents(inputs[1:], ctx)
+            if others is None:
+                return None
+            if plan is not None:
+                result = context.run(op.compute, np, a, *others, **attrs)
+                if not plan.fresh:
+                    result = _fitted(result, plan, a, *others)
             elif attrs:
-                result = context.run(ufunc, a, fit[np][spec.dtype][attrs["scalar"]])
-            elif len(inputs) == 1:
+                result = context.run(ufunc, a, beside[attrs["scalar"]])
+            elif not others:
                 result = context.run(ufunc, a)
+            elif inputs[1]._spec is spec:
+                result = context.run(ufunc, a, *others)
             else:
-                y = inputs[1]
-                chunk = y._chunk
-                b = chunk.data
-                if chunk.writer is not None or chunk.queue or b is None or chunk.error is not None:
-                    return None
-                if y._offset is not None or y._spec is not spec or b.shape != spec.shape:
-                    return None
-                if y._ctx is not ctx:
-                    return None
-                result = context.run(ufunc, a, b)
-        except Exception:  # the long road keeps it on the outputs
+                return None
+        except Exception:  # the long road keeps it on the outputs, or knows what is no array
             return None
         pool = chunk.pool
         chunk = Chunk(pool, spec.nbytes)
@@ -129,6 +113,21 @@ def apply_small(op: Op, inputs: tuple, attrs: dict[str, Any]) -> Any:
     return array
 
 
+def _contents(inputs: tuple, ctx: Context) -> list[np.ndarray] | None:
+    """The arrays of the inputs, if nothing is pending on them, none has failed, and each is the
+    whole of its memory in this context (lock held)."""
+    arrays = []
+    for x in inputs:
+        chunk = x._chunk
+        a = chunk.data
+        if a is None or chunk.writer is not None or chunk.queue or chunk.error is not None:
+            return None
+        if x._offset is not None or x._ctx is not ctx or a.shape != x._spec.shape:
+            return None
+        arrays.append(a)
+    return arrays
+
+
 def tell(
     name: str, ctx: Context, inputs: Iterable[Any], writes: tuple[Chunk, ...], predicted_us: float,
     footprint: Callable[[], Any], begin_ns: int,
@@ -143,15 +142,19 @@ def tell(
     )  # fmt: skip
 
 
-def _fits(result: Any, spec: Any, arrays: list[Any]) -> bool:
-    """Can it be the contents of a chunk: fresh, contiguous, as promised?"""
+def _fitted(result: Any, plan: Plan, *inputs: Any) -> np.ndarray:
+    """The result as what a chunk can hold: as promised, contiguous, seen by nobody else. If it is
+    so already, the plan says so from now on."""
+    spec = plan.outputs[0]
     if type(result) is not np.ndarray:
-        return False
+        return np.array(result, spec.dtype)
     if result.shape != spec.shape or result.dtype != spec.dtype:
         raise AssertionError(f"computed {result.shape} {result.dtype}, promised {spec}")
-    if result.base is not None or not result.flags.c_contiguous:
-        return False
-    for a in arrays:  # noqa: SIM110  (a generator would take as long as the rest)
-        if a is result:
-            return False
-    return True
+    if result.base is not None or not result.flags.c_contiguous or _is_among(result, inputs):
+        return np.array(result, spec.dtype)
+    plan.fresh = True
+    return result
+
+
+def _is_among(result: np.ndarray, inputs: Iterable[np.ndarray]) -> bool:
+    return any(a is result for a in inputs)

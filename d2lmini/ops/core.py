@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -74,6 +75,11 @@ class Value:
     def _apply(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any) -> Any:
         raise NotImplementedError
 
+    @staticmethod
+    def _short(op: Op, inputs: tuple, attrs: dict[str, Any]) -> Any:
+        """A quicker `_apply` for the commonest calls; None where there is none."""
+        return None
+
 
 class Bound(dict):
     """Attributes that an op remembers by the words of a call: the same object for the same words,
@@ -82,7 +88,7 @@ class Bound(dict):
 
 _MISSING = object()
 
-#: Ways to say attributes that an op remembers; at more it forgets them all and begins anew.
+#: Ways to say attributes that an op remembers: those used last.
 MOST_BOUND = 256
 
 #: In `Op.keeps`, the place of the output.
@@ -188,7 +194,9 @@ class Op:
         )
         self.ufunc: Any = None
         self.attr_set = frozenset(self.attr_names)
-        self.bound: dict[tuple, dict[str, Any]] = {}  # attributes by the words of a call
+        # Attributes by the words of a call, and their types: 1, 1.0 and True are equal, and do not
+        # mean the same.
+        self.bound = lru_cache(MOST_BOUND, typed=True)(self._bound)
         self.plans: dict[tuple, Any] = {}  # see ndarray/plan.py
         self.rule = grad
         self.rule_attrs: tuple[str, ...] = ()
@@ -261,29 +269,25 @@ class Op:
         TypeError for an unknown, doubled or missing name; MXNetError for a bad attribute value.
         Attributes that came before in the same words are not checked again.
         """
-        key: tuple | None = None
         if kwargs and len(args) == len(self.input_names) and not self.variadic:
-            # With their types: 1, 1.0 and True are equal, and do not mean the same.
-            values = kwargs.values()
-            key = (*kwargs, *values, *map(type, values))
             try:
-                attrs = self.bound.get(key)
-            except TypeError:  # a list, perhaps
-                key = attrs = None
-            if attrs is not None:
-                for x in args:
-                    if x is None:
-                        break
-                else:
-                    return args, attrs
-            if not self.attr_set.issuperset(kwargs):
-                key = None  # an input by name is no attribute
-        inputs, attrs = self._bind(args, kwargs)
-        if key is not None:
-            if len(self.bound) >= MOST_BOUND:
-                self.bound.clear()
-            attrs = self.bound[key] = Bound(attrs)
-        return inputs, attrs
+                attrs = self.bound(**kwargs)
+            except (TypeError, MXNetError):  # a list, perhaps; or wrong, which is said below
+                return self._bind(args, kwargs)
+            if len(args) > self.n_required and args[-1] is None:
+                args = args[:-1]
+            for x in args:
+                if x is None:
+                    break
+            else:
+                return args, attrs
+        return self._bind(args, kwargs)
+
+    def _bound(self, **words: Any) -> Bound:
+        """The attributes that these words mean, checked."""
+        if not self.attr_set.issuperset(words):
+            raise TypeError("an input by name is no attribute")
+        return Bound(self.bind_attributes((), words, 0))
 
     def _bind(self, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
         """`bind`, from the words themselves."""
@@ -373,9 +377,14 @@ class Op:
 def invoke(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None) -> Any:
     """Apply `op`: the one road. The first input's kind of value decides how."""
     try:
-        apply = inputs[0]._apply
+        first = inputs[0]
+        short, apply = first._short, first._apply
     except (AttributeError, IndexError):
         raise TypeError(_explain_inputs(op, inputs)) from None
+    if out is None:
+        result = short(op, inputs, attrs)
+        if result is not None:
+            return result
     return apply(op, inputs, attrs, out)
 
 

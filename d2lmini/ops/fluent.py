@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini.ops.core import Op, Value, invoke, registry
+from d2lmini.ops.core import Value, invoke, registry
 
 _NUMBERS = (int, float, bool, np.number, np.bool_, numbers.Number)
 
@@ -25,11 +25,6 @@ class Fluent(Value):
     """A value with operators and methods."""
 
     __slots__ = ()
-
-    @staticmethod
-    def _short(op: Op, inputs: tuple, attrs: dict[str, Any]) -> Any:
-        """A quicker `_apply` for the commonest calls; None where there is none."""
-        return None
 
     def __neg__(self) -> Any:
         return invoke(registry["negative"], (self,), registry["negative"].defaults, None)

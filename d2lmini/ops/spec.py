@@ -14,17 +14,20 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from d2lmini.device.storage import SMALL
 from d2lmini.ops.attributes import Shape
+from d2lmini.ops.numbers import Numbers, fit
 
 
 class Spec:
     """Shape and dtype of a value that need not exist yet; unpacks as `shape, dtype = spec`.
 
-    size: number of elements; nbytes: size in bytes. Never changed, so values share it: the same
-    shape and dtype give the same object, as long as not too many are known.
+    size: number of elements; nbytes: size in bytes; beside: of tiny floating arrays, what numbers
+    become beside them (numbers.py), else None. Never changed, so values share it: the same shape
+    and dtype give the same object, as long as not too many are known.
     """
 
-    __slots__ = ("dtype", "nbytes", "shape", "size")
+    __slots__ = ("beside", "dtype", "nbytes", "shape", "size")
 
     _known: ClassVar[dict[tuple, Spec]] = {}
 
@@ -32,6 +35,7 @@ class Spec:
     dtype: np.dtype
     size: int
     nbytes: int
+    beside: Numbers | None
 
     def __new__(cls, shape: Shape, dtype: Any) -> Spec:
         try:
@@ -46,6 +50,8 @@ class Spec:
         spec.dtype = dtype
         spec.size = prod(shape)
         spec.nbytes = spec.size * dtype.itemsize
+        tiny = dtype.kind == "f" and spec.nbytes < SMALL
+        spec.beside = fit[np][dtype] if tiny else None
         if len(cls._known) >= 4096:
             cls._known.clear()
         return cls._known.setdefault((shape, dtype), spec)
