@@ -26,6 +26,7 @@ from d2lmini.context import Context, current_context
 from d2lmini.graph.gradient import gradients
 from d2lmini.graph.history import Backward, ProgramNode
 from d2lmini.graph.passes import simplify
+from d2lmini.graph.passes.pooled import pooled
 from d2lmini.graph.program import Program
 from d2lmini.graph.recompute import recomputed
 from d2lmini.graph.replay import way_of
@@ -165,6 +166,7 @@ class Compiled:
         self.variables = variables
         self.training = modes.training
         self.typed = outputs
+        outputs = pooled(outputs)
         self.wanted = [i for i, needed in enumerate(needs) if needed]
         self.heads: list[Node] = []
         kept: list[Entry] = []

@@ -20,7 +20,8 @@ return _plus0
 
 So the product is of 2 numbers, not of 2000, and x is added up once. This is what makes the gradient
 of a normalization cheap: its rule, written as the formula, takes the mean of g gamma and of
-g gamma h and the sum of g and of g h, which are two sums and not four.
+g gamma h and the sum of g and of g h, which are two sums and not four. And the gradient of a bias
+before a max pooling is the sum of what comes to the pooling, a number for each window.
 
 The results differ by roundings from those before. float16 is left alone: there a sum may overflow
 where one of smaller terms does not.
@@ -61,7 +62,7 @@ def sums(outputs: Sequence[Entry]) -> list[Entry]:
         taken = sum_of(node)
         if taken is None:
             return None
-        found = _factored(node, *taken)
+        found = _factored(node, *taken) or _given(node, *taken)
         return _plain(node, *taken) if found is None and node in shared else found
 
     return rewritten(outputs, rule, meet)
@@ -104,6 +105,18 @@ def _factored(node: Node, x: Entry, axes: Shape) -> Entry | None:
             if _same_along(c, axes, ndim) and spec_of(q) == spec_of(x):
                 return _times(node, call("broadcast_mul", (q, other), inner or node), axes, c)
     return None
+
+
+def _given(node: Node, x: Entry, axes: Shape) -> Entry | None:
+    """The sum over images of the gradient of a max pooling, as that of what it gives to the winners
+    of its windows: every number goes to one place."""
+    pooling = calls(x, ("_max_pooling_backward",))
+    shape = spec_of(x).shape
+    whole = all(a in axes or shape[a] == 1 for a in range(2, len(shape)))
+    if pooling is None or not whole or node.op is None or node.op.name == "mean":
+        return None
+    y = call("sum", pooling.inputs[:1], node, axis=axes, keepdims=True)
+    return same(node, reshaped(y, spec_of((node, 0)).shape, node))
 
 
 def _both(product: Node) -> list[tuple[Entry, Entry]]:

@@ -1,0 +1,134 @@
+"""Largest values before activations: what is computed stays, and of fewer numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from d2lmini import autograd, nd, sym
+from d2lmini.gluon import nn
+from d2lmini.graph.listing import graph_of
+from d2lmini.graph.passes.pooled import RISING, pooled
+from d2lmini.symbol.node import topological
+
+POOLS = {
+    "squares": dict(kernel=(2, 2), stride=(2, 2)),
+    "overlapping": dict(kernel=(3, 3), stride=(2, 2)),
+    "padded": dict(kernel=(3, 2), stride=(1, 2), pad=(1, 1)),
+    "hanging over": dict(kernel=(3, 3), stride=(3, 3), pooling_convention="full"),
+    "everything": dict(global_pool=True, kernel=(1, 1)),
+}
+
+
+class Net(nn.HybridBlock):
+    """An activation and a pooling, of what is given and of that again."""
+
+    def __init__(self, act_type, pool, times=2):
+        super().__init__()
+        self.act_type, self.pool, self.times = act_type, pool, times
+
+    def hybrid_forward(self, F, x):
+        for _ in range(self.times):
+            x = F.Pooling(F.Activation(x, act_type=self.act_type), pool_type="max", **self.pool)
+        return x
+
+
+def ops(outputs):
+    return [node.op.name for node in topological(outputs) if node.op is not None]
+
+
+def value_and_gradient(net, x, g):
+    x = nd.array(x, dtype=x.dtype)
+    x.attach_grad()
+    with autograd.record():
+        y = net(x)
+    y.backward(nd.array(g[: y.size].reshape(y.shape), dtype=x.dtype))
+    return y.asnumpy(), x.grad.asnumpy()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("pool", POOLS.values(), ids=POOLS)
+@pytest.mark.parametrize("act_type", RISING)
+def test_values_and_gradients_are_those_of_the_order_as_written(act_type, pool, dtype):
+    rng = np.random.default_rng(0)
+    x, g = rng.normal(size=(3, 2, 13, 11)).astype(dtype), rng.normal(size=999).astype(dtype)
+    net = Net(act_type, pool)
+    expected = value_and_gradient(net, x, g)
+    net.hybridize()
+    for got, want in zip(value_and_gradient(net, x, g), expected):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-7)
+    np.testing.assert_array_equal(net(nd.array(x, dtype=dtype)).asnumpy(), expected[0])
+
+
+@pytest.mark.parametrize("act_type", RISING)
+def test_what_is_not_finite_comes_through(act_type):
+    x = np.float32([[np.inf, -np.inf, np.nan, 1], [-np.inf, -np.inf, 0, -0.0]]).reshape(1, 1, 2, 4)
+    net = Net(act_type, dict(kernel=(1, 2), stride=(1, 2)), times=1)
+    expected = net(nd.array(x)).asnumpy()
+    net.hybridize()
+    np.testing.assert_array_equal(net(nd.array(x)).asnumpy(), expected)
+
+
+def test_of_ties_the_first_has_the_gradient_of_a_relu_too():
+    """All below zero: the gradient is nobody's, whoever wins."""
+    x = -np.ones((1, 1, 4, 4), np.float32)
+    x[0, 0, 2:, 2:] = 3
+    net = Net("relu", POOLS["squares"], times=1)
+    g = np.float32([1, 2, 3, 4])
+    expected = value_and_gradient(net, x, g)
+    net.hybridize()
+    for got, want in zip(value_and_gradient(net, x, g), expected):
+        np.testing.assert_array_equal(got, want)
+
+
+def test_a_chain_is_turned_link_by_link():
+    net = Net("tanh", POOLS["squares"])
+    before = graph_of(net(sym.var("x")), x=(2, 3, 8, 8))
+    assert ops(before) == ["Activation", "Pooling"] * 2
+    after = pooled(before)
+    assert ops(after) == ["Pooling", "Activation"] * 2
+    assert [node.name for node in topological(after)[1:3]] == [
+        node.name for node in topological(before)[2:0:-1]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("act_type", "pool_type", "dtype"),
+    [("softsign", "max", "float32"), ("relu", "avg", "float32"), ("relu", "max", "float16")],
+)
+def test_the_order_stays_where_it_matters(act_type, pool_type, dtype):
+    x = sym.var("x", dtype=dtype)
+    y = sym.Activation(sym.cast(x, dtype=dtype), act_type=act_type)
+    y = sym.Pooling(y, pool_type=pool_type, **POOLS["squares"])
+    before = graph_of(y, x=(1, 1, 4, 4))
+    assert pooled(before) == before
+
+
+def test_an_activation_that_is_wanted_itself_stays():
+    x = sym.relu(sym.var("x"))
+    y = sym.Pooling(x, **POOLS["squares"])
+    for wanted in (sym.Group([y, x]), sym.Group([y, x.sum()])):
+        before = graph_of(wanted, x=(1, 1, 4, 4))
+        assert pooled(before) == before
+
+
+def test_the_gradient_of_a_bias_is_added_up_in_windows():
+    net = nn.HybridSequential()
+    net.add(nn.Conv2D(4, 3, in_channels=2), nn.Activation("sigmoid"), nn.MaxPool2D(2, 2))
+    net.initialize("xavier")
+    x = nd.random.normal(shape=(5, 2, 10, 10))
+    expected = []
+    for hybrid in (False, True):
+        net.hybridize(hybrid)
+        with autograd.record():
+            y = net(x)
+        y.backward()
+        grads = [p.grad().asnumpy() for p in net.collect_params().values()]
+        if hybrid:
+            for got, want in zip(grads, expected):
+                np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+        expected = grads
+    forward, backward = map(str, net.program())
+    assert forward.index("Pooling(") < forward.index("exp(")
+    assert "nd_sum(xp, backward__sigmoid_backward0" in backward
+    assert "nd_sum(xp, backward__max_pooling_backward0" not in backward
