@@ -4,6 +4,7 @@ import nbformat
 import pytest
 from execute_chapters import execute, normalise
 from nbconvert import HTMLExporter
+from playwright.sync_api import Locator
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -40,12 +41,24 @@ d2lmini.widgets.memory_dial(train, limits_mb=[10, 1])
 }
 
 
-def pictures_in(place) -> list[int]:
-    """The widths of the pictures that are to be seen, as they were made."""
-    return [
-        image.evaluate("image => image.complete && image.naturalWidth")
-        for image in place.locator("img:visible").all()
-    ]
+WIDTHS = """place => {
+  place.scrollIntoView();
+  const seen = [...place.querySelectorAll("img")].filter(i => i.complete && i.offsetParent);
+  return seen.map(image => image.naturalWidth);
+}"""
+
+
+def pictures_in(place: Locator) -> list[int]:
+    """The widths, as they were made, of the pictures that are to be seen, once it is scrolled to.
+
+    One question to the page: JupyterLab may replace what it shows at any moment."""
+    return place.evaluate(WIDTHS)
+
+
+def wait_for_picture(page, number: int, name: str) -> None:
+    """Until a wide picture is to be seen in a cell's output."""
+    output = page.output(number)
+    page.wait(lambda: max(pictures_in(output), default=0) > 200, f"its {name}")
 
 
 def test_what_jupyterlab_saved_shows_the_pictures_without_a_kernel(page):
@@ -62,10 +75,8 @@ def test_what_jupyterlab_saved_shows_the_pictures_without_a_kernel(page):
     page.lab.stop_kernels()
     page.open("saved.ipynb", kernel=False)
     for number, name in enumerate(CELLS):
-        output = page.output(number)
-        output.scroll_into_view_if_needed()
-        page.wait(lambda output=output: max(pictures_in(output), default=0) > 200, f"its {name}")
-        assert output.locator(".d2l-widget").count() == 0
+        wait_for_picture(page, number, name)
+        assert page.output(number).locator(".d2l-widget").count() == 0
     page.picture("saved", themes=["light"])
     # Asked last: a kernel takes a second or two to be listed.
     assert page.lab.api("kernels") == []
@@ -84,9 +95,7 @@ def test_committed_outputs_show_the_pictures_in_jupyterlab_and_as_html(page, con
     # A reader's clone: a kernel is started, but nothing was run yet.
     page.open("committed.ipynb")
     for number, name in enumerate(CELLS):
-        output = page.output(number)
-        output.scroll_into_view_if_needed()
-        page.wait(lambda output=output: max(pictures_in(output), default=0) > 200, f"its {name}")
+        wait_for_picture(page, number, name)
     page.picture("untrusted", themes=["light"])
     page.assert_clean()
 
@@ -94,6 +103,7 @@ def test_committed_outputs_show_the_pictures_in_jupyterlab_and_as_html(page, con
     file = path.with_suffix(".html")
     file.write_text(html, encoding="utf-8")
     page.page.goto(file.as_uri())
-    page.wait(lambda: len(pictures_in(page.page)) >= len(CELLS), "a picture of each widget")
-    assert min(pictures_in(page.page)) > 200
+    body = page.page.locator("body")
+    page.wait(lambda: len(pictures_in(body)) >= len(CELLS), "a picture of each widget")
+    assert min(pictures_in(body)) > 200
     page.page.screenshot(path=page.pictures / f"{page.name}-html.png", full_page=True)
