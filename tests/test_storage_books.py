@@ -363,6 +363,34 @@ def test_parallel_for_nested_and_many_at_once():
     assert counted == [20] * 8
 
 
+@pytest.mark.parametrize("depth", [1, 2])
+def test_parallel_for_helps_where_it_would_wait(depth: int):
+    """The thread that has cut an operation has no more pieces to take; the other one cuts its own
+    further, for two threads at once."""
+    together = threading.Barrier(2, timeout=30)
+    owner = []
+
+    def cut(depth: int) -> None:
+        if depth == 0:
+            parallel_for(2, lambda _i: together.wait())
+        else:
+            parallel_for(1, lambda _i: cut(depth - 1))
+
+    def piece(_i: int) -> None:
+        together.wait()
+        if threading.get_ident() not in owner:
+            cut(depth)
+
+    def run() -> None:
+        owner.append(threading.get_ident())
+        parallel_for(2, piece)
+
+    a = engine.new_var()
+    with engine.use("threaded", workers=2):
+        engine.push(run, writes=[a])
+        engine.wait_for_var(a)
+
+
 @pytest.mark.parametrize("workers", [1, 3])
 def test_parallel_for_raises_a_problem_after_the_others_have_ended(workers: int):
     ended: list[int] = []

@@ -18,9 +18,9 @@ about 256k elements (a quarter of a millisecond) are the smallest that gain.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from itertools import count
+from queue import SimpleQueue
 from typing import Any
 
 from d2lmini import engine, instrument
@@ -66,9 +66,11 @@ def _run_pieces(
             body(i)
         return n, current.clock()
     try:
+        job.tell()
         own = job.work()
         over_ns = current.clock()
-        job.done.acquire()
+        while (other := job.news.get()) is not None:
+            other.work()
     finally:
         current.shared(job)
     problem, job.problem = job.problem, None
@@ -81,23 +83,39 @@ def _run_pieces(
 
 
 class _Job:
-    """Pieces not yet taken, and how many are done. `taken`: there are none left to take."""
+    """Pieces not yet taken, and how many are done.
 
-    __slots__ = ("body", "done", "finished", "n", "numbers", "problem", "taken")
+    taken  there are none left to take
+    outer  the job in a piece of which this one was begun
+    news   for the thread that waits for all pieces: jobs that were begun in them, where it can
+           help; None when all are done
+
+    Who waits helps with nothing but what it waits for. So nobody waits for a thread that waits.
+    """
+
+    __slots__ = ("body", "finished", "n", "news", "numbers", "outer", "problem", "taken")
 
     def __init__(self, n: int, body: Callable[[int], Any]):
         self.n = n
         self.body = body
         self.numbers = count()  # next() on it is atomic
         self.finished = count(1)
-        self.done = threading.Lock()
-        self.done.acquire()
+        self.news: SimpleQueue[_Job | None] = SimpleQueue()
+        self.outer: _Job | None = here.job
         self.problem: BaseException | None = None
         self.taken = False
+
+    def tell(self) -> None:
+        """Tell those who wait for the piece in which this was begun."""
+        outer = self.outer
+        while outer is not None:
+            outer.news.put(self)
+            outer = outer.outer
 
     def work(self) -> int:
         """Take pieces until none is left; how many it were."""
         mine = 0
+        before, here.job = here.job, self
         for i in self.numbers:
             if i >= self.n:
                 self.taken = True
@@ -108,5 +126,6 @@ class _Job:
             except BaseException as problem:
                 self.problem = self.problem or problem
             if next(self.finished) == self.n:
-                self.done.release()
+                self.news.put(None)
+        here.job = before
         return mine

@@ -41,6 +41,7 @@ class _Here(threading.local):
     priority = 0  # added to that of every task it pushes
     pool: Any = None  # of a worker: the pool it belongs to
     cut = False  # it works at a piece of an operation that was cut
+    job: Any = None  # whose piece it works at (device/parallel.py)
 
 
 here = _Here()

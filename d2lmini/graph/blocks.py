@@ -1,4 +1,5 @@
-"""What generated programs call: groups run piece by piece over the cores, block by block in each.
+"""What generated programs call: groups run piece by piece over the cores, block by block in each,
+and long operations that do not need each other run side by side.
 
 >>> import numpy as np
 >>> def square_plus_x(x, y, t):
@@ -71,6 +72,11 @@ def in_blocks(
         parallel_for(n, piece)
     for (ufunc, out), part in zip(totals, parts):
         ufunc.reduce(part, axis=0, out=out)
+
+
+def side_by_side(*operations: Callable[[], Any]) -> None:
+    """Run all of them, in any order, perhaps at once; whoever is done first helps the others."""
+    parallel_for(len(operations), lambda i: operations[i]())
 
 
 def _room(xp: Any, number: int, rows: int, shape: Shape, dtype: Any) -> Any:

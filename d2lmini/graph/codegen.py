@@ -41,7 +41,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.device.blas import SERIAL_PRODUCT
-from d2lmini.graph.blocks import given_or_new, in_blocks
+from d2lmini.graph.blocks import given_or_new, in_blocks, side_by_side
 from d2lmini.graph.costs import cost_of
 from d2lmini.graph.expressions import Number, Step, steps_of
 from d2lmini.graph.group import write_group
@@ -63,6 +63,7 @@ _COMMON = {
     "exact": exact, "fit": fit, "limit": limit, "level": level,
     "at_least": at_least, "at_most": at_most,
     "given_or_new": given_or_new, "in_blocks": in_blocks, "shared_matmul": matmul,
+    "side_by_side": side_by_side,
 }  # fmt: skip
 
 
@@ -113,8 +114,10 @@ class Writer:
             self._open(part, outputs)
             for when in range(part.begin, part.end):
                 statement = self.statements[when]
-                if statement.shape is None:
+                if len(statement.nodes) == 1 and statement.shape is None:
                     self._alone(statement.nodes[0])
+                elif statement.shape is None:
+                    self._side_by_side(statement.nodes)
                 elif on_gpu:
                     write_kernel(self, statement)
                 else:
@@ -323,10 +326,10 @@ class Writer:
                 self._names[node, i] = names[-1]
             target = unpacked(names) if len(names) > 1 else names[0]
             self.write(f"{target} = {self._call(node, self._inputs(node))}", node)
-        elif op.name == "FullyConnected" or (op.name == "dot" and _is_matrices(node)):
-            self._product(node)
+        elif _is_product(node):
+            self.write(self._product(node), node)
         else:
-            outs = [self.name_of((node, i)) for i in range(len(node.specs or ()))]
+            outs = self._outputs(node)
             inputs = self._inputs(node)
             shape = spec_of(entry).shape
             if steps_of(node) is not None and (row := _one_row(node)):
@@ -342,6 +345,25 @@ class Writer:
         assert base is not None
         name = self._names[node, 0] = self.identifier(node.name)
         self._name_view(name, f"{self.name_of(base)}{view_text(node)}", self._in_arena(base))
+
+    def _side_by_side(self, nodes: Sequence[Node]) -> None:
+        """Write down nodes that run at the same time."""
+        texts = []
+        for node in nodes:  # views of what they take come before all of them
+            if _is_product(node):
+                texts.append(self._product(node))
+            else:
+                outs, inputs = self._outputs(node), self._inputs(node)
+                texts += self.lines_of(node, inputs, outs)
+        self.write("side_by_side(")
+        for node, text in zip(nodes, texts):
+            call, mark, comment = text.partition("  #")
+            for line in fitted(f"lambda: {call},{mark}{comment}", WIDTH - 12):
+                self.write("    " + line, node)
+        self.write(")")
+
+    def _outputs(self, node: Node) -> list[str]:
+        return [self.name_of((node, i)) for i in range(len(node.specs or ()))]
 
     def _inputs(self, node: Node) -> list[str | None]:
         return [None if e is None else self.name_of(e) for e in node.inputs]
@@ -394,9 +416,9 @@ class Writer:
         given = [] if out is None else [f"out={out}"]
         return f"{self._names[op]}({', '.join(['xp', *map(str, inputs), *attrs, *given])})"
 
-    def _product(self, node: Node) -> None:
-        """A product of two matrices: of a row with a matrix as BLAS likes it best; a large one by
-        the function that shares it out among the cores."""
+    def _product(self, node: Node) -> str:
+        """The line of a product of two matrices: of a row with a matrix as BLAS likes it best; a
+        large one by the function that shares it out among the cores."""
         left, right = node.inputs[:2]
         assert left is not None and right is not None
         spec = spec_of((node, 0))
@@ -422,7 +444,7 @@ class Writer:
                 text = f"{self.ufunc('matmul')}({a}, {b}, out={out})"
             else:
                 text = f"shared_matmul(xp, {a}, {b}, {out})"
-        self.write(text + _comment(node, [self.name_of((node, 0))]), node)
+        return text + _comment(node, self._outputs(node))
 
     # -- the whole ---------------------------------------------------------------------------------
 
@@ -452,8 +474,12 @@ def _value_name(entry: Entry) -> str:
     return node.name if len(node.specs or ()) < 2 else f"{node.name}_{i}"
 
 
-def _is_matrices(node: Node) -> bool:
-    return all(e is not None and len(spec_of(e).shape) == 2 for e in node.inputs)
+def _is_product(node: Node) -> bool:
+    """Is it a product of two matrices, which gets a line of its own kind?"""
+    assert node.op is not None
+    if node.op.name == "dot":
+        return all(e is not None and len(spec_of(e).shape) == 2 for e in node.inputs)
+    return node.op.name == "FullyConnected"
 
 
 def _one_row(node: Node) -> Shape | None:

@@ -20,6 +20,7 @@ from enum import Enum
 
 import numpy as np
 
+from d2lmini.graph.beside import side_by_side
 from d2lmini.graph.constant import CONSTANT
 from d2lmini.graph.expressions import may_overwrite, steps_of
 from d2lmini.graph.fusion import Statement, statements
@@ -263,19 +264,25 @@ def laid_out(
     last to the first: in that order what each of them needs does not have to wait for the others.
     With `last_first` so it is where both arenas are as large and the statements the same.
     """
-    layout = Layout(inputs, outputs, statements(outputs, on_gpu))
+    layout = Layout(inputs, outputs, _ordered(outputs, on_gpu))
     if layout.mutated or len(outputs) == 1:
         return layout  # who reads before a change must go on doing so
-    other = Layout(inputs, outputs, statements(outputs[::-1], on_gpu))
+    other = Layout(inputs, outputs, _ordered(outputs[::-1], on_gpu))
     better = other.plan.nbytes < layout.plan.nbytes
     if last_first and other.plan.nbytes == layout.plan.nbytes:
         better = _groups(other) == _groups(layout)
     return other if better and len(other.statements) <= len(layout.statements) else layout
 
 
+def _ordered(outputs: Sequence[Entry], on_gpu: bool) -> list[Statement]:
+    """The statements in the order in which they run; a GPU runs one operation after the other."""
+    found = statements(outputs, on_gpu)
+    return found if on_gpu else side_by_side(found)
+
+
 def _groups(layout: Layout) -> set[tuple[Node, ...]]:
-    """The ops of each statement, in whatever order these run."""
-    return {tuple(statement.nodes) for statement in layout.statements}
+    """The ops of each group, in whatever order these run."""
+    return {tuple(each.nodes) for each in layout.statements if each.shape is not None}
 
 
 def _is_pointwise(node: Node) -> bool:

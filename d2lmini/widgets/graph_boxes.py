@@ -166,21 +166,26 @@ def _of_statement(
     costs = costs_of(Cost(cost.flops, cost.nbytes))
     costs.append(("predicted", in_time(cost.us / 1e6)))
     is_output = any(node in heads for node in nodes)
-    if statement.shape is None:
+    if statement.shape is None and len(nodes) == 1:
         facts = _facts(last, shape_of) + [("lies in", _place(layout, (last, 0)))] + costs
         new = _key(last) not in {_key(node) for node in before}
         return Box(_lines(last, folded, shape_of), _kind(last), [], is_output, new, facts)
     parts = [": ".join(filter(None, words_of(node, folded, shape_of)[:2])) for node in nodes]
     if len(parts) > MOST_PARTS:
         parts[MOST_PARTS - 1 :] = [f"and {len(parts) - MOST_PARTS + 1} more"]
-    alone = sum(c.nbytes for node in nodes if (c := _cost(node)) is not None)
-    facts = [("group of", f"{len(nodes)} operations, one pass over memory")]
+    if statement.shape is None:
+        title = f"{len(nodes)} ops side by side"
+        facts = [("side by side", f"{len(nodes)} operations that do not need each other")]
+    else:
+        title = f"{len(nodes)} ops in one pass" if len(nodes) > 1 else "in blocks"
+        facts = [("group of", f"{len(nodes)} operations, one pass over memory")]
+        alone = sum(c.nbytes for node in nodes if (c := _cost(node)) is not None)
+        costs.append(("one by one", f"{amount(alone, 'B')} would be moved"))
     kept = [(node, 0) for node in nodes if layout.kinds[node, 0] is not Kind.BLOCK]
     facts += [("result", f"{e[0].name} {shape_of(e)}, {_place(layout, e)}") for e in kept]
-    facts += [*costs, ("one by one", f"{amount(alone, 'B')} would be moved")]
+    facts += costs
     sites = dict.fromkeys(callsite.describe(node.site) for node in nodes if node.site)
     facts += [("line", line) for line in list(sites)[:4]]
-    title = f"{len(nodes)} ops in one pass" if len(nodes) > 1 else "in blocks"
     shapes = ", ".join(dict.fromkeys(shape_of(e) for e in kept))
     kinds = {_kind(node) for node in nodes}
     kind = "many" if "many" in kinds else "each"
