@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Callable
 from typing import Any
+
+import pytest
 
 from d2lmini import instrument, nd
 from d2lmini.gluon import nn
@@ -53,3 +57,60 @@ def test_a_net_of_which_a_graph_was_made_takes_it_too():
     compiled(x)
     net(x)
     assert short(lambda: net(x)) == LAYERS
+
+
+def test_it_takes_no_bias_for_an_input_left_out():
+    layer, x = nn.Dense(3, use_bias=False), nd.ones((2, 4))
+    layer.initialize()
+    layer(x)
+    assert short(lambda: layer(x)) == ["FullyConnected"]
+
+
+def test_equal_attributes_of_other_types_are_others():
+    x = nd.array([[1, 2], [3, 4]])
+    for axis, expected in ((1, [3, 7]), (True, [3, 7]), (0, [4, 6]), (1, [3, 7])):
+        for _ in range(2):
+            assert x.sum(axis=axis).asnumpy().tolist() == expected
+    assert x.clip(0, 2).asnumpy().tolist() == x.clip(False, 2.0).asnumpy().tolist()
+
+
+def test_attributes_that_are_copied_are_nobodys_plan():
+    op = registry["FullyConnected"]
+    inputs = nd.ones((1, 2)), nd.ones((3, 2)), nd.ones(3)
+    _, attrs = op.bind(inputs, {"num_hidden": 3})
+    assert op.bind(inputs, {"num_hidden": 3})[1] is attrs
+    for other in (copy.copy(attrs), copy.deepcopy(attrs), pickle.loads(pickle.dumps(attrs))):
+        assert other == attrs and type(other) is dict
+
+
+def test_a_view_in_another_shape_shares_memory_and_keeps_its_own():
+    x = nd.ones((2, 3))
+    flat = x.reshape((6,))
+    for _ in range(3):
+        assert (x + 1).shape == (2, 3)
+        assert (flat + 1).shape == (6,)
+        assert nd.tanh(flat).shape == (6,) and nd.tanh(x).shape == (2, 3)
+    assert short(lambda: nd.tanh(x)) == ["tanh"]
+
+
+def test_an_operation_that_gives_its_input_gives_a_copy_of_it_each_time():
+    x = nd.ones((2, 3))
+    for _ in range(3):
+        y = nd.Dropout(x, p=0.5)  # not while training
+        z = x.transpose((0, 1))
+        y += 1
+        z += 1
+    assert x.asnumpy().tolist() == [[1, 1, 1], [1, 1, 1]]
+
+
+def test_what_fails_on_it_fails_on_the_long_road(monkeypatch):
+    """Which keeps the error on the output."""
+    x = nd.ones((2, 2))
+    nd.relu(x)
+    monkeypatch.setattr(registry["relu"], "compute", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(registry["relu"], "ufunc", None)
+    y = nd.relu(x)
+    with pytest.raises(Exception, match="division by zero"):
+        y.wait_to_read()
+    nd.waitall()
+    assert (x + 1).asnumpy().sum() == 8

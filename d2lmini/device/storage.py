@@ -69,7 +69,7 @@ class Pool(Account):
         self.ctx = ctx
         # From finalizers: what is given back as (nbytes, block), and the bytes of tiny arrays.
         self.freed: deque[tuple[int, Any]] = deque()
-        self.freed_tiny: deque[int] = deque()
+        self.freed_tiny: list[int] = []
         # While somebody listens the same again, for them: (nbytes, number by which traces know it).
         self.gone: deque[tuple[int, int]] = deque()
         self.live = 0
@@ -123,10 +123,11 @@ class Pool(Account):
     def drain(self) -> None:
         """Take back what finalizers have left (lock held)."""
         tiny = self.freed_tiny
-        while tiny:
-            nbytes = tiny[0]
-            self.live -= nbytes
-            tiny.popleft()
+        n = len(tiny)
+        nbytes = sum(tiny[:n])
+        # No call or jump between the two, hence no Ctrl-C.
+        self.live -= nbytes
+        del tiny[:n]
         while self.freed:
             nbytes, block = self.freed[0]
             self.live -= nbytes
@@ -188,17 +189,19 @@ class Chunk(WeightedVar):
 
     data    the contents as an array of the shape it was made with; None until computed
     pool    where the memory comes from and goes back to
+    spec    of an array that was seen to be all of `data`, in its shape; None before
     writes  the last writes into it after it had contents (autograd asks): version, from which
             element to which, the line; not set before the first
     """
 
-    __slots__ = ("block", "data", "nbytes", "pool", "writes")
+    __slots__ = ("block", "data", "nbytes", "pool", "spec", "writes")
 
     def __init__(self, pool: Pool, nbytes: int):
         # The fields of Var, set here: a call saved on every small operation.
         self.data: Any
         self.block: Any
-        self.writer = self.error = self.order = self.data = self.block = None
+        self.spec: Any
+        self.writer = self.error = self.order = self.data = self.block = self.spec = None
         self.readers = _NOBODY
         self.queue = _NO_QUEUE
         self.version = 0
@@ -238,6 +241,7 @@ class Chunk(WeightedVar):
         """Make `array` its contents and enter it in the books (lock held)."""
         pool = self.pool
         self.data = array
+        self.spec = None
         pool.live += self.nbytes
         if pool.live > pool.peak or len(pool.freed) > 64 or len(pool.freed_tiny) > 64:
             pool.review()

@@ -1,8 +1,8 @@
 """What is known of a call before it runs: its outputs and the time it will take; remembered.
 
 A program calls the same op on the same shapes over and over. Specs are interned, so a dictionary
-that goes by their identity finds what `op.infer` and the op's cost said the last time, in a tenth
-of the time that asking again takes.
+that goes by their numbers finds what `op.infer` and the op's cost said the last time, in a tenth of
+the time that asking again takes.
 
 >>> from d2lmini.ndarray.plan import plan_of
 >>> from d2lmini.ops.core import Spec, registry
@@ -13,7 +13,6 @@ of the time that asking again takes.
 
 from __future__ import annotations
 
-from operator import attrgetter
 from typing import Any
 
 from d2lmini.base import MXNetError
@@ -29,8 +28,6 @@ BYTES_PER_US = 3e4
 FLOPS_PER_US = 5e3  # of elementwise functions, whose `flops` are those of a polynomial
 PRODUCT_FLOPS_PER_US = 4e4  # where an op counts its own: products of matrices
 
-spec_of = attrgetter("_spec")
-
 #: Plans kept per op; one that is called in more ways than that forgets them all and begins anew.
 MOST = 512
 
@@ -43,7 +40,7 @@ class Plan:
     tiny          the one output, if it takes less than 4 KiB; else None
     fresh         has `compute` been seen to give that as a new, contiguous array? Whether it does
                   so, or gives a view, goes by specs and attributes alone: once seen, always so
-    inputs, attrs kept alive, for the key names them by their identity
+    inputs, attrs of the first such call
     """
 
     __slots__ = ("attrs", "fresh", "inputs", "op", "outputs", "predicted_us", "tiny")
@@ -68,11 +65,11 @@ class Plan:
 def plan_of(op: Op, specs: list, attrs: dict[str, Any]) -> Plan:
     """The plan of a call; MXNetError, prefixed with the op's name, if it does not fit.
 
-    Attributes that the op itself keeps are known by their identity, which is quick, and which the
+    Attributes that the op itself keeps are known by their number, which is quick, and which the
     short road goes by (`known_plan`); others by their values."""
-    kept = attrs is op.defaults or type(attrs) is Bound
-    inputs = tuple(map(id, specs))
-    plan: Plan | None = op.plans.get((id(attrs), *inputs)) if kept else None
+    inputs = tuple([spec.number for spec in specs])
+    kept = (attrs.number, *inputs) if type(attrs) is Bound else None
+    plan: Plan | None = op.plans.get(kept) if kept else None
     if plan is not None:
         return plan
     # With their types: 1, 1.0 and True are equal, and do not mean the same.
@@ -84,10 +81,7 @@ def plan_of(op: Op, specs: list, attrs: dict[str, Any]) -> Plan:
         return _make(op, specs, attrs)
     if plan is None:
         plan = _keep(op, key, _make(op, specs, attrs))
-    if kept:
-        same = Plan(op, plan.inputs, attrs, plan.outputs, plan.predicted_us)
-        plan = _keep(op, (id(attrs), *inputs), same)
-    return plan
+    return _keep(op, kept, plan) if kept else plan
 
 
 def _keep(op: Op, key: tuple, plan: Plan) -> Plan:
@@ -100,17 +94,26 @@ def _keep(op: Op, key: tuple, plan: Plan) -> Plan:
 def known_plan(op: Op, inputs: tuple, attrs: dict[str, Any]) -> Plan | None:
     """The plan of a call on these arrays, if one like it, with attributes in the same words, came
     before."""
+    if type(attrs) is not Bound:
+        return None
+    n = len(inputs)
     try:
-        if len(inputs) == 1:
-            return op.plans.get((id(attrs), id(inputs[0]._spec)))
-        return op.plans.get((id(attrs), *map(id, map(spec_of, inputs))))
+        if n == 1:
+            return op.plans.get((attrs.number, inputs[0]._spec.number))
+        if n == 2:
+            a, b = inputs
+            return op.plans.get((attrs.number, a._spec.number, b._spec.number))
+        if n == 3:
+            a, b, c = inputs
+            return op.plans.get((attrs.number, a._spec.number, b._spec.number, c._spec.number))
+        return op.plans.get((attrs.number, *[x._spec.number for x in inputs]))
     except AttributeError:  # an input was left out
         return None
 
 
 def ufunc_plan(op: Op, inputs: tuple, attrs: dict[str, Any]) -> Plan:
     """The plan of a ufunc on arrays of one spec; it is the same for every number beside them."""
-    key = len(inputs), id(inputs[0]._spec)
+    key = -len(inputs), inputs[0]._spec.number
     plan: Plan | None = op.plans.get(key)
     if plan is None:
         plan = op.plans[key] = plan_of(op, [x._spec for x in inputs], attrs)

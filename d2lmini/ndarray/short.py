@@ -70,7 +70,7 @@ def apply_small(op: Op, inputs: tuple, attrs: dict[str, Any]) -> Any:
         a = chunk.data
         if a is None or chunk.writer is not None or chunk.queue or chunk.error is not None:
             return None
-        if a.shape != x._spec.shape:
+        if chunk.spec is not x._spec and not _is_all(chunk, x):
             return None
         try:
             others = () if len(inputs) == 1 else _contents(inputs[1:], ctx)
@@ -93,6 +93,7 @@ def apply_small(op: Op, inputs: tuple, attrs: dict[str, Any]) -> Any:
         pool = chunk.pool
         chunk = Chunk(pool, spec.nbytes)
         chunk.data = result if type(result) is np.ndarray else np.asarray(result)
+        chunk.spec = spec
         pool.live += spec.nbytes
         current.inlined = inlined = current.inlined + 1
         if not inlined & 63:
@@ -122,10 +123,20 @@ def _contents(inputs: tuple, ctx: Context) -> list[np.ndarray] | None:
         a = chunk.data
         if a is None or chunk.writer is not None or chunk.queue or chunk.error is not None:
             return None
-        if x._offset is not None or x._ctx is not ctx or a.shape != x._spec.shape:
+        if x._offset is not None or x._ctx is not ctx:
+            return None
+        if chunk.spec is not x._spec and not _is_all(chunk, x):
             return None
         arrays.append(a)
     return arrays
+
+
+def _is_all(chunk: Chunk, x: Any) -> bool:
+    """Has its memory the very shape of `x`? If so, that is remembered."""
+    if chunk.data.shape != x._spec.shape:
+        return False
+    chunk.spec = x._spec
+    return True
 
 
 def tell(

@@ -47,6 +47,7 @@ from d2lmini.ops.attributes import as_dtype as as_dtype
 from d2lmini.ops.attributes import converter_of
 from d2lmini.ops.spec import Cost as Cost
 from d2lmini.ops.spec import Spec as Spec
+from d2lmini.ops.spec import new_number
 
 #: Every op by each of its names.
 registry: dict[str, Op] = {}
@@ -82,8 +83,17 @@ class Value:
 
 
 class Bound(dict):
-    """Attributes that an op remembers by the words of a call: the same object for the same words,
-    never changed."""
+    """Attributes that an op keeps, its defaults or by the words of a call: the same object, which
+    is never changed, for the same words. `number` is its own."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, *attrs: Any):
+        super().__init__(*attrs)
+        self.number = new_number()
+
+    def __reduce__(self) -> tuple:
+        return dict, (dict(self),)  # a copy may be changed
 
 
 _MISSING = object()
@@ -121,6 +131,7 @@ class Op:
     name, aliases          names it is found under (`nd.NAME`, `sym.NAME`)
     compute                function on arrays: (xp, *inputs, out=, **attrs) -> array or tuple
     input_names, variadic  its inputs; `variadic` if it takes any number
+    arity                  how many there are; -1 if any number
     defaults, required     attributes: defaults by name, names without a default
     infer                  (*specs, **attrs) -> Spec or list of Specs; raises on bad input
     elementwise            the output at a place depends on the inputs at that place alone
@@ -137,7 +148,7 @@ class Op:
     """
 
     __slots__ = (
-        "aliases", "attr_names", "attr_set", "bound", "compute", "converters", "defaults",
+        "aliases", "arity", "attr_names", "attr_set", "bound", "compute", "converters", "defaults",
         "elementwise", "flops", "infer", "injects", "input_names", "keeps", "mutates",
         "n_required", "name", "outputs", "plans", "pointwise", "random", "required", "rule",
         "placing", "rule_attrs", "saves", "selective", "simple", "takes_out", "ufunc", "variadic",
@@ -166,13 +177,14 @@ class Op:
             if self.variadic
             else positional
         )
+        self.arity = -1 if self.variadic else len(positional)
         self.n_required = len(positional) - len(compute.__defaults__ or ())
         self.takes_out = "out" in keywords
         self.random = "rng" in keywords
         self.injects = tuple(k for k in keywords if k in ("rng", "training"))
         self.simple = not self.injects and not mutates and outputs == 1
         self.attr_names = tuple(k for k in keywords if k not in ("out", "rng", "training"))
-        self.defaults = {k: given[k] for k in self.attr_names if k in given}
+        self.defaults = Bound((k, given[k]) for k in self.attr_names if k in given)
         self.required = tuple(k for k in self.attr_names if k not in given)
         self.converters = {
             k: converter_of(compute.__annotations__[k])
@@ -256,7 +268,7 @@ class Op:
         return grads if type(grads) in (tuple, list) else (grads,)
 
     def __call__(self, *args: Any, out: Any = None, name: str | None = None, **kwargs: Any) -> Any:
-        if kwargs or len(args) != len(self.input_names) or self.variadic or self.required:
+        if kwargs or len(args) != self.arity or self.required:
             inputs, attrs = self.bind(args, kwargs)
         else:
             inputs, attrs = args, self.defaults
@@ -269,7 +281,7 @@ class Op:
         TypeError for an unknown, doubled or missing name; MXNetError for a bad attribute value.
         Attributes that came before in the same words are not checked again.
         """
-        if kwargs and len(args) == len(self.input_names) and not self.variadic:
+        if kwargs and len(args) == self.arity:
             try:
                 attrs = self.bound(**kwargs)
             except (TypeError, MXNetError):  # a list, perhaps; or wrong, which is said below
@@ -377,15 +389,14 @@ class Op:
 def invoke(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None) -> Any:
     """Apply `op`: the one road. The first input's kind of value decides how."""
     try:
-        first = inputs[0]
-        short, apply = first._short, first._apply
+        short = inputs[0]._short
     except (AttributeError, IndexError):
         raise TypeError(_explain_inputs(op, inputs)) from None
     if out is None:
         result = short(op, inputs, attrs)
         if result is not None:
             return result
-    return apply(op, inputs, attrs, out)
+    return inputs[0]._apply(op, inputs, attrs, out)
 
 
 def op(name: str | Callable | None = None, **rules: Any) -> Any:

@@ -9,6 +9,7 @@ True
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count
 from math import prod
 from typing import Any, ClassVar, NamedTuple
 
@@ -17,6 +18,10 @@ import numpy as np
 from d2lmini.device.storage import SMALL
 from d2lmini.ops.attributes import Shape
 from d2lmini.ops.numbers import Numbers, fit
+
+#: A number for each Spec, and for each set of attributes that an op keeps, none given twice: by
+#: them a call finds what was found out for the last one like it.
+new_number = count().__next__
 
 
 class Spec:
@@ -27,7 +32,7 @@ class Spec:
     and dtype give the same object, as long as not too many are known.
     """
 
-    __slots__ = ("beside", "dtype", "nbytes", "shape", "size")
+    __slots__ = ("beside", "dtype", "nbytes", "number", "shape", "size")
 
     _known: ClassVar[dict[tuple, Spec]] = {}
 
@@ -36,6 +41,7 @@ class Spec:
     size: int
     nbytes: int
     beside: Numbers | None
+    number: int  # its own
 
     def __new__(cls, shape: Shape, dtype: Any) -> Spec:
         try:
@@ -52,6 +58,7 @@ class Spec:
         spec.nbytes = spec.size * dtype.itemsize
         tiny = dtype.kind == "f" and spec.nbytes < SMALL
         spec.beside = fit[np][dtype] if tiny else None
+        spec.number = new_number()
         if len(cls._known) >= 4096:
             cls._known.clear()
         return cls._known.setdefault((shape, dtype), spec)
