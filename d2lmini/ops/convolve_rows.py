@@ -265,8 +265,10 @@ def convolve_weight(xp: Any, x: Any, g: Any, geo: Geometry, _groups: int, dw: An
         np.add.reduce(products, axis=0, out=sums[i])
 
     _for_each_tile(p, len(x), tile)
-    band = _band(p, sums.sum(axis=0))
-    np.sum(band, axis=(4, 5), out=dw.reshape(band.shape[:4]))
+    # In the order in which T lies in memory; as (F, C, *kernel) it took ten times as long.
+    band = _band(p, sums.sum(axis=0)).transpose(2, 3, 1, 4, 0, 5)
+    total = np.add.reduce(band, axis=(3, 5))
+    dw.reshape(p.F, p.C, *p.geo.kernel)[...] = total.transpose(3, 2, 0, 1)
 
 
 def convolve_data(xp: Any, g: Any, w: Any, geo: Geometry, _groups: int, dx: Any) -> None:
@@ -287,24 +289,28 @@ def convolve_data(xp: Any, g: Any, w: Any, geo: Geometry, _groups: int, dx: Any)
 
 
 def _add(plan: Plan, product: Any, images: Any) -> None:
-    """images = the rows that blocks of outputs look at, added up where they overlap.
-
-    Down an image blocks are a step apart and some steps long. The first steps of all blocks are
-    rows as they lie, their second steps come a step below, and so on.
-    """
-    steps = -(-plan.inner // plan.step)
-    shape = (product.shape[1], plan.cuts[0] + steps - 1, plan.step)
-    rows = _room("rows", shape, product.dtype)
-    rows[:, plan.cuts[0] :] = 0
-    rows[:, :, plan.inner :] = 0
-    for i in range(steps):
-        part = product[:, :, i * plan.step : (i + 1) * plan.step].swapaxes(0, 1)
-        place = rows[:, i : i + plan.cuts[0], : part.shape[2]]
-        np.add(place, part, out=place) if i else np.copyto(place, part)
-    rows = rows.reshape(len(images), plan.cuts[1], -1, plan.row)
+    """images = the rows that blocks of outputs look at, added up where they overlap: first those of
+    the blocks below one another, then side by side."""
+    rows = _room("rows", (product.shape[1], plan.height * plan.row), product.dtype)
+    rows[...] = 0
+    _overlay(rows, product, plan.step)
+    rows = rows.reshape(len(images), plan.cuts[1], plan.height, plan.row)
     images[...] = 0
     lines = images.reshape(*images.shape[:2], -1)[:, : plan.height]
-    for i in range(plan.cuts[1]):
-        first = i * plan.shape[1] * plan.geo.stride[1] * plan.C
-        place = lines[:, :, first : first + plan.row]
-        place += rows[:, i, : plan.height]
+    _overlay(lines, rows.swapaxes(0, 1), plan.shape[1] * plan.geo.stride[1] * plan.C)
+
+
+def _overlay(whole: Any, parts: Any, step: int) -> None:
+    """Add each of the parts to the zeros of `whole`, at places a step apart along the last axis.
+
+    Parts that are far enough apart do not meet. These come first, for to write is quicker than to
+    add.
+    """
+    length = parts.shape[-1]
+    apart = -(-length // step)
+    for i in sorted(range(len(parts)), key=lambda i: i % apart > 0):
+        place = whole[..., i * step : i * step + length]
+        if i % apart:
+            np.add(place, parts[i], out=place)
+        else:
+            np.copyto(place, parts[i])
