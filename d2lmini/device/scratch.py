@@ -7,14 +7,29 @@ costs more than what is computed there.
 >>> a = scratch.array("sums", 3, "float32")
 >>> a.shape, scratch.array("sums", 3, "float32").base is a.base
 ((3,), True)
+
+Some blocks are too large for every thread to keep. They are lent to whoever asks next:
+
+>>> from d2lmini.device.scratch import loan
+>>> with loan((1000, 6000), "float32") as a:
+...     where = a.ctypes.data
+>>> with loan((1000, 5000), "float32") as a:
+...     a.shape, a.ctypes.data == where
+((1000, 5000), True)
 """
 
 from __future__ import annotations
 
 import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import prod
 from typing import Any
 
 import numpy as np
+
+from d2lmini.context import cache_releasers
 
 #: Larger ones are not kept, unless their user says so.
 MOST_BYTES = 1 << 21
@@ -40,3 +55,45 @@ class Scratch(threading.local):
 
 
 scratch = Scratch()
+
+
+#: Larger blocks are lent. (The C library keeps what is smaller, and asks the system for fresh pages
+#: each time for what is larger than 32 MB.)
+LEAST_LENT = 1 << 24
+#: Of those that came back so many are kept, the last ones.
+MOST_LENT = 8
+
+_blocks: deque[np.ndarray] = deque(maxlen=MOST_LENT)  # whatever is done to it is one step
+
+
+@contextmanager
+def loan(shape: tuple[int, ...], dtype: Any) -> Iterator[np.ndarray]:
+    """Room for an array of this shape, holding whatever it held before, until the scope ends."""
+    dtype = np.dtype(dtype)
+    nbytes = prod(shape) * dtype.itemsize
+    if nbytes < LEAST_LENT:
+        yield np.empty(shape, dtype)
+        return
+    block = _kept(nbytes)
+    if block is None:
+        block = np.empty(nbytes, np.uint8)
+    try:
+        yield block[:nbytes].view(dtype).reshape(shape)
+    finally:
+        _blocks.append(block)
+
+
+def _kept(nbytes: int) -> np.ndarray | None:
+    """A block that came back, large enough and not more than twice as large."""
+    for _ in range(MOST_LENT):
+        try:
+            block = _blocks.popleft()
+        except IndexError:
+            return None
+        if nbytes <= block.nbytes <= 2 * nbytes:
+            return block
+        _blocks.append(block)
+    return None
+
+
+cache_releasers.append(lambda _ctx: _blocks.clear())  # for Context.empty_cache

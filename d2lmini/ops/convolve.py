@@ -91,7 +91,7 @@ def _way(xp: Any, N: int, w: Shape, geo: Geometry, groups: int) -> Any:
         return wide
     quickest = min((each, rows, winograd), key=lambda way: way.cost(N, w, geo))
     places = prod(geo.out)
-    if quickest is each and (places < 64 or (places < 256 and prod(w) > 1 << 16)):
+    if quickest is each and (places < 64 or (places < 256 and prod(w) > 1 << 17)):
         return wide
     return quickest
 

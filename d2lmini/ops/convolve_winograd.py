@@ -22,7 +22,8 @@ functions are told in `convolve.py`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache, partial
 from math import prod
 from typing import Any, NamedTuple
@@ -31,7 +32,7 @@ import numpy as np
 
 from d2lmini.device import blas
 from d2lmini.device.parallel import parallel_for
-from d2lmini.device.scratch import scratch
+from d2lmini.device.scratch import loan, scratch
 from d2lmini.ops.core import Shape
 from d2lmini.ops.products import matmul
 from d2lmini.ops.windows import Geometry
@@ -185,15 +186,16 @@ def _product(groups: list[Any]) -> Callable[..., Any]:
     return np.matmul if len(groups) > 1 else partial(matmul, np)
 
 
-def _values_of_filters(w: Any, kernel: Shape, turned: bool) -> Any:
+@contextmanager
+def _values_of_filters(w: Any, kernel: Shape, turned: bool) -> Iterator[Any]:
     """(F, C, *kernel) -> (36, F, C); `turned` half round, so that the last tap comes first."""
     matrix = of_filters(kernel, w.dtype)
-    values = np.empty((PAIRS, *w.shape[:2]), w.dtype)
-    matmul(
-        np, matrix[:, ::-1] if turned else matrix, w.reshape(-1, prod(kernel)).T,
-        values.reshape(PAIRS, -1),
-    )  # fmt: skip
-    return values
+    with loan((PAIRS, *w.shape[:2]), w.dtype) as values:
+        matmul(
+            np, matrix[:, ::-1] if turned else matrix, w.reshape(-1, prod(kernel)).T,
+            values.reshape(PAIRS, -1),
+        )  # fmt: skip
+        yield values
 
 
 def _slide(x: Any, pad: Shape, filters: Any, kernel: Shape, y: Any) -> None:
@@ -215,15 +217,13 @@ def _slide(x: Any, pad: Shape, filters: Any, kernel: Shape, y: Any) -> None:
 
 def convolve(xp: Any, x: Any, w: Any, geo: Geometry, _groups: int, y: Any) -> None:
     """y = x * w: (N, C, *size), (F, C, *kernel) -> (N, F, *out)."""
-    with blas.alone():
-        filters = _values_of_filters(w, geo.kernel, turned=False)
+    with blas.alone(), _values_of_filters(w, geo.kernel, turned=False) as filters:
         _slide(x, geo.pad, filters.swapaxes(1, 2), geo.kernel, y)
 
 
 def convolve_data(xp: Any, g: Any, w: Any, geo: Geometry, _groups: int, dx: Any) -> None:
     """(N, F, *out), (F, C, *kernel) -> dx (N, C, *size)."""
-    with blas.alone():
-        filters = _values_of_filters(w, geo.kernel, turned=True)
+    with blas.alone(), _values_of_filters(w, geo.kernel, turned=True) as filters:
         pad = tuple(k - 1 - p for k, p in zip(geo.kernel, geo.pad))
         _slide(g, pad, filters, geo.kernel, dx)
 
@@ -241,9 +241,9 @@ def convolve_weight(xp: Any, x: Any, g: Any, geo: Geometry, _groups: int, dw: An
         n, rows = groups[i]
         tiles = _to_points(x[n], geo.pad, (POINTS, POINTS), cut, rows, "tiles")
         slopes = _to_points(g[n], (0, 0), cut.steps, cut, rows, "sums")
-        sums = np.empty((PAIRS, F, C), dw.dtype)
-        multiply(slopes.swapaxes(1, 2), tiles, out=sums)
-        multiply(sums.reshape(PAIRS, -1).T, of_filters(geo.kernel, dw.dtype), out=parts[i])
+        with loan((PAIRS, F, C), dw.dtype) as sums:
+            multiply(slopes.swapaxes(1, 2), tiles, out=sums)
+            multiply(sums.reshape(PAIRS, -1).T, of_filters(geo.kernel, dw.dtype), out=parts[i])
 
     with blas.alone():
         parallel_for(len(groups), group)
