@@ -32,16 +32,16 @@ from d2lmini.ops.numbers import fit
 
 
 def squash(xp: Any, x: Any) -> None:
-    """x := 1 / (1 + e^-x), as (1 + tanh(x / 2)) / 2.
+    """x := 1 / (1 + e^-x).
 
-    (The op `sigmoid` must not work in place on some columns of an array: NumPy 2.4 computes
-    np.negative(x, out=x) wrongly where x is one column of four.)
+    (Not by the op `sigmoid`: NumPy 2.4 computes np.negative(x, out=x) wrongly where x is one column
+    of four.)
     """
-    half = fit[xp][x.dtype][0.5]
-    x *= half
-    xp.tanh(x, out=x)
-    x *= half
-    x += half
+    number = fit[xp][x.dtype]
+    x *= number[-1]
+    xp.exp(x, out=x)
+    x += number[1]
+    xp.divide(number[1], x, out=x)
 
 
 def cut(gates: Any, n: int) -> Any:
@@ -89,7 +89,7 @@ def lstm_step(xp: Any, gates: Any, c: Any, c_next: Any, y: Any, work: Any, clip:
     function that bounds c_next in place."""
     H = c.shape[-1]
     i, f, g, o = (gates[:, k * H : k * H + H] for k in range(4))
-    # The sigmoid as in `squash`, of three parts of four: one pass of tanh serves all.
+    # The sigmoid of x is (1 + tanh(x / 2)) / 2: one pass of tanh serves all four.
     half = fit[xp][gates.dtype][0.5]
     first = gates[:, : 2 * H]
     first *= half
