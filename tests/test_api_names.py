@@ -123,7 +123,7 @@ def test_a_name_that_is_not_here_says_why(name: str, says: str):
     [
         ("as_np_ndarray", "NumPy interface"),
         ("slice_assign", r"x\[begin:end\] = value"),
-        ("frobnicate", "NDArray has no 'frobnicate'"),
+        ("frobnicate", "'NDArray' object has no attribute 'frobnicate'"),
     ],
 )
 def test_an_attribute_that_is_not_here_says_why(name: str, says: str):

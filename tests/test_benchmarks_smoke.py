@@ -23,6 +23,7 @@ sys.path.insert(0, str(BENCHMARKS))
 import anatomy  # noqa: E402
 import floors  # noqa: E402
 import growth  # noqa: E402
+import least  # noqa: E402
 import peer  # noqa: E402
 import report  # noqa: E402
 import run  # noqa: E402
@@ -395,6 +396,15 @@ def test_a_version_cut_before_a_line_stands_in_for_the_function_and_leaves_again
     finally:
         double.__code__ = own
     assert stage.cut_before(99) is None
+
+
+def test_the_least_that_a_net_costs_is_less_than_it_costs():
+    found = least.account(loops=2, rounds=2)
+    assert [calls for _, calls in found.values()][:2] == [6, 16]
+    assert found["d2lmini"][1] > 16
+    assert all(us > 0 for us, _ in found.values())
+    text = least.table(found)
+    assert [line.split()[0] for line in text.splitlines()[1:4]] == ["numpy", "least", "d2lmini"]
 
 
 def test_the_anatomy_accounts_for_every_line_of_the_short_road(thawed):

@@ -189,7 +189,7 @@ class Chunk(WeightedVar):
 
     data    the contents as an array of the shape it was made with; None until computed
     pool    where the memory comes from and goes back to
-    spec    of an array that was seen to be all of `data`, in its shape; None before
+    spec    of an array that was seen to be all of `data`, in its shape, on the CPU; None before
     writes  the last writes into it after it had contents (autograd asks): version, from which
             element to which, the line; not set before the first
     """

@@ -220,7 +220,8 @@ class Block:
         if self._forward_pre_hooks:
             for hook in list(self._forward_pre_hooks.values()):
                 hook(self, args)
-        out = self.forward(*args)
+        # Of one input, nearly every call, Python makes a shorter one.
+        out = self.forward(args[0]) if len(args) == 1 else self.forward(*args)
         if self._forward_hooks:
             for hook in list(self._forward_hooks.values()):
                 hook(self, args, out)

@@ -296,8 +296,8 @@ def _logged(log: list[tuple[str, NDArray]]) -> Iterator[None]:
                 log.append((op.name, each))
         return result
 
-    arrays._apply, arrays._short = staticmethod(noting), staticmethod(lambda *_: None)
+    arrays._apply, arrays._short = staticmethod(noting), lambda *_: None
     try:
         yield
     finally:
-        arrays._apply, arrays._short = staticmethod(apply), staticmethod(short)
+        arrays._apply, arrays._short = staticmethod(apply), short

@@ -98,7 +98,7 @@ class HybridBlock(Block):
             if ctx is None:
                 return self._forward_symbols(x, args)
         if not self._reg_params:
-            return self.hybrid_forward(nd, x, *args)
+            return self.hybrid_forward(nd, x, *args) if args else self.hybrid_forward(nd, x)
         params: dict[str, Any] = {}
         try:
             for name, parameter in self._reg_params.items():

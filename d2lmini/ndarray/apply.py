@@ -177,8 +177,8 @@ def apply(
     op: Op, inputs: tuple, attrs: dict[str, Any], out: Any, ctx: Context | None = None
 ) -> Any:
     """Apply `op` to NDArrays, by the short road if it leads there; one NDArray or a list."""
-    if inputs and out is None:
-        result = apply_small(op, inputs, attrs)
+    if out is None and inputs and type(inputs[0]) is Array:
+        result = apply_small(inputs[0], op, inputs, attrs)
         if result is not None:
             return result
     return push_op(op, inputs, attrs, out, ctx)

@@ -9,6 +9,7 @@ AttributeError: nd.sparse is left out of d2lmini, as all of MXNet's sparse array
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
+from typing import Any, NoReturn
 
 # For good: a topic, or what to write instead, and the names (patterns) it covers.
 _LEFT_OUT = {
@@ -41,3 +42,13 @@ def explain(where: str, name: str) -> AttributeError:
         if any(fnmatchcase(name, pattern) for pattern in names.split()):
             return AttributeError(f"{where}.{name} is left out of d2lmini, {reason}")
     return AttributeError(f"{where} has no {name!r}; dir({where}) lists what there is")
+
+
+class LeftOut:
+    """A method of MXNet's that is not here: who asks for it is told why."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: Any, owner: type) -> NoReturn:
+        raise explain(owner.__name__, self.name)

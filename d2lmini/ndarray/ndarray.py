@@ -22,7 +22,7 @@ The functions that wait: `wait_to_read`, `wait_to_write`, `asnumpy`, `asscalar`/
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -36,7 +36,7 @@ from d2lmini.engine.budget import Handle
 from d2lmini.ndarray import apply as road
 from d2lmini.ndarray import exchange, indexing, short, transfer
 from d2lmini.ndarray.apply import apply, array_of, push_op
-from d2lmini.ndarray.left_out import explain
+from d2lmini.ndarray.left_out import LeftOut
 from d2lmini.ops.core import Spec, as_dtype, invoke, modes, registry
 from d2lmini.ops.fluent import Fluent
 from d2lmini.ops.reshape_codes import infer_reshape
@@ -62,7 +62,7 @@ class NDArray(Fluent):
     __array_priority__ = 1000.0
 
     _apply = staticmethod(push_op)
-    _short = staticmethod(short.apply_small)
+    _short = short.apply_small
 
     # -- what it is --------------------------------------------------------------------------------
 
@@ -377,9 +377,14 @@ class NDArray(Fluent):
     def __reduce__(self) -> tuple:
         return exchange.rebuild, (self._read("pickle"), self._ctx)
 
-    # Reached only by names that are not there.
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(name) if name.startswith("_") else explain("NDArray", name)
+    # Not by a `__getattr__`: Python would look up every attribute of every array the slow way.
+    as_np_ndarray = LeftOut()
+    slice_assign = LeftOut()
+    slice_assign_scalar = LeftOut()
+
+    if TYPE_CHECKING:  # the methods that `Fluent` makes of ops
+
+        def __getattr__(self, name: str) -> Any: ...
 
 
 def _zeros(spec: Spec, ctx: Context) -> NDArray:

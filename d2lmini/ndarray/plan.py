@@ -37,7 +37,7 @@ class Plan:
 
     outputs       specs of the outputs, hidden ones included
     predicted_us  predicted run time
-    tiny          the one output, if it takes less than 4 KiB; else None
+    tiny          the one output, if it takes less than 4 KiB and the op is a simple one; else None
     fresh         has `compute` been seen to give that as a new, contiguous array? Whether it does
                   so, or gives a view, goes by specs and attributes alone: once seen, always so
     inputs, attrs of the first such call
@@ -54,7 +54,9 @@ class Plan:
         self.attrs = attrs
         self.outputs = outputs
         self.predicted_us = predicted_us
-        self.tiny = outputs[0] if len(outputs) == 1 and outputs[0].nbytes < SMALL else None
+        self.tiny = None
+        if op.simple and len(outputs) == 1 and outputs[0].nbytes < SMALL:
+            self.tiny = outputs[0]
         self.fresh = False
 
     def cost(self) -> Cost:

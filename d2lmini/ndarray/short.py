@@ -34,25 +34,21 @@ from d2lmini.ops.core import Op, modes
 Array: Any = None
 
 new = object.__new__
+ndarray = np.ndarray
 
 #: No ufunc on arrays under 4 KiB is predicted to take longer than this.
 SMALL_US = 12.0
 
 
-def apply_small(op: Op, inputs: tuple, attrs: dict[str, Any]) -> Any:
-    """`op` on NDArrays (one at least), if it is a simple one that is over sooner than it could be
-    handed to a worker and whose result is tiny; None when this call has to go the long road."""
+def apply_small(x: Any, op: Op, inputs: tuple, attrs: dict[str, Any]) -> Any:
+    """`op` on NDArrays, of which `x` is the first, if it is a simple one that is over sooner than
+    it could be handed to a worker and whose result is tiny; None when this call has to go the long
+    road."""
     current = engine.current
     context = quiet.here.context
-    if context is None or here.task or instrument.apart or not op.simple:
-        return None
-    x = inputs[0]
-    if type(x) is not Array:
+    if context is None or here.task or instrument.apart:
         return None
     spec = x._spec
-    ctx = x._ctx
-    if x._offset is not None or not ctx.is_cpu:
-        return None
     plan = None
     ufunc = op.ufunc
     beside = spec.beside
@@ -64,14 +60,15 @@ def apply_small(op: Op, inputs: tuple, attrs: dict[str, Any]) -> Any:
     elif current.inline_below < SMALL_US:
         return None
     watched = instrument.all_in_one
+    ctx = x._ctx
     chunk = x._chunk
     with lock:
         begin_ns = perf_counter_ns() if watched else 0
-        a = chunk.data
-        if a is None or chunk.writer is not None or chunk.queue or chunk.error is not None:
+        if chunk.writer is not None or chunk.queue or chunk.error is not None:
             return None
         if chunk.spec is not x._spec and not _is_all(chunk, x):
             return None
+        a = chunk.data
         try:
             others = () if len(inputs) == 1 else _contents(inputs[1:], ctx)
             if others is None:
@@ -92,7 +89,7 @@ def apply_small(op: Op, inputs: tuple, attrs: dict[str, Any]) -> Any:
             return None
         pool = chunk.pool
         chunk = Chunk(pool, spec.nbytes)
-        chunk.data = result if type(result) is np.ndarray else np.asarray(result)
+        chunk.data = result if type(result) is ndarray else np.asarray(result)
         chunk.spec = spec
         pool.live += spec.nbytes
         current.inlined = inlined = current.inlined + 1
@@ -106,11 +103,11 @@ def apply_small(op: Op, inputs: tuple, attrs: dict[str, Any]) -> Any:
     array._handle = array._offset = array._node = None
     array._spec = spec
     array._ctx = ctx
-    if modes.recording:
-        for x in inputs:
-            if x is not None and x._node is not None:
+    for x in inputs:
+        if x._node is not None:
+            if modes.recording:
                 autograd.recorded(op, inputs, attrs, [array])
-                break
+            break
     return array
 
 
@@ -120,20 +117,17 @@ def _contents(inputs: tuple, ctx: Context) -> list[np.ndarray] | None:
     arrays = []
     for x in inputs:
         chunk = x._chunk
-        a = chunk.data
-        if a is None or chunk.writer is not None or chunk.queue or chunk.error is not None:
+        if chunk.writer is not None or chunk.queue or chunk.error is not None:
             return None
-        if x._offset is not None or x._ctx is not ctx:
+        if x._ctx is not ctx or (chunk.spec is not x._spec and not _is_all(chunk, x)):
             return None
-        if chunk.spec is not x._spec and not _is_all(chunk, x):
-            return None
-        arrays.append(a)
+        arrays.append(chunk.data)
     return arrays
 
 
 def _is_all(chunk: Chunk, x: Any) -> bool:
-    """Has its memory the very shape of `x`? If so, that is remembered."""
-    if chunk.data.shape != x._spec.shape:
+    """Is `x` all of its memory, in that very shape, and on the CPU? If so, it is remembered."""
+    if chunk.data is None or chunk.data.shape != x._spec.shape or not x._ctx.is_cpu:
         return False
     chunk.spec = x._spec
     return True

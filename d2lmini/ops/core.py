@@ -76,8 +76,7 @@ class Value:
     def _apply(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any) -> Any:
         raise NotImplementedError
 
-    @staticmethod
-    def _short(op: Op, inputs: tuple, attrs: dict[str, Any]) -> Any:
+    def _short(self, op: Op, inputs: tuple, attrs: dict[str, Any]) -> Any:
         """A quicker `_apply` for the commonest calls; None where there is none."""
         return None
 
@@ -269,10 +268,10 @@ class Op:
 
     def __call__(self, *args: Any, out: Any = None, name: str | None = None, **kwargs: Any) -> Any:
         if kwargs or len(args) != self.arity or self.required:
-            inputs, attrs = self.bind(args, kwargs)
+            args, attrs = self.bind(args, kwargs)
         else:
-            inputs, attrs = args, self.defaults
-        return invoke(self, inputs, attrs, out)
+            attrs = self.defaults
+        return invoke(self, args, attrs, out)
 
     def bind(self, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
         """Sort a call's arguments into inputs and checked attributes.
@@ -388,15 +387,14 @@ class Op:
 
 def invoke(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None) -> Any:
     """Apply `op`: the one road. The first input's kind of value decides how."""
-    try:
-        short = inputs[0]._short
-    except (AttributeError, IndexError):
-        raise TypeError(_explain_inputs(op, inputs)) from None
+    if not inputs or not isinstance(inputs[0], Value):
+        raise TypeError(_explain_inputs(op, inputs))
+    x = inputs[0]
     if out is None:
-        result = short(op, inputs, attrs)
+        result = x._short(op, inputs, attrs)
         if result is not None:
             return result
-    return inputs[0]._apply(op, inputs, attrs, out)
+    return x._apply(op, inputs, attrs, out)
 
 
 def op(name: str | Callable | None = None, **rules: Any) -> Any:
