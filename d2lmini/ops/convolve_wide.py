@@ -3,20 +3,24 @@
     y = w @ columns        (F, C/G*taps) @ (C/G*taps, N*OH*OW)
 
 For small images with many channels, and for groups: a tile holds enough columns for BLAS to be
-quick, few enough for the buffer to stay small. Tiles are worked on one after the other, since BLAS
-itself uses all cores. G is the number of groups: channels and filters are cut into G parts that do
-not see each other, which is a batch of G products.
+quick, few enough for the buffer to stay small. Tiles are worked on one after the other: products
+are shared among the workers, and so is, channel by channel, what is copied and added up. G is the
+number of groups: channels and filters are cut into G parts that do not see each other, which is a
+batch of G products.
 
 The three functions are told in `convolve.py`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
 from d2lmini.ops.core import Shape
+from d2lmini.ops.pieces import GRAIN, copy, share
 from d2lmini.ops.products import matmul
 from d2lmini.ops.windows import Geometry, inside, with_zeros
 
@@ -72,8 +76,15 @@ def _columns(xp: Any, padded: Any, tile: _Tile, geo: Geometry, groups: int, buff
          n, *(t * s for t, s in zip(geo.stride, steps))),
     )  # fmt: skip
     columns = buffer.shaped(*windows.shape)
-    xp.copyto(columns, windows)
+    _by_channels(xp, xp.copyto, columns, windows)
     return columns.reshape(groups, -1, prod(tile.shape))
+
+
+def _by_channels(xp: Any, body: Callable[..., Any], *arrays: Any) -> None:
+    """Call body(*arrays), in pieces if they are large: their first axis are channels."""
+    C = len(arrays[0])
+    n = min(C, arrays[0].size // GRAIN)
+    share(xp, C, n, lambda part: body(*[a[part] for a in arrays]))
 
 
 def _side_by_side(y: Any, tile: _Tile, groups: int) -> Any:
@@ -93,7 +104,8 @@ def convolve(xp: Any, x: Any, w: Any, geo: Geometry, groups: int, y: Any) -> Non
         columns = _columns(xp, padded, tile, geo, groups, buffer)
         result = results.shaped(groups, F // groups, columns.shape[2])
         matmul(xp, w, columns, result)
-        y[tile.n, :, tile.r] = result.reshape(F, *tile.shape).swapaxes(0, 1)
+        place = y[tile.n, :, tile.r].swapaxes(0, 1)
+        _by_channels(xp, xp.copyto, place, result.reshape(F, *tile.shape))
 
 
 def convolve_data(xp: Any, g: Any, w: Any, geo: Geometry, groups: int, dx: Any) -> None:
@@ -109,15 +121,19 @@ def convolve_data(xp: Any, g: Any, w: Any, geo: Geometry, groups: int, dx: Any) 
         place = columns.reshape(groups, -1, prod(tile.shape))
         matmul(xp, w, _side_by_side(g, tile, groups), place)
         images = padded[tile.n, :, tile.r.start * geo.stride[0] :].swapaxes(0, 1)
-        for tap in product(*map(range, geo.kernel)):
-            starts = [t * d for t, d in zip(tap, geo.dilate)]
-            where = tuple(
-                slice(a, a + (o - 1) * s + 1, s)
-                for a, o, s in zip(starts, tile.shape[1:], geo.stride)
-            )
-            images[(slice(None), slice(None)) + where] += columns[(slice(None),) + tap]
+        _by_channels(xp, partial(_add, tile, geo), columns, images)
     if padded is not dx:
-        xp.copyto(dx, padded[inside(geo)])
+        copy(xp, padded[inside(geo)], dx)
+
+
+def _add(tile: _Tile, geo: Geometry, columns: Any, images: Any) -> None:
+    """Add columns (C, *kernel, images, rows, ...) where they came from, tap by tap."""
+    for tap in product(*map(range, geo.kernel)):
+        starts = [t * d for t, d in zip(tap, geo.dilate)]
+        where = tuple(
+            slice(a, a + (o - 1) * s + 1, s) for a, o, s in zip(starts, tile.shape[1:], geo.stride)
+        )
+        images[(slice(None), slice(None), *where)] += columns[(slice(None), *tap)]
 
 
 def convolve_weight(xp: Any, x: Any, g: Any, geo: Geometry, groups: int, dw: Any) -> None:

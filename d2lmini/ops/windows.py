@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.core import Shape
+from d2lmini.ops.pieces import copy
 
 
 class Geometry(NamedTuple):
@@ -78,7 +79,7 @@ def with_zeros(xp: Any, x: Any, geo: Geometry) -> Any:
     if not any(geo.pad):
         return x
     padded = xp.zeros(x.shape[:2] + geo.padded, x.dtype)
-    padded[inside(geo)] = x
+    copy(xp, x, padded[inside(geo)])
     return padded
 
 
