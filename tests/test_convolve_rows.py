@@ -63,6 +63,21 @@ def test_equal_to_one_multiplication_after_the_other(monkeypatch, blocks, tile):
     convolve_rows.plan.cache_clear()
 
 
+@pytest.mark.parametrize("way", [convolve_rows, convolve_each], ids=["rows", "each"])
+def test_the_bias_is_added_once_to_each_output(monkeypatch, way):
+    """By tile, however they are cut."""
+    rng = np.random.default_rng(7)
+    for _ in range(30):
+        monkeypatch.setattr(convolve_rows, "TILE", int(rng.choice((1, 5000, 1 << 24))))
+        monkeypatch.setattr(convolve_each, "TILE_ELEMENTS", int(rng.choice((1, 500, 1 << 19))))
+        geo, x, w, g = draw_case(rng)
+        bias = rng.normal(size=len(w))
+        y, plain_y = (np.full(g.shape, np.nan) for _ in range(2))
+        way.convolve(np, x, w, geo, 1, y, bias)
+        way.convolve(np, x, w, geo, 1, plain_y)
+        np.testing.assert_array_equal(y, plain_y + bias.reshape(-1, *(1,) * len(geo.out)))
+
+
 def test_arrays_may_lie_in_memory_as_they_like():
     geo = geometry((12, 8), (5, 3), (1, 1), (1, 1), (2, 1))
     rng = np.random.default_rng(0)

@@ -105,10 +105,7 @@ def Convolution(
     """
     geo = geometry(data.shape[2:], kernel, stride, dilate, pad)
     shape = (data.shape[0], num_filter, *geo.out)
-    y = computed(xp, convolve, data, weight, geo, num_group, shape, out)
-    if bias is not None:
-        y += bias.reshape(-1, *(1,) * len(kernel))
-    return y
+    return computed(xp, convolve, data, weight, geo, num_group, shape, out, bias)
 
 
 @Convolution.gradient(saves="data data.shape weight")

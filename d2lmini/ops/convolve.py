@@ -51,12 +51,18 @@ from d2lmini.ops.windows import Geometry, geometry
 __all__ = ["computed", "convolve", "convolve_data", "convolve_weight", "geometry"]
 
 
-def convolve(xp: Any, x: Any, w: Any, geo: Geometry, groups: int, y: Any) -> None:
-    """y = x * w: (N, C, *size), (F, C/G, *kernel) -> (N, F, *out)."""
+def convolve(xp: Any, x: Any, w: Any, geo: Geometry, groups: int, y: Any, bias: Any = None) -> None:
+    """y = x * w + bias: (N, C, *size), (F, C/G, *kernel), (F,) or None -> (N, F, *out)."""
     if geo.is_pointwise:
         _pointwise(xp, w.reshape(groups, w.shape[0] // groups, -1), x, y, groups)
     else:
-        _way(xp, len(x), w.shape, geo, groups).convolve(xp, x, w, geo, groups, y)
+        way = _way(xp, len(x), w.shape, geo, groups)
+        if way is each or way is rows:  # they add it while a part of y is in the cache
+            way.convolve(xp, x, w, geo, groups, y, bias)
+            return
+        way.convolve(xp, x, w, geo, groups, y)
+    if bias is not None:
+        y += bias.reshape(-1, *(1,) * len(geo.out))
 
 
 def convolve_data(xp: Any, g: Any, w: Any, geo: Geometry, groups: int, dx: Any) -> None:
@@ -96,14 +102,18 @@ def _way(xp: Any, N: int, w: Shape, geo: Geometry, groups: int) -> Any:
     return quickest
 
 
-def computed(xp: Any, function: Any, a: Any, b: Any, geo: Any, groups: int, shape: Shape, out: Any):
-    """Call one of the three; float16, for which a CPU has no products, goes by way of float32."""
+def computed(
+    xp: Any, function: Any, a: Any, b: Any, geo: Any, groups: int, shape: Shape, out: Any,
+    *bias: Any,
+) -> Any:  # fmt: skip
+    """Call one of the three, the first perhaps with a bias; float16, for which a CPU has no
+    products, goes by way of float32."""
     if a.dtype.itemsize > 2 or xp is not np:
         out = xp.empty(shape, a.dtype) if out is None else out
-        function(xp, a, b, geo, groups, out)
+        function(xp, a, b, geo, groups, out, *bias)
         return out
     wide = xp.empty(shape, "float32")
-    function(xp, a.astype("float32"), b.astype("float32"), geo, groups, wide)
+    function(xp, a.astype("float32"), b.astype("float32"), geo, groups, wide, *bias)
     if out is None:
         return wide.astype(a.dtype)
     out[...] = wide

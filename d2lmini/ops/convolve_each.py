@@ -102,15 +102,20 @@ def _columns(xp: Any, padded: Any, tile: _Tile, geo: Geometry) -> Any:
     return columns.reshape(tile.shape[0], -1, prod(tile.shape[1:]))
 
 
-def convolve(xp: Any, x: Any, w: Any, geo: Geometry, _groups: int, y: Any) -> None:
-    """y = x * w: (N, C, *size), (F, C, *kernel) -> (N, F, *out)."""
+def convolve(
+    xp: Any, x: Any, w: Any, geo: Geometry, _groups: int, y: Any, bias: Any = None
+) -> None:
+    """y = x * w + bias: (N, C, *size), (F, C, *kernel), (F,) or None -> (N, F, *out)."""
     N, F = y.shape[:2]
     padded = with_zeros(xp, x, geo)
     w = w.reshape(F, -1)
     y = y.reshape(N, F, prod(geo.out))
 
     def tile_of(_group: int, tile: _Tile) -> None:
-        matmul(xp, w, _columns(xp, padded, tile, geo), y[tile.n, :, tile.places])
+        place = y[tile.n, :, tile.places]
+        matmul(xp, w, _columns(xp, padded, tile, geo), place)
+        if bias is not None:
+            place += bias[:, None]
 
     _for_each_tile(N, geo, w.shape[1], tile_of)
 

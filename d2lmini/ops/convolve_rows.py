@@ -236,8 +236,10 @@ def _for_each_tile(plan: Plan, N: int, body: Callable[[int, slice], None]) -> No
         parallel_for(-(-N // images), lambda i: body(i, slice(i * images, (i + 1) * images)))
 
 
-def convolve(xp: Any, x: Any, w: Any, geo: Geometry, _groups: int, y: Any) -> None:
-    """y = x * w: (N, C, *size), (F, C, *kernel) -> (N, F, *out)."""
+def convolve(
+    xp: Any, x: Any, w: Any, geo: Geometry, _groups: int, y: Any, bias: Any = None
+) -> None:
+    """y = x * w + bias: (N, C, *size), (F, C, *kernel), (F,) or None -> (N, F, *out)."""
     p = plan(w.shape, geo)
     x, y = x.reshape(-1, p.C, *p.geo.size), y.reshape(-1, p.F, *p.geo.out)
     T = _band_matrix(p, w)
@@ -246,8 +248,11 @@ def convolve(xp: Any, x: Any, w: Any, geo: Geometry, _groups: int, y: Any) -> No
         seen = _seen(p, x[n])
         product = _room("blocks", (*seen.shape[:2], p.outer), x.dtype)
         np.matmul(seen, T, out=product)
-        blocks = _blocks(p, y[n])
+        place = y[n]
+        blocks = _blocks(p, place)
         _copy(blocks, product.reshape(blocks.shape))
+        if bias is not None:
+            place += bias[:, None, None]
 
     _for_each_tile(p, len(x), tile)
 
