@@ -51,7 +51,7 @@ _PARTS = ("push", "ready", "start", "alloc", "end")
 _told: dict[str, list[tuple[Instrument, Callable[..., None]]]] = {}
 
 #: What `tell_dropped` has yet to say.
-_dropped: deque[str] = deque()
+dropped: deque[str] = deque()
 
 
 class Instrument:
@@ -144,7 +144,7 @@ def emit(event: str, *args: Any) -> None:
             tell(*args)
         except Exception as problem:
             remove(listener)
-            _dropped.append(
+            dropped.append(
                 f"instrument {type(listener).__name__} raised {problem!r} in {event}; "
                 "it will not be told any more"
             )
@@ -152,8 +152,8 @@ def emit(event: str, *args: Any) -> None:
 
 def tell_dropped() -> None:
     """Warn of listeners that raised; called on the user's thread, at the end of waits."""
-    while _dropped:
-        callsite.warn(_dropped.popleft())
+    while dropped:
+        callsite.warn(dropped.popleft())
 
 
 _replace(())

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 import pickle
+import threading
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from d2lmini import instrument, nd
@@ -114,3 +116,39 @@ def test_what_fails_on_it_fails_on_the_long_road(monkeypatch):
         y.wait_to_read()
     nd.waitall()
     assert (x + 1).asnumpy().sum() == 8
+
+
+def test_a_finalizer_that_computes_in_the_midst_of_it_goes_the_long_road(monkeypatch):
+    x, seen = nd.ones((2, 2)), []
+    nd.sigmoid(x)
+    compute = registry["sigmoid"].compute
+
+    def interrupted(*args: Any, **attrs: Any) -> Any:
+        if not seen:
+            seen.append(x + 1)  # what a finalizer would do here
+        return compute(*args, **attrs)
+
+    monkeypatch.setattr(registry["sigmoid"], "compute", interrupted)
+    with instrument.listening(Short()) as heard:
+        y = nd.sigmoid(x)
+        nd.waitall()
+    assert heard.names == ["sigmoid"]
+    assert seen[0].asnumpy().tolist() == [[2, 2], [2, 2]] and y.shape == (2, 2)
+
+
+def test_numpys_errors_are_the_callers_setting_in_every_thread():
+    found = []
+
+    def divide() -> None:
+        with np.errstate(divide="raise"):
+            found.append((1 / nd.zeros((2,))).asnumpy().tolist())
+            with pytest.raises(FloatingPointError):
+                np.ones(2) / np.zeros(2)
+
+    threads = [threading.Thread(target=divide) for _ in range(3)]
+    for each in threads:
+        each.start()
+    divide()
+    for each in threads:
+        each.join()
+    assert found == [[np.inf, np.inf]] * 4

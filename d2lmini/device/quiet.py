@@ -19,16 +19,25 @@ from typing import Any
 import numpy as np
 
 
+def _quiet() -> contextvars.Context:
+    context = contextvars.Context()
+    context.run(np.seterr, all="ignore")
+    return context
+
+
 class _Here(threading.local):
     """Per thread: the quiet context, or None while this thread is inside it (it cannot be entered
     twice: a finalizer may compute in the midst of an operation)."""
 
     def __init__(self) -> None:
-        self.context: contextvars.Context | None = contextvars.Context()
-        self.context.run(np.seterr, all="ignore")
+        self.context: contextvars.Context | None = _quiet()
 
 
 here = _Here()
+
+#: run_locked(fn, *args) is fn(*args) for who holds the engine's lock, which lets one thread in: so
+#: one context will do. RuntimeError for a finalizer that comes upon its own thread in there.
+run_locked = _quiet().run
 
 
 def run_quietly(fn: Callable[..., Any], *args: Any) -> Any:

@@ -113,7 +113,8 @@ class Waits(Road):
         if begin and instrument.listeners:
             end = self.clock()
             instrument.emit("wait", by, var, callsite.find(2), begin, end)
-        instrument.tell_dropped()
+        if instrument.dropped:
+            instrument.tell_dropped()
         return result
 
     def _report(self, by: str) -> None:

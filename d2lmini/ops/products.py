@@ -66,14 +66,15 @@ def matmul(xp: Any, a: Any, b: Any, out: Any = None) -> Any:
             return product.astype("float16")
         xp.copyto(out, product, casting="same_kind")
         return out
-    shape = a.shape
-    rows, inner = shape[-2], shape[-1]
-    columns = b.shape[-1]
+    shape, columns = a.shape, b.shape[-1]
+    inner = shape[-1]
+    two = out is None and inner > 1 and len(shape) == b.ndim == 2
+    if two and a.size * columns <= SERIAL_PRODUCT:
+        return a.dot(b)  # the same, 0.7 us sooner than by matmul
+    rows = shape[-2]
     # A column times a row, which NumPy's matmul is slow at, needs no sums.
     function = xp.multiply if inner == 1 else xp.matmul
     if a.size * columns <= SERIAL_PRODUCT and b.size * rows <= SERIAL_PRODUCT:
-        if out is None and inner > 1 and len(shape) == b.ndim == 2:
-            return a.dot(b)  # the same, 0.7 us sooner than by matmul
         return function(a, b, out=out)
     if out is None:
         batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
