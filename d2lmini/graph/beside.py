@@ -27,8 +27,9 @@ from d2lmini.graph.views import view_text
 from d2lmini.ndarray.plan import PRODUCT_FLOPS_PER_US
 from d2lmini.symbol.node import Node
 
-#: An operation is long from so many microseconds on: ten times a hand-over to a worker.
-LONG_US = 400.0
+#: An operation is long if it is predicted to take so many microseconds, ten times a hand-over to a
+#: worker and more; a product is cut from there on.
+LONG_US = 800.0
 #: So many at once, at most: what they need and make has to be there at the same time.
 MOST = 4
 
@@ -73,7 +74,5 @@ def _is_long(node: Node, changed: set[Node]) -> bool:
         return False
     outputs = [spec_of((node, i)) for i in range(len(node.specs or ()))]
     attrs = {k: v for k, v in node.attrs.items() if k in op.attr_names}
-    return (
-        op.cost([spec_of(e) for e in entries], outputs, **attrs).flops
-        > LONG_US * PRODUCT_FLOPS_PER_US
-    )
+    cost = op.cost([spec_of(e) for e in entries], outputs, **attrs)
+    return cost.flops > LONG_US * PRODUCT_FLOPS_PER_US
