@@ -125,12 +125,9 @@ def give_to_winners(g: np.ndarray, x: np.ndarray, y: np.ndarray, dx: np.ndarray)
     np.bitwise_xor(bits, upper, out=lower)
     lines[0::2], lines[1::2] = upper.view(line), lower.view(line)
 
-    pairs = dx.reshape(-1).view(wide)
-    pairs[...] = rows
     is_right = scratch.array("flags", n, bool)
     np.less(x[:-1], x[1:], out=is_right[:-1])
     shifts = is_right.view("u2")
     shifts &= 1
     shifts *= 8 * x.itemsize
-    room.view(wide)[...] = shifts
-    pairs <<= room.view(wide)
+    np.left_shift(rows, shifts, out=dx.reshape(-1).view(wide), dtype=wide)
