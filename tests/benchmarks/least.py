@@ -1,18 +1,20 @@
-"""What a call of a small eager net costs at least: NumPy's part, the interpreter's, and the rest.
+"""What a call of a small eager net costs at least, and where the rest goes.
 
-The net of `net_call`, 512-256-128-2 with relu between, on one example, in three ways, in turns:
+The net of `net_call`, 512-256-128-2 with relu between, on one example, in six ways, in turns:
 
-    numpy     NumPy's calls alone
-    least     the same calls, each made by a Python function that does what no asynchronous library
-              can leave out: under a lock it looks at the state of every input, and makes one object
-              for the output
-    d2lmini   layers of Gluon, not hybridized
+    numpy    NumPy's calls alone
+    least    the same, each by a function that does what no asynchronous library can leave out:
+             under a lock it looks at the state of every input, and makes an object for the output
+    compute  the functions of d2lmini's ops on arrays of NumPy
+    road     d2lmini's short road: plan, lock, state of the inputs, compute, memory, NDArray
+    ops      nd.FullyConnected and nd.Activation, with their attributes by name
+    net      layers of Gluon, not hybridized: hooks, parameters, hybrid_forward
 
     python tests/benchmarks/least.py
 
 Times are CPU microseconds of the one thread that works, the lowest tenth of many short turns. The
 calls of Python functions are counted (`sys.setprofile`), and priced by what a call takes that does
-nothing: so it can be said how much of d2lmini's time is interpreter and how much of it work.
+nothing: so it can be said how much of a way's time calls alone are.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -65,44 +68,67 @@ def relu(x: np.ndarray) -> np.ndarray:
     return np.maximum(x, 0)
 
 
-def bare(x: np.ndarray, layers: list[tuple[Any, Any]]) -> np.ndarray:
-    for w, b in layers[:-1]:
-        x = relu(dense(x, w, b))
+def forward(x: Any, layers: list[tuple], dense: Callable, relu: Callable) -> Any:
+    """The net, of layers (weight, bias, and what else `dense` asks for)."""
+    for layer in layers[:-1]:
+        x = relu(dense(x, *layer))
     return dense(x, *layers[-1])
 
 
-def least(x: Value, layers: list[tuple[Any, Any]]) -> Value:
-    for w, b in layers[:-1]:
-        x = apply(relu, apply(dense, x, w, b))
-    return apply(dense, x, *layers[-1])
-
-
-def programs() -> dict[str, Callable[[], Any]]:
-    """The three nets with one set of weights, each ready to be called."""
+def ways() -> dict[str, Callable[[], Any]]:
+    """The net in all its ways, with one set of weights, each ready to be called."""
     from peers import gluon_nets
 
     from d2lmini import nd
     from d2lmini.gluon import nn
 
+    fc, act = nd.FullyConnected, nd.Activation
     x, *weights = compiled.net(1)
-    layers = [(w, np.zeros(len(w), np.float32)) for w in weights]
-    values = [(Value(w), Value(b)) for w, b in layers]
     net = gluon_nets.dense(nn, *(len(w) for w in weights))
     net.initialize()
-    array, value = nd.array(x), Value(x)
+    array = nd.array(x)
     net(array)
     gluon_nets.start(list(net.collect_params().values()), weights, nd)
     nd.waitall()
+
+    bare = [(w, np.zeros(len(w), np.float32)) for w in weights]
+    values = [(Value(w), Value(b)) for w, b in bare]
+    arrays = [(layer.weight.data(), layer.bias.data()) for layer in net]
+    # In the words of the layers, whose plans are known.
+    _, curve = act.bind((array,), {"act_type": "relu"})
+    words = [{"num_hidden": len(w), "no_bias": False, "flatten": True} for w, _ in arrays]
+    known = [fc.bind((array, *each), said)[1] for each, said in zip(arrays, words)]
+    kernels = [(*each, attrs) for each, attrs in zip(bare, known)]
+    calls = [(*each, attrs) for each, attrs in zip(arrays, known)]
+    named = [(*each, len(each[0])) for each in arrays]
+
     return {
-        "numpy": lambda: bare(x, layers),
-        "least": lambda: least(value, values),
-        "d2lmini": lambda: net(array),
-    }
+        "numpy": partial(forward, x, bare, dense, relu),
+        "least": partial(
+            forward, Value(x), values, lambda x, *wb: apply(dense, x, *wb), lambda x: apply(relu, x)
+        ),
+        "compute": partial(
+            forward, x, kernels,
+            lambda x, w, b, attrs: fc.compute(np, x, w, b, **attrs),
+            lambda x: act.compute(np, x, **curve),
+        ),
+        "road": partial(
+            forward, array, calls,
+            lambda x, w, b, attrs: x._short(fc, (x, w, b), attrs),
+            lambda x: x._short(act, (x,), curve),
+        ),
+        "ops": partial(
+            forward, array, named,
+            lambda x, w, b, n: fc(x, w, b, num_hidden=n, no_bias=False, flatten=True, name="fwd"),
+            lambda x: act(x, act_type="relu", name="fwd"),
+        ),
+        "net": partial(net, array),
+    }  # fmt: skip
 
 
 def calls_of(program: Callable[[], Any]) -> int:
     """How many Python functions it calls."""
-    n = -1  # itself
+    n = 0
 
     def count(_: FrameType, event: str, __: Any) -> None:
         nonlocal n
@@ -129,28 +155,28 @@ def in_turns(calls: dict[str, Callable[[], Any]], loops: int, rounds: int) -> di
     return {name: statistics.quantiles(us, n=10)[0] for name, us in found.items()}
 
 
-def account(loops: int = 100, rounds: int = 60) -> dict[str, tuple[float, int]]:
-    """name -> (CPU microseconds, calls of Python functions); "call" is one that does nothing."""
-    nets = programs()
-    answers = [np.asarray(getattr(y, "data", y)) for y in (nets["numpy"](), nets["least"]())]
-    answers.append(nets["d2lmini"]().asnumpy())
-    assert all(np.array_equal(y, answers[0]) for y in answers), "the nets differ"
+def account(loops: int = 100, rounds: int = 60) -> tuple[dict[str, tuple[float, int]], float]:
+    """way -> (CPU microseconds, calls of Python functions); and the microseconds of one such."""
+    nets = ways()
+    answers = []
+    for call in nets.values():
+        y = call()
+        answers.append(y.asnumpy() if hasattr(y, "asnumpy") else getattr(y, "data", y))
+    assert all(np.array_equal(np.asarray(y), answers[0]) for y in answers), "the ways differ"
     us = in_turns({**nets, "call": lambda: None}, loops, rounds)
-    return {name: (us[name], calls_of(nets[name]) if name in nets else 1) for name in us}
+    return {name: (us[name], calls_of(nets[name])) for name in nets}, us["call"]
 
 
-def table(found: dict[str, tuple[float, int]]) -> str:
+def table(found: dict[str, tuple[float, int]], call_us: float) -> str:
     """The account as text."""
-    call_us = found["call"][0]
-    numpy_us = found["numpy"][0]
-    lines = [
-        f"{'':8}  {'CPU us':>7}  {'above numpy':>11}  {'Python calls':>12}  {'these alone':>11}"
-    ]
-    for name in ("numpy", "least", "d2lmini"):
-        us, calls = found[name]
+    numpy_us = before_us = found["numpy"][0]
+    lines = [f"{'':7}  {'CPU us':>7}  {'above numpy':>11}  {'more':>6}  {'calls':>5}  {'alone':>6}"]
+    for name, (us, calls) in found.items():
         lines.append(
-            f"{name:8}  {us:7.1f}  {us - numpy_us:11.1f}  {calls:12}  {calls * call_us:11.1f}"
+            f"{name:7}  {us:7.1f}  {us - numpy_us:11.1f}  {us - before_us:6.1f}  {calls:5}  "
+            f"{calls * call_us:6.1f}"
         )
+        before_us = numpy_us if name == "least" else us  # what follows is built on NumPy's calls
     lines.append(f"a call of a Python function that does nothing: {1e3 * call_us:.0f} ns")
     return "\n".join(lines)
 
@@ -160,7 +186,7 @@ def main() -> None:
     parser.add_argument("--loops", type=int, default=100, help="calls per turn")
     parser.add_argument("--rounds", type=int, default=60, help="turns of each")
     options = parser.parse_args()
-    print(table(account(options.loops, options.rounds)))
+    print(table(*account(options.loops, options.rounds)))
 
 
 if __name__ == "__main__":
