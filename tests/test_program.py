@@ -21,6 +21,7 @@ from test_ops import ROWS, each, find
 from d2lmini import MXNetError, cpu, engine, nd, storage, sym
 from d2lmini.device.quiet import run_quietly
 from d2lmini.graph import fusion
+from d2lmini.graph.blocks import in_blocks
 from d2lmini.graph.expressions import FORMULAS, formula_for, steps_of
 from d2lmini.graph.program import Program
 from d2lmini.graph.typed import typed
@@ -419,6 +420,24 @@ def test_printed_source_is_whole_python(graph):
     assert str(program) == program.source
     assert not unknown_names(program)
     assert max(map(len, program.source.splitlines())) <= 100
+
+
+@pytest.mark.parametrize(("rows", "most"), [(1000, 300), (256, 202), (5, 2), (64, 64), (0, 4)])
+def test_blocks_are_of_about_as_many_rows_each(rows, most):
+    sizes: list[int] = []
+    in_blocks(np, lambda x: sizes.append(len(x)), rows, most, cut=[np.empty((rows, 2))])
+    assert sum(sizes) == rows and len(sizes) == -(-rows // most)
+    assert not sizes or most >= max(sizes) <= min(sizes) + 64
+
+
+@pytest.mark.parametrize(("function", "blocks"), [(sym.sigmoid, 2), (sym.relu, 1)])
+def test_what_takes_long_is_for_two_workers_though_one_block_could_hold_it(function, blocks):
+    x = sym.var("x")
+    variables, outputs = typed(
+        (function(x) + 1)._entries, {x._entry[0]: Spec((200_000,), "float32")}, False
+    )
+    program = Program("net", list(variables.values()), outputs)
+    assert f", 200000, {200_000 // blocks}," in " ".join(program.source.split())
 
 
 def test_names_that_python_or_the_program_needs_are_left_to_them():

@@ -31,6 +31,9 @@ from d2lmini.ops.pieces import cut as cut_evenly
 #: There are so many pieces at most, each of as many blocks as any other, or one less.
 PIECES = 16
 
+#: Where blocks are of more rows, they begin at a multiple of so many: of a line of the cache.
+ALIGNED = 64
+
 #: A block-sized array for intermediate results: shape of a row, dtype.
 Room = tuple[Shape, Any]
 
@@ -45,14 +48,16 @@ def in_blocks(
     whole: Sequence[Any] = (),
     scratch: Sequence[Room] = (),
 ) -> None:
-    """Call `body(*arrays)` for every block of rows of the arrays in `cut`.
+    """Call `body(*arrays)` for every block of rows of the arrays in `cut`: of `rows_in_block` at
+    most, and all of about as many.
 
     Its arguments: the blocks of `cut`, places for its part of each total, the arrays that are
     `whole` in every block, scratch memory. A total (ufunc, out) is put together at the end.
     """
     if xp is not np:
         rows_in_block = rows  # a GPU shares out its own work
-    blocks = -(-rows // rows_in_block) if rows else 0
+    rows_in_block = _even(rows, rows_in_block)
+    blocks = -(-rows // rows_in_block)
     n = max(min(PIECES, blocks), 1)
     pieces = cut_evenly(blocks, n)
     parts = [xp.empty((blocks, *out.shape), out.dtype) for _, out in totals]
@@ -72,6 +77,18 @@ def in_blocks(
         parallel_for(n, piece)
     for (ufunc, out), part in zip(totals, parts):
         ufunc.reduce(part, axis=0, out=out)
+
+
+def _even(rows: int, most: int) -> int:
+    """How many rows to take at a time, so that the last block is no rest of a few.
+
+    >>> _even(256, 202), _even(1000, 1000), _even(1_000_000, 131_072)
+    (128, 1000, 125056)
+    """
+    if rows <= most:
+        return max(rows, 1)
+    even = -(-rows // -(-rows // most))
+    return min(even + -even % ALIGNED, most) if even > ALIGNED else even
 
 
 def side_by_side(*operations: Callable[[], Any]) -> None:
