@@ -3,7 +3,8 @@
 The worker that runs an operation cuts it (`parallel_for`), works through the pieces, and idle
 workers help, also those that become idle while there are pieces left; if all are busy it does
 everything itself. So cores are never oversubscribed, and several operations at once and one large
-operation are served by the same few threads.
+operation are served by the same few threads. A piece may be cut further: whoever waits for it helps
+with what it has cut.
 
 The cut must depend on sizes only, never on who helps: then results do not depend on the schedule.
 NumPy lets go of the interpreter inside a call, but taking it back costs a wake-up; pieces of
