@@ -430,16 +430,6 @@ def test_blocks_are_of_about_as_many_rows_each(rows, most):
     assert not sizes or most >= max(sizes) <= min(sizes) + 64
 
 
-@pytest.mark.parametrize(("function", "blocks"), [(sym.sigmoid, 2), (sym.relu, 1)])
-def test_what_takes_long_is_for_two_workers_though_one_block_could_hold_it(function, blocks):
-    x = sym.var("x")
-    variables, outputs = typed(
-        (function(x) + 1)._entries, {x._entry[0]: Spec((200_000,), "float32")}, False
-    )
-    program = Program("net", list(variables.values()), outputs)
-    assert f", 200000, {200_000 // blocks}," in " ".join(program.source.split())
-
-
 def test_names_that_python_or_the_program_needs_are_left_to_them():
     names = [
         "class",

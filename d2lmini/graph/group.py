@@ -10,7 +10,6 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from d2lmini.graph.costs import cost_of
 from d2lmini.graph.expressions import Number
 from d2lmini.graph.fusion import (
     REDUCTIONS,
@@ -30,9 +29,6 @@ from d2lmini.symbol.node import Entry, Node
 
 if TYPE_CHECKING:
     from d2lmini.graph.codegen import Writer
-
-#: What takes so many microseconds is for two workers, though it may fit one block.
-SHARED_US = 400.0
 
 
 def write_group(writer: Writer, statement: Statement) -> None:
@@ -84,8 +80,6 @@ def write_group(writer: Writer, statement: Statement) -> None:
     rows = prod(domain[:axes])
     itemsize = max(spec_of((n, 0)).dtype.itemsize for n in nodes)
     in_block = min(rows_per_block(domain, axes, itemsize, len(cut) + len(scratch)), rows)
-    if in_block == rows and cost_of(writer.layout, statement).us > SHARED_US:
-        in_block = -(-rows // 2)
     arguments = ["xp", function, str(rows), str(in_block)]
     room = [f"({domain[axes:]}, {writer.dtype(dtype)})" for dtype in scratch.values()]
     lists = {
