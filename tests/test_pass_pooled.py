@@ -9,6 +9,7 @@ from d2lmini import autograd, nd, sym
 from d2lmini.gluon import nn
 from d2lmini.graph.listing import graph_of
 from d2lmini.graph.passes.pooled import RISING, pooled
+from d2lmini.graph.verify import verify
 from d2lmini.symbol.node import topological
 
 POOLS = {
@@ -86,6 +87,7 @@ def test_a_chain_is_turned_link_by_link():
     before = graph_of(net(sym.var("x")), x=(2, 3, 8, 8))
     assert ops(before) == ["Activation", "Pooling"] * 2
     after = pooled(before)
+    verify([node for node in topological(before) if node.op is None], after, like=before)
     assert ops(after) == ["Pooling", "Activation"] * 2
     assert [node.name for node in topological(after)[1:3]] == [
         node.name for node in topological(before)[2:0:-1]
