@@ -108,6 +108,7 @@ def test_an_operation_that_gives_its_input_gives_a_copy_of_it_each_time():
 def test_what_fails_on_it_fails_on_the_long_road(monkeypatch):
     """Which keeps the error on the output."""
     x = nd.ones((2, 2))
+    monkeypatch.setattr(registry["relu"], "plans", {})  # they hold what it computes
     nd.relu(x)
     monkeypatch.setattr(registry["relu"], "compute", lambda *_, **__: 1 / 0)
     monkeypatch.setattr(registry["relu"], "ufunc", None)
@@ -120,6 +121,7 @@ def test_what_fails_on_it_fails_on_the_long_road(monkeypatch):
 
 def test_a_finalizer_that_computes_in_the_midst_of_it_goes_the_long_road(monkeypatch):
     x, seen = nd.ones((2, 2)), []
+    monkeypatch.setattr(registry["sigmoid"], "plans", {})  # they hold what it computes
     nd.sigmoid(x)
     compute = registry["sigmoid"].compute
 
@@ -152,3 +154,12 @@ def test_numpys_errors_are_the_callers_setting_in_every_thread():
     for each in threads:
         each.join()
     assert found == [[np.inf, np.inf]] * 4
+
+
+def test_attributes_given_once_are_those_of_each_call_after_it():
+    x = nd.array([[-1, 2], [3, -4]])
+    for _ in range(4):
+        for least, expected in ((0, [[0, 1], [1, 0]]), (-2, [[-1, 1], [1, -2]])):
+            assert nd.clip(x, a_min=least, a_max=1).asnumpy().tolist() == expected
+            assert nd.clip(x, least, 1).asnumpy().tolist() == expected
+    assert short(lambda: nd.clip(x, a_min=0, a_max=1)) == ["clip"]

@@ -13,6 +13,8 @@ the time that asking again takes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 from d2lmini.base import MXNetError
@@ -38,12 +40,13 @@ class Plan:
     outputs       specs of the outputs, hidden ones included
     predicted_us  predicted run time
     tiny          the one output, if it takes less than 4 KiB and the op is a simple one; else None
-    fresh         has `compute` been seen to give that as a new, contiguous array? Whether it does
-                  so, or gives a view, goes by specs and attributes alone: once seen, always so
+    kernel        `compute` with these attributes, once it was seen to give that as a new array, in
+                  order (whether it does so, or gives a view, goes by specs and attributes alone);
+                  None before
     inputs, attrs of the first such call
     """
 
-    __slots__ = ("attrs", "fresh", "inputs", "op", "outputs", "predicted_us", "tiny")
+    __slots__ = ("attrs", "inputs", "kernel", "op", "outputs", "predicted_us", "tiny")
 
     def __init__(
         self, op: Op, inputs: tuple[Spec, ...], attrs: dict[str, Any], outputs: tuple[Spec, ...],
@@ -57,7 +60,18 @@ class Plan:
         self.tiny = None
         if op.simple and len(outputs) == 1 and outputs[0].nbytes < SMALL:
             self.tiny = outputs[0]
-        self.fresh = False
+        self.kernel: Callable[..., Any] | None = None
+
+    def keep_kernel(self) -> None:
+        """Make `kernel`: `compute` whose defaults are the attributes. A call that names none is
+        0.3 us shorter."""
+        compute: Any = self.op.compute
+        kernel = FunctionType(
+            compute.__code__, compute.__globals__, compute.__name__, compute.__defaults__,
+            compute.__closure__,
+        )  # fmt: skip
+        kernel.__kwdefaults__ = {**(compute.__kwdefaults__ or {}), **self.attrs}
+        self.kernel = kernel
 
     def cost(self) -> Cost:
         """Predicted FLOPs and bytes of such a call."""

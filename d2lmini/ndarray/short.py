@@ -73,8 +73,10 @@ def apply_small(x: Any, op: Op, inputs: tuple, attrs: dict[str, Any]) -> Any:
             if others is None:
                 return None
             if plan is not None:
-                result = run_locked(op.compute, np, a, *others, **attrs)
-                if not plan.fresh:
+                if plan.kernel is not None:
+                    result = run_locked(plan.kernel, np, a, *others)
+                else:
+                    result = run_locked(op.compute, np, a, *others, **attrs)
                     result = _fitted(result, plan, a, *others)
             elif attrs:
                 result = run_locked(ufunc, a, beside[attrs["scalar"]])
@@ -148,7 +150,7 @@ def tell(
 
 def _fitted(result: Any, plan: Plan, *inputs: Any) -> np.ndarray:
     """The result as what a chunk can hold: as promised, contiguous, seen by nobody else. If it is
-    so already, the plan says so from now on."""
+    so already, the plan keeps the kernel that gives such."""
     spec = plan.outputs[0]
     if type(result) is not np.ndarray:
         return np.array(result, spec.dtype)
@@ -156,7 +158,7 @@ def _fitted(result: Any, plan: Plan, *inputs: Any) -> np.ndarray:
         raise AssertionError(f"computed {result.shape} {result.dtype}, promised {spec}")
     if result.base is not None or not result.flags.c_contiguous or _is_among(result, inputs):
         return np.array(result, spec.dtype)
-    plan.fresh = True
+    plan.keep_kernel()
     return result
 
 
