@@ -152,7 +152,9 @@ def in_turns(calls: dict[str, Callable[[], Any]], loops: int, rounds: int) -> di
             for _ in range(loops):
                 call()
             found[name].append((time.thread_time() - begin_s) / loops * 1e6)
-    return {name: statistics.quantiles(us, n=10)[0] for name, us in found.items()}
+    return {
+        name: statistics.quantiles(us, n=10, method="inclusive")[0] for name, us in found.items()
+    }
 
 
 def account(loops: int = 100, rounds: int = 60) -> tuple[dict[str, tuple[float, int]], float]:
