@@ -42,7 +42,7 @@ def same(ours: Any, theirs: Any) -> bool:
 @pytest.mark.skipif(not MXNET, reason="D2LMINI_MXNET_PYTHON names no interpreter")
 @pytest.mark.parametrize("title", sorted(STORIES))
 def test_mxnet_tells_the_same_story(title: str):
-    with mx.name.NameManager():  # what has no name is counted from 0, as there
+    with sym.NameManager():  # what has no name is counted from 0, as there
         ours = json.loads(json.dumps(STORIES[title](mx)))
     theirs = as_mxnet_tells_them()[title]
     assert same(ours, theirs), f"{ours}\n{theirs}"
