@@ -11,8 +11,8 @@
 Which engine: `D2LMINI_ENGINE=threaded|naive|stepped` (or MXNet's `MXNET_ENGINE_TYPE=NaiveEngine`)
 for the process, `with engine.use("naive"):` or `with engine.stepped() as s:` for a scope. To be
 read in this order: `core` (the rules), `budget`, `bulk`, `meeting`, `failure`, `road`, `waits`,
-`engine`, `threaded` (the threads), `naive`, `stepped` (a virtual clock; then `stepped_choices`,
-`stepped_records`, `stepped_view`, `stepped_orders`, `stepped_explore`).
+`engine`, `threaded` (the threads), `naive`, `stepped_engine` (a virtual clock; then
+`stepped_choices`, `stepped_records`, `stepped_view`, `stepped_orders`, `stepped_explore`).
 
 `engine.inline_below` (microseconds) is the dial of inline execution: operations predicted to be
 shorter run on the thread that issues them, because handing them to a worker would cost more; 0
@@ -27,7 +27,7 @@ import sys
 import types
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from d2lmini import callsite
 from d2lmini.base import MXNetError
@@ -38,10 +38,11 @@ from d2lmini.engine.engine import Engine, Stats
 from d2lmini.engine.failure import OutOfMemoryError
 from d2lmini.engine.naive import NaiveEngine
 from d2lmini.engine.road import here
-from d2lmini.engine.stepped import SteppedEngine
-from d2lmini.engine.stepped_explore import Exploration
-from d2lmini.engine.stepped_explore import explore as _explore
 from d2lmini.engine.threaded import ThreadedEngine
+
+if TYPE_CHECKING:  # the stepped engine is imported when somebody asks for it
+    from d2lmini.engine.stepped_engine import SteppedEngine
+    from d2lmini.engine.stepped_explore import Exploration
 
 __all__ = [
     "Engine", "NaiveEngine", "OutOfMemoryError", "Stats", "SteppedEngine", "Task",
@@ -52,14 +53,19 @@ __all__ = [
 
 
 def _make(kind: str, **options: Any) -> Engine:
-    kinds: dict[str, type[Engine]] = {
-        "threaded": ThreadedEngine,
-        "naive": NaiveEngine,
-        "stepped": SteppedEngine,
-    }
-    if kind not in kinds:
-        raise ValueError(f"engine {kind!r} is unknown; choose 'threaded', 'naive' or 'stepped'")
-    return kinds[kind](**options)
+    if kind == "threaded":
+        return ThreadedEngine(**options)
+    if kind == "naive":
+        return NaiveEngine(**options)
+    if kind == "stepped":
+        return _stepped_engine()(**options)
+    raise ValueError(f"engine {kind!r} is unknown; choose 'threaded', 'naive' or 'stepped'")
+
+
+def _stepped_engine() -> type[SteppedEngine]:
+    from d2lmini.engine.stepped_engine import SteppedEngine
+
+    return SteppedEngine
 
 
 def _from_environment() -> Engine:
@@ -225,10 +231,12 @@ def explore(
     The `Exploration` says in how many, and if one gives other values, which two operations are to
     blame, and which Var. See `stepped_explore`.
     """
-    return _explore(use, program, most, reduced, seeds)
+    from d2lmini.engine.stepped_explore import explore
+
+    return explore(use, program, most, reduced, seeds)
 
 
-# -- the dial, as an attribute of this module ------------------------------------------------------
+# -- attributes of this module that are more than values -------------------------------------------
 
 
 class _Module(types.ModuleType):
@@ -240,6 +248,10 @@ class _Module(types.ModuleType):
     @inline_below.setter
     def inline_below(self, microseconds: float) -> None:
         current.inline_below = float(microseconds)
+
+    @property
+    def SteppedEngine(self) -> type[SteppedEngine]:
+        return _stepped_engine()
 
 
 sys.modules[__name__].__class__ = _Module

@@ -22,7 +22,7 @@ from d2lmini.engine.core import Task
 from d2lmini.engine.stepped_records import Event
 
 if TYPE_CHECKING:
-    from d2lmini.engine.stepped import SteppedEngine
+    from d2lmini.engine.stepped_engine import SteppedEngine
 
 
 class Move(NamedTuple):

@@ -50,7 +50,7 @@ from d2lmini import instrument
 from d2lmini.base import MXNetError
 from d2lmini.engine.core import Task, Var
 from d2lmini.engine.engine import Engine
-from d2lmini.engine.stepped import SteppedEngine
+from d2lmini.engine.stepped_engine import SteppedEngine
 from d2lmini.engine.stepped_orders import Orders
 from d2lmini.engine.stepped_records import Operation
 

@@ -25,7 +25,7 @@ from math import prod
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.device.cuda.kernels import windows
+from d2lmini.device.cuda import kernels
 from d2lmini.ops.core import Shape, Spec, op
 from d2lmini.ops.windows import Geometry, geometry
 
@@ -69,7 +69,7 @@ def im2col(
     if out is None:
         out = xp.empty((N, C * geo.taps, prod(geo.out)), data.dtype)
     if xp is not np:
-        windows.im2col(xp, xp.ascontiguousarray(data), out, geo)
+        kernels.windows.im2col(xp, xp.ascontiguousarray(data), out, geo)
         return out
     if any(geo.pad):
         image = xp.zeros((N, C, *geo.padded), data.dtype)
@@ -112,7 +112,7 @@ def col2im(
     N, C = data.shape[0], data.shape[1] // geo.taps
     if xp is not np:
         image = xp.empty((N, C, *output_size), data.dtype)
-        windows.col2im(xp, xp.ascontiguousarray(data), image, geo)
+        kernels.windows.col2im(xp, xp.ascontiguousarray(data), image, geo)
         return image
     columns = data.reshape(N, C, *kernel, *geo.out)
     image = xp.zeros((N, C, *geo.padded), data.dtype)

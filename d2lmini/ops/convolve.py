@@ -38,7 +38,7 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini.device.cuda.kernels import depthwise
+from d2lmini.device.cuda import kernels
 from d2lmini.ops import convolve_columns as columns
 from d2lmini.ops import convolve_each as each
 from d2lmini.ops import convolve_rows as rows
@@ -92,7 +92,7 @@ def _way(xp: Any, N: int, w: Shape, geo: Geometry, groups: int) -> Any:
     products, or products of too few columns for their weights. Sizes alone decide. (On a GPU:
     columns of all images, or where each filter has one channel no columns at all.)"""
     if xp is not np:
-        return depthwise if groups > 1 and w[1] == 1 else columns
+        return kernels.depthwise if groups > 1 and w[1] == 1 else columns
     if groups > 1:
         return wide
     quickest = min((each, rows, winograd), key=lambda way: way.cost(N, w, geo))

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from math import prod
 from typing import Any
 
-from d2lmini.device.cuda.kernels.windows import col2im, im2col
+from d2lmini.device.cuda import kernels
 from d2lmini.ops.products import matmul
 from d2lmini.ops.windows import Geometry
 
@@ -51,7 +51,7 @@ def convolve(xp: Any, x: Any, w: Any, geo: Geometry, groups: int, y: Any) -> Non
     w = w.reshape(groups, w.shape[0] // groups, -1)  # (G, F/G, C/G*taps)
     results = _grouped(y, groups, w.shape[1])
     for part, columns in _by_images(xp, x.shape[1], geo, len(x), x.dtype):
-        im2col(xp, x[part], columns, geo)
+        kernels.windows.im2col(xp, x[part], columns, geo)
         matmul(xp, w, _grouped(columns, groups, w.shape[2]), results[part])
 
 
@@ -61,7 +61,7 @@ def convolve_data(xp: Any, g: Any, w: Any, geo: Geometry, groups: int, dx: Any) 
     g = _grouped(g, groups, w.shape[2])
     for part, columns in _by_images(xp, dx.shape[1], geo, len(g), g.dtype):
         matmul(xp, w, g[part], _grouped(columns, groups, w.shape[1]))
-        col2im(xp, columns, dx[part], geo)
+        kernels.windows.col2im(xp, columns, dx[part], geo)
 
 
 def convolve_weight(xp: Any, x: Any, g: Any, geo: Geometry, groups: int, dw: Any) -> None:
@@ -72,7 +72,7 @@ def convolve_weight(xp: Any, x: Any, g: Any, geo: Geometry, groups: int, dw: Any
     total.fill(0)
     for part in _batches(len(x), rows * places * x.itemsize):
         columns = xp.empty((rows, part.stop - part.start, places), x.dtype)
-        im2col(xp, x[part], columns, geo, side_by_side=True)
+        kernels.windows.im2col(xp, x[part], columns, geo, side_by_side=True)
         # All images of a filter, and of a tap, in one row.
         grads = g[part].swapaxes(0, 1).reshape(groups, F // groups, -1)
         total += matmul(xp, grads, columns.reshape(groups, rows // groups, -1).swapaxes(1, 2))

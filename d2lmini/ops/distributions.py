@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.device.cuda.kernels import random as kernels
+from d2lmini.device.cuda import kernels
 from d2lmini.device.parallel import parallel_for
 from d2lmini.ops import box_muller
 from d2lmini.random_state import Key
@@ -119,7 +119,7 @@ def _require(name: str, parameter: str, holds: Any, needs: str, value: Any) -> N
 def standard_uniform(xp: Any, key: Key, piece: int, shape: tuple[int, ...]) -> Any:
     """float32 from 0 (included) to 1 (excluded), from the stream of one piece of an operation."""
     if xp is not np:
-        return kernels.uniform(xp, key, shape, piece=(piece,))
+        return kernels.random.uniform(xp, key, shape, piece=(piece,))
     return key.generator(piece).random(shape, dtype="float32")
 
 
@@ -141,8 +141,8 @@ def draw(xp: Any, name: str, rng: Key, out: Any, parameters: dict[str, Any]) -> 
 def _by_kernel(xp: Any, name: str, rng: Key, out: Any, parameters: dict[str, Any]) -> Any:
     """On a GPU: every element has its own stream."""
     if out.flags.c_contiguous:
-        return kernels.fill(xp, name, rng, out, parameters)
-    out[...] = kernels.fill(xp, name, rng, xp.empty(out.shape, out.dtype), parameters)
+        return kernels.random.fill(xp, name, rng, out, parameters)
+    out[...] = kernels.random.fill(xp, name, rng, xp.empty(out.shape, out.dtype), parameters)
     return out
 
 

@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.device.cuda.kernels.rows import add_rows
+from d2lmini.device.cuda import kernels
 from d2lmini.ops.core import ALL, NOWHERE, DType, Shape, Spec, normalize_axis, op, registry
 
 # -- from numbers to places ----------------------------------------------------------------------
@@ -74,7 +74,7 @@ def scatter_add(xp: Any, places: Any, values: Any, shape: Shape, out: Any) -> An
     if out is None:
         out = xp.empty(shape, values.dtype)
     if xp is not np:
-        add_rows(xp, places.ravel(), values.reshape(-1, 1), out.reshape(-1, 1))
+        kernels.rows.add_rows(xp, places.ravel(), values.reshape(-1, 1), out.reshape(-1, 1))
         return out
     out[...] = 0
     # ufunc.at is quick for flat indices only, hence flat places.
@@ -123,7 +123,7 @@ def _take_grad(xp, g, indices, *, shape: Shape, axis: int, mode: str, out=None):
     if xp is not np and axis == 0:
         out = xp.empty(shape, g.dtype) if out is None else out
         rows = _moded(xp, indices, n, mode).ravel()
-        add_rows(xp, rows, g.reshape(-1, after), out.reshape(-1, after))
+        kernels.rows.add_rows(xp, rows, g.reshape(-1, after), out.reshape(-1, after))
         return out
     places = _moded(xp, indices, n, mode).reshape(-1, 1)
     before = xp.arange(prod(shape[:axis])).reshape(-1, 1, 1)

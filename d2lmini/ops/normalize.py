@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.device.cuda.kernels.fused import fused
+from d2lmini.device.cuda import kernels
 from d2lmini.ops.checks import check_float, check_one_dtype, check_shape
 from d2lmini.ops.core import ALL, Shape, Spec, normalize_axis, op
 from d2lmini.ops.normalize_backward import (
@@ -75,8 +75,12 @@ def _normalize(
 
     if x.size and xp is not np:
         means = x.mean(axis=axes, dtype=wide, keepdims=True)
-        variances = fused(xp, squared_distance, [x, means]).mean(axis=axes, keepdims=True)
-        fused(xp, _normalized, [x, means, variances, gamma, beta], out=y, eps=float(eps))
+        variances = kernels.fused.fused(xp, squared_distance, [x, means]).mean(
+            axis=axes, keepdims=True
+        )
+        kernels.fused.fused(
+            xp, _normalized, [x, means, variances, gamma, beta], out=y, eps=float(eps)
+        )
     elif x.size:
         share(xp, x.shape[split], min(x.shape[split], -(-x.size // GRAIN)), body)
     return means, variances

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini.device.cuda.kernels.fused import fused
+from d2lmini.device.cuda import kernels
 from d2lmini.device.parallel import parallel_for
 from d2lmini.device.scratch import scratch
 from d2lmini.ops.core import Shape, op
@@ -140,16 +140,16 @@ def _by_kernels(
     wide = xp.promote_types(x.dtype, "float32")
     shared = tuple(a for a, n in enumerate(gamma.shape) if n == 1)
     mean = x.mean(axis=axes, dtype=wide, keepdims=True)
-    variance = fused(xp, squared_distance, [x, mean]).mean(axis=axes, keepdims=True)
-    along_h = fused(xp, _along_h, [g, x, mean, variance], eps=float(eps))
+    variance = kernels.fused.fused(xp, squared_distance, [x, mean]).mean(axis=axes, keepdims=True)
+    along_h = kernels.fused.fused(xp, _along_h, [g, x, mean, variance], eps=float(eps))
     dgamma[...] = along_h.sum(axis=shared, keepdims=True)
     dbeta[...] = g.sum(axis=shared, dtype=wide, keepdims=True)
     mean_g, mean_gh = (
-        fused(xp, _product, [a, gamma]).mean(axis=axes, dtype=wide, keepdims=True)
+        kernels.fused.fused(xp, _product, [a, gamma]).mean(axis=axes, dtype=wide, keepdims=True)
         for a in (g, along_h)
     )
     given = [g, x, gamma, mean, variance, mean_g, mean_gh]
-    fused(xp, _slope, given, out=dx, eps=float(eps))
+    kernels.fused.fused(xp, _slope, given, out=dx, eps=float(eps))
 
 
 def squared_distance(xp: Any, x: Any, mean: Any) -> Any:

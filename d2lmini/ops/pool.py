@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.device.cuda.kernels import pooling as kernels
+from d2lmini.device.cuda import kernels
 from d2lmini.ops.checks import check_choice, check_float
 from d2lmini.ops.conv import check_layout
 from d2lmini.ops.core import Shape, Spec, op
@@ -111,7 +111,7 @@ def _along(axis: int, part: slice) -> tuple:
 def _reduce(xp: Any, x: Any, pool: Pool, largest: bool, y: Any) -> None:
     """The largest or the sum of x in every window: (images, *size) -> (images, *out)."""
     if xp is not np:
-        reduce = kernels.max_pool if largest else kernels.sum_pool
+        reduce = kernels.pooling.max_pool if largest else kernels.pooling.sum_pool
         reduce(xp, xp.ascontiguousarray(x), y, pool)
         return
     combine, whole = (xp.maximum, xp.max) if largest else (xp.add, xp.sum)
@@ -137,7 +137,7 @@ def _reduce(xp: Any, x: Any, pool: Pool, largest: bool, y: Any) -> None:
 def _spread(xp: Any, g: Any, pool: Pool, dx: Any) -> None:
     """The other way: each g is added to all places of its window."""
     if xp is not np:
-        kernels.pool_spread(xp, xp.ascontiguousarray(g), dx, pool)
+        kernels.pooling.pool_spread(xp, xp.ascontiguousarray(g), dx, pool)
         return
     if cover(*pool):
         repeat_windows(g, pool.kernel, dx)
@@ -303,7 +303,7 @@ def max_pooling_backward(
     dx = xp.empty(data.shape, g.dtype) if out is None else out
     if xp is not np:
         g, data, y = map(xp.ascontiguousarray, (g, data, y))
-        kernels.max_pool_backward(xp, g, data, y, dx, pool)
+        kernels.pooling.max_pool_backward(xp, g, data, y, dx, pool)
         return dx
     apart = all(s >= k for s, k in zip(pool.stride, pool.kernel))  # no place is in two windows
     covered = cover(*pool)
@@ -333,7 +333,7 @@ def max_pooling_pick(xp, u, data, y, *, kernel: Shape, stride: Shape, pad: Shape
     picked = xp.empty(y.shape, u.dtype) if out is None else out
     if xp is not np:
         u, data, y = map(xp.ascontiguousarray, (u, data, y))
-        kernels.max_pool_pick(xp, u, data, y, picked, pool)
+        kernels.pooling.max_pool_pick(xp, u, data, y, picked, pool)
         return picked
 
     def body(u: Any, x: Any, y: Any, picked: Any) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.device.cuda.kernels import random as kernels
+from d2lmini.device.cuda import kernels
 from d2lmini.ops.core import DType, Shape, Spec, op
 from d2lmini.ops.distributions import draw, draw_each
 
@@ -293,7 +293,7 @@ def _integers(*, low: int, high: int, shape: Shape, dtype: Any) -> Spec:
 def random_randint(xp, *, low: int, high: int, shape: Shape = (), dtype: DType = "int32", rng):
     """Integers from low (included) to high (excluded)."""
     if xp is not np:
-        return kernels.integers(xp, rng, low, high, shape or (1,), dtype)
+        return kernels.random.integers(xp, rng, low, high, shape or (1,), dtype)
     return rng.generator(0).integers(low, high, shape or (1,), dtype=dtype)
 
 
@@ -336,7 +336,10 @@ def _picked(xp: Any, upper: Any, count: int, rng: Any) -> Any:
         return np.reshape(rows, (N, count))
     # One search for all rows: sums and numbers of row n lie from n to n + 1.
     row = xp.arange(N)[:, None]
-    sums, uniform = upper / upper[:, -1:] + row, kernels.uniform(xp, rng, (N, count), "float64")
+    sums, uniform = (
+        upper / upper[:, -1:] + row,
+        kernels.random.uniform(xp, rng, (N, count), "float64"),
+    )
     return xp.searchsorted(sums.ravel(), uniform + row, "right") - row * K
 
 
@@ -347,7 +350,7 @@ def shuffle(xp, data, *, rng, out=None):
     if data.ndim and xp is np:
         order = rng.generator(0).permutation(data.shape[0])
     elif data.ndim:
-        order = kernels.permutation(xp, rng, data.shape[0])
+        order = kernels.random.permutation(xp, rng, data.shape[0])
     if out is None:
         return data[order]
     out[...] = data[order]

@@ -31,8 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.device.cuda.kernels.functions import NotInC
-from d2lmini.device.cuda.kernels.updates import update
+from d2lmini.device.cuda import kernels
 from d2lmini.device.parallel import GRAIN, parallel_for
 from d2lmini.ops.core import Op, Spec, op
 from d2lmini.ops.update import mp_sgd_mom_update, mp_sgd_update, sgd_mom_update, sgd_update
@@ -113,8 +112,8 @@ def _run_together(xp: Any, steps: Sequence[Step], groups: list[tuple], outs: Seq
         compute = partial(_with_master, step.op) if step.mixed else step.op.compute
         parts = [groups[i] for i in members], [outs[i] for i in members]
         try:
-            update(xp, step.op.name.strip("_"), compute, step.attrs, *parts)
-        except NotInC:  # an array of numbers, or a decision that depends on one
+            kernels.updates.update(xp, step.op.name.strip("_"), compute, step.attrs, *parts)
+        except kernels.functions.NotInC:  # an array of numbers, or a decision that depends on one
             for i in members:
                 _take(xp, steps[i], groups[i], outs[i])
 

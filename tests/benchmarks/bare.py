@@ -82,30 +82,36 @@ def lenet_gradients(x: np.ndarray, y: np.ndarray, parameters: Arrays) -> tuple[f
     return loss, [*of_first, *of_second, *gradients]
 
 
-def chain(x: np.ndarray, pool: ThreadPoolExecutor) -> np.ndarray:
-    """`compiled.chain`, block by block over two threads, each result in its place."""
-    y = np.empty_like(x)
-    parts = zip(np.array_split(x.reshape(-1), 2), np.array_split(y.reshape(-1), 2))
-    list(pool.map(lambda xy: chain_in_blocks(*xy), parts))
-    return y
+class Chain:
+    """`compiled.chain` over two threads, in blocks that fit a cache, into memory that stays."""
 
+    BLOCK = 1 << 17
 
-def chain_in_blocks(x: np.ndarray, y: np.ndarray, block: int = 1 << 17) -> None:
-    rooms = np.empty((3, block), x.dtype)
-    for begin in range(0, len(x), block):
-        part, out = x[begin : begin + block], y[begin : begin + block]
-        a, b, c = rooms[:, : len(part)]
-        np.tanh(part, out=a)
-        np.multiply(a, part, out=b)
-        b += part
-        np.multiply(b, 0.5, out=c)
-        np.tanh(c, out=c)
-        a *= c
-        a += b  # d
-        np.tanh(a, out=b)
-        b *= c
-        a *= 0.25
-        np.add(a, b, out=out)
+    def __init__(self, x: np.ndarray, pool: ThreadPoolExecutor):
+        self.pool = pool
+        self.y = np.empty_like(x)
+        flat = (np.array_split(each.reshape(-1), 2) for each in (x, self.y))
+        self.parts = [(*parts, np.empty((3, self.BLOCK), x.dtype)) for parts in zip(*flat)]
+
+    def __call__(self) -> np.ndarray:
+        list(self.pool.map(lambda part: self.in_blocks(*part), self.parts))
+        return self.y
+
+    def in_blocks(self, x: np.ndarray, y: np.ndarray, rooms: np.ndarray) -> None:
+        for begin in range(0, len(x), self.BLOCK):
+            part, out = (each[begin : begin + self.BLOCK] for each in (x, y))
+            a, b, c = rooms[:, : len(part)]
+            np.tanh(part, out=a)
+            np.multiply(a, part, out=b)
+            b += part
+            np.multiply(b, 0.5, out=c)
+            np.tanh(c, out=c)
+            a *= c
+            a += b  # d
+            np.tanh(a, out=b)
+            b *= c
+            a *= 0.25
+            np.add(a, b, out=out)
 
 
 # -- their parts -----------------------------------------------------------------------------------

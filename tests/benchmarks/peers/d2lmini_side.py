@@ -220,8 +220,8 @@ class Bare(NumPy):
         return x.value if isinstance(x, Promise) else x
 
     def chain(self, calls: int, x: Any) -> Turn:
-        pool = self.scopes.enter_context(ThreadPoolExecutor(2))
-        return self.repeat(calls, lambda: bare.chain(x, pool))
+        chain = bare.Chain(x, self.scopes.enter_context(ThreadPoolExecutor(2)))
+        return self.repeat(calls, chain)
 
 
 sides = (D2lmini, NumPyHere, Threads, Bare)

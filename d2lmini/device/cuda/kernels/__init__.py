@@ -11,5 +11,37 @@
     rows         the gradient of taking rows: an embedding's
     random       Philox: random numbers that depend on key and place alone
 
-Nothing here imports CuPy: who calls a kernel hands over the array module.
+Nothing here imports CuPy: who calls a kernel hands over the array module. A module of these is
+imported when somebody asks for it (`kernels.pooling`): most programs have no GPU.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from d2lmini.device.cuda.kernels import (
+        depthwise,
+        elementwise,
+        functions,
+        fused,
+        launch,
+        pooling,
+        random,
+        rows,
+        symbols,
+        updates,
+        windows,
+    )  # fmt: skip
+
+__all__ = [
+    "depthwise", "elementwise", "functions", "fused", "launch", "pooling", "random", "rows",
+    "symbols", "updates", "windows",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
