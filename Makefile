@@ -49,8 +49,9 @@ doctest: $(VENV)/.test  ## the examples in docstrings
 unit: $(VENV)/.test  ## the tests
 	$(PY) -m pytest -q -n logical --dist worksteal tests
 
+# Two at a time: half of a chapter is waiting, and what it says must hold on a busy machine too.
 chapters: $(VENV)/.test  ## run every chapter and compare its outputs (nbval)
-	$(PY) -m pytest -q --nbval --nbval-current-env --nbval-cell-timeout 300 --timeout 600 \
+	$(PY) -m pytest -q -n 2 --dist loadfile --nbval --nbval-current-env --nbval-cell-timeout 300 --timeout 600 \
 		--nbval-sanitize-with chapters/nbval_sanitize.cfg chapters
 
 size: $(VENV)/.test  ## lines and tokens per folder, without docstrings and comments
