@@ -117,16 +117,18 @@ class _Job:
         """Take pieces until none is left; how many it were."""
         mine = 0
         before, here.job = here.job, self
-        for i in self.numbers:
-            if i >= self.n:
-                self.taken = True
-                break
-            mine += 1
-            try:
-                run_quietly(self.body, i)
-            except BaseException as problem:
-                self.problem = self.problem or problem
-            if next(self.finished) == self.n:
-                self.news.put(None)
-        here.job = before
+        try:
+            for i in self.numbers:
+                if i >= self.n:
+                    self.taken = True
+                    break
+                mine += 1
+                try:
+                    run_quietly(self.body, i)
+                except BaseException as problem:
+                    self.problem = self.problem or problem
+                if next(self.finished) == self.n:
+                    self.news.put(None)
+        finally:
+            here.job = before
         return mine
