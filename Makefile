@@ -94,8 +94,9 @@ test-all: $(VENV)/.test  ## the matrix: every Python on this machine, oldest and
 stress: $(VENV)/.test  ## the long runs: a million tasks, memory growth; what a trace costs
 	$(PY) -m pytest -q -m stress --timeout 3600 tests
 
-fuzz: $(VENV)/.test  ## damaged and hostile files for every reader (docs/hostile-input.md)
+fuzz: $(VENV)/.test  ## damaged files for every reader (docs/hostile-input.md), drawn programs for every engine
 	$(PY) tests/fuzz/run.py $(FUZZFLAGS)
+	$(PY) tests/generators/run.py $(PROGRAMFLAGS)
 
 soak: $(VENV)/.test  ## the library in every use at once, for an hour (docs/soak.md)
 	$(PY) tests/soak/soak.py $(SOAKFLAGS)
