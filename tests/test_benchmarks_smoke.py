@@ -27,6 +27,7 @@ import least  # noqa: E402
 import peer  # noqa: E402
 import report  # noqa: E402
 import run  # noqa: E402
+import trees  # noqa: E402
 import turns  # noqa: E402
 import workloads  # noqa: E402
 from peers.numpy_side import NumPy  # noqa: E402
@@ -415,3 +416,23 @@ def test_the_anatomy_accounts_for_every_line_of_the_short_road(thawed):
     assert rows[-1][0].strip().startswith("return ")
     assert f"{sum(ns for _, ns in rows):.0f} ns" in lines[len(rows) + 1]
     assert np.isfinite(kernel)  # a difference: other programs can make it anything
+
+
+def test_two_trees_take_turns():
+    command = [sys.executable, str(BENCHMARKS / "trees.py"), str(turns.REPOSITORY)]
+    command += ["--mode", "tiny", "--rounds", "2", "small_add"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    title, *lines, calm = done.stdout.splitlines()
+    assert "median" in title and "undisturbed" in calm
+    for line, row in zip(lines, ["d2lmini", "d2lmini pushed"], strict=True):
+        workload, rest = line.split(row)
+        ratio, low, _, high = rest.split()
+        assert workload.strip() == "small_add"
+        assert 0 < float(low) <= float(ratio) <= float(high)
+
+
+def test_the_other_tree_must_be_one(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        trees.main([str(tmp_path)])
+    assert "is no checkout of d2lmini" in capsys.readouterr().err

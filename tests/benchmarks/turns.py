@@ -22,14 +22,15 @@ CALM_SHARE, MOMENT_S = 0.08, 0.1
 
 
 class Library:
-    """A peer's process: asked a line, answers a line, suspended while nobody waits for it."""
+    """A peer's process: asked a line, answers a line, suspended while nobody waits for it. The
+    library d2lmini is that of the checkout `tree`."""
 
-    def __init__(self, name: str, python: str) -> None:
+    def __init__(self, name: str, python: str, tree: Path = REPOSITORY) -> None:
         self.name = name
         environment = dict(os.environ)
         if name == "d2lmini":
             environment["PYTHONPATH"] = os.pathsep.join(
-                filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")])
+                filter(None, [str(tree), os.environ.get("PYTHONPATH")])
             )
         self.process = subprocess.Popen(
             [python, str(HERE / "peer.py"), name],
