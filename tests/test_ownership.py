@@ -16,8 +16,10 @@ import numpy as np
 import pytest
 
 from d2lmini import Context, autograd, cpu, engine, init, nd, storage
+from d2lmini.device import scratch
 from d2lmini.device.storage import SMALL, Chunk, Pool
 from d2lmini.gluon import nn, rnn
+from d2lmini.gluon.data import DataLoader, Sampler
 from d2lmini.graph.arena import Arena, Arenas
 
 #: Sizes of arrays that were made after a net was compiled: every size class up to 40 KiB.
@@ -154,6 +156,39 @@ def test_a_lease_keeps_its_chunk(ctx):
         del part
         engine.waitall()
         assert storage.stats(ctx).live == 0
+
+
+# -- scratch memory, and arrays that came from outside ---------------------------------------------
+
+
+@pytest.mark.parametrize("kind", VIEWS)
+def test_scratch_memory_is_given_again_only_if_no_view_of_it_exists(kind: str):
+    mine = scratch.Scratch()
+    view = VIEWS[kind](mine.array("a", 8192, np.uint8))
+    first = mine.memory["a"].ctypes.data
+    assert mine.array("a", 8192, np.uint8).ctypes.data != first
+    del view
+    second = mine.memory["a"].ctypes.data
+    assert mine.array("a", 4096, np.uint8).ctypes.data == second
+
+
+def test_a_sampler_may_reuse_its_array_of_indices():
+    """The batch is taken later: from the rows that were asked for at the call."""
+
+    class Reusing(Sampler):
+        def __iter__(self):
+            places = np.empty(64, np.int64)
+            for i in range(4):
+                places[:] = range(64 * i, 64 * i + 64)
+                yield places
+
+        def __len__(self):
+            return 4
+
+    x = nd.arange(2000).reshape((1000, 2))
+    with engine.use("stepped", seed=1):
+        batches = list(DataLoader(x, batch_sampler=Reusing()))
+        assert [batch[0, 0].asscalar() for batch in batches] == [0, 128, 256, 384]
 
 
 # -- arenas ----------------------------------------------------------------------------------------

@@ -5,17 +5,23 @@ costs more than what is computed there.
 
 >>> from d2lmini.device.scratch import scratch
 >>> a = scratch.array("sums", 3, "float32")
->>> a.shape, scratch.array("sums", 3, "float32").base is a.base
-((3,), True)
+>>> where = a.ctypes.data
+>>> del a
+>>> scratch.array("sums", 3, "float32").ctypes.data == where
+True
 
 Some blocks are too large for every thread to keep. They are lent to whoever asks next:
 
 >>> from d2lmini.device.scratch import loan
 >>> with loan((1000, 6000), "float32") as a:
 ...     where = a.ctypes.data
+>>> del a
 >>> with loan((1000, 5000), "float32") as a:
 ...     a.shape, a.ctypes.data == where
 ((1000, 5000), True)
+
+Memory is given to the next one only if no array looks into it, as in the pool (`storage`): if one
+does, the memory is that array's, and the next one gets other memory.
 """
 
 from __future__ import annotations
@@ -25,6 +31,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import prod
+from sys import getrefcount
 from typing import Any
 
 import numpy as np
@@ -47,7 +54,8 @@ class Scratch(threading.local):
         dtype = np.dtype(dtype)
         nbytes = n * dtype.itemsize
         memory = self.memory.get(name)
-        if memory is None or memory.nbytes < nbytes:
+        # References of the dict, of this call, and of the look; any more is a view in use.
+        if memory is None or memory.nbytes < nbytes or getrefcount(self.memory[name]) > 3:
             if nbytes > most:
                 return np.empty(n, dtype)
             memory = self.memory[name] = np.empty(nbytes, np.uint8)
@@ -90,6 +98,9 @@ def _kept(nbytes: int) -> np.ndarray | None:
             block = _blocks.popleft()
         except IndexError:
             return None
+        # References of this call and of the look; any more is a view that outlived its scope.
+        if getrefcount([block][0]) > 2:
+            continue
         if nbytes <= block.nbytes <= 2 * nbytes:
             return block
         _blocks.append(block)
