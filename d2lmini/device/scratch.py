@@ -37,6 +37,8 @@ from typing import Any
 import numpy as np
 
 from d2lmini.context import cache_releasers
+from d2lmini.device import storage
+from d2lmini.device.check_memory import RED
 
 #: Larger ones are not kept, unless their user says so.
 MOST_BYTES = 1 << 21
@@ -53,6 +55,8 @@ class Scratch(threading.local):
         `most` bytes."""
         dtype = np.dtype(dtype)
         nbytes = n * dtype.itemsize
+        if storage.checker is not None:
+            return storage.checker.scratch(self.memory, name, nbytes).view(dtype)
         memory = self.memory.get(name)
         # References of the dict, of this call, and of the look; any more is a view in use.
         if memory is None or memory.nbytes < nbytes or getrefcount(self.memory[name]) > 3:
@@ -79,16 +83,20 @@ def loan(shape: tuple[int, ...], dtype: Any) -> Iterator[np.ndarray]:
     """Room for an array of this shape, holding whatever it held before, until the scope ends."""
     dtype = np.dtype(dtype)
     nbytes = prod(shape) * dtype.itemsize
-    if nbytes < LEAST_LENT:
-        yield np.empty(shape, dtype)
-        return
-    block = _kept(nbytes)
+    checker = storage.checker
+    is_lent = nbytes >= LEAST_LENT
+    block = _kept(nbytes) if is_lent else None
     if block is None:
-        block = np.empty(nbytes, np.uint8)
+        block = np.empty(nbytes + RED if is_lent or checker else nbytes, np.uint8)
+    if checker is not None:
+        checker.lend(block, 0, nbytes, nbytes + RED, "a loan")
     try:
         yield block[:nbytes].view(dtype).reshape(shape)
     finally:
-        _blocks.append(block)
+        if checker is not None:
+            checker.take_back(block)
+        if is_lent:
+            _blocks.append(block)
 
 
 def _kept(nbytes: int) -> np.ndarray | None:
@@ -101,7 +109,7 @@ def _kept(nbytes: int) -> np.ndarray | None:
         # References of this call and of the look; any more is a view that outlived its scope.
         if getrefcount([block][0]) > 2:
             continue
-        if nbytes <= block.nbytes <= 2 * nbytes:
+        if nbytes <= block.nbytes - RED <= 2 * nbytes:
             return block
         _blocks.append(block)
     return None

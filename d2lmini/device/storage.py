@@ -39,6 +39,9 @@ from d2lmini import instrument
 from d2lmini.base import MXNetError
 from d2lmini.callsite import Site
 from d2lmini.context import Context, cache_releasers, current_context
+from d2lmini.device import quiet
+from d2lmini.device.check_memory import RED, Checker
+from d2lmini.device.check_memory import MemoryFault as MemoryFault
 from d2lmini.device.devices import device_of, exists, named
 from d2lmini.device.interface import Device
 from d2lmini.engine.budget import Account, WeightedVar
@@ -47,6 +50,9 @@ from d2lmini.engine.core import _NO_QUEUE, _NOBODY, lock
 #: Below this many bytes an array's memory is NumPy's own.
 SMALL = 4096
 ALIGNMENT = 64
+
+#: The memory checker; None: it is off.
+checker: Checker | None = None
 
 
 class Memory(NamedTuple):
@@ -101,20 +107,26 @@ class Pool(Account):
             # Nobody else has a view of it: one reference each is this list's, its view's, and two
             # are those of the look. Else it belongs to whoever can still write there.
             if getrefcount(blocks[-1]) == 2 == getrefcount(blocks[-1].base):
-                return blocks.pop()
+                block = blocks.pop()
+                if checker is not None:
+                    _watch(block, nbytes)
+                return block
             blocks.pop()
         if self.limit is not None and self.live + self.cached + size > self.limit:
             self.release_cached()
         for attempt in (1, 2):
             try:
-                raw = np.empty(size + ALIGNMENT, np.uint8)
+                raw = np.empty(size + ALIGNMENT + RED, np.uint8)
                 break
             except MemoryError:
                 if attempt == 2:
                     raise MemoryError(self._explain(nbytes)) from None
                 self.release_cached()
         start = -raw.__array_interface__["data"][0] % ALIGNMENT
-        return raw[start : start + size]
+        block = raw[start : start + size]
+        if checker is not None:
+            _watch(block, nbytes)
+        return block
 
     def review(self) -> None:
         """Bring the books up to date (lock held)."""
@@ -142,6 +154,8 @@ class Pool(Account):
             self.live -= nbytes
             self.freed.popleft()
             size = block.nbytes
+            if checker is not None:
+                checker.take_back(block.base)
             blocks = self._blocks.setdefault(size, [])
             self.cached += size
             blocks.append(block)
@@ -170,6 +184,8 @@ class Pool(Account):
 
     def leased(self, array: Any, chunk: Chunk) -> Any:
         """The memory of `array`, a view of `chunk`, as one of `xp` that keeps `chunk` alive."""
+        if checker is not None:
+            checker.shared(chunk)
         return np.asarray(Lease(array, chunk))
 
     def block_of(self, array: Any) -> Any:
@@ -242,7 +258,7 @@ class Chunk(WeightedVar):
             self.adopt(array)
             return array
         with lock:
-            if self.nbytes < SMALL:
+            if self.nbytes < SMALL and checker is None:
                 array = np.empty(shape, dtype)
             else:
                 self.block = self.pool.take(self.nbytes)
@@ -258,6 +274,8 @@ class Chunk(WeightedVar):
             if self.pool.xp is not np:
                 self.block = self.pool.block_of(array)
                 self.order = self.block.order
+            elif checker is not None:
+                checker.adopted(self, array)
             self.own(array)
 
     def own(self, array: np.ndarray) -> None:
@@ -303,6 +321,40 @@ class Chunk(WeightedVar):
                 self.pool.gone.append((self.nbytes, getattr(self, "serial", 0)))
         except AttributeError:  # Ctrl-C came before __init__
             return
+
+
+# -- the memory checker ----------------------------------------------------------------------------
+
+
+def check(on: bool = True) -> None:
+    """Let memory be checked from now on, or not; see `check_memory`. Programs that were compiled
+    before are not checked."""
+    global checker
+    with lock:
+        checker = Checker() if on else None
+        quiet.began = checker.began if checker else None
+        instrument.after_wait = _at_wait if checker else None
+
+
+def verify() -> None:
+    """Verify all memory that the checker watches, now: `MemoryFault` if it finds a fault."""
+    if checker is not None:
+        settle()
+        checker.verify()
+
+
+def _at_wait() -> None:
+    watching = checker
+    if watching is not None:
+        settle()
+        watching.at_wait()
+
+
+def _watch(block: np.ndarray, nbytes: int) -> None:
+    root = block.base
+    assert checker is not None and root is not None
+    begin = block.__array_interface__["data"][0] - root.__array_interface__["data"][0]
+    checker.lend(root, begin, nbytes, begin + block.nbytes + RED, "an array")
 
 
 # -- pools by context ------------------------------------------------------------------------------
@@ -364,6 +416,7 @@ def release_cached(ctx: Context | None = None) -> None:
 
 
 cache_releasers.append(release_cached)  # for Context.empty_cache
+check(os.environ.get("D2LMINI_CHECK_MEMORY", "0") not in ("", "0"))
 
 
 def size_class(nbytes: int) -> int:

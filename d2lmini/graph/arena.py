@@ -24,6 +24,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from d2lmini.context import Context
+from d2lmini.device import storage
 from d2lmini.device.storage import SMALL, Chunk, pool_of
 
 #: An arena of up to so many bytes is kept from call to call.
@@ -64,6 +65,10 @@ class Arena:
         found = self._functions.get(id(program))
         if found is None:
             run = program.bind(None if self._block is None else self._array)
+            if storage.checker is not None and isinstance(self._block, np.ndarray):
+                lease: Any = self._block.base
+                root = lease.chunk.block.base
+                run = storage.checker.guarded(run, getattr(program, "name", "a program"), root)
             found = self._functions[id(program)] = run, weakref.ref(program, self._forgetting())
         return found[0]
 
