@@ -38,7 +38,6 @@ from __future__ import annotations
 
 import inspect
 import sys
-import threading
 import weakref
 import zlib
 from collections import deque
@@ -58,10 +57,13 @@ RED = 64
 #: What lies in memory that is nobody's: NaN as float16, float32 and float64.
 PATTERN = np.uint16(0xFFF5)
 WORD = np.uint64(0xFFF5FFF5FFF5FFF5)
+_SHORT = np.full(520, PATTERN).view(np.uint8)
 
-#: So many bytes are verified at a wait, and of so many arrays their checksums.
-AT_WAIT = 1 << 18
-ADOPTED = 32
+#: At a wait so many pieces of memory are verified: those given back last, and as many others.
+LAST = 2
+#: And the checksums of so many arrays that were adopted, of so many bytes at most.
+ADOPTED = 8
+LARGEST = 1 << 18
 
 
 class MemoryFault(MXNetError):
@@ -111,7 +113,7 @@ class Checker:
         self.faults: deque[str] = deque(maxlen=16)
         self._order: deque[int] = deque()  # ids of pieces, the next to be verified first
         self._adopted: deque[tuple[weakref.ref, weakref.ref, int, int, int]] = deque(maxlen=ADOPTED)
-        self._one_at_a_time = threading.Lock()
+        self._last: deque[Piece] = deque(maxlen=LAST)  # given back last
 
     # -- what is told ------------------------------------------------------------------------------
 
@@ -154,6 +156,7 @@ class Checker:
         if not piece.free or piece.told >= 0:
             _fill(root[piece.begin : piece.end])
         piece.free, piece.seen, piece.told = True, self.count, -1
+        self._last.append(piece)
 
     def guarded(self, run: Callable[..., Any], name: str, root: np.ndarray) -> Callable[..., Any]:
         """A program's function that works in an arena, which holds the pattern between calls."""
@@ -245,7 +248,7 @@ class Checker:
                 f"an array of shape {array.shape} was adopted as one that nobody else sees, and "
                 f"lies in {piece.what} of {_named(piece.who)}"
             )
-        elif array.nbytes <= AT_WAIT:
+        elif array.nbytes <= LARGEST and chunk.writer is None and not chunk.queue:
             refs = weakref.ref(chunk), weakref.ref(array)
             self._adopted.append((*refs, chunk.version, _checksum(array), self.count))
 
@@ -259,36 +262,31 @@ class Checker:
 
     def at_wait(self) -> None:
         """The user's thread has waited: verify a part, and raise what was found."""
-        self.verify(AT_WAIT)
+        if self._last or self._order or self._adopted or self.faults:
+            for piece in list(self._last):
+                self._verify(piece)
+            self.verify(LAST)
 
-    def verify(self, most: int | None = None) -> None:
-        """Verify so many bytes, or all; MemoryFault if there was a fault, now or before."""
-        if self._one_at_a_time.acquire(blocking=most is None):
+    def verify(self, most: int = sys.maxsize) -> None:
+        """Verify so many pieces, or all; MemoryFault if there was a fault, now or before."""
+        for _ in range(min(most, len(self._order))):
             try:
-                self._verify_some(sys.maxsize if most is None else most)
-                self._verify_adopted()
-            finally:
-                self._one_at_a_time.release()
+                key = self._order.popleft()
+            except IndexError:  # others verify, too
+                break
+            piece = self.pieces.get(key)
+            if piece is None or piece.root() is None:
+                self.pieces.pop(key, None)
+                continue
+            self._order.append(key)
+            if not piece.busy:
+                self._verify(piece)
+        self._verify_adopted()
         found = []
         while self.faults:
             found.append(self.faults.popleft())
         if found:
             raise MemoryFault("\n".join(found))
-
-    def _verify_some(self, most: int) -> None:
-        for _ in range(len(self._order)):
-            key = self._order.popleft()
-            piece = self.pieces.get(key)
-            if piece is None or piece.root() is None:
-                if piece is not None:
-                    self.pieces.pop(key, None)
-                continue
-            self._order.append(key)
-            if not piece.busy:
-                self._verify(piece)
-                most -= 1024 + (piece.end - piece.begin if piece.free else RED)
-                if most < 0:
-                    return
 
     def fault(self, text: str) -> None:
         """Keep what was found for the next wait."""
@@ -381,8 +379,8 @@ def _checksum(array: np.ndarray) -> int:
 
 def _tile(nbytes: int, offset: int) -> np.ndarray:
     """The pattern as bytes, of a region that begins `offset` behind where a pattern begins."""
-    words = np.full(nbytes // 2 + 2, PATTERN)
-    return words.view(np.uint8)[offset % 2 : offset % 2 + nbytes]
+    words = _SHORT if nbytes <= 1024 else np.full(nbytes // 2 + 2, PATTERN).view(np.uint8)
+    return words[offset % 2 : offset % 2 + nbytes]
 
 
 def _fill(region: np.ndarray) -> None:
@@ -395,6 +393,6 @@ def _fill(region: np.ndarray) -> None:
 def _is_whole(region: np.ndarray, offset: int = 0) -> bool:
     """Does it hold the pattern?"""
     if region.size < 1024 or offset % 2:
-        return bool((region == _tile(region.size, offset)).all())
+        return region.tobytes() == _tile(region.size, offset).tobytes()
     n = region.size // 8 * 8
     return bool((region[:n].view(np.uint64) == WORD).all()) and _is_whole(region[n:])

@@ -21,7 +21,7 @@ import numpy as np
 from d2lmini import engine, serialize
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu, current_context
-from d2lmini.device import dlpack
+from d2lmini.device import dlpack, storage
 from d2lmini.device.devices import device_of, exists, gpus
 from d2lmini.device.interface import not_shared
 from d2lmini.device.storage import Chunk, check_there, pool_of
@@ -116,7 +116,15 @@ def from_dlpack(source: Any) -> Any:
     as_dtype(array.dtype)
     if not array.flags.c_contiguous or not array.flags.writeable:
         return from_array(array, cpu())
-    return from_array(array, cpu(), adopt=True)
+    return sharing(array, cpu())
+
+
+def sharing(array: np.ndarray, ctx: Context) -> Any:
+    """An NDArray in the memory of `array`, which others see too, and may write."""
+    x = from_array(array, ctx, adopt=True)
+    if storage.checker is not None:
+        storage.checker.shared(x._chunk)
+    return x
 
 
 def _borrowed(source: Any, number: int) -> Any:
