@@ -22,6 +22,16 @@ from d2lmini.gluon import nn, rnn
 from d2lmini.gluon.data import DataLoader, Sampler
 from d2lmini.graph.arena import Arena, Arenas
 
+
+@pytest.fixture
+def unchecked():
+    """Without the memory checker, for which some of what is done here is a fault."""
+    was_on = storage.checker is not None
+    storage.check(False)
+    yield
+    storage.check(was_on)
+
+
 #: Sizes of arrays that were made after a net was compiled: every size class up to 40 KiB.
 LATER = [n * 256 for n in range(1, 17)] + [n * 1024 for n in range(5, 40, 2)]
 
@@ -162,7 +172,7 @@ def test_a_lease_keeps_its_chunk(ctx):
 
 
 @pytest.mark.parametrize("kind", VIEWS)
-def test_scratch_memory_is_given_again_only_if_no_view_of_it_exists(kind: str):
+def test_scratch_memory_is_given_again_only_if_no_view_of_it_exists(kind: str, unchecked):
     mine = scratch.Scratch()
     view = VIEWS[kind](mine.array("a", 8192, np.uint8))
     first = mine.memory["a"].ctypes.data
@@ -210,7 +220,7 @@ class Adder:
         return run
 
 
-def test_who_can_run_a_program_holds_its_arena(ctx):
+def test_who_can_run_a_program_holds_its_arena(ctx, unchecked):
     run = Arena(ctx, 50_000).function(Adder(50_000))
     gc.collect()
     assert storage.stats(ctx).live == 50_000
@@ -221,7 +231,7 @@ def test_who_can_run_a_program_holds_its_arena(ctx):
     assert storage.stats(ctx).live == 0
 
 
-def test_programs_of_one_net_take_turns_in_one_arena(ctx):
+def test_programs_of_one_net_take_turns_in_one_arena(ctx, unchecked):
     arenas, programs = Arenas(ctx), [Adder(n * 10_000) for n in (3, 9, 1, 7, 2)]
     for program in programs * 3:
         arena = arenas.take(program.arena_nbytes)
@@ -246,7 +256,7 @@ def test_a_large_arena_is_kept_only_with_static_alloc(ctx):
         assert arenas.nbytes == (5 << 20 if static else 0)
 
 
-def test_under_the_lock_all_work_in_one_that_grows_twofold(ctx):
+def test_under_the_lock_all_work_in_one_that_grows_twofold(ctx, unchecked):
     arenas, programs = Arenas(ctx), [Adder(n * 1000) for n in range(4, 60)]
     functions = [arenas.function(program) for program in programs]
     live = storage.stats(ctx).live

@@ -47,7 +47,8 @@ class Canaries:
         for _ in range(n):
             self._made += 1
             number = float(self._made % 9973 + 3)
-            size = int(2 ** self._rng.uniform(0, 13))
+            # Half of them are as large as the arenas and intermediate results of small nets.
+            size = int(2 ** self._rng.choice([self._rng.uniform(0, 14), self._rng.uniform(10, 14)]))
             if self._rng.random() < 0.02:
                 size = self._rng.choice([65_536, 262_147, 300_000])
             # Some by an operation, some from outside, some as the result of others.
@@ -95,7 +96,7 @@ LAYERS = {
         "nn.HybridLambda(lambda F, x: F.broadcast_sub(x, F.mean(x, axis=1, keepdims=True)))",
         "nn.HybridLambda(lambda F, x: F.concat(x, F.tanh(x), dim=1))",
         "nn.HybridLambda(lambda F, x: F.log_softmax(F.clip(x, -3, 3)))",
-        "nn.HybridLambda(lambda F, x: F.slice_axis(x, axis=1, begin=0, end=3) * 2)",
+        "nn.HybridLambda(lambda F, x: F.slice_axis(x, axis=1, begin=0, end=1) * 2)",
     ),
     "images": (
         "nn.Conv2D({c}, {k}, padding={p}, activation={act!r})", "nn.Conv2D({c}, {k}, padding={p})",
@@ -130,7 +131,8 @@ CHAINS = (
     "z = z.reshape((-1,)).reshape(z.shape)", "z = nd.softmax(z)", "z = nd.where(z > 0, z, z * 0.1)",
     "z = nd.sort(z, axis=1)", "z = z.sum(axis=0, keepdims=True) + z", "z[0] = 3", "z = z.T.T",
     "z = nd.broadcast_add(z, z.mean(axis=1, keepdims=True))", "z = nd.cumsum(z, axis=0) * 0.1",
-    "nd.elemwise_add(z, z, out=z); z *= 0.5", "z = z.clip(-1, 1)", "z = nd.take(z, nd.arange(len(z), ctx=ctx))",
+    "nd.elemwise_add(z, z, out=z); z *= 0.5", "z = z.clip(-1, 1)",
+    "z = nd.take(z, nd.arange(len(z), ctx=ctx))",
 )  # fmt: skip
 MODES = (
     "", "net.hybridize()", "net.hybridize()", "net.hybridize(static_alloc=True)",
@@ -238,7 +240,8 @@ def draw(seed: int) -> str:
             "    except BaseException as problem:\n        failed.append(problem)\n\n"
         )
         many = (
-            f"workers = [threading.Thread(target=one, args=({seed} + i, {ctx})) for i in range(4)]\n"
+            f"given = [({seed} + i, {ctx}) for i in range(4)]\n"
+            "workers = [threading.Thread(target=one, args=args) for args in given]\n"
             "for each in workers:\n    each.start()\n"
             "for each in workers:\n    each.join()\n"
             "for problem in failed:\n    raise problem\n"
