@@ -18,7 +18,7 @@ endif
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help lab book install test lint types doctest unit chapters size format outputs bench claims stress fuzz soak growth test-browser browser gallery test-mxnet test-gpu test-all clean
+.PHONY: help lab book install test lint types doctest unit memory chapters size format outputs bench claims stress fuzz soak growth test-browser browser gallery test-mxnet test-gpu test-all clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1	\2/p' Makefile
@@ -33,7 +33,7 @@ book: $(VENV)/.test  ## chapters, guides and a reference as pages that need no J
 
 install: $(VENV)/.test  ## only make .venv with all that the other targets need
 
-test: lint types doctest unit chapters size browser  ## everything below, in this order
+test: lint types doctest unit memory chapters size browser  ## everything below, in this order
 
 lint: $(VENV)/.test  ## formatting and lint (ruff)
 	$(PY) -m ruff format --check .
@@ -48,6 +48,14 @@ doctest: $(VENV)/.test  ## the examples in docstrings
 # One process for each core: most tests wait for one thread or another.
 unit: $(VENV)/.test  ## the tests
 	$(PY) -m pytest -q -n logical --dist worksteal tests
+
+# Those where memory is lent, kept and given back. Under the checker all unit tests take twice as
+# long, so these run a second time.
+memory: $(VENV)/.test  ## some of the tests once more, under the memory checker (D2LMINI_CHECK_MEMORY=1)
+	D2LMINI_CHECK_MEMORY=1 $(PY) -m pytest -q -n logical --dist worksteal $(addprefix tests/test_,$(addsuffix .py,\
+		check_memory ownership loans storage storage_books program plan passes cached_op compiled_training \
+		compiled_overlap hybridize_nets lazy convolve_rows convolve_winograd pool_apart normalize nn \
+		pointwise trainer trainer_devices virtual_gpus gluon_data indexing short_road tour))
 
 # Two at a time: half of a chapter is waiting, and what it says must hold on a busy machine too.
 chapters: $(VENV)/.test  ## run every chapter and compare its outputs (nbval)

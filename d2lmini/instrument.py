@@ -40,6 +40,9 @@ listeners: tuple[Instrument, ...] = ()
 #: the user's line instead of the wait (`d2lmini.lint_waits`). None: nobody asks.
 before_wait: Callable[[str, Any], None] | None = None
 
+#: Called on the user's thread after every wait, on whose line it may raise (`storage.check`).
+after_wait: Callable[[], None] | None = None
+
 #: Operations on tiny arrays: does anybody want to be told of them event by event, as of all others?
 #: Then they take the long road. Else, does anybody want to be told by one event, `small`?
 apart = all_in_one = False

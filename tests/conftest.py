@@ -136,10 +136,14 @@ def pytest_terminal_summary(terminalreporter):
 
 @pytest.fixture(autouse=True)
 def quiet_engine(request):
-    """After every test nothing is pending, and no error waits to be reported."""
+    """After every test nothing is pending, no error waits to be reported, and with
+    `D2LMINI_CHECK_MEMORY=1` memory that is nobody's was not written."""
     yield
     engine = sys.modules.get("d2lmini.engine")
     if engine is not None and not request.node.stash.get(_hung, False):
         engine.waitall()
         assert engine.stats().pending == 0, "the test left tasks behind"
+        storage = sys.modules.get("d2lmini.device.storage")
+        if storage is not None:
+            storage.verify()
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler, "Ctrl-C was redirected"

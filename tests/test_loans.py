@@ -9,6 +9,7 @@ import pytest
 
 from d2lmini import cpu
 from d2lmini.device import scratch
+from d2lmini.device.check_memory import RED
 from d2lmini.device.scratch import LEAST_LENT, loan
 
 N = LEAST_LENT
@@ -22,27 +23,42 @@ def nothing_kept():
 
 
 def kept() -> list[int]:
-    return sorted(block.nbytes for block in scratch._blocks)
+    return sorted(block.nbytes - RED for block in scratch._blocks)
+
+
+def lent(nbytes: int) -> int:
+    """The address of a loan that is over."""
+    with loan((nbytes,), np.uint8) as a:
+        return a.ctypes.data
 
 
 def test_two_at_once_have_two():
     with loan((N,), np.uint8) as a, loan((N,), np.uint8) as b:
         a[:], b[:] = 1, 2
         assert not np.shares_memory(a, b) and a.min() == 1
+        places = {a.ctypes.data, b.ctypes.data}
+    del a, b
     with loan((2, N // 4), np.float16) as c:
         assert c.shape == (2, N // 4) and c.dtype == np.float16
-        assert np.shares_memory(c, a) or np.shares_memory(c, b)
+        assert c.ctypes.data in places
     assert kept() == [N, N]
 
 
 def test_none_that_is_too_small_or_far_too_large():
-    with loan((4 * N,), np.uint8) as large:
-        pass
-    with loan((N,), np.uint8) as a:
-        assert not np.shares_memory(a, large)
-    with loan((2 * N,), np.uint8) as b:
-        assert np.shares_memory(b, large)
+    large = lent(4 * N)
+    assert lent(N) != large
+    assert lent(2 * N) == large
     assert kept() == [N, 4 * N]
+
+
+def test_none_that_somebody_still_looks_into():
+    with loan((N,), np.uint8) as a:
+        row = a.reshape(4, -1)[2]
+    del a
+    where = row.ctypes.data - N // 2
+    assert lent(N) != where
+    row[:] = 1
+    assert kept() == [N], "it belongs to who looks into it, and is not kept"
 
 
 def test_small_ones_are_not_kept_and_of_many_the_last():
@@ -50,7 +66,7 @@ def test_small_ones_are_not_kept_and_of_many_the_last():
         pass
     assert kept() == []
     for i in range(scratch.MOST_LENT + 2):
-        scratch._blocks.append(np.empty(N + i, np.uint8))
+        scratch._blocks.append(np.empty(N + i + RED, np.uint8))
     assert kept() == [N + i for i in range(2, scratch.MOST_LENT + 2)]
 
 

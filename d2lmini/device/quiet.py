@@ -39,9 +39,14 @@ here = _Here()
 #: one context will do. RuntimeError for a finalizer that comes upon its own thread in there.
 run_locked = _quiet().run
 
+#: Told of each operation that begins; None: nobody is (`check_memory`).
+began: Callable[[Callable[..., Any]], None] | None = None
+
 
 def run_quietly(fn: Callable[..., Any], *args: Any) -> Any:
     """fn(*args), with NumPy's floating-point warnings off."""
+    if began is not None:
+        began(fn)
     context, here.context = here.context, None
     if context is None:
         return fn(*args)

@@ -5,17 +5,23 @@ costs more than what is computed there.
 
 >>> from d2lmini.device.scratch import scratch
 >>> a = scratch.array("sums", 3, "float32")
->>> a.shape, scratch.array("sums", 3, "float32").base is a.base
-((3,), True)
+>>> where = a.ctypes.data
+>>> del a
+>>> scratch.array("sums", 3, "float32").ctypes.data == where
+True
 
 Some blocks are too large for every thread to keep. They are lent to whoever asks next:
 
 >>> from d2lmini.device.scratch import loan
 >>> with loan((1000, 6000), "float32") as a:
 ...     where = a.ctypes.data
+>>> del a
 >>> with loan((1000, 5000), "float32") as a:
 ...     a.shape, a.ctypes.data == where
 ((1000, 5000), True)
+
+Memory is given to the next one only if no array looks into it, as in the pool (`storage`): if one
+does, the memory is that array's, and the next one gets other memory.
 """
 
 from __future__ import annotations
@@ -25,11 +31,14 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import prod
+from sys import getrefcount
 from typing import Any
 
 import numpy as np
 
 from d2lmini.context import cache_releasers
+from d2lmini.device import storage
+from d2lmini.device.check_memory import RED
 
 #: Larger ones are not kept, unless their user says so.
 MOST_BYTES = 1 << 21
@@ -46,8 +55,11 @@ class Scratch(threading.local):
         `most` bytes."""
         dtype = np.dtype(dtype)
         nbytes = n * dtype.itemsize
+        if storage.checker is not None:
+            return storage.checker.scratch(self.memory, name, nbytes).view(dtype)
         memory = self.memory.get(name)
-        if memory is None or memory.nbytes < nbytes:
+        # References of the dict, of this call, and of the look; any more is a view in use.
+        if memory is None or memory.nbytes < nbytes or getrefcount(self.memory[name]) > 3:
             if nbytes > most:
                 return np.empty(n, dtype)
             memory = self.memory[name] = np.empty(nbytes, np.uint8)
@@ -71,16 +83,20 @@ def loan(shape: tuple[int, ...], dtype: Any) -> Iterator[np.ndarray]:
     """Room for an array of this shape, holding whatever it held before, until the scope ends."""
     dtype = np.dtype(dtype)
     nbytes = prod(shape) * dtype.itemsize
-    if nbytes < LEAST_LENT:
-        yield np.empty(shape, dtype)
-        return
-    block = _kept(nbytes)
+    checker = storage.checker
+    is_lent = nbytes >= LEAST_LENT
+    block = _kept(nbytes) if is_lent else None
     if block is None:
-        block = np.empty(nbytes, np.uint8)
+        block = np.empty(nbytes + RED if is_lent or checker else nbytes, np.uint8)
+    if checker is not None:
+        checker.lend(block, 0, nbytes, nbytes + RED, "a loan")
     try:
         yield block[:nbytes].view(dtype).reshape(shape)
     finally:
-        _blocks.append(block)
+        if checker is not None:
+            checker.take_back(block)
+        if is_lent:
+            _blocks.append(block)
 
 
 def _kept(nbytes: int) -> np.ndarray | None:
@@ -90,7 +106,10 @@ def _kept(nbytes: int) -> np.ndarray | None:
             block = _blocks.popleft()
         except IndexError:
             return None
-        if nbytes <= block.nbytes <= 2 * nbytes:
+        # References of this call and of the look; any more is a view that outlived its scope.
+        if getrefcount([block][0]) > 2:
+            continue
+        if nbytes <= block.nbytes - RED <= 2 * nbytes:
             return block
         _blocks.append(block)
     return None

@@ -19,6 +19,10 @@ Finalizers. A Chunk dies on whatever thread drops it, perhaps while that holds t
 `Chunk.__del__` only appends to a deque; the books are brought up to date (`Pool.drain`) at the
 next allocation or question. Arrays under 4 KiB are left to NumPy's own small-block cache, which is
 quicker than ours; they are counted all the same.
+
+Ownership. A block is lent again only if no array looks into it: NumPy's views hold the memory that
+they were made of, so its references say that. A view that outlives its Chunk, which should not be,
+keeps its memory for itself.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Iterable
+from sys import getrefcount
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,6 +39,9 @@ from d2lmini import instrument
 from d2lmini.base import MXNetError
 from d2lmini.callsite import Site
 from d2lmini.context import Context, cache_releasers, current_context
+from d2lmini.device import quiet
+from d2lmini.device.check_memory import RED, Checker
+from d2lmini.device.check_memory import MemoryFault as MemoryFault
 from d2lmini.device.devices import device_of, exists, named
 from d2lmini.device.interface import Device
 from d2lmini.engine.budget import Account, WeightedVar
@@ -42,6 +50,9 @@ from d2lmini.engine.core import _NO_QUEUE, _NOBODY, lock
 #: Below this many bytes an array's memory is NumPy's own.
 SMALL = 4096
 ALIGNMENT = 64
+
+#: The memory checker; None: it is off.
+checker: Checker | None = None
 
 
 class Memory(NamedTuple):
@@ -91,21 +102,31 @@ class Pool(Account):
         self.drain()
         self.check_limit(nbytes)
         blocks = self._blocks.get(size)
-        if blocks:
+        while blocks:
             self.cached -= size
-            return blocks.pop()
+            # Nobody else has a view of it: one reference each is this list's, its view's, and two
+            # are those of the look. Else it belongs to whoever can still write there.
+            if getrefcount(blocks[-1]) == 2 == getrefcount(blocks[-1].base):
+                block = blocks.pop()
+                if checker is not None:
+                    _watch(block, nbytes)
+                return block
+            blocks.pop()
         if self.limit is not None and self.live + self.cached + size > self.limit:
             self.release_cached()
         for attempt in (1, 2):
             try:
-                raw = np.empty(size + ALIGNMENT, np.uint8)
+                raw = np.empty(size + ALIGNMENT + RED, np.uint8)
                 break
             except MemoryError:
                 if attempt == 2:
                     raise MemoryError(self._explain(nbytes)) from None
                 self.release_cached()
         start = -raw.__array_interface__["data"][0] % ALIGNMENT
-        return raw[start : start + size]
+        block = raw[start : start + size]
+        if checker is not None:
+            _watch(block, nbytes)
+        return block
 
     def review(self) -> None:
         """Bring the books up to date (lock held)."""
@@ -133,6 +154,8 @@ class Pool(Account):
             self.live -= nbytes
             self.freed.popleft()
             size = block.nbytes
+            if checker is not None:
+                checker.take_back(block.base)
             blocks = self._blocks.setdefault(size, [])
             self.cached += size
             blocks.append(block)
@@ -159,6 +182,12 @@ class Pool(Account):
         """A new array of `xp`, which takes its memory itself (the lock is not held)."""
         return self.xp.empty(shape, dtype)
 
+    def leased(self, array: Any, chunk: Chunk) -> Any:
+        """The memory of `array`, a view of `chunk`, as one of `xp` that keeps `chunk` alive."""
+        if checker is not None:
+            checker.shared(chunk)
+        return np.asarray(Lease(array, chunk))
+
     def block_of(self, array: Any) -> Any:
         """What `drain` is to get for an array of `xp` that was dropped; it has an `order`."""
         raise NotImplementedError
@@ -182,6 +211,16 @@ class Pool(Account):
             f"{self.live / 1e6:.1f} MB{bound} are in use by arrays; drop some, use smaller "
             "batches, or bound the run-ahead with engine.limit_pending(nbytes)"
         )
+
+
+class Lease:
+    """The base of NumPy arrays that look into the memory of a chunk, and so keep it alive."""
+
+    __slots__ = ("__array_interface__", "chunk")
+
+    def __init__(self, array: np.ndarray, chunk: Chunk):
+        self.__array_interface__ = array.__array_interface__
+        self.chunk = chunk
 
 
 class Chunk(WeightedVar):
@@ -219,7 +258,7 @@ class Chunk(WeightedVar):
             self.adopt(array)
             return array
         with lock:
-            if self.nbytes < SMALL:
+            if self.nbytes < SMALL and checker is None:
                 array = np.empty(shape, dtype)
             else:
                 self.block = self.pool.take(self.nbytes)
@@ -235,6 +274,8 @@ class Chunk(WeightedVar):
             if self.pool.xp is not np:
                 self.block = self.pool.block_of(array)
                 self.order = self.block.order
+            elif checker is not None:
+                checker.adopted(self, array)
             self.own(array)
 
     def own(self, array: np.ndarray) -> None:
@@ -248,6 +289,10 @@ class Chunk(WeightedVar):
         if instrument.listeners:
             pool.drain()
             instrument.emit("alloc", pool.ctx, self.nbytes, self)
+
+    def lease(self) -> Any:
+        """The contents as an array that keeps this alive, as do all views made of it."""
+        return self.pool.leased(self.data, self)
 
     def note_write(self, begin: int, end: int, site: Site | None) -> None:
         """Elements `begin` to `end` are about to be overwritten by a push of the line `site`."""
@@ -276,6 +321,40 @@ class Chunk(WeightedVar):
                 self.pool.gone.append((self.nbytes, getattr(self, "serial", 0)))
         except AttributeError:  # Ctrl-C came before __init__
             return
+
+
+# -- the memory checker ----------------------------------------------------------------------------
+
+
+def check(on: bool = True) -> None:
+    """Let memory be checked from now on, or not; see `check_memory`. Programs that were compiled
+    before are not checked."""
+    global checker
+    with lock:
+        checker = Checker() if on else None
+        quiet.began = checker.began if checker else None
+        instrument.after_wait = _at_wait if checker else None
+
+
+def verify() -> None:
+    """Verify all memory that the checker watches, now: `MemoryFault` if it finds a fault."""
+    if checker is not None:
+        settle()
+        checker.verify()
+
+
+def _at_wait() -> None:
+    watching = checker
+    if watching is not None:
+        settle()
+        watching.at_wait()
+
+
+def _watch(block: np.ndarray, nbytes: int) -> None:
+    root = block.base
+    assert checker is not None and root is not None
+    begin = block.__array_interface__["data"][0] - root.__array_interface__["data"][0]
+    checker.lend(root, begin, nbytes, begin + block.nbytes + RED, "an array")
 
 
 # -- pools by context ------------------------------------------------------------------------------
@@ -337,6 +416,7 @@ def release_cached(ctx: Context | None = None) -> None:
 
 
 cache_releasers.append(release_cached)  # for Context.empty_cache
+check(os.environ.get("D2LMINI_CHECK_MEMORY", "0") not in ("", "0"))
 
 
 def size_class(nbytes: int) -> int:

@@ -115,6 +115,8 @@ class Waits(Road):
             instrument.emit("wait", by, var, callsite.find(2), begin, end)
         if instrument.dropped:
             instrument.tell_dropped()
+        if instrument.after_wait is not None:
+            instrument.after_wait()
         return result
 
     def _report(self, by: str) -> None:

@@ -68,6 +68,7 @@ class World:
         self._begun = 0  # exchanges that this process has come to
         self._gone: dict[int, int] = {}  # rank -> how many it had come to when it ended
         self._room: dict[int, np.ndarray] = {}
+        self._unfinished: list[Any] = []
         self._link = thin.current()
         self._rounds = (self.size - 1).bit_length()  # until one process's word has come to all
 
@@ -163,7 +164,12 @@ class World:
 
     def until(self, request: Any, sleep_s: float = MOVING_S) -> None:
         """Until what was requested is done, by all who have a part in it."""
-        wait_until(request.Test, sleep_s, self._look_who_is_gone)
+        try:
+            wait_until(request.Test, sleep_s, self._look_who_is_gone)
+        except BaseException:
+            # MPI may still write into the arrays of the request, which keeps them alive.
+            self._unfinished.append(request)
+            raise
 
     def _look_who_is_gone(self) -> None:
         self._note_who_is_gone()
@@ -187,6 +193,8 @@ class World:
     def space(self, which: int, size: int, dtype: np.dtype) -> np.ndarray:
         """Memory to send from or receive in, kept for the next time."""
         nbytes = size * dtype.itemsize
+        if self._unfinished:  # MPI may still write there
+            return np.empty(size, dtype)
         if which not in self._room or self._room[which].size < nbytes:
             self._room[which] = np.empty(nbytes, np.uint8)
         return self._room[which][:nbytes].view(dtype)

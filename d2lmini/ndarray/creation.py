@@ -154,7 +154,7 @@ def from_numpy(ndarray: np.ndarray, zero_copy: bool = True) -> NDArray:
         raise ValueError("from_numpy: only C-contiguous arrays can be shared; use zero_copy=False")
     shared = ndarray.view()
     ndarray.flags.writeable = False
-    return exchange.from_array(shared, ctx if ctx.is_cpu else cpu(), adopt=True)
+    return exchange.sharing(shared, ctx if ctx.is_cpu else cpu())
 
 
 def to_dlpack_for_read(data: NDArray) -> Any:

@@ -1,7 +1,7 @@
 """Arrays in and out: NumPy, DLPack, other devices, pickles, files.
 
 Exports that share memory keep the chunk alive as long as the foreign array lives: NumPy gets a
-`_Lease` as the base of its array.
+`Lease` as the base of its array.
 
 >>> import numpy as np
 >>> from d2lmini import nd
@@ -21,7 +21,7 @@ import numpy as np
 from d2lmini import engine, serialize
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu, current_context
-from d2lmini.device import dlpack
+from d2lmini.device import dlpack, storage
 from d2lmini.device.devices import device_of, exists, gpus
 from d2lmini.device.interface import not_shared
 from d2lmini.device.storage import Chunk, check_there, pool_of
@@ -77,20 +77,12 @@ def empty(shape: Any, ctx: Context | None = None, dtype: Any = None) -> Any:
     return wrap(chunk, spec, ctx)
 
 
-class _Lease:
-    """Keeps a chunk alive for a foreign array that looks into its memory."""
-
-    def __init__(self, array: np.ndarray, chunk: Chunk):
-        self.__array_interface__ = array.__array_interface__
-        self._chunk = chunk
-
-
 def as_numpy_view(x: Any, by: str = "asnumpy_view") -> np.ndarray:
     """The memory of `x` as a NumPy array that keeps it alive; waits."""
     if not x._ctx.is_cpu:
         raise not_shared(x._ctx, by)
     engine.current.wait(by, x._chunk)
-    return np.asarray(_Lease(array_of((x._chunk, x._offset, x._spec)), x._chunk))
+    return x._chunk.pool.leased(array_of((x._chunk, x._offset, x._spec)), x._chunk)
 
 
 def to_dlpack(x: Any, **options: Any) -> Any:
@@ -124,7 +116,15 @@ def from_dlpack(source: Any) -> Any:
     as_dtype(array.dtype)
     if not array.flags.c_contiguous or not array.flags.writeable:
         return from_array(array, cpu())
-    return from_array(array, cpu(), adopt=True)
+    return sharing(array, cpu())
+
+
+def sharing(array: np.ndarray, ctx: Context) -> Any:
+    """An NDArray in the memory of `array`, which others see too, and may write."""
+    x = from_array(array, ctx, adopt=True)
+    if storage.checker is not None:
+        storage.checker.shared(x._chunk)
+    return x
 
 
 def _borrowed(source: Any, number: int) -> Any:

@@ -69,8 +69,10 @@ def _run(name: str, first: int, programs: int, end: float) -> int:
             if failures <= SHOWN:
                 print(f"--- {name}, seed {seed}\n{traceback.format_exc()}", flush=True)
     took = time.monotonic() - began
+    steps = getattr(generator, "steps", 0)  # of generators that count them
     print(
-        f"{name:14} {ran:7} programs {twins:7} with a twin {failures:4} failed {took:7.0f} s",
+        f"{name:14} {ran:7} programs {twins:7} with a twin {failures:4} failed {took:7.0f} s"
+        + (f" {steps:9,} steps" if steps else ""),
         flush=True,
     )
     return failures

@@ -81,7 +81,7 @@ def gather(data: Any, indices: Sequence[int]) -> Any:
 
 def _rows(data: NDArray, indices: Sequence[int]) -> Any:
     """Rows of an NDArray as a copy. (Not of one axis: there x[i] has shape (1,).)"""
-    places = np.asarray(indices, dtype=np.int64)
+    places = np.array(indices, dtype=np.int64)  # a copy: a sampler may change its own
     n = data.shape[0] if data.ndim > 1 else 0
     if n == 0 or places.size == 0 or places.min() < 0 or places.max() >= n:
         return None  # one by one finds what is wrong

@@ -1,0 +1,404 @@
+"""The memory checker, `D2LMINI_CHECK_MEMORY=1`: finds writes into memory that is nobody's.
+
+>>> from d2lmini import nd, storage
+>>> storage.check(True)
+>>> x = nd.ones((64, 64))
+>>> x.wait_to_read()
+>>> view = x._chunk.data            # looks into the array's memory, and does not keep the array
+>>> del x
+>>> nd.waitall()
+>>> view[3, 4] = 7
+>>> try:
+...     nd.waitall()
+... except storage.MemoryFault as fault:
+...     print(str(fault).splitlines()[0])
+memory of an array that is no more was written: 4 bytes from byte 784 on, as float32 7.0
+>>> storage.check(False)
+
+While it is on, memory that is nobody's holds a pattern, NaN in every type of floats:
+
+    a block of the pool   from its end as an array to its beginning as another one; so what an
+                          operation finds in a new array is NaN
+    a red zone            behind each block, until it is given back
+    an arena              between two calls of programs that work there
+    scratch and loans     before each use, with a red zone behind
+
+The pattern is verified when the memory is given away again, and a part of all such memory at every
+wait of the user's thread (all of it by `storage.verify()`). Who finds another value there raises a
+`MemoryFault`, which names what the memory was and the operations that ran since the pattern was
+last seen whole. What came into the library as it is (`adopt`) has a checksum, as long as no
+operation writes it.
+
+Memory of the CPU and of virtual GPUs is checked; that of real ones belongs to CuPy. Arrays under
+4 KiB that an operation makes lie in NumPy's memory, whose lives NumPy knows; others have blocks of
+the pool while the checker is on. An array or program that was made before is not checked.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import time
+import weakref
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from sys import getrefcount
+from typing import Any
+
+import numpy as np
+
+from d2lmini import callsite
+from d2lmini.base import MXNetError
+from d2lmini.callsite import Site
+
+#: Bytes of red zone behind whatever is lent.
+RED = 64
+
+#: What lies in memory that is nobody's: NaN as float16, float32 and float64.
+PATTERN = np.uint16(0xFFF5)
+WORD = np.uint64(0xFFF5FFF5FFF5FFF5)
+_SHORT = np.full(520, PATTERN).view(np.uint8)
+
+#: At a wait so many pieces of memory are verified: those given back last, and as many others.
+LAST = 2
+#: And the checksums of so many arrays that were adopted, of so many bytes at most.
+ADOPTED = 8
+LARGEST = 1 << 18
+
+
+class MemoryFault(MXNetError):
+    """Memory holds what nobody may have written there: an error in d2lmini, or of a program that
+    writes into memory whose owner it has let go of."""
+
+
+class Piece:
+    """Memory that is watched: `nbytes` of it are, or were, lent; red zone behind.
+
+    root   weak reference to the array of bytes that owns it
+    free   does it hold the pattern? Else only what is behind `nbytes` does
+    busy   may it be written now, by the program that has it?
+    what   what it is, or was; `who` has asked for it: a name, or a line
+    seen   how many operations had begun when it was found whole
+    epoch  grows with each change of these, told: that in which a fault was told
+    """
+
+    __slots__ = (
+        "begin", "busy", "end", "epoch", "free", "nbytes", "root", "seen", "told", "what", "who",
+    )  # fmt: skip
+
+    def __init__(self, root: np.ndarray):
+        self.root = weakref.ref(root)
+        self.begin = self.end = self.nbytes = self.seen = self.epoch = 0
+        self.free = self.busy = False
+        self.told = -1
+        self.what = ""
+        self.who: str | Site | None = None
+
+
+class Checker:
+    """What the pool, arenas, scratch memory and loans tell, and what it finds.
+
+    No lock is needed: a piece is changed by who has it, or with the lock of the pool. Who verifies
+    it meanwhile sees that its epoch has changed.
+
+    pieces  all that is watched, by the id of the array that owns it
+    log     names of the operations that began, the last ones; count: how many there were
+    faults  found where no error may be raised; the next wait raises them
+    """
+
+    def __init__(self) -> None:
+        self.pieces: dict[int, Piece] = {}
+        self.log: deque[str] = deque(maxlen=64)
+        self.count = 0
+        self.faults: deque[str] = deque(maxlen=16)
+        self._order: deque[int] = deque()  # ids of pieces, the next to be verified first
+        self._adopted: deque[tuple[weakref.ref, weakref.ref, int, int, int]] = deque(maxlen=ADOPTED)
+        self._last: deque[Piece] = deque(maxlen=LAST)  # given back last
+
+    # -- what is told ------------------------------------------------------------------------------
+
+    def began(self, function: Callable[..., Any]) -> None:
+        """An operation begins."""
+        name = getattr(getattr(function, "__self__", None), "name", None)
+        self.log.append(str(name or getattr(function, "__qualname__", "an operation")))
+        self.count += 1
+
+    def lend(
+        self, root: np.ndarray, begin: int, nbytes: int, end: int, what: str,
+        who: str | Site | None = None,
+    ) -> None:  # fmt: skip
+        """`nbytes` of `root` from `begin` on are somebody's from now on, what follows to `end` is
+        red zone. All of it holds the pattern."""
+        piece = self.pieces.get(id(root))
+        if piece is None or piece.root() is not root:
+            piece = Piece(root)
+            if not what.startswith("scratch"):  # that is verified by its thread alone
+                self._order.append(id(root))
+        if piece.free and piece.end == end:
+            self._verify(piece)
+            whole = piece.told != piece.epoch
+        else:
+            whole = False
+        piece.epoch += 1
+        if not whole:
+            _fill(root[begin:end])
+        piece.begin, piece.nbytes, piece.end = begin, nbytes, end
+        piece.what, piece.who = what, _asking() if who is None else who
+        piece.free, piece.seen = False, self.count
+        self.pieces[id(root)] = piece
+
+    def take_back(self, root: np.ndarray) -> None:
+        """What was lent of `root` is nobody's any more."""
+        piece = self.pieces.get(id(root))
+        if piece is None or piece.root() is not root:
+            return  # it was lent before the checker was there
+        self._verify(piece)
+        piece.epoch += 1
+        if not piece.free or piece.told >= 0:
+            _fill(root[piece.begin : piece.end])
+        piece.free, piece.seen, piece.told = True, self.count, -1
+        self._last.append(piece)
+
+    def guarded(self, run: Callable[..., Any], name: str, root: np.ndarray) -> Callable[..., Any]:
+        """A program's function that works in an arena, which holds the pattern between calls."""
+        piece = self.pieces.get(id(root))
+        if piece is None:
+            return run
+        piece.what, piece.free = "the arena of a net, between two calls", True
+
+        def begin() -> None:
+            self.log.append(name)
+            self.count += 1
+            self._verify(piece)
+            piece.epoch += 1
+            piece.busy, piece.free, piece.who = True, False, name
+
+        def end() -> None:
+            self._verify(piece)
+            piece.epoch += 1
+            _fill(root[piece.begin : piece.end])
+            piece.seen, piece.free, piece.busy, piece.told = self.count, True, False, -1
+
+        def check(results: Iterable[Any]) -> None:
+            for i, result in enumerate(results):
+                if isinstance(result, np.ndarray) and np.may_share_memory(result, root):
+                    self.fault(
+                        f"output {i} of the program {name} lies in its arena, where the next call "
+                        "of this net will overwrite it"
+                    )
+
+        def call(*arguments: Any) -> Any:
+            begin()
+            try:
+                results = run(*arguments)
+                check(results)
+                return results
+            finally:
+                end()
+
+        def call_parts(*arguments: Any) -> Iterator[Any]:
+            begin()
+            try:
+                for finished in run(*arguments):
+                    check([result for _, result in finished])
+                    yield finished
+            finally:
+                end()
+
+        return call_parts if inspect.isgeneratorfunction(run) else call
+
+    def scratch(self, memory: dict[str, np.ndarray], name: str, nbytes: int) -> np.ndarray:
+        """Scratch memory of this name: to ask for it while the last one is in use is a fault of
+        those who use one name for two."""
+        frame: Any = sys._getframe(2)
+        while frame.f_back is not None and frame.f_code.co_name in ("_room", "room"):
+            frame = frame.f_back
+        asking = f"{frame.f_code.co_name} ({frame.f_globals.get('__name__')}:{frame.f_lineno})"
+        block = memory.pop(name, None)
+        if block is not None:
+            piece = self.pieces.get(id(block))
+            for _ in range(5):  # another thread may look into it for a moment
+                if getrefcount([block][0]) <= 2:
+                    break
+                time.sleep(0.001)
+            if getrefcount([block][0]) > 2:
+                before = "" if piece is None else f" of {piece.who}"
+                self.fault(
+                    f"scratch memory {name!r} is asked for by {asking}, while an array{before} in "
+                    "it is in use: two that are in use at once need two names"
+                )
+                block = None
+            elif piece is not None:
+                self._verify(piece)
+        if block is None or block.nbytes < nbytes + RED:
+            block = np.empty(nbytes + RED, np.uint8)
+        memory[name] = block
+        self.lend(block, 0, nbytes, nbytes + RED, f"scratch memory {name!r}", asking)
+        return block[:nbytes]
+
+    def adopted(self, chunk: Any, array: np.ndarray) -> None:
+        """`array` is to be the contents of `chunk`, seen by nobody else."""
+        if not array.flags.c_contiguous:
+            self.fault(f"an array of shape {array.shape} was adopted that is not in C order")
+            return
+        base: Any = array
+        while isinstance(base, np.ndarray) and base.base is not None:
+            base = base.base
+        chunk_of_base = getattr(base, "chunk", None)  # of a lease
+        if chunk_of_base is not None and chunk_of_base.block is not None:
+            base = chunk_of_base.block.base
+        piece = self.pieces.get(id(base))
+        if piece is not None and piece.root() is base:
+            self.fault(
+                f"an array of shape {array.shape} was adopted as one that nobody else sees, and "
+                f"lies in {piece.what} of {_named(piece.who)}"
+            )
+        elif array.nbytes <= LARGEST and chunk.writer is None and not chunk.queue:
+            refs = weakref.ref(chunk), weakref.ref(array)
+            self._adopted.append((*refs, chunk.version, _checksum(array), self.count))
+
+    def shared(self, chunk: Any) -> None:
+        """Others may write the contents of `chunk`, by a view or by DLPack."""
+        for each in list(self._adopted):
+            if each[0]() is chunk:
+                self._adopted.remove(each)
+
+    # -- what is found -----------------------------------------------------------------------------
+
+    def at_wait(self) -> None:
+        """The user's thread has waited: verify a part, and raise what was found."""
+        if self._last or self._order or self._adopted or self.faults:
+            for piece in list(self._last):
+                self._verify(piece)
+            self.verify(LAST)
+
+    def verify(self, most: int = sys.maxsize) -> None:
+        """Verify so many pieces, or all; MemoryFault if there was a fault, now or before."""
+        for _ in range(min(most, len(self._order))):
+            try:
+                key = self._order.popleft()
+            except IndexError:  # others verify, too
+                break
+            piece = self.pieces.get(key)
+            if piece is None or piece.root() is None:
+                self.pieces.pop(key, None)
+                continue
+            self._order.append(key)
+            if not piece.busy:
+                self._verify(piece)
+        self._verify_adopted()
+        found = []
+        while self.faults:
+            found.append(self.faults.popleft())
+        if found:
+            raise MemoryFault("\n".join(found))
+
+    def fault(self, text: str) -> None:
+        """Keep what was found for the next wait."""
+        if text not in self.faults:
+            self.faults.append(text)
+
+    def _verify(self, piece: Piece) -> None:
+        """Is what is to hold the pattern whole? A fault is told once."""
+        epoch, root = piece.epoch, piece.root()
+        if root is None or piece.told == epoch:
+            return
+        begin = piece.begin if piece.free else piece.begin + piece.nbytes
+        region = root[begin : piece.end]
+        if _is_whole(region, begin - piece.begin):
+            piece.seen = self.count
+            return
+        text = self._explained(piece, region, begin - piece.begin)
+        if piece.epoch == epoch:  # else it came to be somebody's while we looked
+            piece.told = epoch
+            self.fault(text)
+
+    def _explained(self, piece: Piece, region: np.ndarray, offset: int) -> str:
+        wrong = np.flatnonzero(region != _tile(region.size, offset))
+        if not wrong.size:
+            return ""
+        first = int(wrong[0]) // 4 * 4 if piece.free else int(wrong[0])
+        number = region[first : first + 4].tobytes().ljust(4, b"\0")
+        where = (
+            f"{wrong.size} bytes from byte {offset + first} on, "
+            f"as float32 {np.frombuffer(number, np.float32)[0]:.6}"
+        )
+        if not piece.free:
+            what = f"memory behind {piece.what} was written"
+        elif piece.what.startswith("the arena"):
+            what = f"{piece.what}, was written"
+        else:
+            what = f"memory of {piece.what} that is no more was written"
+        return (
+            f"{what}: {where}\n  it was of   {_named(piece.who)}, {piece.nbytes} bytes"
+            f"\n  meanwhile   {self._since(piece.seen)}"
+        )
+
+    def _since(self, count: int) -> str:
+        """The operations that began since there had been so many."""
+        last = list(self.log)
+        n = min(self.count - count, len(last))
+        names = list(dict.fromkeys(last[len(last) - n :]))
+        if not names:
+            return "no operation began: it was written by one before, or by the program itself"
+        more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+        return f"these operations began: {', '.join(names[-8:])}{more}"
+
+    def _verify_adopted(self) -> None:
+        for each in list(self._adopted):
+            chunk, array, (version, checksum, count) = each[0](), each[1](), each[2:]
+            if chunk is None or array is None or chunk.version != version or chunk.writer:
+                self._drop(each)
+            elif _checksum(array) != checksum and chunk.version == version and not chunk.writer:
+                self._drop(each)
+                self.fault(
+                    f"an array of shape {array.shape} changed, though no operation wrote it: it "
+                    f"was adopted, and who made it still writes there\n"
+                    f"  meanwhile   {self._since(count)}"
+                )
+
+    def _drop(self, each: Any) -> None:
+        if each in self._adopted:
+            self._adopted.remove(each)
+
+
+def _asking() -> str | Site | None:
+    """The operation on whose behalf this thread asks for memory, or the user's line."""
+    frame: Any = sys._getframe(2)
+    for _ in range(12):
+        if frame is None:
+            break
+        if frame.f_code.co_name == "_compute":
+            return str(frame.f_locals["self"].name)
+        frame = frame.f_back
+    return callsite.find()
+
+
+def _named(who: str | Site | None) -> str:
+    return who if isinstance(who, str) else callsite.describe(who)
+
+
+def _checksum(array: np.ndarray) -> int:
+    return zlib.crc32(array.reshape(-1).view(np.uint8).data)
+
+
+def _tile(nbytes: int, offset: int) -> np.ndarray:
+    """The pattern as bytes, of a region that begins `offset` behind where a pattern begins."""
+    words = _SHORT if nbytes <= 1024 else np.full(nbytes // 2 + 2, PATTERN).view(np.uint8)
+    return words[offset % 2 : offset % 2 + nbytes]
+
+
+def _fill(region: np.ndarray) -> None:
+    """Let a region hold the pattern."""
+    region[: region.size // 2 * 2].view(np.uint16).fill(PATTERN)
+    if region.size % 2:
+        region[-1] = PATTERN & 0xFF
+
+
+def _is_whole(region: np.ndarray, offset: int = 0) -> bool:
+    """Does it hold the pattern?"""
+    if region.size < 1024 or offset % 2:
+        return region.tobytes() == _tile(region.size, offset).tobytes()
+    n = region.size // 8 * 8
+    return bool((region[:n].view(np.uint64) == WORD).all()) and _is_whole(region[n:])
