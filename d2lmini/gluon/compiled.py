@@ -33,7 +33,7 @@ from d2lmini.gluon.guards import Guards
 from d2lmini.gluon.nested import flatten, regroup
 from d2lmini.gluon.parameter import Parameter
 from d2lmini.gluon.variables import arrays
-from d2lmini.graph.cached_op import CachedOp
+from d2lmini.graph.cached_op import CachedOp, Compiled
 from d2lmini.graph.interpret import interpret
 from d2lmini.graph.trace import Trace, here, input_names
 from d2lmini.ndarray import NDArray
@@ -57,6 +57,11 @@ class _Watched(CachedOp):
         compiled = super()._compile(inputs, *how)
         self.noted(inputs)
         return compiled
+
+
+#: What `arrays.now` was when the list of a graph's arrays was made; that list; what ran last with
+#: them, on an input of which spec, in training or not.
+Last = tuple[Any, list[Any], "Compiled | None", Any, bool]
 
 
 class Placed:
@@ -83,17 +88,15 @@ class Placed:
         self.training = modes.training
         if self.single and not trace.general:
             self.spec = trace.inputs[0].specs[0]  # type: ignore[union-attr, index]
-        self.made: Any = object()  # what `arrays.now` was when the list was made
-        self.filled: list[Any] = []
-        # What the CachedOp ran last, and for which kind of input, while those are its arrays.
-        self.known: tuple[Any, Any, bool] = (None, None, False)
+        # Replaced as a whole and read once by a call: another thread may replace it meanwhile.
+        self.last: Last = (object(), [], None, None, False)
         known = [(self.op.variables[i].name, i) for i in self.places if i is not None]
         self.op.noted = lambda inputs: guards.note(
             [name for name, _ in known], [inputs[i] for _, i in known],
             modes.recording and any(x._node is not None for x in inputs), ctx,
         )  # fmt: skip
 
-    def _fill(self) -> list[Any]:
+    def _fill(self) -> Last:
         """Look up all arrays that the graph uses, but those of the call."""
         made = arrays.now
         uses, ctx = self.trace.uses, self.ctx
@@ -104,26 +107,26 @@ class Placed:
             for x in uses.values()
             if isinstance(x, Parameter)
         )
-        self.filled = [
+        filled = [
             x if x is None or isinstance(x, NDArray) else x.data(ctx)
             for x in map(uses.get, self.op.variables)
         ]
-        self.made = made
-        self.known = (None, None, False)
-        return self.filled
+        self.last = last = made, filled, None, None, False
+        return last
 
     def one(self, x: NDArray) -> NDArray:
         """The call with one array and one result."""
-        inputs = (self.filled if self.made is arrays.now else self._fill()).copy()
+        made, filled, compiled, spec, training = self.last
+        if made is not arrays.now:
+            made, filled, compiled, spec, training = self._fill()
+        inputs = filled.copy()
         inputs[self.place] = x
         if modes.recording:
             return self.op(*inputs)
-        last, spec, training = self.known
-        if x._spec is spec and modes.training is training and self.op._last is last:
-            return last[1](inputs, None)[0]
-        y = self.op(*inputs)
-        self.known = self.op._last, x._spec, modes.training
-        return y
+        if x._spec is not spec or modes.training is not training:
+            compiled = self.op.compiled_for(inputs)
+            self.last = made, filled, compiled, x._spec, modes.training
+        return compiled(inputs, None)[0]  # type: ignore[misc]
 
     def __call__(self, flat: Sequence[NDArray | None]) -> Any:
         inputs = self.arrays_for(flat)
@@ -132,7 +135,8 @@ class Placed:
 
     def arrays_for(self, flat: Sequence[NDArray | None]) -> list[NDArray]:
         """All arrays for one call."""
-        inputs = (self.filled if self.made is arrays.now else self._fill()).copy()
+        last = self.last
+        inputs = (last if last[0] is arrays.now else self._fill())[1].copy()
         for place, x in zip(self.places, flat):
             if place is not None:
                 inputs[place] = x
@@ -309,10 +313,10 @@ class Programs(list):
 def programs_of(compiled: CompiledForward) -> Programs:
     """All programs of a net: for each kind of input the forward one, then the backward ones."""
     found = Programs()
-    for placed in compiled.placed.values():
-        for each in placed.op._compiled.values():
+    for placed in list(compiled.placed.values()):
+        for each in list(placed.op._compiled.values()):
             found.append(each.forward)
-            found += [backward.program for backward in each._backward.values()]
+            found += [backward.program for backward in list(each._backward.values())]
     return found
 
 

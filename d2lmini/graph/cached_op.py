@@ -83,19 +83,21 @@ class CachedOp:
         """The outputs for these arrays: one NDArray or a list, or `out` itself, filled. MXNetError
         at the call for a wrong number of inputs, and for shapes, dtypes or contexts that do not
         fit."""
+        results = self.compiled_for(inputs)(inputs, out)
+        if out is not None:
+            return out
+        return results[0] if len(results) == 1 else results
+
+    def compiled_for(self, inputs: Sequence[NDArray]) -> Compiled:
+        """The programs for such inputs in the modes of now, compiled if they have to be."""
         try:
             needs = [x._node is not None for x in inputs] if modes.recording else None
             kind = ([x._spec for x in inputs], needs, modes.training, inputs[0]._ctx)
         except (AttributeError, IndexError):
             kind = self._unusual(inputs)
-        last, compiled = self._last
+        last, compiled = self._last  # one pair, whatever other threads do
         # Nearly always the kind of the last call, with the very same objects in it.
-        if kind != last:
-            compiled = self._find(inputs, kind)
-        results = compiled(inputs, out)
-        if out is not None:
-            return out
-        return results[0] if len(results) == 1 else results
+        return compiled if kind == last else self._find(inputs, kind)
 
     def _unusual(self, inputs: Sequence[Any]) -> Kind:
         """No inputs, which is allowed, or some that are no arrays."""
