@@ -115,8 +115,8 @@ def test_parts_give_the_bits_of_the_whole(graph, groups):
     assume(len(program.parts) > 1)
     arrays, keys = graph.arrays(), graph.keys()
     want = run_quietly(whole.run, [a.copy() for a in arrays], whole.anywhere, keys)
-    frame = program.frame()
-    program._frames.append(frame)
+    arena = program.arenas.take(program.arena_nbytes)
+    program.arenas.give_back(arena)
     places: list = [None] * len(want)
     results = program.begin(arrays, places, keys)
     got: dict[int, np.ndarray] = {}
@@ -136,13 +136,13 @@ def test_parts_give_the_bits_of_the_whole(graph, groups):
         rest = program.parts[program.parts.index(later) :] if later else []
         for i in {*range(len(arrays))}.difference(*[each.inputs for each in rest]):
             spoil(arrays[i])
-        if frame.memory is not None:
-            needed = np.zeros(frame.memory.nbytes, bool)
+        if arena.nbytes:
+            needed = np.zeros(arena.nbytes, bool)
             for life, offset in zip(program.plan.lives, program.plan.offsets, strict=True):
                 if life.begin < part.end <= life.end:
                     needed[offset : offset + life.nbytes] = True
-            frame.memory.data[~needed] = 0xFF
-    assert next(results, None) is None and program._frames == [frame]
+            arena._block[~needed] = 0xFF
+    assert next(results, None) is None and program.arenas._free == [arena]
     for i, result in enumerate(want):
         assert got[i].tobytes() == result.tobytes(), f"output {i}\n{program}"
 
@@ -167,8 +167,8 @@ def test_two_calls_at_once_and_one_that_is_dropped(graph):
     for results, expected in zip(found, want, strict=True):
         for i, result in enumerate(expected):
             assert results[i].tobytes() == result.tobytes()
-    assert len(program._frames) == 1 and [next(call, None) for call in calls] == [None, None]
-    assert len(program._frames) == 3
+    assert len(program.arenas._free) == 1 and [next(call, None) for call in calls] == [None, None]
+    assert len(program.arenas._free) == 3
 
 
 # -- nets ------------------------------------------------------------------------------------------

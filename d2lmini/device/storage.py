@@ -19,6 +19,10 @@ Finalizers. A Chunk dies on whatever thread drops it, perhaps while that holds t
 `Chunk.__del__` only appends to a deque; the books are brought up to date (`Pool.drain`) at the
 next allocation or question. Arrays under 4 KiB are left to NumPy's own small-block cache, which is
 quicker than ours; they are counted all the same.
+
+Ownership. A block is lent again only if no array looks into it: NumPy's views hold the memory that
+they were made of, so its references say that. A view that outlives its Chunk, which should not be,
+keeps its memory for itself.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Iterable
+from sys import getrefcount
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -91,9 +96,13 @@ class Pool(Account):
         self.drain()
         self.check_limit(nbytes)
         blocks = self._blocks.get(size)
-        if blocks:
+        while blocks:
             self.cached -= size
-            return blocks.pop()
+            # Nobody else has a view of it: one reference each is this list's, its view's, and two
+            # are those of the look. Else it belongs to whoever can still write there.
+            if getrefcount(blocks[-1]) == 2 == getrefcount(blocks[-1].base):
+                return blocks.pop()
+            blocks.pop()
         if self.limit is not None and self.live + self.cached + size > self.limit:
             self.release_cached()
         for attempt in (1, 2):
@@ -159,6 +168,10 @@ class Pool(Account):
         """A new array of `xp`, which takes its memory itself (the lock is not held)."""
         return self.xp.empty(shape, dtype)
 
+    def leased(self, array: Any, chunk: Chunk) -> Any:
+        """The memory of `array`, a view of `chunk`, as one of `xp` that keeps `chunk` alive."""
+        return np.asarray(Lease(array, chunk))
+
     def block_of(self, array: Any) -> Any:
         """What `drain` is to get for an array of `xp` that was dropped; it has an `order`."""
         raise NotImplementedError
@@ -182,6 +195,16 @@ class Pool(Account):
             f"{self.live / 1e6:.1f} MB{bound} are in use by arrays; drop some, use smaller "
             "batches, or bound the run-ahead with engine.limit_pending(nbytes)"
         )
+
+
+class Lease:
+    """The base of NumPy arrays that look into the memory of a chunk, and so keep it alive."""
+
+    __slots__ = ("__array_interface__", "chunk")
+
+    def __init__(self, array: np.ndarray, chunk: Chunk):
+        self.__array_interface__ = array.__array_interface__
+        self.chunk = chunk
 
 
 class Chunk(WeightedVar):
@@ -250,6 +273,10 @@ class Chunk(WeightedVar):
         if instrument.listeners:
             pool.drain()
             instrument.emit("alloc", pool.ctx, self.nbytes, self)
+
+    def lease(self) -> Any:
+        """The contents as an array that keeps this alive, as do all views made of it."""
+        return self.pool.leased(self.data, self)
 
     def note_write(self, begin: int, end: int, site: Site | None) -> None:
         """Elements `begin` to `end` are about to be overwritten by a push of the line `site`."""

@@ -43,8 +43,8 @@ from d2lmini import callsite
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu
 from d2lmini.device.devices import device_of
-from d2lmini.device.storage import SMALL, Chunk, pool_of
 from d2lmini.engine.failure import OutOfMemoryError, OutOfRangeError
+from d2lmini.graph.arena import Arena, Arenas, Run
 from d2lmini.graph.codegen import Writer
 from d2lmini.graph.costs import ProgramCost, together
 from d2lmini.graph.lower import spec_of
@@ -53,24 +53,7 @@ from d2lmini.symbol.node import Draw, Entry, Node, topological
 if TYPE_CHECKING:
     from d2lmini.graph.replay import Replays
 
-#: An arena of up to so many bytes is kept from call to call.
-KEPT = 1 << 20
-#: Calls at once that find a frame waiting.
-MOST_FRAMES = 4
-
-Run = Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], list[Any]]
-
 _serial = count()
-
-
-class Frame:
-    """An arena with the function that works in it; one call at a time has it."""
-
-    __slots__ = ("memory", "run")
-
-    def __init__(self, run: Run, memory: Chunk | None):
-        self.run = run
-        self.memory = memory
 
 
 class Program:
@@ -85,12 +68,15 @@ class Program:
     anywhere      `places` of a call whose outputs all go to new memory
     source        the function as text
     plan          where intermediate results lie in the arena
+    arena_nbytes  how large an arena it needs
     cost          of one call
     predicted_us  predicted run time
     parts         those that may run as tasks of their own, `most_parts` or fewer; see `parts`
     replays       its recordings as CUDA graphs, where such are wanted; see `replay`
+    arenas        where its calls find memory for intermediate results
 
-    `ctx` is where it will run; with `static_alloc` its arena is kept whatever its size.
+    `ctx` is where it will run. Programs that are given the same `arenas` share those; without, it
+    has some of its own, which with `static_alloc` are kept whatever their size.
     """
 
     def __init__(
@@ -101,6 +87,7 @@ class Program:
         ctx: Context | None = None,
         static_alloc: bool = False,
         most_parts: int = 1,
+        arenas: Arenas | None = None,
     ):
         self.name = name
         self.inputs = list(inputs)
@@ -124,8 +111,9 @@ class Program:
         self.cost = ProgramCost(whole.flops, whole.nbytes, self.plan.nbytes, groups)
         self.predicted_us = whole.us
         self._nodes = writer.nodes
-        self._keeps = static_alloc or self.plan.nbytes <= KEPT
-        self._frames: list[Frame] = []
+        # Empty arrays have a place too, though it has no bytes.
+        self.arena_nbytes = max(self.plan.nbytes, 1) if self.plan.lives else 0
+        self.arenas = arenas or Arenas(self._ctx, static_alloc)
         self.replays: Replays | None = None
         self._file = f"<program {name} {next(_serial)}>"
         lines = [line + "\n" for line in self.source.splitlines()]
@@ -146,18 +134,18 @@ class Program:
         if len(self.parts) > 1:
             found = dict(each for done in self.begin(arrays, places, keys) for each in done)
             return [found[i] for i in range(len(self.outputs))]
-        frame = self._take()
+        arena = self.arenas.take(self.arena_nbytes)
         try:
-            return self.run_in(frame, arrays, places, keys)
+            return self.run_in(arena.function(self), arrays, places, keys)
         finally:
-            self._give_back(frame)
+            self.arenas.give_back(arena)
 
     def run_in(
-        self, frame: Frame, arrays: Sequence[Any], places: Sequence[Any], keys: Sequence[Any]
+        self, run: Run, arrays: Sequence[Any], places: Sequence[Any], keys: Sequence[Any]
     ) -> list[Any]:
-        """The same in an arena of the caller's."""
+        """The same by a function of the caller's, bound to an arena that is free."""
         try:
-            return frame.run(arrays, places, keys)
+            return run(arrays, places, keys)
         except Exception as problem:
             raise self._explained(problem) from problem
 
@@ -167,37 +155,21 @@ class Program:
         """The same part by part, where there are several: what each has finished, as pairs (number
         of the output, result). A place is looked up in the part that opens it; an input is not read
         after the last part that names it, nor an output's place after it was given out."""
-        frame = self._take()
+        arena = self.arenas.take(self.arena_nbytes)
         try:
-            yield from frame.run(arrays, places, keys)  # type: ignore[misc]
+            yield from arena.function(self)(arrays, places, keys)  # type: ignore[misc]
         except Exception as problem:
             raise self._explained(problem) from problem
         finally:
-            self._give_back(frame)
+            self.arenas.give_back(arena)
 
-    def _take(self) -> Frame:
-        try:
-            return self._frames.pop()
-        except IndexError:
-            return self.frame()
+    def bind(self, arena: Callable[[int, Any, Any], Any] | None) -> Run:
+        """The function for an arena: with names for what will lie there."""
+        return self._make(self._xp, arena)
 
-    def _give_back(self, frame: Frame) -> None:
-        if self._keeps and len(self._frames) < MOST_FRAMES:
-            self._frames.append(frame)
-
-    def frame(self) -> Frame:
-        """A new arena, and the function with names for what will lie there."""
-        if not self.plan.lives:
-            return Frame(self._make(self._xp, None), None)
-        memory = Chunk(pool_of(self._ctx), max(self.plan.nbytes, SMALL))
-        block: Any = memory.allocate((memory.nbytes,), np.dtype(np.uint8))
-
-        def arena(offset: int, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-            if self._xp is np:
-                return np.ndarray(shape, dtype, block, offset)
-            return self._xp.ndarray(shape, dtype, block.data + offset)
-
-        return Frame(self._make(self._xp, arena), memory)
+    def function(self) -> Run:
+        """The function bound to an arena of its own, which it keeps alive."""
+        return Arena(self._ctx, self.arena_nbytes).function(self)
 
     def _explained(self, problem: Exception) -> Exception:
         """The error with the name of the node in whose line it came up."""

@@ -30,6 +30,7 @@ from d2lmini.device.cuda import lanes
 from d2lmini.device.cuda.memory import Block
 from d2lmini.device.cuda.recording import Recording, Workspace, recorded, workspace_of
 from d2lmini.device.devices import device_of
+from d2lmini.graph.arena import Run
 from d2lmini.graph.call import ProgramTask, push
 from d2lmini.graph.call_parts import push_parts
 from d2lmini.graph.program import Program
@@ -51,11 +52,11 @@ class Take:
     """
 
     def __init__(
-        self, lane: Any, workspace: Workspace, frame: Any, inputs: list[Any], outs: list[Any]
+        self, lane: Any, workspace: Workspace, run: Run, inputs: list[Any], outs: list[Any]
     ):
         self.lane = lane
         self.workspace = workspace
-        self.frame = frame
+        self.run = run
         self.inputs = inputs
         self.outs = outs
         self.recording: Recording | None = None
@@ -131,7 +132,7 @@ class Replays:
         self._takes: list[Take] = []
         self._made = 0
         self._lane: Any = None
-        self._frame: Any = None
+        self._function: Any = None
         self._were: list[deque[Block]] = [deque(maxlen=MOST_REMEMBERED) for _ in program.inputs]
         self._lies_anywhere: set[int] = set()
         self._called = False
@@ -157,7 +158,7 @@ class Replays:
             lane = lanes.here.lane
             if lane is not self._lane:  # the first call, or one in another `logical_gpus`
                 self._forget()
-                self._lane, self._frame = lane, None
+                self._lane, self._function = lane, None
             at = [array.data.ptr for array in arrays]
             to = [0 if place is None else place.data.ptr for place in places]
             for take in self._takes:
@@ -211,8 +212,8 @@ class Replays:
             for i, (address, chunk, were) in enumerate(zip(at, lie_in, self._were))
         ]
         self._remember(lie_in)
-        if self._frame is None:
-            self._frame = program.frame()
+        if self._function is None:
+            self._function = program.function()
         inputs = [
             xp.ndarray(x.shape, x.dtype, x.data) if stay else xp.empty(x.shape, x.dtype)
             for x, stay in zip(arrays, stays)
@@ -223,7 +224,7 @@ class Replays:
             else xp.ndarray(place.shape, place.dtype, place.data)
             for place, spec in zip(places, program.specs)
         ]
-        take = Take(lane, workspace, self._frame, inputs, outs)
+        take = Take(lane, workspace, self._function, inputs, outs)
         take.at = [address if stay else 0 for address, stay in zip(at, stays)]
         take.to = list(to)
         # What lies there may be dropped by others, but is not given to anybody as long as we look.
@@ -236,11 +237,11 @@ class Replays:
         ]
         take.bring(arrays)
         with xp.cuda.using_allocator(workspace.malloc):
-            program.run_in(take.frame, inputs, outs, keys)
+            program.run_in(take.run, inputs, outs, keys)
         try:
             take.recording = recorded(
                 lane, workspace,
-                lambda later: program.run_in(take.frame, inputs, outs, later), len(keys),
+                lambda later: program.run_in(take.run, inputs, outs, later), len(keys),
             )  # fmt: skip
         except Exception as problem:
             cause = problem.__cause__
@@ -261,7 +262,7 @@ class Replays:
     def _give_up(self, reason: str) -> None:
         self.reason = reason
         self._forget()
-        self._frame = None
+        self._function = None
 
 
 def _bury(takes: list[Take]) -> None:

@@ -22,32 +22,26 @@ from d2lmini.engine.core import lock
 from d2lmini.engine.road import here
 from d2lmini.graph.program import Program, Run
 from d2lmini.ndarray.ndarray import NDArray
-from d2lmini.ndarray.short import tell
+from d2lmini.ndarray.short import is_all, tell
 from d2lmini.ops.spec import Spec
 
 new = object.__new__
-
-#: Is no array.
-NOTHING = object()
 
 
 class ShortRoad:
     """Calls of one program in one context, computed where they are made.
 
-    All fields are used with the lock held, so one frame will do.
-
-    run    the function of that frame; None before the first call
-    known  the arrays of the last call, never read: who is the same again is not looked at again
+    `run` is used with the lock held, so one arena serves all of the program's arenas for that; it
+    owns that memory. None before the first call.
     """
 
-    __slots__ = ("ctx", "known", "pool", "program", "run")
+    __slots__ = ("ctx", "pool", "program", "run")
 
     def __init__(self, program: Program, ctx: Context):
         self.program = program
         self.ctx = ctx
         self.pool = pool_of(ctx)
         self.run: Run | None = None
-        self.known: Sequence[Any] = [NOTHING] * len(program.inputs)
 
     @staticmethod
     def leads(program: Program) -> bool:
@@ -70,7 +64,7 @@ class ShortRoad:
             try:
                 run = self.run
                 if run is None:
-                    run = self.run = program.frame().run
+                    run = self.run = program.arenas.function(program)
                 results = run_locked(run, arrays, program.anywhere, keys)
             except Exception:
                 return None
@@ -90,23 +84,19 @@ class ShortRoad:
     def _contents(self, inputs: Sequence[NDArray]) -> list[np.ndarray] | None:
         """The arrays of the inputs, if nothing is pending on them and each is the whole of its
         memory (lock held)."""
+        ctx = self.ctx
         arrays: list[Any] = []
         add = arrays.append
-        for x, known in zip(inputs, self.known):
+        for x in inputs:
             chunk = x._chunk
             if chunk.writer is not None or chunk.queue or chunk.error is not None:
                 return None
-            a = chunk.data
-            if a is not known and not self._fits(x, a):
+            if x._ctx is not ctx and x._ctx != ctx:
                 return None
-            add(a)
-        self.known = arrays
+            if chunk.spec is not x._spec and not is_all(chunk, x):
+                return None
+            add(chunk.data)
         return arrays
-
-    def _fits(self, x: NDArray, a: np.ndarray | None) -> bool:
-        if a is None or x._offset is not None or a.shape != x._spec.shape:
-            return False
-        return x._ctx is self.ctx or x._ctx == self.ctx
 
 
 def _adopted(

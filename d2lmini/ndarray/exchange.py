@@ -1,7 +1,7 @@
 """Arrays in and out: NumPy, DLPack, other devices, pickles, files.
 
 Exports that share memory keep the chunk alive as long as the foreign array lives: NumPy gets a
-`_Lease` as the base of its array.
+`Lease` as the base of its array.
 
 >>> import numpy as np
 >>> from d2lmini import nd
@@ -78,20 +78,12 @@ def empty(shape: Any, ctx: Context | None = None, dtype: Any = None) -> Any:
     return wrap(chunk, spec, ctx)
 
 
-class _Lease:
-    """Keeps a chunk alive for a foreign array that looks into its memory."""
-
-    def __init__(self, array: np.ndarray, chunk: Chunk):
-        self.__array_interface__ = array.__array_interface__
-        self._chunk = chunk
-
-
 def as_numpy_view(x: Any, by: str = "asnumpy_view") -> np.ndarray:
     """The memory of `x` as a NumPy array that keeps it alive; waits."""
     if not x._ctx.is_cpu:
         raise not_shared(x._ctx, by)
     engine.current.wait(by, x._chunk)
-    return np.asarray(_Lease(array_of((x._chunk, x._offset, x._spec)), x._chunk))
+    return x._chunk.pool.leased(array_of((x._chunk, x._offset, x._spec)), x._chunk)
 
 
 def to_dlpack(x: Any, **options: Any) -> Any:

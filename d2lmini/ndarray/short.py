@@ -65,7 +65,7 @@ def apply_small(x: Any, op: Op, inputs: tuple, attrs: dict[str, Any]) -> Any:
         begin_ns = perf_counter_ns() if watched else 0
         if chunk.writer is not None or chunk.queue or chunk.error is not None:
             return None
-        if chunk.spec is not x._spec and not _is_all(chunk, x):
+        if chunk.spec is not x._spec and not is_all(chunk, x):
             return None
         a = chunk.data
         try:
@@ -120,13 +120,13 @@ def _contents(inputs: tuple, ctx: Context) -> list[np.ndarray] | None:
         chunk = x._chunk
         if chunk.writer is not None or chunk.queue or chunk.error is not None:
             return None
-        if x._ctx is not ctx or (chunk.spec is not x._spec and not _is_all(chunk, x)):
+        if x._ctx is not ctx or (chunk.spec is not x._spec and not is_all(chunk, x)):
             return None
         arrays.append(chunk.data)
     return arrays
 
 
-def _is_all(chunk: Chunk, x: Any) -> bool:
+def is_all(chunk: Chunk, x: Any) -> bool:
     """Is `x` all of its memory, in that very shape, and on the CPU? If so, it is remembered."""
     if chunk.data is None or chunk.data.shape != x._spec.shape or not x._ctx.is_cpu:
         return False

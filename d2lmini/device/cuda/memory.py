@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from d2lmini.device.cuda.streams import Order
-from d2lmini.device.storage import Pool
+from d2lmini.device.storage import Chunk, Pool
 from d2lmini.engine.core import lock
 
 if TYPE_CHECKING:
@@ -67,6 +67,11 @@ class CudaPool(Pool):
         with lock:
             self.check_limit(prod(shape) * dtype.itemsize)
         return self.xp.empty(shape, dtype)
+
+    def leased(self, array: Any, chunk: Chunk) -> Any:
+        cuda, at = self.xp.cuda, array.data
+        memory = cuda.UnownedMemory(at.ptr, max(array.nbytes, 1), chunk, at.device_id)
+        return self.xp.ndarray(array.shape, array.dtype, cuda.MemoryPointer(memory, 0))
 
     def block_of(self, array: Any) -> Block:
         return Block(array, self.device.lane_here())

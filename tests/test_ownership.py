@@ -1,0 +1,233 @@
+"""Whoever can write into memory holds it: nothing lends it to another as long as a view exists.
+
+What other files test by values is tested here by who keeps what alive: blocks of the pool, arenas
+of compiled nets, scratch memory and loans.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from d2lmini import Context, autograd, cpu, engine, init, nd, storage
+from d2lmini.device.storage import SMALL, Chunk, Pool
+from d2lmini.gluon import nn, rnn
+from d2lmini.graph.arena import Arena, Arenas
+
+#: Sizes of arrays that were made after a net was compiled: every size class up to 40 KiB.
+LATER = [n * 256 for n in range(1, 17)] + [n * 1024 for n in range(5, 40, 2)]
+
+LAYERS: dict[str, Callable[[], Any]] = {
+    "Dense": lambda: nn.Dense(32, activation="relu"),
+    "LayerNorm": lambda: nn.LayerNorm(),
+    "BatchNorm": lambda: nn.BatchNorm(),
+    "softmax": lambda: nn.HybridLambda(lambda F, x: F.softmax(x * 2)),
+    "relu": lambda: nn.Activation("relu"),
+    "exp": lambda: nn.HybridLambda(lambda F, x: F.exp(x * 0.5)),
+    "elementwise": lambda: nn.HybridLambda(lambda F, x: F.sqrt(F.abs(x) + 1) * x),
+    "sums": lambda: nn.HybridLambda(lambda F, x: F.broadcast_sub(x, F.mean(x, axis=1, keepdims=1))),
+    "Dropout": lambda: nn.Dropout(0.5),
+    "Embedding": lambda: nn.HybridLambda(lambda F, x: F.one_hot(F.abs(x).sum(axis=1), 8)),
+}
+SIZES = [(1, 7), (3, 33), (8, 64), (16, 33), (32, 32), (32, 64), (64, 32), (50, 41), (128, 16)]
+
+
+def later_arrays() -> list[Any]:
+    """Arrays of all sizes, each full of its own number."""
+    return [nd.full((nbytes // 4,), i) for i, nbytes in enumerate(LATER)]
+
+
+def changed(arrays: list[Any]) -> list[int]:
+    """Those that hold another number than their own."""
+    return [i for i, x in enumerate(arrays) if not (x.asnumpy() == i).all()]
+
+
+@pytest.mark.parametrize("options", [{}, {"static_alloc": True}], ids=["plain", "static"])
+@pytest.mark.parametrize("layer", LAYERS)
+def test_a_compiled_net_writes_into_no_array_made_after_it(layer: str, options: dict):
+    for rows, columns in SIZES:
+        net = nn.HybridSequential()
+        net.add(LAYERS[layer](), nn.Dense(10))
+        net.initialize(init.Xavier())
+        net.hybridize(**options)
+        x = nd.random.normal(shape=(rows, columns))
+        net(x)
+        with autograd.record():
+            net(x).backward()
+        mine = later_arrays()
+        for _ in range(2):
+            net(x)
+            with autograd.record():
+                net(x).backward()
+        assert changed(mine) == [], f"{layer}, x {rows} x {columns}"
+
+
+@pytest.mark.parametrize("kernel", [1, 3])
+@pytest.mark.parametrize("size", [4, 7, 12])
+def test_a_compiled_convolution_writes_into_no_array_made_after_it(kernel: int, size: int):
+    net = nn.HybridSequential()
+    net.add(nn.Conv2D(4, kernel, padding=1), nn.MaxPool2D(2), nn.BatchNorm(), nn.Dense(3))
+    net.initialize()
+    net.hybridize()
+    x = nd.random.normal(shape=(2, 3, size, size))
+    net(x)
+    mine = later_arrays()
+    net(x)
+    assert changed(mine) == []
+
+
+def test_a_compiled_recurrent_layer_writes_into_no_array_made_after_it():
+    for layer in (rnn.GRU(8), rnn.LSTM(8), rnn.RNN(8)):
+        layer.initialize()
+        layer.hybridize()
+        x = nd.random.normal(shape=(5, 4, 8))
+        layer(x)
+        mine = later_arrays()
+        layer(x)
+        assert changed(mine) == []
+
+
+# -- blocks of the pool ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ctx():
+    """A context of its own, so that the pool begins with nothing."""
+    return Context("cpu", random.randrange(1000, 10**6))
+
+
+def lent(pool: Pool, nbytes: int) -> tuple[Chunk, int]:
+    """A chunk, and the address of its memory."""
+    chunk = Chunk(pool, nbytes)
+    return chunk, chunk.allocate((nbytes,), np.dtype("uint8")).ctypes.data
+
+
+VIEWS: dict[str, Callable[[np.ndarray], Any]] = {
+    "the array": lambda a: a,
+    "a slice": lambda a: a[100:200],
+    "a view of a view": lambda a: a.reshape(64, -1)[3].view(np.float32)[::2],
+    "transposed": lambda a: a.reshape(64, -1).T,
+    "by its buffer": lambda a: memoryview(a),
+    "by frombuffer": lambda a: np.frombuffer(a, np.float32),
+    "by DLPack": lambda a: np.from_dlpack(a),
+    "a capsule": lambda a: a.__dlpack__(),
+    "a closure": lambda a: lambda: a.fill(1),
+    "by ctypes": lambda a: a.ctypes.data_as(__import__("ctypes").c_void_p),
+}
+
+
+@pytest.mark.parametrize("kind", VIEWS)
+def test_a_block_is_lent_again_only_if_no_view_of_it_exists(kind: str):
+    pool = Pool(cpu())
+    chunk, address = lent(pool, 8192)
+    view = VIEWS[kind](chunk.data)
+    del chunk
+    other, elsewhere = lent(pool, 8192)
+    assert elsewhere != address
+    del other, view
+    assert lent(pool, 8192)[1] == elsewhere, "what nobody looks into is lent again"
+
+
+def test_the_block_itself_is_a_view_of_it():
+    pool = Pool(cpu())
+    chunk, address = lent(pool, 8192)
+    block = chunk.block
+    del chunk
+    assert lent(pool, 8192)[1] != address
+    del block
+
+
+def test_a_lease_keeps_its_chunk(ctx):
+    for make in (lambda x: x.asnumpy_view(), np.from_dlpack, lambda x: x._chunk.lease()):
+        x = nd.ones((100, 100), ctx=ctx)
+        x.wait_to_read()
+        part = make(x)[3:5]
+        del x
+        gc.collect()
+        assert storage.stats(ctx).live == 40_000
+        del part
+        engine.waitall()
+        assert storage.stats(ctx).live == 0
+
+
+# -- arenas ----------------------------------------------------------------------------------------
+
+
+class Adder:
+    """A program that adds one to a place of its arena."""
+
+    def __init__(self, nbytes: int):
+        self.arena_nbytes = nbytes
+
+    def bind(self, arena: Any) -> Any:
+        place = arena(64, (4,), np.dtype(np.float32))
+
+        def run(*_: Any) -> list:
+            place[...] = 1
+            return [place]
+
+        return run
+
+
+def test_who_can_run_a_program_holds_its_arena(ctx):
+    run = Arena(ctx, 50_000).function(Adder(50_000))
+    gc.collect()
+    assert storage.stats(ctx).live == 50_000
+    x = nd.zeros((12_500,), ctx=ctx)
+    run()
+    assert x.asnumpy().max() == 0
+    del run, x
+    assert storage.stats(ctx).live == 0
+
+
+def test_programs_of_one_net_take_turns_in_one_arena(ctx):
+    arenas, programs = Arenas(ctx), [Adder(n * 10_000) for n in (3, 9, 1, 7, 2)]
+    for program in programs * 3:
+        arena = arenas.take(program.arena_nbytes)
+        arena.function(program)()
+        arenas.give_back(arena)
+    assert arenas.nbytes == storage.stats(ctx).live == 90_000
+
+
+def test_calls_at_once_have_arenas_of_their_own(ctx):
+    arenas = Arenas(ctx)
+    both = [arenas.take(5000), arenas.take(6000)]
+    assert both[0] is not both[1]
+    for arena in both:
+        arenas.give_back(arena)
+    assert arenas.nbytes == 11_000
+
+
+def test_a_large_arena_is_kept_only_with_static_alloc(ctx):
+    for static in (False, True):
+        arenas = Arenas(ctx, static)
+        arenas.give_back(arenas.take(5 << 20))
+        assert arenas.nbytes == (5 << 20 if static else 0)
+
+
+def test_under_the_lock_all_work_in_one_that_grows_twofold(ctx):
+    arenas, programs = Arenas(ctx), [Adder(n * 1000) for n in range(4, 60)]
+    functions = [arenas.function(program) for program in programs]
+    live = storage.stats(ctx).live
+    assert arenas.nbytes <= 2 * 59_000 and live <= 4 * 59_000
+    for run in functions:
+        run()
+    del functions, programs
+    gc.collect()
+    assert storage.stats(ctx).live == arenas.nbytes <= 2 * 59_000
+
+
+def test_an_arena_forgets_programs_that_are_no_more(ctx):
+    arena = Arena(ctx, SMALL)
+    for _ in range(5):
+        program = Adder(SMALL)
+        function = weakref.ref(arena.function(program))
+        assert arena.function(program) is function()
+        del program
+        assert function() is None and arena._functions == {}
