@@ -35,7 +35,8 @@ from d2lmini.gluon.parameter import Parameter
 from d2lmini.gluon.variables import arrays
 from d2lmini.graph.cached_op import CachedOp, Compiled
 from d2lmini.graph.interpret import interpret
-from d2lmini.graph.trace import Trace, here, input_names
+from d2lmini.graph.kept import Kept
+from d2lmini.graph.trace import Trace, here, input_names, one_at_a_time
 from d2lmini.ndarray import NDArray
 from d2lmini.ops.core import modes
 from d2lmini.symbol import Symbol
@@ -49,14 +50,20 @@ class AsWritten(MXNetError):
 
 
 class _Watched(CachedOp):
-    """A CachedOp that tells when it compiles."""
+    """A CachedOp that tells when it compiles, and when nothing of that is kept any more."""
 
     noted: Callable[..., None]
+    emptied: Callable[[], None]
 
     def _compile(self, inputs: Any, *how: Any) -> Any:
         compiled = super()._compile(inputs, *how)
         self.noted(inputs)
         return compiled
+
+    def _forget(self, by_value: tuple) -> None:
+        super()._forget(by_value)
+        if not self._compiled:
+            self.emptied()
 
 
 #: What `arrays.now` was when the list of a graph's arrays was made; that list; what ran last with
@@ -72,12 +79,14 @@ class Placed:
     """
 
     def __init__(
-        self, trace: Trace, form: Any, ctx: Context, name: str, flags: Any, guards: Guards
-    ):
+        self, trace: Trace, form: Any, ctx: Context, name: str, flags: Any, guards: Guards,
+        kept: Kept, emptied: Callable[[], None],
+    ):  # fmt: skip
         self.trace = trace
         self.form = form
         self.ctx = ctx
-        self.op = _Watched(trace.symbol, flags, name)
+        self.op = _Watched(trace.symbol, flags, name, kept)
+        self.op.emptied = emptied
         positions = {node: i for i, node in enumerate(self.op.variables)}
         self.places = [None if node is None else positions.get(node) for node in trace.inputs]
         self.place: Any = self.places[0]
@@ -90,9 +99,10 @@ class Placed:
             self.spec = trace.inputs[0].specs[0]  # type: ignore[union-attr, index]
         # Replaced as a whole and read once by a call: another thread may replace it meanwhile.
         self.last: Last = (object(), [], None, None, False)
-        known = [(self.op.variables[i].name, i) for i in self.places if i is not None]
+        known = [(n, node.name, i) for n, (node, i) in enumerate(zip(trace.inputs, self.places))
+                 if node is not None and i is not None]  # fmt: skip
         self.op.noted = lambda inputs: guards.note(
-            [name for name, _ in known], [inputs[i] for _, i in known],
+            {n: (name, inputs[i]._spec) for n, name, i in known},
             modes.recording and any(x._node is not None for x in inputs), ctx,
         )  # fmt: skip
 
@@ -170,6 +180,7 @@ class CompiledForward:
         self._block = weakref.ref(block)
         self.flags = flags
         self.guards = Guards()
+        self.kept = Kept(CachedOp.flag(flags, "static_alloc"))
         self.traces: dict[Any, tuple[Trace, Any]] = {}
         self.placed: dict[Any, Placed] = {}
         self.form: Any = None  # how the inputs of the first trace are nested
@@ -229,30 +240,57 @@ class CompiledForward:
 
     def place(self, block: Any, flat: list[Any], form: Any, ctx: Context) -> Placed:
         """The graph for such inputs, traced if it has to be, in the context where they are."""
-        if self._general:
-            if _bare(form) != _bare(self.form):
-                raise ValueError(
-                    "The argument structure of HybridBlock does not match the cached version. "
-                    f"Stored format = {self.form}, input format = {form}. It was "
-                    "traced with other arguments: give the same ones as None or not, or call "
-                    "hybridize() again to forget that trace"
-                )
-            key: Any = None
-        else:
+        found = self.placed.get((self._key(flat, form, ctx), ctx))
+        if found is not None:
+            return found
+        with one_at_a_time():
+            key = self._key(flat, form, ctx)  # another thread may have been here
+            return self.placed.get((key, ctx)) or self._place(key, block, flat, form, ctx)
+
+    def _key(self, flat: list[Any], form: Any, ctx: Context) -> Any:
+        """What the graph for such inputs is known by; None is the one for all. ValueError if that
+        is not for such ones."""
+        if not self._general:
             specs = tuple([None if x is None else x._spec for x in flat])
-            key = (str(form), specs, modes.training, ctx)
-        found = self.placed.get((key, ctx))
-        if found is None:
-            trace, outputs = self.traces.get(key) or self._trace(block, flat, form, ctx)
-            if not self.traces:
-                self.form = form
-            if trace.general:
-                key, self._general = None, True
-            self.traces[key] = trace, outputs
-            name = block.name or type(block).__name__.lower()
-            found = Placed(trace, outputs, ctx, name, self.flags, self.guards)
-            self.placed[key, ctx] = found
+            return str(form), specs, modes.training, ctx
+        if _bare(form) != _bare(self.form):
+            raise ValueError(
+                "The argument structure of HybridBlock does not match the cached version. "
+                f"Stored format = {self.form}, input format = {form}. It was "
+                "traced with other arguments: give the same ones as None or not, or call "
+                "hybridize() again to forget that trace"
+            )
+        return None
+
+    def _place(self, key: Any, block: Any, flat: list[Any], form: Any, ctx: Context) -> Placed:
+        trace, outputs = self.traces.get(key) or self._trace(block, flat, form, ctx)
+        if not self.traces:
+            self.form = form
+        if trace.general:
+            key = None
+        mine = weakref.ref(self)
+
+        def emptied() -> None:
+            compiled = mine()
+            if compiled is not None and key is not None:
+                compiled._forget(key, ctx)
+
+        name = block.name or type(block).__name__.lower()
+        found = Placed(
+            trace, outputs, ctx, name, self.flags, self.guards, self.kept, emptied
+        )  # fmt: skip
+        self.traces[key] = trace, outputs
+        self.placed[key, ctx] = found
+        if trace.general:
+            self._general = True  # last: other threads then look for it
         return found
+
+    def _forget(self, key: Any, ctx: Context) -> None:
+        """Drop a graph for one kind of input, whose programs were not used for long. The first one
+        stays, for `export`."""
+        self.placed.pop((key, ctx), None)
+        if key != next(iter(self.traces)):
+            self.traces.pop(key, None)
 
     def _trace(
         self, block: Any, flat: list[Any], form: Any, ctx: Context | None = None

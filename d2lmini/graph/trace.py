@@ -18,12 +18,13 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from traceback import walk_tb
 from typing import Any
 
 from d2lmini import callsite, random_state
 from d2lmini.context import Context
+from d2lmini.engine.road import here as engine_here
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.ops.core import Spec
 from d2lmini.symbol.node import Entry, Node, topological
@@ -43,6 +44,19 @@ class _Here(threading.local):
 
 
 here = _Here()
+
+_making = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_making._at_fork_reinit)  # type: ignore[attr-defined]
+
+
+def one_at_a_time() -> AbstractContextManager[Any]:
+    """A scope for what a net does once, in whichever thread comes first: initialize its parameters,
+    trace, compile. There is one for all nets, so no two can wait for each other.
+
+    A task of the engine does not wait here, for who is inside may wait for the engine.
+    """
+    return nullcontext() if engine_here.task else _making
 
 
 class Trace:
