@@ -206,7 +206,7 @@ class Compiled:
         self.name = name
         self.ctx = ctx
         self.arenas = arenas
-        self.used = 0
+        self.used = now()
         self.overlaps = overlaps
         self.static = static
         self.variables = variables
