@@ -22,12 +22,13 @@ is traced anew for each new kind of input.
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
-from d2lmini.base import MXNetError
+from d2lmini import callsite
 from d2lmini.context import Context
 from d2lmini.gluon.guards import Guards
 from d2lmini.gluon.nested import flatten, regroup
@@ -36,17 +37,15 @@ from d2lmini.gluon.variables import arrays
 from d2lmini.graph.cached_op import CachedOp, Compiled
 from d2lmini.graph.interpret import interpret
 from d2lmini.graph.kept import Kept
-from d2lmini.graph.trace import Trace, here, input_names, one_at_a_time
+from d2lmini.graph.trace import AsWritten, Trace, here, input_names, one_at_a_time
 from d2lmini.ndarray import NDArray
 from d2lmini.ops.core import modes
 from d2lmini.symbol import Symbol
 from d2lmini.symbol.node import Node
 from d2lmini.symbol.symbol import output_name
 
-
-class AsWritten(MXNetError):
-    """Raised by a Block that is being traced and can only run as it is written, in this mode. The
-    Blocks around it then do so too, each of which calls its children, compiled or not."""
+#: The lines of which the user was told that their Block is not compiled.
+_told: set[callsite.Site] = set()
 
 
 class _Watched(CachedOp):
@@ -223,8 +222,8 @@ class CompiledForward:
             return type(block).forward(block, *args)
         try:
             placed = self.place(block, flat, form, ctx)
-        except AsWritten:
-            self._as_written.add(modes.training)
+        except AsWritten as reason:
+            self._run_as_written(reason)
             return type(block).forward(block, *args)
         if block._op_hooks:
             return placed.watched(flat, block._op_hooks)
@@ -232,11 +231,25 @@ class CompiledForward:
             self._last = placed
         return placed(flat)
 
+    def _run_as_written(self, reason: AsWritten) -> None:
+        """Do so from now on, in this mode; the user is told once of each line that is the cause."""
+        self._as_written.add(modes.training)
+        if reason.site is not None and reason.site not in _told:
+            _told.add(reason.site)
+            warnings.warn(
+                f"{reason} has no place in a graph, so the Blocks around it are not compiled: they "
+                f"run as they are written\n  at {callsite.describe(reason.site)}",
+                stacklevel=5,
+            )
+
     def prepare(self, *args: Any) -> None:
         """Trace it for such inputs, if it has not been, and make the list of its arrays."""
         flat, form = flatten(list(args))
         block = self._block()
-        self.place(block, flat, form, _context(block, flat))
+        try:
+            self.place(block, flat, form, _context(block, flat))
+        except AsWritten as reason:
+            self._run_as_written(reason)
 
     def place(self, block: Any, flat: list[Any], form: Any, ctx: Context) -> Placed:
         """The graph for such inputs, traced if it has to be, in the context where they are."""

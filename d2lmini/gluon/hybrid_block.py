@@ -276,7 +276,8 @@ class HybridBlock(Block):
 
     def compare_hybrid(self, *inputs: Any, train: bool = False, **tolerance: float) -> Comparison:
         """Run it eager and compiled side by side and name the first node that differs; see
-        `compare_hybrid.py`. train: gradients too; tolerance: rtol=1e-4, atol=1e-5."""
+        `compare_hybrid.py`. Gradients too; train: in training mode; tolerance: rtol=1e-4,
+        atol=1e-5."""
         return compare(self, inputs, train, **tolerance)
 
     def optimize_for(
