@@ -96,7 +96,7 @@ def test_nd_has_it_with_flags_as_pairs():
         f = nd.CachedOp(sym.sum(sym.exp(x)), [("static_alloc", value), ("static_shape", "True")])
         f(nd.ones(1 << 19)).wait_to_read()
         (compiled,) = f._compiled.values()
-        assert compiled.static_alloc is keeps
+        assert compiled.arenas is f.kept.arenas(cpu()) and f.kept.static_alloc is keeps
 
 
 def test_outputs_are_never_the_inputs():

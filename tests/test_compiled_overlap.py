@@ -35,6 +35,7 @@ from d2lmini.device.quiet import run_quietly
 from d2lmini.gluon import nn
 from d2lmini.gluon.nested import flatten
 from d2lmini.graph import fusion, history, parts
+from d2lmini.graph.arena import Arenas
 from d2lmini.graph.cached_op import CachedOp
 from d2lmini.graph.program import Program
 from d2lmini.graph.split import cut, residuals
@@ -96,7 +97,10 @@ def programs(graph: Graph, groups: bool) -> tuple[Program, Program]:
         if groups:
             patch.setattr(fusion, "SMALLEST", 2)
             patch.setattr(fusion, "BLOCK_BYTES", 32)
-        made = [Program("net", graph.variables, graph.outputs, None, True, m) for m in (1, 99)]
+        arenas = Arenas(cpu(), True)
+        made = [
+            Program("net", graph.variables, graph.outputs, None, arenas, parts) for parts in (1, 99)
+        ]
     return made[0], made[1]
 
 

@@ -21,6 +21,7 @@ from test_ops import ROWS, each, find
 from d2lmini import MXNetError, cpu, engine, nd, storage, sym
 from d2lmini.device.quiet import run_quietly
 from d2lmini.graph import fusion
+from d2lmini.graph.arena import Arenas
 from d2lmini.graph.blocks import in_blocks
 from d2lmini.graph.expressions import FORMULAS, formula_for, steps_of
 from d2lmini.graph.program import Program
@@ -337,7 +338,7 @@ def test_gradients_are_computed_as_they_become_known():
 @pytest.mark.parametrize("static_alloc", [False, True])
 def test_a_large_arena_is_given_back_unless_it_is_static(static_alloc):
     x = sym.var("x")
-    program, graph = compiled(deep(4, x), {x: (600, 500)}, static_alloc=static_alloc)
+    program, graph = compiled(deep(4, x), {x: (600, 500)}, arenas=Arenas(cpu(), static_alloc))
     assert program.plan.nbytes > 1 << 20
     before = storage.stats(cpu()).live
     run_quietly(program.run, graph.arrays(), [None], [])

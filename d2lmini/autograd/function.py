@@ -7,7 +7,7 @@ from typing import Any
 
 from d2lmini import callsite
 from d2lmini.autograd import tape
-from d2lmini.autograd.scopes import pause
+from d2lmini.autograd.scopes import pause, refuse_in_trace
 from d2lmini.autograd.tape import Node, check_version
 from d2lmini.base import MXNetError
 from d2lmini.ops.core import Value, modes
@@ -146,6 +146,7 @@ class Function:
 
     def __call__(self, *inputs: Any) -> Any:
         name = type(self).__name__
+        refuse_in_trace(f"{name}, an autograd.Function,")
         for i, x in enumerate(inputs):
             if not isinstance(x, Value):
                 raise TypeError(

@@ -18,30 +18,45 @@ from d2lmini.ops.core import modes
 
 def is_recording() -> bool:
     """Are operations of this thread being recorded?"""
+    refuse_in_trace("autograd.is_recording()")
     return modes.recording
 
 
 def is_training() -> bool:
     """Do layers behave as in training (Dropout drops, BatchNorm uses the batch's statistics)?"""
+    if modes.tracing is not None:
+        modes.tracing.depends_on_mode()
     return modes.training
 
 
 def set_recording(is_recording: bool) -> bool:
     """Turn recording on or off for this thread; returns what it was."""
+    refuse_in_trace("autograd.set_recording()")
     before, modes.recording = modes.recording, bool(is_recording)
     return before
 
 
 def set_training(train_mode: bool) -> bool:
     """Turn training mode on or off for this thread; returns what it was."""
+    refuse_in_trace("autograd.set_training()")
     before, modes.training = modes.training, bool(train_mode)
     return before
+
+
+def refuse_in_trace(what: str) -> None:
+    """`what` has no place in a graph: where a net is being traced, it cannot be compiled."""
+    if modes.tracing is not None:
+        modes.tracing.refuse(what)
 
 
 @contextmanager
 def scope(recording: bool | None, training: bool | None) -> Iterator[None]:
     """Set the switches for a while; None leaves one as it is."""
     before = modes.recording, modes.training
+    if modes.tracing is not None:
+        modes.tracing.depends_on_mode()
+        if recording is not None or training is not modes.training:
+            modes.tracing.refuse("a scope of autograd (record, pause, train_mode, predict_mode)")
     if recording is not None:
         modes.recording = recording
     if training is not None:

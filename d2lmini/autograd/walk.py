@@ -19,7 +19,7 @@ from typing import Any
 
 from d2lmini import callsite
 from d2lmini.autograd import tape
-from d2lmini.autograd.scopes import scope
+from d2lmini.autograd.scopes import refuse_in_trace, scope
 from d2lmini.autograd.tape import Entry, Leaf, Node, total
 from d2lmini.base import MXNetError
 from d2lmini.ops.core import NOWHERE, Value, registry
@@ -40,6 +40,7 @@ def backward(
 
     MXNetError for a head without history, or whose tape an earlier backward has used up.
     """
+    refuse_in_trace("backward")
     heads, head_grads = _lists(heads, head_grads)
     with scope(False, train_mode):
         leaves = callsite.remembered(_walk, heads, head_grads, retain_graph, graph=False)
@@ -67,6 +68,7 @@ def grad(
 
     MXNetError as in `backward`, and when a variable has no history or the heads don't depend on it.
     """
+    refuse_in_trace("autograd.grad")
     heads, head_grads = _lists(heads, head_grads)
     variables = [variables] if isinstance(variables, Value) else list(variables)
     targets: dict[Entry, Any] = {}
@@ -100,6 +102,7 @@ def mark_variables(variables: Any, gradients: Any, grad_reqs: Any = "write") -> 
 
     grad_reqs: 'write', 'add' or 'null', one for all or one for each; ValueError for any other.
     MXNetError where shape or dtype of a gradient is not its variable's."""
+    refuse_in_trace("attach_grad")
     if isinstance(variables, Value):
         variables, gradients = [variables], [gradients]
     if isinstance(grad_reqs, str):

@@ -280,6 +280,8 @@ class Chunk(WeightedVar):
 
     def own(self, array: np.ndarray) -> None:
         """Make `array` its contents and enter it in the books (lock held)."""
+        if not array.flags.c_contiguous:
+            raise AssertionError("an array is to be in C order, else its views would be copies")
         pool = self.pool
         self.data = array
         self.spec = None

@@ -22,41 +22,52 @@ is traced anew for each new kind of input.
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
-from d2lmini.base import MXNetError
+from d2lmini import callsite
 from d2lmini.context import Context
 from d2lmini.gluon.guards import Guards
 from d2lmini.gluon.nested import flatten, regroup
 from d2lmini.gluon.parameter import Parameter
 from d2lmini.gluon.variables import arrays
-from d2lmini.graph.cached_op import CachedOp
+from d2lmini.graph.cached_op import CachedOp, Compiled
 from d2lmini.graph.interpret import interpret
-from d2lmini.graph.trace import Trace, here, input_names
+from d2lmini.graph.kept import Kept
+from d2lmini.graph.trace import AsWritten, Trace, here, input_names, one_at_a_time
 from d2lmini.ndarray import NDArray
 from d2lmini.ops.core import modes
 from d2lmini.symbol import Symbol
 from d2lmini.symbol.node import Node
 from d2lmini.symbol.symbol import output_name
 
-
-class AsWritten(MXNetError):
-    """Raised by a Block that is being traced and can only run as it is written, in this mode. The
-    Blocks around it then do so too, each of which calls its children, compiled or not."""
+#: The lines of which the user was told that their Block is not compiled.
+_told: set[callsite.Site] = set()
 
 
 class _Watched(CachedOp):
-    """A CachedOp that tells when it compiles."""
+    """A CachedOp that tells when it compiles, and when nothing of that is kept any more."""
 
     noted: Callable[..., None]
+    emptied: Callable[[], None]
 
     def _compile(self, inputs: Any, *how: Any) -> Any:
         compiled = super()._compile(inputs, *how)
         self.noted(inputs)
         return compiled
+
+    def _forget(self, by_value: tuple) -> None:
+        super()._forget(by_value)
+        if not self._compiled:
+            self.emptied()
+
+
+#: What `arrays.now` was when the list of a graph's arrays was made; that list; what ran last with
+#: them, on an input of which spec, in training or not.
+Last = tuple[Any, list[Any], "Compiled | None", Any, bool]
 
 
 class Placed:
@@ -67,12 +78,14 @@ class Placed:
     """
 
     def __init__(
-        self, trace: Trace, form: Any, ctx: Context, name: str, flags: Any, guards: Guards
-    ):
+        self, trace: Trace, form: Any, ctx: Context, name: str, flags: Any, guards: Guards,
+        kept: Kept, emptied: Callable[[], None],
+    ):  # fmt: skip
         self.trace = trace
         self.form = form
         self.ctx = ctx
-        self.op = _Watched(trace.symbol, flags, name)
+        self.op = _Watched(trace.symbol, flags, name, kept)
+        self.op.emptied = emptied
         positions = {node: i for i, node in enumerate(self.op.variables)}
         self.places = [None if node is None else positions.get(node) for node in trace.inputs]
         self.place: Any = self.places[0]
@@ -83,17 +96,16 @@ class Placed:
         self.training = modes.training
         if self.single and not trace.general:
             self.spec = trace.inputs[0].specs[0]  # type: ignore[union-attr, index]
-        self.made: Any = object()  # what `arrays.now` was when the list was made
-        self.filled: list[Any] = []
-        # What the CachedOp ran last, and for which kind of input, while those are its arrays.
-        self.known: tuple[Any, Any, bool] = (None, None, False)
-        known = [(self.op.variables[i].name, i) for i in self.places if i is not None]
+        # Replaced as a whole and read once by a call: another thread may replace it meanwhile.
+        self.last: Last = (object(), [], None, None, False)
+        known = [(n, node.name, i) for n, (node, i) in enumerate(zip(trace.inputs, self.places))
+                 if node is not None and i is not None]  # fmt: skip
         self.op.noted = lambda inputs: guards.note(
-            [name for name, _ in known], [inputs[i] for _, i in known],
+            {n: (name, inputs[i]._spec) for n, name, i in known},
             modes.recording and any(x._node is not None for x in inputs), ctx,
         )  # fmt: skip
 
-    def _fill(self) -> list[Any]:
+    def _fill(self) -> Last:
         """Look up all arrays that the graph uses, but those of the call."""
         made = arrays.now
         uses, ctx = self.trace.uses, self.ctx
@@ -104,26 +116,26 @@ class Placed:
             for x in uses.values()
             if isinstance(x, Parameter)
         )
-        self.filled = [
+        filled = [
             x if x is None or isinstance(x, NDArray) else x.data(ctx)
             for x in map(uses.get, self.op.variables)
         ]
-        self.made = made
-        self.known = (None, None, False)
-        return self.filled
+        self.last = last = made, filled, None, None, False
+        return last
 
     def one(self, x: NDArray) -> NDArray:
         """The call with one array and one result."""
-        inputs = (self.filled if self.made is arrays.now else self._fill()).copy()
+        made, filled, compiled, spec, training = self.last
+        if made is not arrays.now:
+            made, filled, compiled, spec, training = self._fill()
+        inputs = filled.copy()
         inputs[self.place] = x
         if modes.recording:
             return self.op(*inputs)
-        last, spec, training = self.known
-        if x._spec is spec and modes.training is training and self.op._last is last:
-            return last[1](inputs, None)[0]
-        y = self.op(*inputs)
-        self.known = self.op._last, x._spec, modes.training
-        return y
+        if x._spec is not spec or modes.training is not training:
+            compiled = self.op.compiled_for(inputs)
+            self.last = made, filled, compiled, x._spec, modes.training
+        return compiled(inputs, None)[0]  # type: ignore[misc]
 
     def __call__(self, flat: Sequence[NDArray | None]) -> Any:
         inputs = self.arrays_for(flat)
@@ -132,7 +144,8 @@ class Placed:
 
     def arrays_for(self, flat: Sequence[NDArray | None]) -> list[NDArray]:
         """All arrays for one call."""
-        inputs = (self.filled if self.made is arrays.now else self._fill()).copy()
+        last = self.last
+        inputs = (last if last[0] is arrays.now else self._fill())[1].copy()
         for place, x in zip(self.places, flat):
             if place is not None:
                 inputs[place] = x
@@ -166,6 +179,7 @@ class CompiledForward:
         self._block = weakref.ref(block)
         self.flags = flags
         self.guards = Guards()
+        self.kept = Kept(CachedOp.flag(flags, "static_alloc"))
         self.traces: dict[Any, tuple[Trace, Any]] = {}
         self.placed: dict[Any, Placed] = {}
         self.form: Any = None  # how the inputs of the first trace are nested
@@ -208,8 +222,8 @@ class CompiledForward:
             return type(block).forward(block, *args)
         try:
             placed = self.place(block, flat, form, ctx)
-        except AsWritten:
-            self._as_written.add(modes.training)
+        except AsWritten as reason:
+            self._run_as_written(reason)
             return type(block).forward(block, *args)
         if block._op_hooks:
             return placed.watched(flat, block._op_hooks)
@@ -217,38 +231,79 @@ class CompiledForward:
             self._last = placed
         return placed(flat)
 
+    def _run_as_written(self, reason: AsWritten) -> None:
+        """Do so from now on, in this mode; the user is told once of each line that is the cause."""
+        self._as_written.add(modes.training)
+        if reason.site is not None and reason.site not in _told:
+            _told.add(reason.site)
+            warnings.warn(
+                f"{reason} has no place in a graph, so the Blocks around it are not compiled: they "
+                f"run as they are written\n  at {callsite.describe(reason.site)}",
+                stacklevel=5,
+            )
+
     def prepare(self, *args: Any) -> None:
         """Trace it for such inputs, if it has not been, and make the list of its arrays."""
         flat, form = flatten(list(args))
         block = self._block()
-        self.place(block, flat, form, _context(block, flat))
+        try:
+            self.place(block, flat, form, _context(block, flat))
+        except AsWritten as reason:
+            self._run_as_written(reason)
 
     def place(self, block: Any, flat: list[Any], form: Any, ctx: Context) -> Placed:
         """The graph for such inputs, traced if it has to be, in the context where they are."""
-        if self._general:
-            if _bare(form) != _bare(self.form):
-                raise ValueError(
-                    "The argument structure of HybridBlock does not match the cached version. "
-                    f"Stored format = {self.form}, input format = {form}. It was "
-                    "traced with other arguments: give the same ones as None or not, or call "
-                    "hybridize() again to forget that trace"
-                )
-            key: Any = None
-        else:
+        found = self.placed.get((self._key(flat, form, ctx), ctx))
+        if found is not None:
+            return found
+        with one_at_a_time():
+            key = self._key(flat, form, ctx)  # another thread may have been here
+            return self.placed.get((key, ctx)) or self._place(key, block, flat, form, ctx)
+
+    def _key(self, flat: list[Any], form: Any, ctx: Context) -> Any:
+        """What the graph for such inputs is known by; None is the one for all. ValueError if that
+        is not for such ones."""
+        if not self._general:
             specs = tuple([None if x is None else x._spec for x in flat])
-            key = (str(form), specs, modes.training, ctx)
-        found = self.placed.get((key, ctx))
-        if found is None:
-            trace, outputs = self.traces.get(key) or self._trace(block, flat, form, ctx)
-            if not self.traces:
-                self.form = form
-            if trace.general:
-                key, self._general = None, True
-            self.traces[key] = trace, outputs
-            name = block.name or type(block).__name__.lower()
-            found = Placed(trace, outputs, ctx, name, self.flags, self.guards)
-            self.placed[key, ctx] = found
+            return str(form), specs, modes.training, ctx
+        if _bare(form) != _bare(self.form):
+            raise ValueError(
+                "The argument structure of HybridBlock does not match the cached version. "
+                f"Stored format = {self.form}, input format = {form}. It was "
+                "traced with other arguments: give the same ones as None or not, or call "
+                "hybridize() again to forget that trace"
+            )
+        return None
+
+    def _place(self, key: Any, block: Any, flat: list[Any], form: Any, ctx: Context) -> Placed:
+        trace, outputs = self.traces.get(key) or self._trace(block, flat, form, ctx)
+        if not self.traces:
+            self.form = form
+        if trace.general:
+            key = None
+        mine = weakref.ref(self)
+
+        def emptied() -> None:
+            compiled = mine()
+            if compiled is not None and key is not None:
+                compiled._forget(key, ctx)
+
+        name = block.name or type(block).__name__.lower()
+        found = Placed(
+            trace, outputs, ctx, name, self.flags, self.guards, self.kept, emptied
+        )  # fmt: skip
+        self.traces[key] = trace, outputs
+        self.placed[key, ctx] = found
+        if trace.general:
+            self._general = True  # last: other threads then look for it
         return found
+
+    def _forget(self, key: Any, ctx: Context) -> None:
+        """Drop a graph for one kind of input, whose programs were not used for long. The first one
+        stays, for `export`."""
+        self.placed.pop((key, ctx), None)
+        if key != next(iter(self.traces)):
+            self.traces.pop(key, None)
 
     def _trace(
         self, block: Any, flat: list[Any], form: Any, ctx: Context | None = None
@@ -309,10 +364,10 @@ class Programs(list):
 def programs_of(compiled: CompiledForward) -> Programs:
     """All programs of a net: for each kind of input the forward one, then the backward ones."""
     found = Programs()
-    for placed in compiled.placed.values():
-        for each in placed.op._compiled.values():
+    for placed in list(compiled.placed.values()):
+        for each in list(placed.op._compiled.values()):
             found.append(each.forward)
-            found += [backward.program for backward in each._backward.values()]
+            found += [backward.program for backward in list(each._backward.values())]
     return found
 
 

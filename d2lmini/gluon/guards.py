@@ -16,56 +16,73 @@ a thousand times longer than a call; who sees that in a loop wants to know what 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections import deque
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any
 
 from d2lmini.context import Context
 from d2lmini.ops.core import modes
 
-
-class Kind(NamedTuple):
-    """What a compiled program holds for."""
-
-    specs: tuple[Any, ...]
-    training: bool
-    recording: bool
-    ctx: Context
+#: So many of the last misses are kept.
+MOST_MISSES = 100
+#: Of what was seen so many values are remembered, the last ones, and so many named in a message.
+MOST_SEEN = 1000
+MOST_NAMED = 8
 
 
 class Guards:
-    """The kinds of inputs that were seen, and what was new about each of them but the first."""
+    """What was seen in calls that were compiled, and what was new about each but the first.
+
+    seen    for each property of a call, such as the shape of input 0: its values, the last one last
+    misses  why it was compiled again, the last times
+    """
 
     def __init__(self) -> None:
-        self.kinds: list[Kind] = []
-        self.misses: list[str] = []
+        self.seen: dict[Any, dict[Any, None]] = {}
+        self.misses: deque[str] = deque(maxlen=MOST_MISSES)
+        self._inputs: set[int] | None = None  # that all calls had
 
-    def note(self, names: Sequence[str], arrays: Sequence[Any], wanted: bool, ctx: Context) -> None:
-        """Something was compiled for these arrays. wanted: for gradients too."""
-        kind = Kind(tuple([x._spec for x in arrays]), modes.training, wanted, ctx)
-        if self.kinds:
-            self.misses.append(self._reason(names, kind))
-        self.kinds.append(kind)
-
-    def _reason(self, names: Sequence[str], new: Kind) -> str:
+    def note(self, inputs: Mapping[int, tuple[str, Any]], wanted: bool, ctx: Context) -> None:
+        """Something was compiled for these inputs: by position, name and spec. wanted: for
+        gradients too."""
+        first = self._inputs is None
         reasons = []
-        for i, (name, spec) in enumerate(zip(names, new.specs)):
-            seen = list(dict.fromkeys(old.specs[i] for old in self.kinds))
-            for what, value, known in (
-                ("shape", spec.shape, dict.fromkeys(str(old.shape) for old in seen)),
-                ("dtype", spec.dtype, dict.fromkeys(str(old.dtype) for old in seen)),
-            ):
-                if str(value) not in known:
+        for i, (name, spec) in inputs.items():
+            for what, value in ("shape", spec.shape), ("dtype", spec.dtype):
+                known = self._new((i, what), value)
+                if known:
                     reasons.append(
                         f"input {i} ({name}): {what} {value} was not seen before "
                         f"(have {', '.join(known)})"
                     )
-        if all(old.training != new.training for old in self.kinds):
-            reasons.append(f"training was {not new.training} in all calls before")
-        if all(old.recording != new.recording for old in self.kinds):
+                elif known is not None and not first and what == "shape":
+                    reasons.append(f"input {i} ({name}) was not given in any call before")
+        for i in sorted((self._inputs or set()) - inputs.keys()):
+            reasons.append(f"input {i} was given in all calls before")
+        self._inputs = inputs.keys() & (inputs.keys() if self._inputs is None else self._inputs)
+        if self._new("training", modes.training):
+            reasons.append(f"training was {not modes.training} in all calls before")
+        if self._new("recording", wanted):
             with_, without = "gradients were asked for", "no gradients were asked for"
-            before, now = (without, with_) if new.recording else (with_, without)
+            before, now = (without, with_) if wanted else (with_, without)
             reasons.append(f"{now}; in all calls before {before}")
-        if all(old.ctx != new.ctx for old in self.kinds):
-            seen_ctx = ", ".join(map(str, dict.fromkeys(old.ctx for old in self.kinds)))
-            reasons.append(f"context {new.ctx} was not seen before (have {seen_ctx})")
-        return "; ".join(reasons) or "this combination of shapes and modes was not seen before"
+        others = self._new("context", ctx)
+        if others:
+            reasons.append(f"context {ctx} was not seen before (have {', '.join(others)})")
+        if not first:
+            text = "; ".join(reasons)
+            self.misses.append(text or "this combination of shapes and modes was not seen before")
+
+    def _new(self, what: Any, value: Any) -> list[str] | None:
+        """Remember the value; None if it was known, else those that were, as text."""
+        seen = self.seen.setdefault(what, {})
+        if value in seen:
+            return None
+        known = [str(each) for each in islice(reversed(seen), MOST_NAMED)][::-1]
+        if len(seen) > MOST_NAMED:
+            known.insert(0, f"{len(seen) - MOST_NAMED} others")
+        seen[value] = None
+        if len(seen) > MOST_SEEN:
+            seen.pop(next(iter(seen)))
+        return known

@@ -42,7 +42,7 @@ from d2lmini.gluon.graphs import complete_shapes, complete_types, export
 from d2lmini.gluon.nested import flatten, regroup
 from d2lmini.gluon.parameter import DeferredInitializationError
 from d2lmini.gluon.utils import shape_is_known
-from d2lmini.graph.trace import here, outside
+from d2lmini.graph.trace import here, one_at_a_time, outside
 from d2lmini.ndarray import NDArray
 from d2lmini.symbol import Symbol
 
@@ -144,14 +144,15 @@ class HybridBlock(Block):
     def _finish_deferred(self, *inputs: Any) -> None:
         """Complete the shapes of its own parameters, and make the arrays that were put off."""
         own = self._reg_params.values()
-        if not all(shape_is_known(parameter.shape) for parameter in own):
-            try:
-                self.infer_shape(*inputs)
-            except MXNetError as problem:
-                raise ValueError(f"{_NO_SHAPE} {problem}") from problem
-        with outside():  # what is drawn now is drawn once
-            for parameter in own:
-                parameter._finish_deferred_init()
+        with one_at_a_time():
+            if not all(shape_is_known(parameter.shape) for parameter in own):
+                try:
+                    self.infer_shape(*inputs)
+                except MXNetError as problem:
+                    raise ValueError(f"{_NO_SHAPE} {problem}") from problem
+            with outside():  # what is drawn now is drawn once
+                for parameter in own:
+                    parameter._finish_deferred_init()
 
     def infer_shape(self, *inputs: Any) -> None:
         """Complete the shapes of all parameters in it from those of the inputs, without a call.
@@ -256,7 +257,7 @@ class HybridBlock(Block):
         self._clear_cached_op()
 
     def guard_misses(self) -> list[str]:
-        """Why it was compiled again, each time after the first, in readable words."""
+        """Why it was compiled again, each time after the first, in readable words; the last 100."""
         return list(self._compiled().guards.misses)
 
     def cuda_graphs(self) -> list[str]:
@@ -275,7 +276,8 @@ class HybridBlock(Block):
 
     def compare_hybrid(self, *inputs: Any, train: bool = False, **tolerance: float) -> Comparison:
         """Run it eager and compiled side by side and name the first node that differs; see
-        `compare_hybrid.py`. train: gradients too; tolerance: rtol=1e-4, atol=1e-5."""
+        `compare_hybrid.py`. Gradients too; train: in training mode; tolerance: rtol=1e-4,
+        atol=1e-5."""
         return compare(self, inputs, train, **tolerance)
 
     def optimize_for(

@@ -35,7 +35,7 @@ from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu, current_context
 from d2lmini.gluon.utils import merged, shape_is_known
 from d2lmini.gluon.variables import arrays, variable_of
-from d2lmini.graph.trace import here
+from d2lmini.graph.trace import here, one_at_a_time
 from d2lmini.ndarray import NDArray
 from d2lmini.symbol import Symbol
 
@@ -127,7 +127,7 @@ class Parameter:
             return
         self._grad_req = req
         if self._data is not None:
-            self._init_grad()
+            self._init_grad(self._data)
 
     @property
     def shape(self) -> Shape | None:
@@ -196,16 +196,19 @@ class Parameter:
         self._finish_deferred_init()
 
     def _finish_deferred_init(self) -> None:
-        """Make the arrays that `initialize` put off; nothing if it did not."""
-        if not self._deferred_init:
-            return
+        """Make the arrays that `initialize` put off; nothing if it did not, or if another thread
+        made them meanwhile."""
+        with one_at_a_time():
+            if self._deferred_init:
+                self._make_deferred()
+
+    def _make_deferred(self) -> None:
         init, contexts, default_init, data = self._deferred_init
         if not shape_is_known(self._shape):
             raise ValueError(
                 f"Cannot initialize Parameter '{self.name}'{self._place()} because it has invalid "
                 f"shape: {self._shape}. Please specify in_units, in_channels, etc for `Block`s."
             )
-        self._deferred_init = ()
         with autograd.pause():
             if data is None:
                 data = nd.zeros(self._shape, ctx=cpu(), dtype=self._dtype)
@@ -218,6 +221,7 @@ class Parameter:
                     # Mixed, Load: they go by the name. (MXNet's Gluon takes neither.)
                     how(initializer.InitDesc(self.name), data)
             self._init_impl(data, contexts, ours=True)
+        self._deferred_init = ()  # last: other threads look whether there are arrays yet
 
     def _init_impl(self, data: NDArray, contexts: list[Context], ours: bool = False) -> None:
         """Put a copy of `data` into each context; `ours`: the array itself may be one."""
@@ -226,22 +230,22 @@ class Parameter:
         )
 
     def _adopt(self, copies: list[NDArray]) -> None:
+        self._init_grad(copies)  # first: another thread may compute with them at once
         self._data = copies
         self._one = copies[0] if len(copies) == 1 else None
         arrays.now = object()
-        self._init_grad()
 
-    def _init_grad(self) -> None:
+    def _init_grad(self, copies: list[NDArray]) -> None:
         """Let the arrays have gradients as `grad_req` says."""
-        assert self._data is not None
         if self._grad_req == "null":
             if self._grad is not None:
-                autograd.mark_variables(self._data, self._grad, "null")
+                autograd.mark_variables(copies, self._grad, "null")
             self._grad = None
             return
         with autograd.pause():
-            self._grad = [nd.zeros_like(data) for data in self._data]
-        autograd.mark_variables(self._data, self._grad, self._grad_req)
+            grads = [nd.zeros_like(data) for data in copies]
+        autograd.mark_variables(copies, grads, self._grad_req)
+        self._grad = grads
 
     def _load_init(
         self,
@@ -296,21 +300,21 @@ class Parameter:
         one = self._one
         if one is not None and (ctx is None or ctx is one._ctx):
             return one
-        return self._check_and_get(self._data, ctx)
+        return self._check_and_get("_data", ctx)
 
     def list_data(self) -> list[NDArray]:
         """Its arrays in all contexts, in the order of `initialize`."""
-        return list(self._check_and_get(self._data, list))
+        return list(self._check_and_get("_data", list))
 
     def grad(self, ctx: Context | None = None) -> NDArray:
         """Its gradient in `ctx`, as `data`. RuntimeError when grad_req is 'null'."""
         self._check_grad()
-        return self._check_and_get(self._grad, ctx)
+        return self._check_and_get("_grad", ctx)
 
     def list_grad(self) -> list[NDArray]:
         """Its gradients in all contexts."""
         self._check_grad()
-        return list(self._check_and_get(self._grad, list))
+        return list(self._check_and_get("_grad", list))
 
     def list_ctx(self) -> list[Context]:
         """The contexts it is, or will be, initialized in; RuntimeError before `initialize`."""
@@ -326,8 +330,10 @@ class Parameter:
                 f"Cannot get gradient array for Parameter '{self.name}' because grad_req='null'"
             )
 
-    def _check_and_get(self, arrays: list[NDArray] | None, ctx: Any) -> Any:
+    def _check_and_get(self, what: str, ctx: Any) -> Any:
         """The array in `ctx`, or all with ctx=list; the error that fits when there is none."""
+        deferred = self._deferred_init  # first: another thread may make the arrays meanwhile
+        arrays: list[NDArray] | None = getattr(self, what)
         if arrays is not None:
             if ctx is list:
                 return arrays
@@ -342,7 +348,7 @@ class Parameter:
                 f"Parameter '{self.name}'{self._place()} was not initialized on context {ctx}. It "
                 f"was only initialized on {self.list_ctx()}."
             )
-        if self._deferred_init:
+        if deferred:
             raise DeferredInitializationError(
                 f"Parameter '{self.name}'{self._place()} has not been initialized yet because "
                 "initialization was deferred. Actual initialization happens during the first "
@@ -407,12 +413,13 @@ class Parameter:
             return
         with autograd.pause():
             grads = self._grad and [grad.astype(dtype) for grad in self._grad]
-            self._data = [data.astype(dtype) for data in self._data]
-        self._one = self._data[0] if len(self._data) == 1 else None
-        arrays.now = object()
-        self._grad = grads
+            copies = [data.astype(dtype) for data in self._data]
         if grads is not None:
-            autograd.mark_variables(self._data, grads, self._grad_req)
+            autograd.mark_variables(copies, grads, self._grad_req)
+        self._grad = grads
+        self._data = copies
+        self._one = copies[0] if len(copies) == 1 else None
+        arrays.now = object()
 
     def _reduce(self) -> NDArray:
         """Its value on the CPU: the mean of its copies. A single copy there is given as it is."""

@@ -32,7 +32,7 @@ from d2lmini.gluon.nested import flatten, regroup
 from d2lmini.gluon.parameter import Parameter
 from d2lmini.gluon.parameter_dict import ParameterDict
 from d2lmini.graph.interpret import interpret
-from d2lmini.graph.trace import here, outside, plain
+from d2lmini.graph.trace import here, one_at_a_time, outside, plain
 from d2lmini.symbol import Symbol
 from d2lmini.symbol.node import Node, topological
 
@@ -127,7 +127,7 @@ class SymbolBlock(HybridBlock):
         values = flat if trace is None else [trace.seen(value) for value in flat]
         shapes = {name: value.shape for name, value in zip(self._input_names, values)}
         complete(self._params, self._graph, shapes)
-        with outside():
+        with one_at_a_time(), outside():
             for parameter in self._params.values():
                 parameter._finish_deferred_init()
 

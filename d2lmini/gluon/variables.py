@@ -39,7 +39,7 @@ def variable_of(parameter: Any) -> Symbol:
     """The variable of a parameter: one for good outside of traces, and one in each trace."""
     if here.trace is not None:
         if not shape_is_known(parameter.shape):
-            parameter._check_and_get(parameter._data, None)  # raises what fits
+            parameter._check_and_get("_data", None)  # raises what fits
         spec = Spec(parameter.shape, np.dtype(parameter.dtype))
         return here.trace.parameter(parameter, spec, labels_of(parameter))
     if parameter._var is None:

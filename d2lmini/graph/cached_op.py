@@ -17,14 +17,17 @@ After `mxnet.nd.CachedOp`.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
 from d2lmini import random_state
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, current_context
+from d2lmini.graph.arena import Arenas
 from d2lmini.graph.gradient import gradients
 from d2lmini.graph.history import Backward, ProgramNode
+from d2lmini.graph.kept import Kept, now
 from d2lmini.graph.passes import simplify
 from d2lmini.graph.passes.pooled import pooled
 from d2lmini.graph.program import Program
@@ -32,12 +35,15 @@ from d2lmini.graph.recompute import recomputed
 from d2lmini.graph.replay import way_of
 from d2lmini.graph.short import ShortRoad
 from d2lmini.graph.split import cut, residuals
+from d2lmini.graph.trace import one_at_a_time
 from d2lmini.graph.typed import typed
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.ops.core import modes
 from d2lmini.symbol import Symbol
 from d2lmini.symbol.node import Entry, Node, topological
 
+#: A program takes so many times the bytes of its text, as measured: code, graph, plan.
+TIMES_TEXT = 40
 #: Kinds of inputs that are found by the identity of their specs; at more these are forgotten.
 MOST_KNOWN = 64
 
@@ -49,19 +55,30 @@ class CachedOp:
     """A Symbol as a function of arrays, in the order of its variables (arguments and auxiliary
     states as they are met, `list_inputs`). `flags` are those of `hybridize`, as a dict or as pairs:
     with static_alloc the memory for intermediate results is kept from call to call, with
-    static_shape too calls on a GPU are replayed (`replay`)."""
+    static_shape too calls on a GPU are replayed (`replay`). CachedOps of one net share `kept`.
+
+    Several threads may call it: what a call goes by are pairs and tuples that are replaced as a
+    whole, of which it reads each once."""
 
     is_np_sym = False
 
-    def __init__(self, symbol: Symbol, flags: Any = (), name: str = "cached_op"):
+    def __init__(
+        self, symbol: Symbol, flags: Any = (), name: str = "cached_op", kept: Kept | None = None
+    ):
         self.symbol = symbol
         self.name = name
         self.flags = dict(flags)
+        self.kept = kept or Kept(self.flag(flags, "static_alloc"))
         self.variables = [node for node in topological(symbol._entries) if node.op is None]
         self._compiled: dict[tuple, Compiled] = {}
         self._known: dict[tuple, tuple[Kind, Compiled]] = {}
         self._last: tuple[Any, Any] = (None, None)
         self._overlaps = False
+
+    @staticmethod
+    def flag(flags: Any, name: str) -> bool:
+        """Is this flag set?"""
+        return str(dict(flags).get(name, False)) in ("True", "1")
 
     @property
     def overlaps(self) -> bool:
@@ -74,28 +91,33 @@ class CachedOp:
     @overlaps.setter
     def overlaps(self, wanted: bool) -> None:
         if wanted is not self._overlaps:
-            self._overlaps = wanted
-            self._compiled.clear()
-            self._known.clear()
-            self._last = (None, None)
+            with one_at_a_time():
+                self._overlaps = wanted
+                for compiled in self._compiled.values():
+                    self.kept.remove(compiled)
+                self._compiled.clear()
+                self._known.clear()
+                self._last = (None, None)
 
     def __call__(self, *inputs: NDArray, out: Any = None) -> Any:
         """The outputs for these arrays: one NDArray or a list, or `out` itself, filled. MXNetError
         at the call for a wrong number of inputs, and for shapes, dtypes or contexts that do not
         fit."""
+        results = self.compiled_for(inputs)(inputs, out)
+        if out is not None:
+            return out
+        return results[0] if len(results) == 1 else results
+
+    def compiled_for(self, inputs: Sequence[NDArray]) -> Compiled:
+        """The programs for such inputs in the modes of now, compiled if they have to be."""
         try:
             needs = [x._node is not None for x in inputs] if modes.recording else None
             kind = ([x._spec for x in inputs], needs, modes.training, inputs[0]._ctx)
         except (AttributeError, IndexError):
             kind = self._unusual(inputs)
-        last, compiled = self._last
+        last, compiled = self._last  # one pair, whatever other threads do
         # Nearly always the kind of the last call, with the very same objects in it.
-        if kind != last:
-            compiled = self._find(inputs, kind)
-        results = compiled(inputs, out)
-        if out is not None:
-            return out
-        return results[0] if len(results) == 1 else results
+        return compiled if kind == last else self._find(inputs, kind)
 
     def _unusual(self, inputs: Sequence[Any]) -> Kind:
         """No inputs, which is allowed, or some that are no arrays."""
@@ -117,12 +139,37 @@ class CachedOp:
             by_value = (*specs, needs, training, ctx)
             compiled = self._compiled.get(by_value)
             if compiled is None:
-                compiled = self._compiled[by_value] = self._compile(inputs, needs, ctx)
+                with one_at_a_time():
+                    compiled = self._compiled.get(by_value) or self._add(by_value, inputs)
             if len(self._known) >= MOST_KNOWN:
                 self._known.clear()
             known = self._known[key] = kind, compiled  # and so these specs stay alive
+        before = self._last[1]
+        if before is not None:
+            before.used = now()
+        known[1].used = now()
         self._last = known
         return known[1]
+
+    def _add(self, by_value: tuple, inputs: Sequence[NDArray]) -> Compiled:
+        """Compile for a kind, and keep that."""
+        compiled = self._compiled[by_value] = self._compile(inputs, by_value[-3], by_value[-1])
+        mine = weakref.ref(self)  # no circle: a net dies without the garbage collector
+
+        def forget() -> None:
+            op = mine()
+            if op is not None:
+                op._forget(by_value)
+
+        self.kept.add(compiled, forget)
+        return compiled
+
+    def _forget(self, by_value: tuple) -> None:
+        """Drop what was not used for long."""
+        compiled = self._compiled.pop(by_value)
+        for key, (_, known) in list(self._known.items()):
+            if known is compiled:
+                self._known.pop(key, None)
 
     def _compile(
         self, inputs: Sequence[NDArray], needs: tuple[bool, ...], ctx: Context
@@ -134,13 +181,10 @@ class CachedOp:
             )
         specs = {node: x._spec for node, x in zip(self.variables, inputs)}
         variables, outputs = typed(self.symbol._entries, specs, modes.training)
-        alloc, shape = (
-            str(self.flags.get(flag, False)) in ("True", "1")
-            for flag in ("static_alloc", "static_shape")
-        )
+        static = all(self.flag(self.flags, name) for name in ("static_alloc", "static_shape"))
         return Compiled(
-            self.name, list(variables.values()), outputs, needs, ctx, alloc, self.overlaps,
-            alloc and shape,
+            self.name, list(variables.values()), outputs, needs, ctx, self.kept.arenas(ctx),
+            self.overlaps, static,
         )  # fmt: skip
 
 
@@ -152,15 +196,17 @@ class Compiled:
              which `kept_at` says where among its results they are
     wanted   positions of the inputs with a history; `reached`: those that the outputs depend on
     grads    the backward graph: gradients of `reached`, from variables, what was kept, and `heads`
+    used     when it was asked for last, as `Kept` counts
     """
 
     def __init__(
         self, name: str, variables: list[Node], outputs: list[Entry], needs: tuple[bool, ...],
-        ctx: Context, static_alloc: bool = False, overlaps: bool = False, static: bool = False,
+        ctx: Context, arenas: Arenas | None = None, overlaps: bool = False, static: bool = False,
     ):  # fmt: skip
         self.name = name
         self.ctx = ctx
-        self.static_alloc = static_alloc
+        self.arenas = arenas
+        self.used = now()
         self.overlaps = overlaps
         self.static = static
         self.variables = variables
@@ -190,7 +236,7 @@ class Compiled:
             self.kept_at = [(outputs + kept).index(entry) for entry in needed]
         else:
             self.outputs = outputs = simplify(outputs)
-        self.forward = Program(name, variables, outputs + kept, ctx, static_alloc)
+        self.forward = Program(name, variables, outputs + kept, ctx, arenas)
         self._push = way_of(self.forward, ctx, static)
         short = ctx.is_cpu and ShortRoad.leads(self.forward)
         self._short = ShortRoad(self.forward, ctx) if short else None
@@ -243,5 +289,16 @@ class Compiled:
         """The program for the gradients of some of the inputs."""
         program = self._backward.get(needs)
         if program is None:
-            program = self._backward[needs] = Backward(self, needs)
+            with one_at_a_time():
+                program = self._backward.get(needs)
+                if program is None:
+                    program = self._backward[needs] = Backward(self, needs)
         return program
+
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes the programs and their graphs take, by the length of their text."""
+        backward = list(self._backward.values())
+        return TIMES_TEXT * sum(
+            len(p.source) for p in [self.forward, *[b.program for b in backward]]
+        )

@@ -40,7 +40,7 @@ class Backward:
         variables += [of.kept_variables[i] for i in self.kept]
         variables += [of.heads[i] for i in self.heads]
         self.program = Program(
-            f"{of.name}_backward", variables, grads, of.ctx, of.static_alloc,
+            f"{of.name}_backward", variables, grads, of.ctx, of.arenas,
             MOST_PARTS if of.overlaps else 1,
         )  # fmt: skip
         self.push = way_of(self.program, of.ctx, of.static)

@@ -76,7 +76,7 @@ class Program:
     arenas        where its calls find memory for intermediate results
 
     `ctx` is where it will run. Programs that are given the same `arenas` share those; without, it
-    has some of its own, which with `static_alloc` are kept whatever their size.
+    has some of its own.
     """
 
     def __init__(
@@ -85,9 +85,8 @@ class Program:
         inputs: Sequence[Node],
         outputs: Sequence[Entry],
         ctx: Context | None = None,
-        static_alloc: bool = False,
-        most_parts: int = 1,
         arenas: Arenas | None = None,
+        most_parts: int = 1,
     ):
         self.name = name
         self.inputs = list(inputs)
@@ -113,7 +112,7 @@ class Program:
         self._nodes = writer.nodes
         # Empty arrays have a place too, though it has no bytes.
         self.arena_nbytes = max(self.plan.nbytes, 1) if self.plan.lives else 0
-        self.arenas = arenas or Arenas(self._ctx, static_alloc)
+        self.arenas = arenas or Arenas(self._ctx)
         self.replays: Replays | None = None
         self._file = f"<program {name} {next(_serial)}>"
         lines = [line + "\n" for line in self.source.splitlines()]

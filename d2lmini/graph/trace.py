@@ -18,14 +18,16 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from traceback import walk_tb
-from typing import Any
+from typing import Any, NoReturn
 
 from d2lmini import callsite, random_state
+from d2lmini.base import MXNetError
 from d2lmini.context import Context
+from d2lmini.engine.road import here as engine_here
 from d2lmini.ndarray.ndarray import NDArray
-from d2lmini.ops.core import Spec
+from d2lmini.ops.core import Op, Spec, modes
 from d2lmini.symbol.node import Entry, Node, topological
 from d2lmini.symbol.symbol import NotImplementedForSymbol, Symbol, Traced, tracer
 
@@ -36,6 +38,24 @@ _DRAWN = (
 )
 
 
+#: What arrays do without an op, by a view, is one of these in a graph.
+VIEWS = frozenset(
+    ["reshape", "_getitem", "slice", "slice_axis", "expand_dims", "squeeze", "flatten", "BlockGrad"]
+)
+
+
+class AsWritten(MXNetError):
+    """Raised by a Block that is being traced and can only run as it is written, in this mode. The
+    Blocks around it then do so too, each of which calls its children, compiled or not.
+
+    site: the user's line that makes it so, who then is told once; None if that is as it should be.
+    """
+
+    def __init__(self, what: str, site: callsite.Site | None = None):
+        super().__init__(what)
+        self.site = site
+
+
 class _Here(threading.local):
     """Per thread: the trace that is being made; None outside."""
 
@@ -43,6 +63,19 @@ class _Here(threading.local):
 
 
 here = _Here()
+
+_making = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_making._at_fork_reinit)  # type: ignore[attr-defined]
+
+
+def one_at_a_time() -> AbstractContextManager[Any]:
+    """A scope for what a net does once, in whichever thread comes first: initialize its parameters,
+    trace, compile. There is one for all nets, so no two can wait for each other.
+
+    A task of the engine does not wait here, for who is inside may wait for the engine.
+    """
+    return nullcontext() if engine_here.task else _making
 
 
 class Trace:
@@ -55,6 +88,7 @@ class Trace:
               Symbol, which comes back as it was
     general   does the graph hold for other shapes and devices too? Not if the function could see
               shapes, or used an array
+    refused   why there is no such graph after all; None if there is
     """
 
     def __init__(self, names: Sequence[str], specs: Sequence[Spec | None], shaped: bool):
@@ -66,7 +100,9 @@ class Trace:
         self.uses: dict[Node, Any] = {}
         self.symbol = Symbol(())
         self.outputs: list[int | tuple[Any]] = []
+        self.refused: AsWritten | None = None
         self._variables: dict[int, Node] = {}
+        self._viewed: set[Entry] = set()
         self._owners: dict[int, Any] | None = None
         self._owned: Callable[[], Any] = tuple
 
@@ -89,15 +125,48 @@ class Trace:
         args = flat if regroup is None else regroup(flat)
         before, capture, context = here.trace, tracer.capture, tracer.context
         here.trace, tracer.capture, tracer.context = self, self._capture, ctx
+        modes.tracing = self
         self._owned = owned
         try:
             with random_state.refusing(_DRAWN):
-                return self._keep(function(*args))
-        except NotImplementedForSymbol as problem:
-            raise _located(problem) from None
+                result = self._keep(function(*args))
+            if self.refused is not None:  # and the function has caught that
+                raise self.refused
+            return result
+        except Exception as problem:
+            if self.refused is not None:
+                raise self.refused from None
+            if isinstance(problem, NotImplementedForSymbol):
+                raise _located(problem) from None
+            raise
         finally:
             here.trace, tracer.capture, tracer.context = before, capture, context
+            modes.tracing = before
             self._owned, self._owners = tuple, None
+
+    def refuse(self, what: str) -> NoReturn:
+        """The function does what no graph can do: AsWritten."""
+        self.refused = AsWritten(what, callsite.find())
+        raise self.refused
+
+    def depends_on_mode(self) -> None:
+        """What the function does depends on whether it is called in training mode."""
+        self.shaped = True
+
+    def note_view(self, op: Op, inputs: Sequence[Entry | None]) -> None:
+        """An op is written down: on arrays its result may be a view of its input."""
+        if op.name in VIEWS:
+            self._viewed.update(entry for entry in inputs if entry is not None)
+
+    def overwritten(self, value: Symbol, by: Symbol) -> Symbol:
+        """`value += 1` and the like: every name of the value shows the result. AsWritten where
+        memory that others see would change: of an input, of what has a view or is one."""
+        entry = value._entry
+        op = entry[0].op
+        if op is None or op.name in VIEWS or entry in self._viewed:
+            self.refuse("x += y, or the like, of an input, of a view, or of what has a view,")
+        value._entries = by._entries
+        return value
 
     def _keep(self, result: Any) -> Any:
         """Note the outputs among what was returned."""
@@ -164,12 +233,12 @@ def input_names(n: int) -> list[str]:
 def outside() -> Iterator[None]:
     """A scope in which nothing is traced."""
     before, capture = here.trace, tracer.capture
-    here.trace = tracer.capture = None
+    here.trace = tracer.capture = modes.tracing = None
     try:
         with random_state.refusing(None):
             yield
     finally:
-        here.trace, tracer.capture = before, capture
+        here.trace, tracer.capture, modes.tracing = before, capture, before
 
 
 def plain(symbol: Symbol) -> Symbol:

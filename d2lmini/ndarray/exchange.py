@@ -31,12 +31,13 @@ from d2lmini.ops.core import Spec, as_dtype, registry
 
 
 def from_array(array: np.ndarray, ctx: Context, adopt: bool = False) -> Any:
-    """A new NDArray with the contents of `array`: copied at once, or its very memory if `adopt`."""
+    """A new NDArray with the contents of `array`: copied at once, or its very memory if `adopt` and
+    that can be written and is in C order."""
     if not ctx.is_cpu:
         return transfer.upload(array if adopt else array.copy(), ctx)
     spec = Spec(array.shape, array.dtype)
     chunk = Chunk(pool_of(ctx), spec.nbytes)
-    if adopt:
+    if adopt and array.flags.carray:
         chunk.adopt(array)
     else:
         np.copyto(chunk.allocate(spec.shape, spec.dtype), array)

@@ -153,11 +153,13 @@ def _fitted(result: Any, plan: Plan, *inputs: Any) -> np.ndarray:
     so already, the plan keeps the kernel that gives such."""
     spec = plan.outputs[0]
     if type(result) is not np.ndarray:
-        return np.array(result, spec.dtype)
+        return np.array(result, spec.dtype, order="C")
     if result.shape != spec.shape or result.dtype != spec.dtype:
         raise AssertionError(f"computed {result.shape} {result.dtype}, promised {spec}")
-    if result.base is not None or not result.flags.c_contiguous or _is_among(result, inputs):
-        return np.array(result, spec.dtype)
+    if result.base is not None or not result.flags.carray or _is_among(result, inputs):
+        return np.array(
+            result, spec.dtype, order="C"
+        )  # else it keeps the order of a transposed one
     plan.keep_kernel()
     return result
 

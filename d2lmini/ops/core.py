@@ -55,10 +55,15 @@ registry: dict[str, Op] = {}
 
 class Modes(threading.local):
     """What autograd's scopes set, per thread: is the tape recording, is the model training. And
-    how many of its scopes were left by an exception, in a list, which others may look at."""
+    how many of its scopes were left by an exception, in a list, which others may look at.
+
+    tracing: the trace that is made in this thread (`graph.trace`), to be told of what a graph
+    cannot hold (`refuse`), and of questions for the mode (`depends_on_mode`); None outside.
+    """
 
     recording = False
     training = False
+    tracing: Any = None
 
     def __init__(self) -> None:
         self.broken = [0]

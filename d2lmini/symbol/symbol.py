@@ -64,7 +64,10 @@ class Symbol(Fluent):
         if op.variadic and not inputs:
             raise TypeError(f"{op.name}: expected at least one Symbol; usage: {op.usage}")
         name = NameManager.current.get(None, operator_hint(op.name))
-        return written(op, inputs, attrs, name, named=True)
+        result = written(op, inputs, attrs, name, named=True)
+        if out is None or modes.tracing is None:
+            return result
+        return modes.tracing.overwritten(out, result)
 
     @property
     def _entry(self) -> Entry:
@@ -276,6 +279,8 @@ def written(
             entries.extend(x._entries) if op.variadic else entries.append(x._entry)
         else:
             entries.append(captured(op, x))
+    if modes.tracing is not None:
+        modes.tracing.note_view(op, entries)
     specs = _specs(op, entries, attrs)
     if specs is not None and op.injects:
         attrs = dict(attrs)

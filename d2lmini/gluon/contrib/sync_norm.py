@@ -37,9 +37,8 @@ from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu
 from d2lmini.device.storage import Chunk, pool_of
 from d2lmini.engine.meeting import Meeting
-from d2lmini.gluon.compiled import AsWritten
 from d2lmini.gluon.nn.norm import BatchNorm
-from d2lmini.graph.trace import here
+from d2lmini.graph.trace import AsWritten, here
 from d2lmini.ndarray import NDArray
 from d2lmini.ndarray.apply import array_of, wrap
 from d2lmini.ops.core import modes, registry
@@ -300,7 +299,7 @@ class SyncBatchNorm(BatchNorm):
         if here.trace is not None:
             if modes.training and not self._alone:
                 raise AsWritten(f"{self.name}: in training a SyncBatchNorm runs as it is written")
-            here.trace.shaped = True  # for this mode only
+            here.trace.depends_on_mode()
         elif modes.training and not self._alone and isinstance(x, NDArray):
             n = self._devices()
             if n > 1:

@@ -1,0 +1,188 @@
+"""Calls of one hybridized net with more or fewer arguments, and with ever new shapes."""
+
+from __future__ import annotations
+
+import gc
+import linecache
+import threading
+
+import pytest
+
+from d2lmini import autograd, cpu, nd, sym
+from d2lmini.gluon import HybridBlock, nn
+from d2lmini.graph import kept
+from d2lmini.graph.cached_op import CachedOp
+
+
+def twice(a, b):
+    if isinstance(b, (list, tuple)):
+        b = b[0]
+    return a * 2 if b is None else a * 2 + b
+
+
+class Plain(HybridBlock):
+    def forward(self, a, b=None):
+        return twice(a, b)
+
+
+class Hybrid(HybridBlock):
+    def hybrid_forward(self, F, a, b=None):
+        return twice(a, b)
+
+
+X, Z = nd.array([1.0, 2]), nd.array([[1.0, 2], [3, 4]])
+ARGUMENTS = {
+    "x": (X,), "x, x": (X, X), "x, None": (X, None), "x, [x]": (X, [X]), "x, [x, x]": (X, [X, X]),
+    "x, (x, None)": (X, (X, None)), "z": (Z,), "z, z": (Z, Z), "z, x": (Z, X),
+}  # fmt: skip
+ORDERS = [
+    ("x", "x, x", "x", "z", "z, z"), ("x, x", "x"), ("x, None", "x, x", "x"), ("x, [x]", "x, x"),
+    ("x, [x]", "x, [x, x]", "x, (x, None)", "x"), ("x, x", "z, z", "z, x", "x"), tuple(ARGUMENTS),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("train", [False, True])
+@pytest.mark.parametrize("order", ORDERS, ids="; ".join)
+def test_a_plain_forward_takes_what_it_takes_eager(order, train):
+    net = Plain()
+    net.hybridize()
+    for words in order * 2:
+        X.attach_grad()
+        with autograd.record() if train else autograd.pause():
+            y = net(*ARGUMENTS[words])
+            expected = net.__class__.forward(net, *ARGUMENTS[words])
+        assert y.asnumpy().tolist() == expected.asnumpy().tolist()
+        if train and y._node is not None:
+            (g,) = autograd.grad(y, [X])
+            (wanted,) = autograd.grad(expected, [X])
+            assert g.asnumpy().tolist() == wanted.asnumpy().tolist()
+
+
+def test_a_hybrid_forward_is_traced_for_the_first_arguments():
+    """As in MXNet."""
+    for first, others in (("x", ["x, x", "z, z"]), ("x, x", ["x", "x, [x]"]), ("x, [x]", ["x, x"])):
+        net = Hybrid()
+        net.hybridize()
+        net(*ARGUMENTS[first])
+        for words in others:
+            with pytest.raises(ValueError, match="The argument structure of HybridBlock does not"):
+                net(*ARGUMENTS[words])
+        net(*ARGUMENTS[first])
+    net = Hybrid()
+    net.hybridize()
+    for words in ("x", "x, None", "z", "x"):
+        y = net(*ARGUMENTS[words])
+        assert y.asnumpy().tolist() == (ARGUMENTS[words][0] * 2).asnumpy().tolist()
+
+
+def test_misses_name_inputs_that_come_and_go():
+    net = Plain()
+    net.hybridize()
+    for words in ("x", "x, x", "x", "z, x"):
+        net(*ARGUMENTS[words])
+    net = Plain()
+    net.hybridize()
+    for words in ("x, x", "x"):
+        net(*ARGUMENTS[words])
+    assert net.guard_misses() == ["input 1 was given in all calls before"]
+
+
+# -- many shapes -----------------------------------------------------------------------------------
+
+
+class Shaped(HybridBlock):
+    def forward(self, x):
+        return (x * x.shape[0]).sum(axis=0)
+
+
+@pytest.mark.parametrize("kind", [nn.Dense, Shaped])
+def test_what_is_kept_of_many_shapes_is_bounded(kind, monkeypatch):
+    monkeypatch.setattr(kept, "MOST_BYTES", 100_000)
+    net = kind(3, in_units=2) if kind is nn.Dense else kind()
+    net.initialize()
+    net.hybridize()
+    gc.collect()
+    files = len(linecache.cache)
+    for n in range(1, 120):
+        x = nd.ones((n, 2))
+        x.attach_grad()
+        with autograd.record():
+            y = net(x)
+        y.backward()
+        net(x).wait_to_read()
+    compiled = net._compiled()
+    programs = net.program()
+    assert len(compiled.kept._programs) == kept.LEAST
+    assert len(linecache.cache) - files <= len(programs) + 2
+    assert len(compiled.traces) <= len(programs) and len(compiled.placed) <= len(programs)
+    assert len(compiled.guards.misses) == 100
+    assert max(map(len, compiled.guards.misses)) < 400
+    # One that was forgotten is compiled again.
+    before = net(nd.ones((119, 2))).asnumpy()
+    for n in (1, 119, 2, 119):
+        y = net(nd.ones((n, 2)))
+    assert y.asnumpy().tolist() == before.tolist()
+
+
+def test_the_programs_used_last_are_kept(monkeypatch):
+    monkeypatch.setattr(kept, "MOST_BYTES", 0)
+    f = CachedOp(sym.relu(sym.var("x") + 1))
+    often = nd.ones((1000, 1))
+    first = f.compiled_for([often])
+    for n in range(1, 50):
+        f(nd.ones(n))
+        assert f.compiled_for([often]) is first
+    assert len(f._compiled) == kept.LEAST
+    assert {key[0].shape for key in f._compiled} == {(1000, 1), *((n,) for n in range(35, 50))}
+
+
+def test_programs_of_a_net_share_an_arena():
+    net = nn.HybridSequential()
+    net.add(nn.Dense(64, activation="tanh"), nn.LayerNorm(), nn.Dense(2))
+    net.initialize()
+    net.hybridize(static_alloc=True)
+    largest = 0
+    for n in (700, 100, 50, 600, 300, 20):
+        x = nd.ones((n, 100))
+        with autograd.record():
+            y = net(x)
+        y.backward()
+        nd.waitall()
+        largest = max(program.arena_nbytes for program in net.program())
+        assert net._compiled().kept.arenas(cpu()).nbytes <= 2 * largest
+    assert largest > 0
+
+
+def test_arenas_of_calls_at_once_are_apart():
+    net = nn.HybridSequential()
+    net.add(nn.Dense(64, activation="tanh"), nn.LayerNorm(), nn.Dense(2))
+    net.initialize()
+    inputs = [nd.random.normal(shape=(n, 100)) for n in (400, 300, 500)]
+    expected = [net(x).asnumpy() for x in inputs]
+    net.hybridize(static_alloc=True)
+    wrong = []
+
+    def call(i: int) -> None:
+        for _ in range(20):
+            if abs(net(inputs[i]).asnumpy() - expected[i]).max() > 1e-5:
+                wrong.append(i)
+
+    threads = [threading.Thread(target=call, args=(i,)) for i in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_misses_are_told_in_a_few_words():
+    net = nn.Dense(1, in_units=1, flatten=False)
+    net.initialize()
+    net.hybridize()
+    for n in range(1, 15):
+        net(nd.ones((n, 1)))
+    assert net.guard_misses()[-1] == (
+        "input 0 (data): shape (14, 1) was not seen before (have 5 others, "
+        + ", ".join(f"({n}, 1)" for n in range(6, 14))
+        + ")"
+    )

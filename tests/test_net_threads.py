@@ -1,0 +1,220 @@
+"""One net in several threads: no call goes by what another thread's call has left behind."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+from d2lmini import autograd, init, nd
+from d2lmini.gluon import HybridBlock, nn
+from d2lmini.graph.cached_op import Compiled
+
+
+def dropped(*layers: HybridBlock) -> nn.HybridSequential:
+    net = nn.HybridSequential()
+    net.add(nn.Dense(32, activation="relu"), nn.Dropout(0.5), nn.Dense(10), *layers)
+    net.initialize(init.Xavier())
+    return net
+
+
+@pytest.fixture
+def hasty() -> Iterator[None]:
+    """Threads change places as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def together(*functions: Callable[[], None]) -> None:
+    """Run them at once; the first error of one is raised."""
+    problems: list[BaseException] = []
+
+    def run(function: Callable[[], None]) -> None:
+        try:
+            function()
+        except BaseException as problem:
+            problems.append(problem)
+
+    threads = [threading.Thread(target=run, args=(function,)) for function in functions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if problems:
+        raise problems[0]
+
+
+def train(net: HybridBlock, x: nd.NDArray) -> None:
+    with autograd.record():
+        y = net(x).sum()
+    y.backward()
+
+
+OTHERS: dict[str, Callable[[HybridBlock, nd.NDArray], object]] = {
+    "trains": train,
+    "predicts in training mode": lambda net, x: _in_training_mode(net, x),
+    "predicts with another size": lambda net, x: net(nd.ones((7, x.shape[1]))),
+    "predicts on part of it": lambda net, x: net(x[0:1]),
+    "initializes anew": lambda net, x: net.initialize(init.One(), force_reinit=True),
+    "hybridizes anew": lambda net, x: net.hybridize(static_alloc=True),
+}
+
+
+def _in_training_mode(net: HybridBlock, x: nd.NDArray) -> None:
+    with autograd.train_mode():
+        net(x)
+
+
+@pytest.mark.parametrize("calls_before", [0, 1, 2])
+@pytest.mark.parametrize("other", OTHERS)
+def test_a_call_in_the_midst_of_a_call(other: str, calls_before: int, monkeypatch):
+    """Another thread does something when this one has computed, before it returns."""
+    net = dropped()
+    net.hybridize()
+    x = nd.random.normal(shape=(4, 16))
+    for _ in range(calls_before):
+        net(x)
+    computed, mine, once = Compiled.__call__, threading.get_ident(), [1]
+
+    def interrupted(self: Compiled, inputs: list, out: object) -> object:
+        results = computed(self, inputs, out)
+        if threading.get_ident() == mine and once:
+            once.clear()
+            together(lambda: OTHERS[other](net, x))
+        return results
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Compiled, "__call__", interrupted)
+        net(x)
+    assert not once
+    found = [net(x).asnumpy() for _ in range(3)]
+    net.hybridize(False)
+    for y in found:
+        np.testing.assert_allclose(y, net(x).asnumpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_one_trains_and_one_predicts(hasty):
+    net = dropped()
+    net.hybridize()
+    x = nd.random.normal(shape=(4, 16))
+    expected = net(x).asnumpy()
+    wrong = []
+
+    def predict() -> None:
+        for _ in range(300):
+            if not (net(x).asnumpy() == expected).all():
+                wrong.append(1)
+
+    together(lambda: [train(net, x) for _ in range(100)] and None, predict)
+    predict()
+    assert not wrong
+
+
+def test_four_batch_sizes(hasty):
+    net = dropped()
+    net.hybridize()
+    inputs = [nd.random.normal(shape=(n, 16)) for n in (1, 2, 3, 4)]
+    expected = [net(x).asnumpy() for x in inputs]
+
+    def predict(x: nd.NDArray, y: np.ndarray) -> None:
+        for _ in range(150):
+            found = net(x).asnumpy()
+            assert found.shape == y.shape and (found == y).all()
+
+    together(*[lambda x=x, y=y: predict(x, y) for x, y in zip(inputs, expected)])
+
+
+class Slow(init.Initializer):
+    """Lets the others come while it fills an array."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun = threading.Event()
+        self.others = threading.Event()
+        self.filled: list[str] = []
+
+    def _init_weight(self, name: str, arr: nd.NDArray) -> None:
+        self.begun.set()
+        self.others.wait(0.2)
+        self.filled.append(name)
+        nd.random.normal(shape=arr.shape, out=arr)
+
+
+@pytest.mark.parametrize("hybridized", [False, True])
+def test_deferred_parameters_are_made_once(hybridized: bool):
+    net, how = nn.Dense(3), Slow()
+    net.initialize(how)
+    net.hybridize(hybridized)
+    x = nd.random.normal(shape=(2, 5))
+    found: list[tuple[np.ndarray, np.ndarray]] = []
+
+    def first() -> None:
+        with autograd.record():
+            y = net(x)
+        (g,) = autograd.grad(y, [net.weight.data()])
+        found.append((y.asnumpy(), g.asnumpy()))
+
+    def second() -> None:
+        assert how.begun.wait(10)
+        first()
+
+    together(first, second, second)
+    assert len(how.filled) == 1
+    for y, g in found:
+        np.testing.assert_array_equal(y, net(x).asnumpy())
+        np.testing.assert_allclose(g, np.tile(x.asnumpy().sum(0), (3, 1)), rtol=1e-5)
+
+
+class Once(HybridBlock):
+    """Its Python waits until another thread calls it too, or for a while."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[int] = []
+        self.begun = threading.Event()
+
+    def hybrid_forward(self, F: object, x: nd.NDArray) -> nd.NDArray:
+        self.calls.append(1)
+        self.begun.set()
+        threading.Event().wait(0.1)
+        return x * 2
+
+
+def test_python_runs_once_in_first_calls_at_once():
+    net = Once()
+    net.hybridize()
+
+    def second() -> None:
+        assert net.begun.wait(10)
+        assert net(nd.ones(3)).asnumpy().tolist() == [2, 2, 2]
+
+    together(lambda: net(nd.ones(2)).wait_to_read(), second, second)
+    assert net.calls == [1]
+    assert len(net.program()) == 2  # for two shapes
+
+
+def test_parameters_are_whole_when_others_see_them():
+    """Who finds a parameter's array finds it with its gradient attached."""
+    net = nn.Dense(2, in_units=2)
+    net.initialize()
+    seen = []
+
+    def look(*_: object) -> None:
+        seen.append(net.weight.data()._node is not None)
+
+    real = autograd.mark_variables
+
+    def marking(variables: object, *more: object) -> None:
+        look()
+        real(variables, *more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("d2lmini.gluon.parameter.autograd.mark_variables", marking)
+        net.weight.cast("float64")
+        net.weight.reset_ctx(net.weight.list_ctx())
+    assert seen and all(seen)
