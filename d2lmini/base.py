@@ -19,6 +19,15 @@ class MXNetError(RuntimeError):
     """
 
 
+class Alias:
+    """`alias`: does `import mxnet` get this library (`install_as_mxnet`)? Then programs of MXNet's
+    time run, and expect what they saw then."""
+
+    installed = False
+
+
+alias = Alias()
+
 #: The dtype of arrays that ask for none.
 mx_real_t = np.float32
 

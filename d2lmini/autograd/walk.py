@@ -24,6 +24,14 @@ from d2lmini.autograd.tape import Entry, Leaf, Node, total
 from d2lmini.base import MXNetError
 from d2lmini.ops.core import NOWHERE, Value, registry
 
+#: MXNet's words for a head without history.
+NO_GRAPH = (
+    "Cannot differentiate node because it is not in a computational graph. You need to set "
+    "is_recording to true or use autograd.record() to save computational graphs for backward. "
+    "If you want to differentiate the same graph twice, you need to pass retain_graph=True to "
+    "backward."
+)
+
 #: So many parts of one gradient are kept at most before they are summed.
 MOST_PARTS = 8
 
@@ -38,15 +46,17 @@ def backward(
     shape; None means ones. retain_graph: keep the tape, so that it can be walked once more.
     train_mode: the mode in which gradient rules run. Returns at once, the engine computes.
 
-    MXNetError for a head without history, or whose tape an earlier backward has used up.
+    Without retain_graph the tape behind the heads is used up: arrays that were computed there are
+    constants for what is recorded afterwards, as in MXNet. MXNetError for a head without history,
+    or with one that an earlier backward has used up, or whose history leads to such a part.
     """
     heads, head_grads = _lists(heads, head_grads)
     with scope(False, train_mode):
         leaves = callsite.remembered(_walk, heads, head_grads, retain_graph, graph=False)
     if leaves == 0:
         raise MXNetError(
-            "backward: no array behind the heads has a gradient attached; call x.attach_grad() "
-            "before recording"
+            "There are no inputs in computation graph that require gradients: no array behind the "
+            "heads has a gradient attached; call x.attach_grad() before recording"
         )
 
 
@@ -71,7 +81,7 @@ def grad(
     variables = [variables] if isinstance(variables, Value) else list(variables)
     targets: dict[Entry, Any] = {}
     for i, x in enumerate(variables):
-        if x._node is None:
+        if tape.history(x) is None:
             raise MXNetError(
                 f"grad: variable {i} of shape {x.shape} is not on the tape; call attach_grad() on "
                 "it before recording"
@@ -122,17 +132,13 @@ def _lists(heads: Any, head_grads: Any) -> tuple[list[Any], list[Any]]:
     if len(heads) != len(head_grads):
         raise ValueError(f"{len(heads)} heads and {len(head_grads)} head gradients; need as many")
     for head, g in zip(heads, head_grads, strict=True):
-        node = head._node
-        if node is None or node[0].released:
+        if tape.history(head) is None:
             why = (
                 "its graph was used up by an earlier backward; pass retain_graph=True to the first"
-                if node
+                if head._node
                 else "it was not computed inside autograd.record() from arrays with attach_grad()"
             )
-            raise MXNetError(
-                "Cannot differentiate node because it is not in a computational graph: "
-                f"the head of shape {head.shape}: {why}"
-            )
+            raise MXNetError(f"{NO_GRAPH}\n  the head of shape {head.shape}: {why}")
         if g is not None and g._spec != head._spec:
             raise MXNetError(f"a head gradient is like its head, {head._spec}; got {g._spec}")
     return heads, head_grads
@@ -148,7 +154,7 @@ def _walk(
     """Push the gradient of every node behind the heads, last recorded first. A leaf is written as
     soon as all parts of its gradient are there. With `targets` nothing is written: only nodes that
     lead to one of them are visited, and they are filled in. How many leaves were met."""
-    nodes, uses = _behind([head._node[0] for head in heads], targets)
+    nodes, uses, rest = _behind([head._node[0] for head in heads], targets, retain)
     parts: dict[Entry, list[Any]] = {}  # the gradients known so far, to be summed
     written = set()
     if targets is None and any(g is not None for g in head_grads):
@@ -198,6 +204,8 @@ def _walk(
                     if uses[leaf] == 0:  # nothing reached it: then the gradient is zero
                         part = parts.pop(parent, [])
                         leaf.store(part or [tape.zeros(leaf.outputs[0], leaf.ctx)])
+    for node in rest:
+        node.release()
     return leaves
 
 
@@ -226,15 +234,25 @@ def _add(parts: dict[Entry, list[Any]], entry: Entry, g: Any) -> None:
 
 
 def _behind(
-    heads: list[Node], targets: dict[Entry, Any] | None
-) -> tuple[list[Node], dict[Node, int]]:
+    heads: list[Node], targets: dict[Entry, Any] | None, retain: bool
+) -> tuple[list[Node], dict[Node, int], list[Node]]:
     """The nodes that `heads` were computed from, themselves included, the last recorded first; with
-    `targets` only those that lead to one of them. And how often each of them was used."""
-    lowest = 0 if targets is None else min(node.order for node, _ in targets)
+    `targets` only those that lead to one of them. And how often each of them was used; and, unless
+    the graph is retained, the others, which are used up too."""
+    lowest = min(node.order for node, _ in targets) if targets is not None and retain else 0
     uses = dict.fromkeys(heads, 0)
     todo = list(uses)
+    rest: list[Node] = []
     while todo:
-        for parent in todo.pop().parents:
+        child = todo.pop()
+        parents = child.parents
+        if parents is None:
+            raise MXNetError(
+                f"{child.name}: an earlier backward has used up this part of the graph, which was "
+                "recorded before it; pass retain_graph=True to it\n"
+                f"  recorded at  {callsite.describe(child.site)}"
+            )
+        for parent in parents:
             if parent is not None:
                 node = parent[0]
                 if node in uses:
@@ -248,13 +266,7 @@ def _behind(
         for node in reversed(nodes):
             if any(parent is not None and parent[0] in leading for parent in node.parents):
                 leading.add(node)
+        rest = [node for node in nodes if node not in leading and not retain]
         nodes = [node for node in nodes if node in leading]
         uses = {node: uses[node] for node in nodes}
-    for node in nodes:
-        if node.released:
-            raise MXNetError(
-                f"{node.name}: an earlier backward has used up this part of the graph; pass "
-                "retain_graph=True to it\n"
-                f"  recorded at  {callsite.describe(node.site)}"
-            )
-    return nodes, uses
+    return nodes, uses, rest

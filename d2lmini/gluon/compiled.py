@@ -27,6 +27,7 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
+from d2lmini.autograd.tape import history
 from d2lmini.base import MXNetError
 from d2lmini.context import Context
 from d2lmini.gluon.guards import Guards
@@ -90,7 +91,7 @@ class Placed:
         known = [(self.op.variables[i].name, i) for i in self.places if i is not None]
         self.op.noted = lambda inputs: guards.note(
             [name for name, _ in known], [inputs[i] for _, i in known],
-            modes.recording and any(x._node is not None for x in inputs), ctx,
+            modes.recording and any(map(history, inputs)), ctx,
         )  # fmt: skip
 
     def _fill(self) -> list[Any]:

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from d2lmini import random_state
+from d2lmini.autograd import tape
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, current_context
 from d2lmini.graph.gradient import gradients
@@ -42,7 +43,7 @@ from d2lmini.symbol.node import Entry, Node, topological
 MOST_KNOWN = 64
 
 # Specs, which inputs have a history, training or not, context.
-Kind = tuple[list[Any], "list[bool] | None", bool, Context]
+Kind = tuple[list[Any], "list[bool | None] | None", bool, Context]
 
 
 class CachedOp:
@@ -84,7 +85,7 @@ class CachedOp:
         at the call for a wrong number of inputs, and for shapes, dtypes or contexts that do not
         fit."""
         try:
-            needs = [x._node is not None for x in inputs] if modes.recording else None
+            needs = self._with_history(inputs) if modes.recording else None
             kind = ([x._spec for x in inputs], needs, modes.training, inputs[0]._ctx)
         except (AttributeError, IndexError):
             kind = self._unusual(inputs)
@@ -96,6 +97,15 @@ class CachedOp:
         if out is not None:
             return out
         return results[0] if len(results) == 1 else results
+
+    def _with_history(self, inputs: Sequence[NDArray]) -> list[bool | None]:
+        """For each input: True, or None for a constant (`tape.history`, without a call for each;
+        False is one that a backward has used up)."""
+        needs = [None if (at := x._node) is None else at[0].parents is not None for x in inputs]
+        if False in needs:
+            tape.tell_of_constants(self.name, inputs)
+            needs = [needed or None for needed in needs]
+        return needs
 
     def _unusual(self, inputs: Sequence[Any]) -> Kind:
         """No inputs, which is allowed, or some that are no arrays."""
@@ -125,7 +135,7 @@ class CachedOp:
         return known[1]
 
     def _compile(
-        self, inputs: Sequence[NDArray], needs: tuple[bool, ...], ctx: Context
+        self, inputs: Sequence[NDArray], needs: tuple[bool | None, ...], ctx: Context
     ) -> Compiled:
         if len(inputs) != len(self.variables):
             names = ", ".join(node.name for node in self.variables)
@@ -155,8 +165,9 @@ class Compiled:
     """
 
     def __init__(
-        self, name: str, variables: list[Node], outputs: list[Entry], needs: tuple[bool, ...],
-        ctx: Context, static_alloc: bool = False, overlaps: bool = False, static: bool = False,
+        self, name: str, variables: list[Node], outputs: list[Entry],
+        needs: tuple[bool | None, ...], ctx: Context, static_alloc: bool = False,
+        overlaps: bool = False, static: bool = False,
     ):  # fmt: skip
         self.name = name
         self.ctx = ctx
@@ -232,7 +243,7 @@ class Compiled:
                     f"{self.name}: out= has {x._spec} on {x._ctx}, the result is {spec} on "
                     f"{self.ctx}"
                 )
-            if modes.recording and x._node is not None:
+            if modes.recording and tape.history(x):
                 raise MXNetError(
                     f"{self.name}: out= is on the tape; while recording give an array without "
                     "history, or none"

@@ -49,7 +49,7 @@ class Backward:
 class ProgramNode(tape.Node):
     """A call of a compiled graph on the tape.
 
-    inputs    of the call; None after a backward that does not retain the graph
+    inputs    of the call; empty after a backward that does not retain the graph
     kept      what the forward program keeps for backward: results of its own, or outputs
     versions  of the memory of inputs and kept when they were recorded
     keys      what the forward program drew with: backward drops the same elements
@@ -64,7 +64,10 @@ class ProgramNode(tape.Node):
         keys: Sequence[Any],
     ):  # fmt: skip
         shown = compiled.forward.specs[: len(compiled.outputs)]
-        super().__init__(tuple([x._node for x in inputs]), shown, compiled.ctx)
+        parents: list[Any] = [None] * len(inputs)
+        for i in compiled.wanted:  # the others are constants
+            parents[i] = inputs[i]._node
+        super().__init__(tuple(parents), shown, compiled.ctx)
         self.compiled = compiled
         self.inputs: Any = list(inputs)
         # Without their place on the tape, for a node must not hold itself.
@@ -75,10 +78,6 @@ class ProgramNode(tape.Node):
     @property
     def name(self) -> str:  # type: ignore[override]
         return self.compiled.name
-
-    @property
-    def released(self) -> bool:
-        return self.inputs is None
 
     def gradients(
         self, gs: list[Any], graph: bool, needs: Sequence[bool], places: Any
@@ -127,9 +126,8 @@ class ProgramNode(tape.Node):
         return grads
 
     def release(self) -> None:
-        self.inputs = None
-        self.kept = ()
-        self.parents = ()
+        self.parents = None
+        self.inputs = self.kept = ()
 
 
 def _replayed(
