@@ -38,6 +38,7 @@ import d2lmini
 from d2lmini.base import alias
 from d2lmini.mxnet_alias import left_out
 from d2lmini.mxnet_alias.left_out import LeftOutModule, Missing
+from d2lmini.mxnet_alias.old_numpy import OneElementArray
 
 __all__ = ["install_as_mxnet", "installed", "uninstall"]
 
@@ -246,7 +247,7 @@ def install_as_mxnet() -> None:
     if not installed():
         sys.meta_path.insert(0, _mxnet_finder)
         sys.meta_path.append(_d2l_finder)
-        alias.installed = True
+        alias.installed, alias.array = True, OneElementArray
 
 
 def installed() -> bool:
@@ -258,7 +259,7 @@ def uninstall() -> None:
     """Undo `install_as_mxnet`: forget the second names. Objects made through them stay good."""
     if not installed():
         return
-    alias.installed = False
+    alias.installed, alias.array = False, None
     sys.meta_path.remove(_mxnet_finder)
     sys.meta_path.remove(_d2l_finder)
     book = sys.modules.get(_BOOK)
