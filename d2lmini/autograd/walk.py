@@ -75,33 +75,45 @@ def grad(
     retain_graph: as in `backward`; None means the same as create_graph. A variable may be any array
     on the tape (MXNet takes only those with attach_grad).
 
+    Zeros where the heads depend on a variable through operations without a gradient only.
     MXNetError as in `backward`, and when a variable has no history or the heads don't depend on it.
     """
     heads, head_grads = _lists(heads, head_grads)
     variables = [variables] if isinstance(variables, Value) else list(variables)
-    targets: dict[Entry, Any] = {}
     for i, x in enumerate(variables):
         if tape.history(x) is None:
             raise MXNetError(
                 f"grad: variable {i} of shape {x.shape} is not on the tape; call attach_grad() on "
                 "it before recording"
             )
-        targets[x._node] = None
     retain = create_graph if retain_graph is None else retain_graph
-    with scope(create_graph, train_mode):
-        callsite.remembered(_walk, heads, head_grads, retain, create_graph, targets)
+    results = grad_or_none(heads, variables, head_grads, retain, create_graph, train_mode)
+    for i, (x, g) in enumerate(zip(variables, results)):
+        if g is None:
+            raise MXNetError(
+                f"grad: variable {i} of shape {x.shape} is unreachable from the outputs: the heads "
+                "do not depend on it"
+            )
+    return results
+
+
+def grad_or_none(
+    heads: list[Any], variables: list[Any], head_grads: list[Any], retain: bool, graph: bool,
+    train_mode: bool,
+) -> list[Any]:  # fmt: skip
+    """`grad`; None for a variable that the heads don't depend on."""
+    targets: dict[Entry, Any] = {x._node: None for x in variables}
+    with scope(graph, train_mode):
+        callsite.remembered(_walk, heads, head_grads, retain, graph, targets)
         results = []
         seen = {g._chunk for g in head_grads if g is not None}
-        for i, x in enumerate(variables):
+        for x in variables:
             g = targets[x._node]
-            if g is None:
-                raise MXNetError(
-                    f"grad: variable {i} of shape {x.shape} is unreachable: the heads do not "
-                    "depend on it"
-                )
-            # What the caller writes into one must not change another, nor his head_grads.
-            results.append(g.copy() if g._chunk in seen else g)
-            seen.add(g._chunk)
+            if g is not None:
+                # What the caller writes into one must not change another, nor his head_grads.
+                g = g.copy() if g._chunk in seen else g
+                seen.add(g._chunk)
+            results.append(g)
     return results
 
 
@@ -204,6 +216,10 @@ def _walk(
                     if uses[leaf] == 0:  # nothing reached it: then the gradient is zero
                         part = parts.pop(parent, [])
                         leaf.store(part or [tape.zeros(leaf.outputs[0], leaf.ctx)])
+    if targets is not None:
+        for (node, i), g in targets.items():
+            if g is None and node in uses:  # the way leads through operations without a gradient
+                targets[node, i] = tape.zeros(node.outputs[i], node.ctx)
     for node in rest:
         node.release()
     return leaves
@@ -239,7 +255,7 @@ def _behind(
     """The nodes that `heads` were computed from, themselves included, the last recorded first; with
     `targets` only those that lead to one of them. And how often each of them was used; and, unless
     the graph is retained, the others, which are used up too."""
-    lowest = min(node.order for node, _ in targets) if targets is not None and retain else 0
+    lowest = min(node.order for node, _ in targets) if targets and retain else 0
     uses = dict.fromkeys(heads, 0)
     todo = list(uses)
     rest: list[Node] = []

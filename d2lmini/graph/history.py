@@ -12,7 +12,7 @@ from d2lmini import random_state
 from d2lmini.autograd import tape
 from d2lmini.autograd.scopes import scope
 from d2lmini.autograd.tape import check_version
-from d2lmini.autograd.walk import grad
+from d2lmini.autograd.walk import grad_or_none
 from d2lmini.context import Context
 from d2lmini.graph.parts import MOST_PARTS
 from d2lmini.graph.program import Program
@@ -119,7 +119,8 @@ class ProgramNode(tape.Node):
             outputs = _replayed(of.typed, values, self.keys, self.ctx)
         heads = [(y, g) for y, g in zip(outputs, gs) if g is not None and y._node is not None]
         wanted = [copies[i] for i in positions]
-        found = grad([y for y, _ in heads], wanted, [g for _, g in heads], create_graph=True)
+        grads_of_heads = [g for _, g in heads]
+        found = grad_or_none([y for y, _ in heads], wanted, grads_of_heads, True, True, True)
         grads: list[Any] = [None] * len(copies)
         for i, g in zip(positions, found):
             grads[i] = g
