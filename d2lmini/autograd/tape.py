@@ -262,19 +262,24 @@ def recorded(op: Op, inputs: tuple, attrs: dict[str, Any], outs: list[Any]) -> N
 
 
 def tell_of_constants(name: str, inputs: Sequence[Any]) -> None:
-    """Warn, once a line, that a gradient ends at an input whose history was used up, if there is
-    one. Programs that were written for MXNet rely on it, and are not told."""
-    used_up = [i for i, x in enumerate(inputs) if x is not None and x._node and not history(x)]
-    line = callsite.same_line(callsite.find()) if used_up and not alias.installed else None
+    """Tell of the first input whose history was used up, if there is one."""
+    for i, x in enumerate(inputs):
+        if x is not None and x._node and not history(x):
+            tell_of_end(x._node[0], f"{name}: input {i} is a constant here: ")
+            return
+
+
+def tell_of_end(node: Node, where: str = "") -> None:
+    """Warn, once a line, that no gradient goes through a released node. Programs that were written
+    for MXNet rely on that, and are not told."""
+    line = None if alias.installed else callsite.same_line(callsite.find())
     if line is None or line in _told:
         return
     _told.add(line)
-    i, x = used_up[0], inputs[used_up[0]]
     callsite.warn(
-        f"{name}: input {i} is a constant here, no gradient goes through it: an earlier backward "
-        "has used up the graph that it was computed in. If that is meant, say x = x.detach(); else "
-        "pass retain_graph=True to that backward\n"
-        f"  recorded at  {callsite.describe(x._node[0].site)}"
+        f"{where}no gradient goes through {node.name}, for an earlier backward has used up this "
+        "part of the graph. If that is meant, say x = x.detach(); else pass retain_graph=True to "
+        f"that backward\n  recorded at  {callsite.describe(node.site)}"
     )
 
 

@@ -47,8 +47,8 @@ def backward(
     train_mode: the mode in which gradient rules run. Returns at once, the engine computes.
 
     Without retain_graph the tape behind the heads is used up: arrays that were computed there are
-    constants for what is recorded afterwards, as in MXNet. MXNetError for a head without history,
-    or with one that an earlier backward has used up, or whose history leads to such a part.
+    constants afterwards, as in MXNet. MXNetError for a head without history, or with one that an
+    earlier backward has used up, or behind which all is. (Where part of it is, MXNet refuses too.)
     """
     heads, head_grads = _lists(heads, head_grads)
     with scope(False, train_mode):
@@ -56,7 +56,8 @@ def backward(
     if leaves == 0:
         raise MXNetError(
             "There are no inputs in computation graph that require gradients: no array behind the "
-            "heads has a gradient attached; call x.attach_grad() before recording"
+            "heads has a gradient attached, or an earlier backward has used up what led to it; "
+            "call x.attach_grad() before recording, or pass retain_graph=True to that backward"
         )
 
 
@@ -195,7 +196,7 @@ def _walk(
             for i, g in enumerate(gs):
                 if (node, i) in targets:
                     targets[node, i] = g
-        parents = node.parents
+        parents = node.parents or ()
         needs = [parent is not None and parent[0] in uses for parent in parents]
         grads: Sequence[Any] = ()
         if arrived and True in needs:
@@ -259,23 +260,20 @@ def _behind(
     uses = dict.fromkeys(heads, 0)
     todo = list(uses)
     rest: list[Node] = []
+    ends: Node | None = None
     while todo:
-        child = todo.pop()
-        parents = child.parents
-        if parents is None:
-            raise MXNetError(
-                f"{child.name}: an earlier backward has used up this part of the graph, which was "
-                "recorded before it; pass retain_graph=True to it\n"
-                f"  recorded at  {callsite.describe(child.site)}"
-            )
-        for parent in parents:
+        for parent in todo.pop().parents or ():
             if parent is not None:
                 node = parent[0]
                 if node in uses:
                     uses[node] += 1
+                elif node.parents is None:
+                    ends = node
                 elif node.order >= lowest:  # parents are older than their children
                     uses[node] = 1
                     todo.append(node)
+    if ends is not None:
+        tape.tell_of_end(ends)
     nodes = sorted(uses, key=attrgetter("order"), reverse=True)
     if targets is not None:
         leading = {node for node, _ in targets}
