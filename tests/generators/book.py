@@ -1,0 +1,516 @@
+"""Training programs in the style of old books: they carry states from batch to batch, detach in
+loops, print losses by `%`, keep arrays over epochs, compute metrics while recording, write weights
+in place. Nothing in them is random, so that the real MXNet must train to the same numbers.
+
+A program is a model, a way to lose, a way to update, and a loop with a few habits; each part is one
+of several that are drawn. `draw(seed)` is its text.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from textwrap import dedent, indent
+
+#: How near MXNet has to be: relative and absolute.
+MXNET = 2e-3, 2e-4
+
+#: Every program begins so. Weights are drawn by NumPy, whose draws are the same everywhere.
+BEGIN = """
+draws = np.random.RandomState({seed})
+
+def normal(*shape):
+    return nd.array(draws.normal(scale=0.4, size=shape))
+
+def say(words, *values):
+    print(words % values)
+
+X = nd.array(draws.uniform(-1, 1, size=({n}, {inputs})))
+Y = nd.array(draws.randint(0, {outputs}, size={n}))
+T = nd.array(draws.uniform(-1, 1, size=({n}, {outputs})))
+batch_size, num_epochs, lr = {batch}, {epochs}, {lr}
+"""
+
+SCRATCH = {
+    "linear": """
+        w, b = normal({inputs}, {outputs}), nd.zeros({outputs})
+        params = [w, b]
+        def net(x):
+            return nd.dot(x, w) + b
+        """,
+    "mlp": """
+        w1, b1 = normal({inputs}, {hidden}), nd.zeros({hidden})
+        w2, b2 = normal({hidden}, {outputs}), nd.zeros({outputs})
+        params = [w1, b1, w2, b2]
+        def net(x):
+            h = nd.{act}(nd.dot(x.reshape((-1, {inputs})), w1) + b1)
+            return nd.dot(h, w2) + b2
+        """,
+    "control flow": """
+        w1, w2 = normal({inputs}, {hidden}), normal({hidden}, {outputs})
+        params = [w1, w2]
+        def net(x):
+            h = nd.dot(x, w1)
+            turns = 0
+            while h.norm().asscalar() < 3 and turns < 4:
+                h = h * 1.7
+                turns += 1
+            if h.sum().asscalar() > 0.05:
+                h = nd.maximum(h, 0.1 * h)
+            else:
+                h = h.tanh()
+            return nd.dot(h, w2)
+        """,
+    "columns": """
+        w1, w2, s = normal({hidden}, {inputs}), normal({outputs}, {hidden}), nd.ones((1,))
+        params = [w1, w2, s]
+        def net(x):
+            h = nd.dot(x, w1.T)
+            h = nd.concat(h[:, 0:1] * s, h[:, 1:].sigmoid(), dim=1)
+            out = nd.dot(h, w2, transpose_b=True) * w2[0, 0]
+            return out + nd.stack(*[h[:, 0]] * {outputs}, axis=1)
+        """,
+    "function": """
+        class Gate(autograd.Function):
+            def forward(self, x, y):
+                s = x.sigmoid()
+                self.save_for_backward(s, y)
+                return s * y
+            def backward(self, dy):
+                s, y = self.saved_tensors
+                return dy * y * s * (1 - s), dy * s
+        w1, w2 = normal({inputs}, {hidden}), normal({inputs}, {hidden})
+        w3 = normal({hidden}, {outputs})
+        params = [w1, w2, w3]
+        def net(x):
+            return nd.dot(Gate()(nd.dot(x, w1), nd.dot(x, w2)), w3)
+        """,
+}  # fmt: skip
+
+#: Layers of Gluon, from {hidden} to {hidden}.
+LAYERS = [
+    "nn.Dense({hidden}, activation='{act}')",
+    "nn.Dense({hidden}, use_bias=False, in_units={hidden})",
+    "nn.LayerNorm()",
+    "nn.Dropout(0)",
+    "nn.Activation('{act}')",
+    "nn.LeakyReLU(0.1)",
+    "nn.HybridLambda('{act}')",
+    "nn.BatchNorm()",
+]
+
+GLUON = {
+    "sequential": """
+        nn = gluon.nn
+        net = nn.{kind}()
+        with net.name_scope():
+            net.add(nn.Dense({hidden}, activation='{act}'), {layers}, nn.Dense({outputs}))
+        """,
+    "block": """
+        nn = gluon.nn
+        class Net(nn.{block}):
+            def __init__(self, **kwargs):
+                super(Net, self).__init__(**kwargs)
+                with self.name_scope():
+                    self.first = nn.Dense({hidden}, activation='{act}')
+                    self.body = nn.HybridSequential()
+                    self.body.add({layers})
+                    self.again = nn.Dense({hidden}, in_units={hidden}, flatten=False)
+                    self.tied = nn.Dense({hidden}, in_units={hidden}, params=self.again.params)
+                    self.last = nn.Dense({outputs})
+            def {forward}x):
+                h = self.first(x)
+                return self.last(self.tied({F}.relu(self.again(self.body(h)) + h)))
+        net = Net()
+        """,
+}
+
+RECURRENT = {
+    "scratch": """
+        wx, wh = normal({inputs}, {hidden}), normal({hidden}, {hidden})
+        bh, wo = nd.zeros({hidden}), normal({hidden}, {outputs})
+        params = [wx, wh, bh, wo]
+        def begin_state():
+            return (nd.zeros((batch_size, {hidden})),)
+        def net(inputs, state):
+            h, = state
+            outputs = []
+            for x in inputs:
+                h = nd.tanh(nd.dot(x, wx) + nd.dot(h, wh) + bh)
+                outputs.append(nd.dot(h, wo))
+            return nd.concat(*outputs, dim=0), (h,)
+        """,
+    "gated": """
+        wz, wx = normal({inputs}, {hidden}), normal({inputs}, {hidden})
+        uz, wh = normal({hidden}, {hidden}), normal({hidden}, {hidden})
+        wo = normal({hidden}, {outputs})
+        params = [wz, uz, wx, wh, wo]
+        def begin_state():
+            return [nd.zeros((batch_size, {hidden})), nd.ones((batch_size, {hidden})) * 0.1]
+        def net(inputs, state):
+            h, c = state
+            outputs = []
+            for x in inputs:
+                z = nd.sigmoid(nd.dot(x, wz) + nd.dot(h, uz))
+                c = z * c + (1 - z) * nd.tanh(nd.dot(x, wx) + nd.dot(h, wh))
+                h = c.tanh() * z
+                outputs.append(nd.dot(h, wo))
+            return nd.concat(*outputs, dim=0), [h, c]
+        """,
+    "layer": """
+        rnn, nn = gluon.rnn, gluon.nn
+        layer, dense = rnn.{layer}({hidden}, num_layers={many}), nn.Dense({outputs})
+        blocks = [layer, dense]
+        def begin_state():
+            return layer.begin_state(batch_size=batch_size)
+        def net(inputs, state):
+            out, state = layer(nd.stack(*[x for x in inputs]), state)
+            return dense(out.reshape((-1, {hidden}))), state
+        """,
+    "cell": """
+        rnn, nn = gluon.rnn, gluon.nn
+        cell, dense = rnn.{cell}({hidden}), nn.Dense({outputs})
+        blocks = [cell, dense]
+        def begin_state():
+            return cell.begin_state(batch_size=batch_size)
+        def net(inputs, state):
+            if {unroll}:
+                out, state = cell.unroll(inputs.shape[0], inputs, begin_state=state,
+                                         layout='TNC', merge_outputs=True)
+                return dense(out.reshape((-1, {hidden}))), state
+            outputs = []
+            for x in inputs:
+                out, state = cell(x, state)
+                outputs.append(dense(out))
+            return nd.concat(*outputs, dim=0), state
+        """,
+}  # fmt: skip
+
+#: Values of `l`, one for each example or one in all, from `out` and the targets `y`, `t`.
+LOSSES = [
+    "l = gluon.loss.SoftmaxCrossEntropyLoss()(out, y)",
+    "l = gluon.loss.L2Loss()(out, t)",
+    "l = gluon.loss.L1Loss()(out, t) + 0.1 * (out ** 2).mean(axis=1)",
+    "l = ((out - t) ** 2 / 2).sum(axis=1)",
+    "l = -nd.pick(nd.log_softmax(out), y)",
+    "l = -(nd.softmax(out).log() * nd.one_hot(y, {outputs})).sum(axis=1)",
+    "l = gluon.loss.HuberLoss(rho=0.5)(out, t).mean()",
+    "l = nd.square(out - t).mean() + 0.01 * out.abs().sum()",
+    "l = nd.smooth_l1(out - t, scalar=1.0).sum(axis=1)",
+]
+
+#: From a loss to gradients: what is recorded for it, and what may stand outside of `record`.
+BACKWARD = [
+    ("", "l.backward()"),
+    ("l = l.mean()", "l.backward()"),
+    ("l.sum().backward()", ""),
+    ("", "autograd.backward([l])"),
+    ("l2 = (out * out).mean()", "autograd.backward([l, l2], [None, nd.array([0.1])])"),
+    ("", "l.backward(nd.ones_like(l) * 0.5)"),
+    ("", "l.backward(retain_graph=True)\nl.backward()"),
+    ("l = nd.add_n(l, l * 0.5, 0 * l)", "l.backward()"),
+    ("parts = [l.mean(), 0.1 * out[0].sum(), (out[:, 0] * out[:, -1]).mean()]\nl = sum(parts)",
+     "l.backward()"),
+    ("heads = [l, (out > 0).sum(), out.argmax(axis=1)]", "autograd.backward(heads)"),
+]  # fmt: skip
+
+#: The same for weights that no Trainer asks whether backward has written their gradients.
+BY_GRAD = ("", "for g, d in zip(grads(), autograd.grad(l, all_params())):\n    g[:] = d")
+
+
+UPDATES = [
+    "for p in params:\n    p[:] = p - lr * p.grad / {rows}",
+    "for p in params:\n    p[:] -= lr * p.grad / {rows}",
+    "for p in params:\n    p -= lr / {rows} * p.grad",
+    "for p in params:\n    nd.elemwise_sub(p, lr / {rows} * p.grad, out=p)",
+    "for p in params:\n    nd.sgd_update(p, p.grad, out=p, lr=lr, rescale_grad=1 / {rows})",
+    "for p, v in zip(params, momenta):\n    v[:] = 0.8 * v + lr * p.grad / {rows}\n    p[:] -= v",
+    "for p, v in zip(params, momenta):\n    v[:] = 0.9 * v + 0.1 * p.grad.square()\n"
+    "    p[:] -= 0.1 * lr * p.grad / (v.sqrt() + 0.1)",
+]
+
+TRAINERS = [
+    "gluon.Trainer(net_params, 'sgd', {{'learning_rate': lr}})",
+    "gluon.Trainer(net_params, 'sgd', {{'learning_rate': lr, 'momentum': 0.7, 'wd': 0.01}})",
+    "gluon.Trainer(net_params, 'adam', {{'learning_rate': 0.1 * lr, 'epsilon': 1e-3}})",
+    "gluon.Trainer(net_params, mx.optimizer.AdaGrad(learning_rate=0.2 * lr, eps=1e-3))",
+    "gluon.Trainer(net_params, 'rmsprop', {{'learning_rate': 0.05 * lr, 'epsilon': 1e-3}})",
+    "gluon.Trainer(net_params, 'nag', {{'learning_rate': lr, 'momentum': 0.5,"
+    " 'clip_gradient': 0.3}})",
+    "gluon.Trainer(net_params, 'sgd', {{'learning_rate': lr, 'lr_scheduler': "
+    "mx.lr_scheduler.FactorScheduler(step=2, factor=0.8, base_lr=lr)}})",
+]
+
+CLIPS = [
+    "norm = nd.array([0])\nfor g in grads():\n    norm += (g ** 2).sum()\n"
+    "norm = norm.sqrt().asscalar()\nif norm > {theta}:\n    for g in grads():\n"
+    "        g[:] *= {theta} / norm",
+    "keep(gluon.utils.clip_global_norm(grads(), {theta}))",
+    "for g in grads():\n    nd.clip(g, -{theta}, {theta}, out=g)",
+    "norm = sum([(g ** 2).sum() for g in grads()]).sqrt()\nsay('norm %f', norm.asnumpy())",
+]
+
+#: Habits inside `record`, after the loss.
+RECORDING = [
+    "total = total + l.mean()",
+    "total = total + l.mean().detach() * 0.5",
+    "correct = (out.argmax(axis=1) == y).mean()\nkeep(correct)",
+    "kept.append(out)",
+    "keep(l.mean().asnumpy())",
+    "with autograd.pause():\n    keep((out * 2).sum())",
+    "with autograd.predict_mode():\n    l = l + 0.1 * nd.Dropout(out, p=0.5).mean()",
+    "if last is not None:\n    l = l + 0.05 * nd.square(out - last).mean()",
+    "if last is not None:\n    l = l + 0.05 * (last.tanh() * out).mean()",
+    "last = out",
+    "last = out.detach()",
+    "l = l + 0.01 * sum([(p ** 2).sum() for p in all_params()])",
+    "noise = nd.ones(out.shape)\nnoise[:] = 0.3\nl = l + 0.02 * (noise * out).mean()",
+    "y_hat = out.softmax()[nd.arange(2), y[0:2]]\nl = l + 0.1 * y_hat.sum()",
+]
+
+#: Habits after the update.
+AFTER = [
+    "say('loss %f, %.3f', l.mean().asnumpy(), l.mean().asscalar())",
+    "keep(float(l.mean().asnumpy()))",
+    "keep(float('%.3f' % l.sum().asnumpy()))",
+    "l_sum += l.sum().asscalar()\nn += y.size",
+    "kept.append(l)",
+    "kept.append(all_params()[0].copy())",
+    "kept.append(grads()[0])",
+    "keep(nd.concat(*[g.reshape((-1,)) for g in grads()], dim=0))",
+    "average = [0.9 * a + 0.1 * p for a, p in zip(average, all_params())]",
+    "last = out",
+    "out[:] = 0",
+    "buffer[:] = out[0]\nkeep(buffer)",
+    "nd.waitall()",
+    "last = None",
+    "total = total.detach()",
+    "keep((out.argmax(axis=1) == y).astype('float32').mean().asscalar())",
+    "metric.update([y], [out.softmax()])",
+]
+
+
+class Drawn:
+    """A program in the making: what was drawn, and its numbers."""
+
+    def __init__(self, seed: int):
+        self.rng = rng = random.Random(seed)
+        self.numbers = {
+            "seed": seed % 2**31,
+            "inputs": rng.choice([2, 3, 5]),
+            "hidden": rng.choice([2, 4, 7]),
+            "outputs": rng.choice([2, 3]),
+            "n": 12,
+            "batch": rng.choice([3, 4, 6]),
+            "epochs": rng.choice([1, 2, 3]),
+            "lr": rng.choice([0.05, 0.1, 0.3]),
+            "theta": rng.choice([0.1, 0.5, 5]),
+            "act": rng.choice(["tanh", "sigmoid", "relu"]),
+        }
+        self.lines: list[str] = []
+        self.zero = self.late = ""  # lines before backward, and after the first epoch
+
+    def add(self, text: str, depth: int = 0, **more: object) -> None:
+        """Lines, with the numbers filled in."""
+        text = dedent(text).strip("\n").format(**self.numbers, **more)
+        self.lines.append(indent(text, "    " * depth))
+
+    def one(self, choices: list | dict) -> str:
+        """One of them."""
+        return self.rng.choice(list(choices.values()) if isinstance(choices, dict) else choices)
+
+    def some(self, choices: list[str], most: int) -> list[str]:
+        """A few of them, in any order."""
+        return self.rng.sample(choices, self.rng.randint(0, most))
+
+    def chance(self, p: float) -> bool:
+        """True so often."""
+        return self.rng.random() < p
+
+
+def draw(seed: int) -> str:
+    """The text of a program."""
+    it = Drawn(seed)
+    it.add(BEGIN)
+    kind = it.rng.choice(["scratch", "gluon", "recurrent"])
+    {"scratch": _scratch, "gluon": _gluon, "recurrent": _recurrent}[kind](it)
+    return "\n".join(it.lines) + "\n"
+
+
+def _scratch(it: Drawn) -> None:
+    it.add(it.one(SCRATCH))
+    _attach(it)
+    _loop(it, "out = net(x)", "{batch}", it.one(UPDATES))
+
+
+def _gluon(it: Drawn) -> None:
+    hybrid = it.chance(0.6)
+    forward = it.rng.choice(["forward(self, ", "hybrid_forward(self, F, "])
+    layers = ", ".join(it.some(LAYERS, 3)).format(**it.numbers)
+    it.add(
+        it.one(GLUON), layers=layers or "nn.Dropout(0)", forward=forward,
+        F="F" if "F" in forward else "nd",
+        kind="HybridSequential" if hybrid else it.rng.choice(["Sequential", "HybridSequential"]),
+        block="HybridBlock" if hybrid or "F" in forward else "Block",
+    )  # fmt: skip
+    it.add("blocks = [net]")
+    _initialize(it, "net(X[0:batch_size])", hybrid)
+    _loop(it, "out = net(x)", "{batch}", _trainer(it))
+
+
+def _recurrent(it: Drawn) -> None:
+    steps = it.rng.choice([1, 2, 4])
+    it.numbers["n"] = rows = it.numbers["batch"] * steps
+    it.add("X = normal(batch_size * {steps} * 3, {inputs})", steps=steps)
+    it.add("Y = nd.array(draws.randint(0, {outputs}, size=X.shape[0]))")
+    it.add("T = normal(X.shape[0], {outputs})")
+    name = it.rng.choice(list(RECURRENT))
+    it.add(
+        RECURRENT[name], layer=it.rng.choice(["RNN", "GRU", "LSTM"]), many=it.rng.choice([1, 2]),
+        cell=it.rng.choice(["RNNCell", "GRUCell", "LSTMCell"]), unroll=it.chance(0.5),
+    )  # fmt: skip
+    if name in ("layer", "cell"):
+        first = f"net(X[0:{rows}].reshape(({steps}, batch_size, -1)), begin_state())"
+        _initialize(it, first, it.chance(0.5))
+        update = _trainer(it)
+    else:
+        _attach(it)
+        update = it.one(UPDATES)
+    carried = it.rng.choice(
+        [
+            "state = begin_state()",
+            "for s in state:\n    s.detach()",
+            "state = [s.detach() for s in state]",
+            "pass",
+            "state = [s * 0.5 for s in state]",
+        ]
+    )
+    forward = f"out, state = net(x.reshape(({steps}, batch_size, -1)), state)"
+    it.add("state = begin_state()")
+    _loop(it, forward, str(rows), update, carried)
+
+
+def _attach(it: Drawn) -> None:
+    req = "'add'" if it.chance(0.2) else ""
+    it.add(f"""
+        for p in params:
+            p.attach_grad({req})
+        momenta = [nd.zeros_like(p) for p in params]
+        def all_params():
+            return params
+        def grads():
+            return [p.grad for p in params]
+        """)
+    it.zero = "for p in params:\n    p.grad[:] = 0" if req else ""
+
+
+def _initialize(it: Drawn, first: str, hybrid: bool) -> None:
+    it.add("for block in blocks:\n    block.initialize()")
+    late = hybrid and it.chance(0.2)
+    flags = it.rng.choice(["", "", "static_alloc=True", "static_alloc=True, static_shape=True"])
+    hybridize = f"for block in blocks:\n    block.hybridize({flags})"
+    if hybrid and not late:
+        it.add(hybridize)
+    it.add(first)
+    it.add("""
+        params = [p for block in blocks for p in block.collect_params().values()]
+        for p in params:
+            if p.grad_req != 'null' and 'gamma' not in p.name:
+                p.set_data(normal(*p.shape))
+        net_params = gluon.ParameterDict()
+        for block in blocks:
+            net_params.update(block.collect_params())
+        learnt = [p for p in params if p.grad_req != 'null']
+        def all_params():
+            return [p.data() for p in learnt]
+        def grads():
+            return [p.grad() for p in learnt]
+        """)
+    if it.chance(0.2):
+        it.add("for p in learnt:\n    p.grad_req = 'add'")
+        it.zero = "for p in learnt:\n    p.zero_grad()"
+    if it.chance(0.15):
+        it.add("learnt[0].lr_mult = 0.5\nlearnt[-1].wd_mult = 3.0")
+    it.late = hybridize if late else ""
+
+
+def _trainer(it: Drawn) -> str:
+    if it.chance(0.15):
+        it.add("""
+            biases = [p for p in learnt if p.name.endswith('bias')]
+            others = [p for p in learnt if not p.name.endswith('bias')]
+            trainer = gluon.Trainer(others, 'sgd', {{'learning_rate': lr, 'wd': 0.1}})
+            trainer_b = gluon.Trainer(biases, 'sgd', {{'learning_rate': lr}})
+            """)
+        return "trainer.step({rows})\ntrainer_b.step({rows})"
+    it.add("trainer = " + it.one(TRAINERS))
+    return it.rng.choice(
+        [
+            "trainer.step({rows})",
+            "trainer.step({rows})",
+            "trainer.allreduce_grads()\ntrainer.update({rows})",
+            "trainer.step({rows}, ignore_stale_grad=True)",
+        ]
+    )
+
+
+def _loop(it: Drawn, forward: str, rows: str, update: str, carried: str = "") -> None:
+    """The epochs: batches, `record`, loss, habits, backward, clipping, update, more habits."""
+    step = "batch_size" if "{" in rows else rows
+    it.add("""
+        total, last, kept, l_sum, n = nd.zeros(1), None, [], 0.0, 0
+        average = [p.copy() for p in all_params()]
+        buffer = nd.zeros({outputs})
+        metric = mx.metric.Accuracy()
+        """)
+    batches: dict[str, str] = {
+        "slices": f"[(X[i:i + {step}], Y[i:i + {step}], T[i:i + {step}]) "
+        f"for i in range(0, X.shape[0], {step})]",
+        "loader": f"gluon.data.DataLoader(gluon.data.ArrayDataset(X, Y, T), {step})",
+        "buffered": "in_buffer()",
+    }
+    it.add(f"""
+        def in_buffer():
+            x = nd.zeros(({step}, X.shape[1]))
+            for i in range(0, X.shape[0], {step}):
+                x[:] = X[i:i + {step}]
+                yield x, Y[i:i + {step}], T[i:i + {step}]
+        """)
+    add: Callable = it.add
+    add("for epoch in range(num_epochs):")
+    if carried and it.chance(0.5):
+        add("state = begin_state()", 1)
+    add(f"for x, y, t in {it.one(batches)}:", 1)
+    if carried:
+        add(carried, 2)
+    if it.zero and it.chance(0.7):
+        add(it.zero, 2)
+    add("with autograd.record():", 2)
+    add(forward, 3)
+    add(it.one(LOSSES), 3)
+    for habit in it.some(RECORDING, 4):
+        add(habit, 3)
+    recorded, called = it.rng.choice(BACKWARD if "trainer" in update else [*BACKWARD, BY_GRAD])
+    inside = it.chance(0.15)
+    for text, depth in ((recorded, 3), (called, 3 if inside else 2)):
+        if text:
+            add(text, depth)
+    if it.chance(0.3):
+        add(it.one(CLIPS), 2)
+    add(update, 2, rows=rows.format(**it.numbers))
+    for habit in it.some(AFTER, 4):
+        add(habit, 2)
+    if it.late and it.chance(0.7):
+        add(it.late, 1)
+    if "trainer." in update and it.chance(0.3):
+        add("if trainer._optimizer.lr_scheduler is None:", 1)
+        add("trainer.set_learning_rate(trainer.learning_rate * 0.8)", 2)
+    elif it.chance(0.2):
+        add("lr *= 0.9", 1)
+    add("keep(l.mean())", 1)
+    add("""
+        for value in [*kept, *all_params(), *grads(), *average, total]:
+            keep(value)
+        keep(l_sum / max(n, 1))
+        keep(np.float64(metric.get()[1]))
+        """)
