@@ -125,6 +125,136 @@ GLUON = {
         """,
 }
 
+#: Whole programs that are built otherwise: their lists of parameters are `blocks`' too.
+OTHERS = {
+    "two players": """
+        nn = gluon.nn
+        G, D = nn.Sequential(), nn.HybridSequential()
+        G.add(nn.Dense({hidden}, activation='{act}'), nn.Dense({inputs}))
+        D.add(nn.Dense({hidden}, activation='tanh'), {layers}, nn.Dense(1))
+        blocks = [G, D]
+        {start}
+        trainer_G = gluon.Trainer(G.collect_params(), 'adam', {{'learning_rate': 0.1 * lr}})
+        trainer_D = gluon.Trainer(D.collect_params(), 'sgd', {{'learning_rate': lr}})
+        loss = gluon.loss.SigmoidBinaryCrossEntropyLoss()
+        ones, zeros = nd.ones((batch_size,)), nd.zeros((batch_size,))
+        def update_D(x, z):
+            with autograd.record():
+                fake = G(z)
+                l = (loss(D(x), ones) + loss(D(fake{detach}), zeros)) / 2
+            l.backward()
+            trainer_D.step(batch_size)
+            return l, fake
+        def update_G(z, fake):
+            with autograd.record():
+                fake = {again}
+                l = loss(D(fake), ones){more}
+            l.backward()
+            trainer_G.step(batch_size, ignore_stale_grad=True)
+            return l.sum().asscalar()
+        for epoch in range(num_epochs):
+            for i in range(0, 12, batch_size):
+                z = normal(batch_size, 2)
+                l, fake = update_D(X[i:i + batch_size], z)
+                keep(l)
+                keep(update_G(z, fake))
+                say('loss %f', l.mean().asnumpy())
+        """,
+    "two devices": """
+        nn = gluon.nn
+        ctx = [mx.cpu(0), mx.cpu(1)]
+        net = nn.HybridSequential()
+        net.add(nn.Dense({hidden}, activation='{act}'), nn.Dense({outputs}))
+        blocks = [net]
+        {start}
+        net.collect_params().reset_ctx(ctx)
+        params_of = net.collect_params()
+        trainer = gluon.Trainer(params_of, 'sgd', {{'learning_rate': lr, 'momentum': 0.5}})
+        loss = gluon.loss.SoftmaxCrossEntropyLoss()
+        kept = []
+        for epoch in range(num_epochs):
+            for i in range(0, 12, 6):
+                xs = gluon.utils.split_and_load(X[i:i + 6], ctx)
+                ys = gluon.utils.split_and_load(Y[i:i + 6], ctx)
+                with autograd.record():
+                    outs = [net(x) for x in xs]
+                    ls = [loss(out, y) for out, y in zip(outs, ys)]
+                    kept += outs
+                {walk}
+                trainer.step(6)
+                say('loss %f', sum([l.sum().asscalar() for l in ls]) / 6)
+                keep(ls[1])
+            keep(nd.concat(*[l.as_in_context(mx.cpu()) for l in ls], dim=0))
+        for value in kept:
+            keep(value)
+        """,
+    "words": """
+        nn = gluon.nn
+        centre, context = nn.Embedding(6, {hidden}), nn.Embedding(6, {hidden})
+        blocks = [centre, context]
+        words = nd.array(draws.randint(0, 6, size=(12, 4)))
+        mask = nd.array(draws.randint(0, 2, size=(12, 3)))
+        {start}
+        trainer = gluon.Trainer(net_params, 'adam', {{'learning_rate': 0.1 * lr}})
+        loss = gluon.loss.SigmoidBinaryCrossEntropyLoss()
+        for epoch in range(num_epochs):
+            l_sum, n = 0.0, 0
+            for i in range(0, 12, batch_size):
+                w, m = words[i:i + batch_size], mask[i:i + batch_size]
+                with autograd.record(train_mode={train_mode}):
+                    v, u = centre(w[:, 0:1]), context(w[:, 1:])
+                    out = nd.batch_dot(v, u.swapaxes(1, 2))
+                    l = loss(out.reshape(m.shape), m, m) * m.shape[1] / (m.sum(axis=1) + 1)
+                {walk_one}
+                trainer.step(batch_size)
+                l_sum += l.sum().asscalar()
+                n += l.size
+            say('loss %.3f', l_sum / n)
+            keep(l_sum / n)
+            x, table = centre.weight.data()[2], centre.weight.data()
+            cosine = nd.dot(table, x) / ((table * table).sum(axis=1) * (x * x).sum() + 1e-9).sqrt()
+            keep(cosine)
+            kept = x
+        keep(kept)
+        """,
+    "images": """
+        nn = gluon.nn
+        class Residual(nn.{block}):
+            def __init__(self, channels, **kwargs):
+                super(Residual, self).__init__(**kwargs)
+                self.conv1 = nn.Conv2D(channels, kernel_size=3, padding=1)
+                self.conv2 = nn.Conv2D(channels, kernel_size=1)
+                self.bn = nn.BatchNorm()
+            def {forward}x):
+                y = {F}.{act}(self.bn(self.conv1(x)))
+                return {F}.relu(self.conv2(y) + x)
+        net = nn.{kind}()
+        net.add(nn.Conv2D(3, kernel_size=2, activation='{act}'), Residual(3))
+        net.add({pool}, nn.Dense({outputs}))
+        blocks = [net]
+        X = normal(12, 2, 5, 5)
+        {start}
+        trainer = gluon.Trainer(net.collect_params(), 'sgd', {{'learning_rate': lr, 'wd': 0.01}})
+        loss = gluon.loss.SoftmaxCrossEntropyLoss()
+        data = gluon.data.DataLoader(gluon.data.ArrayDataset(X, Y), batch_size)
+        for epoch in range(num_epochs):
+            l_sum, acc, n = 0.0, 0.0, 0
+            for x, y in data:
+                with autograd.record():
+                    out = net(x)
+                    l = loss(out, y).sum()
+                {walk_one}
+                trainer.step(batch_size)
+                y = y.astype('float32')
+                l_sum += l.asscalar()
+                acc += (out.argmax(axis=1) == y).sum().asscalar()
+                n += y.size
+            say('loss %.4f, accuracy %.3f', l_sum / n, acc / n)
+            keep(l_sum / n)
+        keep(net(X))
+        """,
+}
+
 RECURRENT = {
     "scratch": """
         wx, wh = normal({inputs}, {hidden}), normal({hidden}, {hidden})
@@ -265,6 +395,11 @@ RECORDING = [
     "last = out.detach()",
     "l = l + 0.01 * sum([(p ** 2).sum() for p in all_params()])",
     "noise = nd.ones(out.shape)\nnoise[:] = 0.3\nl = l + 0.02 * (noise * out).mean()",
+    "l = (l.astype('float64') * 2).astype('float32')",
+    "l = nd.where(l > 0.1, l, 0.5 * l)",
+    "h = out.copy()\nh = h.reshape((-1,)).expand_dims(0)\nl = l + 0.01 * nd.dot(h, h.T).sum()",
+    "weight = nd.BlockGrad(nd.exp(-l))\nl = l * (1 + weight)",
+    "top = out.topk(k=2, ret_typ='value')\nl = l + 0.05 * (top[:, 0] - top[:, 1]).mean()",
     "y_hat = out.softmax()[nd.arange(2), y[0:2]]\nl = l + 0.1 * y_hat.sum()",
 ]
 
@@ -287,6 +422,16 @@ AFTER = [
     "total = total.detach()",
     "keep((out.argmax(axis=1) == y).astype('float32').mean().asscalar())",
     "metric.update([y], [out.softmax()])",
+    "kept.append(all_params()[0][0])",
+    "kept.append(out[0:1])",
+    "kept.append(grads()[-1].copy())",
+    "keep(autograd.is_recording() + 2 * autograd.is_training())",
+    "for p, a in zip(all_params(), average):\n    p.copyto(a)",
+    "x.attach_grad()\nwith autograd.record():\n    z = (x * x).sum()\nz.backward()\nkeep(x.grad)",
+    "with autograd.train_mode():\n    keep(nd.Dropout(x, p=0))",
+    "with autograd.record():\n    z = (out * 2).sum() * all_params()[0].sum()\nkeep(z)",
+    "with autograd.record(train_mode=False):\n    z = out.mean() * all_params()[-1].sum()\n"
+    "keep(autograd.grad(z, all_params()[-1:])[0])",
 ]
 
 
@@ -332,8 +477,7 @@ def draw(seed: int) -> str:
     """The text of a program."""
     it = Drawn(seed)
     it.add(BEGIN)
-    kind = it.rng.choice(["scratch", "gluon", "recurrent"])
-    {"scratch": _scratch, "gluon": _gluon, "recurrent": _recurrent}[kind](it)
+    it.rng.choice([_scratch, _gluon, _recurrent, _other])(it)
     return "\n".join(it.lines) + "\n"
 
 
@@ -356,6 +500,33 @@ def _gluon(it: Drawn) -> None:
     it.add("blocks = [net]")
     _initialize(it, "net(X[0:batch_size])", hybrid)
     _loop(it, "out = net(x)", "{batch}", _trainer(it))
+
+
+def _other(it: Drawn) -> None:
+    name = it.rng.choice(list(OTHERS))
+    first = {
+        "two players": "D(G(normal(batch_size, 2)))", "two devices": "net(X)",
+        "words": "centre(words), context(words)", "images": "net(X)",
+    }[name]  # fmt: skip
+    lines, it.lines = it.lines, []
+    _initialize(it, first, it.chance(0.5))
+    start, it.lines = "\n".join(it.lines), lines
+    forward = it.rng.choice(["forward(self, ", "hybrid_forward(self, F, "])
+    pick = it.rng.choice
+    pools = ["nn.MaxPool2D(2)", "nn.GlobalAvgPool2D()", "nn.AvgPool2D(2, 1)", "nn.Flatten()"]
+    it.add(
+        OTHERS[name], start=start, forward=forward, F="F" if "F" in forward else "nd",
+        layers=", ".join(it.some(LAYERS, 2)).format(**it.numbers) or "nn.Dropout(0)",
+        kind=pick(["Sequential", "HybridSequential"]),
+        block="HybridBlock" if "F" in forward else pick(["Block", "HybridBlock"]),
+        detach=pick([".detach()", "", ".copy().detach()"]),
+        again=pick(["G(z)", "G(z)", "G(z) * 0.5 + fake * 0.5"]),
+        more=pick(["", " + 0.1 * (fake ** 2).mean(axis=1)"]),
+        walk=pick(["[l.backward() for l in ls]", "autograd.backward(ls)"]),
+        walk_one=pick(["l.backward()", "autograd.backward([l])", "l.backward(); nd.waitall()"]),
+        train_mode=it.chance(0.5), pool=pick(pools),
+    )  # fmt: skip
+    it.add("for p in params:\n    keep(p.data(p.list_ctx()[-1]))")
 
 
 def _recurrent(it: Drawn) -> None:
