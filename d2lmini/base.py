@@ -19,6 +19,19 @@ class MXNetError(RuntimeError):
     """
 
 
+class Alias:
+    """`alias`: does `import mxnet` get this library (`install_as_mxnet`)? Then programs of MXNet's
+    time run, and expect what they saw then.
+
+    array  what `asnumpy` gives then, a subclass of ndarray
+    """
+
+    installed = False
+    array: Any = None
+
+
+alias = Alias()
+
 #: The dtype of arrays that ask for none.
 mx_real_t = np.float32
 

@@ -220,7 +220,9 @@ def test_a_head_without_history_is_an_error():
     with autograd.record():
         constant = c * 2
     for head in (x * 2, c, constant, x.detach()):
-        with pytest.raises(MXNetError, match=r"not in a computational graph.*not computed inside"):
+        with pytest.raises(
+            MXNetError, match=r"not in a computational graph(.|\n)*not computed inside"
+        ):
             head.backward()
 
 
@@ -245,17 +247,25 @@ def test_retain_graph():
     y.backward()
     with pytest.raises(MXNetError, match=r"used up by an earlier backward.*retain_graph=True"):
         y.backward()
-    with pytest.raises(MXNetError, match=r"used up this part(.|\n)*h = x \* x"):
+    with (
+        pytest.warns(UserWarning, match=r"used up this part(.|\n)*h = x \* x"),
+        pytest.raises(MXNetError, match="no inputs in computation graph that require gradients"),
+    ):
         z.backward()
 
 
-def test_what_was_not_visited_is_not_used_up():
+def test_grad_uses_up_all_that_is_behind_its_heads():
+    """As in MXNet also what leads to none of its variables."""
     x, w, v = leaf([1, 2]), leaf([3, 4]), leaf([5, 6])
     with autograd.record():
         h = x * x
         y, z = h * w, h * v
-    assert values(*autograd.grad(y, [w])) == [[1, 4]]
-    z.backward()
+    assert values(*autograd.grad(y, [w], retain_graph=True)) == [[1, 4]]
+    z.backward(retain_graph=True)
+    assert values(x.grad, v.grad) == [[10, 24], [1, 4]]
+    autograd.grad(y, [w])
+    with pytest.warns(UserWarning, match=r"used up this part(.|\n)*h = x \* x"):
+        z.backward()
     assert values(x.grad, v.grad) == [[10, 24], [1, 4]]
 
 
@@ -421,7 +431,7 @@ def test_grad_of_unreachable_and_unmarked_arrays():
     x, z = leaf([1, 2]), leaf([3.0])
     with autograd.record():
         y = x * 2
-    with pytest.raises(MXNetError, match=r"variable 1 of shape \(1,\) is unreachable"):
+    with pytest.raises(MXNetError, match=r"variable 1 of shape \(1,\) is unreachable from"):
         autograd.grad(y, [x, z], retain_graph=True)
     with pytest.raises(MXNetError, match=r"variable 0 .* not on the tape; call attach_grad"):
         autograd.grad(y, [nd.ones(2)])

@@ -22,23 +22,17 @@ class FunctionNode(Node):
               an input; None for anything else
     """
 
-    __slots__ = ("function", "n_inputs", "origins", "saved", "versions")
+    __slots__ = ("function", "n_inputs", "name", "origins", "saved", "versions")
 
     def __init__(self, function: Function, inputs: tuple, results: list[Any], outs: list[Any]):
-        super().__init__(tuple(x._node for x in inputs), [y._spec for y in outs], outs[0]._ctx)
+        parents = tuple(tape.history(x) for x in inputs)
+        super().__init__(parents, [y._spec for y in outs], outs[0]._ctx)
+        self.name = type(function).__name__
         self.function: Function | None = function
         self.n_inputs = len(inputs)
         self.saved: tuple[Any, ...] = function._saved
         self.versions = [_version(x) for x in self.saved]
         self.origins = [_origin(x, inputs, results) for x in self.saved]
-
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        return type(self.function).__name__
-
-    @property
-    def released(self) -> bool:
-        return self.function is None
 
     def gradients(
         self, gs: list[Any], graph: bool, needs: Sequence[bool], places: Any
@@ -90,9 +84,9 @@ class FunctionNode(Node):
         return tuple(values)
 
     def release(self) -> None:
+        self.parents = None
         self.function = None
         self.saved = ()
-        self.parents = ()
 
 
 def _version(x: Any) -> int | None:
@@ -104,7 +98,7 @@ def _origin(x: Any, inputs: tuple, results: list[Any]) -> Any:
     for i, y in enumerate(results):
         if x is y and not any(x is z for z in inputs):
             return i
-    return next((z._node or () for z in inputs if x is z), None)
+    return next((tape.history(z) or () for z in inputs if x is z), None)
 
 
 class Function:
@@ -159,7 +153,9 @@ class Function:
         results: list[Any] = [result] if single else list(result)
         if not all(isinstance(y, Value) for y in results):
             raise TypeError(f"{name}.forward must return NDArrays, got {result!r}")
-        if modes.recording and any(x._node is not None for x in inputs):
+        if modes.recording:
+            tape.tell_of_constants(name, inputs)
+        if modes.recording and any(tape.history(x) for x in inputs):
             outs = [y._alias(None) for y in results]  # it may be an input, or what was saved
             node = FunctionNode(self, inputs, results, outs)
             for i, y in enumerate(outs):

@@ -3,6 +3,10 @@
 A `Node` refers to its parents, never to its outputs; an output refers to its node (`_node`, which
 is None for an array without history). So the tape is freed as the arrays are.
 
+A backward without `retain_graph` releases the nodes that it has walked: they let go of their
+parents and of what they saved. An array whose node was released is a constant for everything that
+is recorded afterwards (`history`), as in MXNet.
+
 >>> from d2lmini import autograd, nd
 >>> x = nd.ones(2)
 >>> x.attach_grad()
@@ -20,7 +24,7 @@ from itertools import count
 from typing import Any
 
 from d2lmini import callsite, engine
-from d2lmini.base import MXNetError
+from d2lmini.base import MXNetError, alias
 from d2lmini.ops.core import Op, Spec, Y, registry
 
 #: Where a value stands on the tape: (node, which of its outputs).
@@ -31,13 +35,17 @@ zeros: Callable[[Spec, Any], Any] = NotImplemented
 
 _order = count()
 
+#: Lines that were told that a gradient ends there.
+_told: set[Any] = set()
+
 new = object.__new__
 
 
 class Node:
     """One step on the tape.
 
-    parents  for each input, where it stands on the tape; None if it has no history
+    parents  for each input, where it stands on the tape, None if it has no history; None instead
+             of all of them when the node was released
     outputs  specs of the values it made
     order    counts up as nodes are made, so parents come before children
     site     the user's line that made it
@@ -47,6 +55,8 @@ class Node:
 
     name = "?"
     placing = False  # can it compute gradients right into their places?
+
+    parents: Any
 
     def __init__(self, parents: tuple[Entry | None, ...], outputs: Sequence[Spec], ctx: Any):
         self.parents = parents
@@ -58,7 +68,7 @@ class Node:
     @property
     def released(self) -> bool:
         """Has a backward without `retain_graph` been here?"""
-        return False
+        return self.parents is None
 
     def gradients(
         self, gs: list[Any], graph: bool, needs: Sequence[bool], places: Any
@@ -69,7 +79,8 @@ class Node:
         return ()
 
     def release(self) -> None:
-        """Let go of what only backward needs."""
+        """Let go of what only backward needs, and of the parents: nothing leads on from here."""
+        self.parents = None
 
 
 class Leaf(Node):
@@ -84,6 +95,9 @@ class Leaf(Node):
         self.grad = grad
         self.req = req
         self.fresh = False  # has backward written it since somebody last said that it is stale?
+
+    def release(self) -> None:
+        """A leaf is where the tape begins, and is never used up."""
 
     def store(self, parts: list[Any]) -> None:
         """Write the sum of the parts into `grad`, or add it."""
@@ -117,10 +131,6 @@ class OpNode(Node):
     @property
     def name(self) -> str:  # type: ignore[override]
         return self.op.name
-
-    @property
-    def released(self) -> bool:
-        return self.saved is None
 
     @property
     def placing(self) -> bool:  # type: ignore[override]
@@ -169,8 +179,15 @@ class OpNode(Node):
         return values
 
     def release(self) -> None:
+        self.parents = None
         self.saved = None
-        self.parents = ()
+
+
+def history(x: Any) -> Entry | None:
+    """Where `x` stands on the tape; None for a constant, be it that `x` never had a history or that
+    a backward has used it up."""
+    entry = x._node
+    return None if entry is None or entry[0].parents is None else entry
 
 
 def check_version(node: Node, x: Any, version: int) -> None:
@@ -191,12 +208,21 @@ def check_version(node: Node, x: Any, version: int) -> None:
 
 
 def recorded(op: Op, inputs: tuple, attrs: dict[str, Any], outs: list[Any]) -> None:
-    """Put an op that was just applied on the tape; called while recording, when an input has a
-    history. `outs` are all its outputs, also those that backward alone sees."""
+    """Put an op that was just applied on the tape, unless all its inputs are constants; called
+    while recording, when an input has a node. `outs` are all its outputs, also those that backward
+    alone sees."""
+    parents = tuple([None if x is None else x._node for x in inputs])
+    for entry in parents:
+        if entry is not None and entry[0].parents is None:
+            tell_of_constants(op.name, inputs)
+            parents = tuple([None if x is None else history(x) for x in inputs])
+            if not any(parents):
+                return
+            break
     node = new(OpNode)
     node.op = op
     node.attrs = attrs
-    node.parents = tuple([None if x is None else x._node for x in inputs])
+    node.parents = parents
     node.order = next(_order)
     node.site = callsite.find()
     first = outs[0]
@@ -235,11 +261,33 @@ def recorded(op: Op, inputs: tuple, attrs: dict[str, Any], outs: list[Any]) -> N
         versions.append(version)
 
 
+def tell_of_constants(name: str, inputs: Sequence[Any]) -> None:
+    """Tell of the first input whose history was used up, if there is one."""
+    for i, x in enumerate(inputs):
+        if x is not None and x._node and not history(x):
+            tell_of_end(x._node[0], f"{name}: input {i} is a constant here: ")
+            return
+
+
+def tell_of_end(node: Node, where: str = "") -> None:
+    """Warn, once a line, that no gradient goes through a released node. Programs that were written
+    for MXNet rely on that, and are not told."""
+    line = None if alias.installed else callsite.same_line(callsite.find())
+    if line is None or line in _told:
+        return
+    _told.add(line)
+    callsite.warn(
+        f"{where}no gradient goes through {node.name}, for an earlier backward has used up this "
+        "part of the graph. If that is meant, say x = x.detach(); else pass retain_graph=True to "
+        f"that backward\n  recorded at  {callsite.describe(node.site)}"
+    )
+
+
 def check_in_place(op: Op, inputs: tuple, outs: list[Any], whole: bool) -> None:
     """While recording, `op` is about to write into existing arrays `outs`: MXNetError if one of
     them is on the tape, or if a value with a history would enter a part of an array."""
-    if any(y._node is not None for y in outs) or (
-        any(x is not None and x._node is not None for x in inputs)
+    if any(history(y) for y in outs) or (
+        any(x is not None and history(x) for x in inputs)
         and not (whole and not any(x is y for x in inputs for y in outs))
     ):
         what = "x[...] = value" if op.name == "_assign" else op.name

@@ -24,6 +24,14 @@ from d2lmini.autograd.tape import Entry, Leaf, Node, total
 from d2lmini.base import MXNetError
 from d2lmini.ops.core import NOWHERE, Value, registry
 
+#: MXNet's words for a head without history.
+NO_GRAPH = (
+    "Cannot differentiate node because it is not in a computational graph. You need to set "
+    "is_recording to true or use autograd.record() to save computational graphs for backward. "
+    "If you want to differentiate the same graph twice, you need to pass retain_graph=True to "
+    "backward."
+)
+
 #: So many parts of one gradient are kept at most before they are summed.
 MOST_PARTS = 8
 
@@ -38,7 +46,9 @@ def backward(
     shape; None means ones. retain_graph: keep the tape, so that it can be walked once more.
     train_mode: the mode in which gradient rules run. Returns at once, the engine computes.
 
-    MXNetError for a head without history, or whose tape an earlier backward has used up.
+    Without retain_graph the tape behind the heads is used up: arrays that were computed there are
+    constants afterwards, as in MXNet. MXNetError for a head without history, or with one that an
+    earlier backward has used up, or behind which all is. (Where part of it is, MXNet refuses too.)
     """
     refuse_in_trace("backward")
     heads, head_grads = _lists(heads, head_grads)
@@ -46,8 +56,9 @@ def backward(
         leaves = callsite.remembered(_walk, heads, head_grads, retain_graph, graph=False)
     if leaves == 0:
         raise MXNetError(
-            "backward: no array behind the heads has a gradient attached; call x.attach_grad() "
-            "before recording"
+            "There are no inputs in computation graph that require gradients: no array behind the "
+            "heads has a gradient attached, or an earlier backward has used up what led to it; "
+            "call x.attach_grad() before recording, or pass retain_graph=True to that backward"
         )
 
 
@@ -66,34 +77,46 @@ def grad(
     retain_graph: as in `backward`; None means the same as create_graph. A variable may be any array
     on the tape (MXNet takes only those with attach_grad).
 
+    Zeros where the heads depend on a variable through operations without a gradient only.
     MXNetError as in `backward`, and when a variable has no history or the heads don't depend on it.
     """
     refuse_in_trace("autograd.grad")
     heads, head_grads = _lists(heads, head_grads)
     variables = [variables] if isinstance(variables, Value) else list(variables)
-    targets: dict[Entry, Any] = {}
     for i, x in enumerate(variables):
-        if x._node is None:
+        if tape.history(x) is None:
             raise MXNetError(
                 f"grad: variable {i} of shape {x.shape} is not on the tape; call attach_grad() on "
                 "it before recording"
             )
-        targets[x._node] = None
     retain = create_graph if retain_graph is None else retain_graph
-    with scope(create_graph, train_mode):
-        callsite.remembered(_walk, heads, head_grads, retain, create_graph, targets)
+    results = grad_or_none(heads, variables, head_grads, retain, create_graph, train_mode)
+    for i, (x, g) in enumerate(zip(variables, results)):
+        if g is None:
+            raise MXNetError(
+                f"grad: variable {i} of shape {x.shape} is unreachable from the outputs: the heads "
+                "do not depend on it"
+            )
+    return results
+
+
+def grad_or_none(
+    heads: list[Any], variables: list[Any], head_grads: list[Any], retain: bool, graph: bool,
+    train_mode: bool,
+) -> list[Any]:  # fmt: skip
+    """`grad`; None for a variable that the heads don't depend on."""
+    targets: dict[Entry, Any] = {x._node: None for x in variables}
+    with scope(graph, train_mode):
+        callsite.remembered(_walk, heads, head_grads, retain, graph, targets)
         results = []
         seen = {g._chunk for g in head_grads if g is not None}
-        for i, x in enumerate(variables):
+        for x in variables:
             g = targets[x._node]
-            if g is None:
-                raise MXNetError(
-                    f"grad: variable {i} of shape {x.shape} is unreachable: the heads do not "
-                    "depend on it"
-                )
-            # What the caller writes into one must not change another, nor his head_grads.
-            results.append(g.copy() if g._chunk in seen else g)
-            seen.add(g._chunk)
+            if g is not None:
+                # What the caller writes into one must not change another, nor his head_grads.
+                g = g.copy() if g._chunk in seen else g
+                seen.add(g._chunk)
+            results.append(g)
     return results
 
 
@@ -125,17 +148,13 @@ def _lists(heads: Any, head_grads: Any) -> tuple[list[Any], list[Any]]:
     if len(heads) != len(head_grads):
         raise ValueError(f"{len(heads)} heads and {len(head_grads)} head gradients; need as many")
     for head, g in zip(heads, head_grads, strict=True):
-        node = head._node
-        if node is None or node[0].released:
+        if tape.history(head) is None:
             why = (
                 "its graph was used up by an earlier backward; pass retain_graph=True to the first"
-                if node
+                if head._node
                 else "it was not computed inside autograd.record() from arrays with attach_grad()"
             )
-            raise MXNetError(
-                "Cannot differentiate node because it is not in a computational graph: "
-                f"the head of shape {head.shape}: {why}"
-            )
+            raise MXNetError(f"{NO_GRAPH}\n  the head of shape {head.shape}: {why}")
         if g is not None and g._spec != head._spec:
             raise MXNetError(f"a head gradient is like its head, {head._spec}; got {g._spec}")
     return heads, head_grads
@@ -151,7 +170,7 @@ def _walk(
     """Push the gradient of every node behind the heads, last recorded first. A leaf is written as
     soon as all parts of its gradient are there. With `targets` nothing is written: only nodes that
     lead to one of them are visited, and they are filled in. How many leaves were met."""
-    nodes, uses = _behind([head._node[0] for head in heads], targets)
+    nodes, uses, rest = _behind([head._node[0] for head in heads], targets, retain)
     parts: dict[Entry, list[Any]] = {}  # the gradients known so far, to be summed
     written = set()
     if targets is None and any(g is not None for g in head_grads):
@@ -180,7 +199,7 @@ def _walk(
             for i, g in enumerate(gs):
                 if (node, i) in targets:
                     targets[node, i] = g
-        parents = node.parents
+        parents = node.parents or ()
         needs = [parent is not None and parent[0] in uses for parent in parents]
         grads: Sequence[Any] = ()
         if arrived and True in needs:
@@ -201,6 +220,12 @@ def _walk(
                     if uses[leaf] == 0:  # nothing reached it: then the gradient is zero
                         part = parts.pop(parent, [])
                         leaf.store(part or [tape.zeros(leaf.outputs[0], leaf.ctx)])
+    if targets is not None:
+        for (node, i), g in targets.items():
+            if g is None and node in uses:  # the way leads through operations without a gradient
+                targets[node, i] = tape.zeros(node.outputs[i], node.ctx)
+    for node in rest:
+        node.release()
     return leaves
 
 
@@ -229,35 +254,36 @@ def _add(parts: dict[Entry, list[Any]], entry: Entry, g: Any) -> None:
 
 
 def _behind(
-    heads: list[Node], targets: dict[Entry, Any] | None
-) -> tuple[list[Node], dict[Node, int]]:
+    heads: list[Node], targets: dict[Entry, Any] | None, retain: bool
+) -> tuple[list[Node], dict[Node, int], list[Node]]:
     """The nodes that `heads` were computed from, themselves included, the last recorded first; with
-    `targets` only those that lead to one of them. And how often each of them was used."""
-    lowest = 0 if targets is None else min(node.order for node, _ in targets)
+    `targets` only those that lead to one of them. And how often each of them was used; and, unless
+    the graph is retained, the others, which are used up too."""
+    lowest = min(node.order for node, _ in targets) if targets and retain else 0
     uses = dict.fromkeys(heads, 0)
     todo = list(uses)
+    rest: list[Node] = []
+    ends: Node | None = None
     while todo:
-        for parent in todo.pop().parents:
+        for parent in todo.pop().parents or ():
             if parent is not None:
                 node = parent[0]
                 if node in uses:
                     uses[node] += 1
+                elif node.parents is None:
+                    ends = node
                 elif node.order >= lowest:  # parents are older than their children
                     uses[node] = 1
                     todo.append(node)
+    if ends is not None:
+        tape.tell_of_end(ends)
     nodes = sorted(uses, key=attrgetter("order"), reverse=True)
     if targets is not None:
         leading = {node for node, _ in targets}
         for node in reversed(nodes):
             if any(parent is not None and parent[0] in leading for parent in node.parents):
                 leading.add(node)
+        rest = [node for node in nodes if node not in leading and not retain]
         nodes = [node for node in nodes if node in leading]
         uses = {node: uses[node] for node in nodes}
-    for node in nodes:
-        if node.released:
-            raise MXNetError(
-                f"{node.name}: an earlier backward has used up this part of the graph; pass "
-                "retain_graph=True to it\n"
-                f"  recorded at  {callsite.describe(node.site)}"
-            )
-    return nodes, uses
+    return nodes, uses, rest

@@ -29,6 +29,7 @@ from itertools import count
 from typing import Any
 
 from d2lmini import callsite
+from d2lmini.autograd.tape import history
 from d2lmini.context import Context
 from d2lmini.gluon.guards import Guards
 from d2lmini.gluon.nested import flatten, regroup
@@ -102,7 +103,7 @@ class Placed:
                  if node is not None and i is not None]  # fmt: skip
         self.op.noted = lambda inputs: guards.note(
             {n: (name, inputs[i]._spec) for n, name, i in known},
-            modes.recording and any(x._node is not None for x in inputs), ctx,
+            modes.recording and any(map(history, inputs)), ctx,
         )  # fmt: skip
 
     def _fill(self) -> Last:

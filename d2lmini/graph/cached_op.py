@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from d2lmini import random_state
+from d2lmini.autograd import tape
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, current_context
 from d2lmini.graph.arena import Arenas
@@ -48,7 +49,7 @@ TIMES_TEXT = 40
 MOST_KNOWN = 64
 
 # Specs, which inputs have a history, training or not, context.
-Kind = tuple[list[Any], "list[bool] | None", bool, Context]
+Kind = tuple[list[Any], "list[bool | None] | None", bool, Context]
 
 
 class CachedOp:
@@ -111,13 +112,22 @@ class CachedOp:
     def compiled_for(self, inputs: Sequence[NDArray]) -> Compiled:
         """The programs for such inputs in the modes of now, compiled if they have to be."""
         try:
-            needs = [x._node is not None for x in inputs] if modes.recording else None
+            needs = self._with_history(inputs) if modes.recording else None
             kind = ([x._spec for x in inputs], needs, modes.training, inputs[0]._ctx)
         except (AttributeError, IndexError):
             kind = self._unusual(inputs)
         last, compiled = self._last  # one pair, whatever other threads do
         # Nearly always the kind of the last call, with the very same objects in it.
         return compiled if kind == last else self._find(inputs, kind)
+
+    def _with_history(self, inputs: Sequence[NDArray]) -> list[bool | None]:
+        """For each input: True, or None for a constant (`tape.history`, without a call for each;
+        False is one that a backward has used up)."""
+        needs = [None if (at := x._node) is None else at[0].parents is not None for x in inputs]
+        if False in needs:
+            tape.tell_of_constants(self.name, inputs)
+            needs = [needed or None for needed in needs]
+        return needs
 
     def _unusual(self, inputs: Sequence[Any]) -> Kind:
         """No inputs, which is allowed, or some that are no arrays."""
@@ -172,7 +182,7 @@ class CachedOp:
                 self._known.pop(key, None)
 
     def _compile(
-        self, inputs: Sequence[NDArray], needs: tuple[bool, ...], ctx: Context
+        self, inputs: Sequence[NDArray], needs: tuple[bool | None, ...], ctx: Context
     ) -> Compiled:
         if len(inputs) != len(self.variables):
             names = ", ".join(node.name for node in self.variables)
@@ -200,8 +210,9 @@ class Compiled:
     """
 
     def __init__(
-        self, name: str, variables: list[Node], outputs: list[Entry], needs: tuple[bool, ...],
-        ctx: Context, arenas: Arenas | None = None, overlaps: bool = False, static: bool = False,
+        self, name: str, variables: list[Node], outputs: list[Entry],
+        needs: tuple[bool | None, ...], ctx: Context, arenas: Arenas | None = None,
+        overlaps: bool = False, static: bool = False,
     ):  # fmt: skip
         self.name = name
         self.ctx = ctx
@@ -278,7 +289,7 @@ class Compiled:
                     f"{self.name}: out= has {x._spec} on {x._ctx}, the result is {spec} on "
                     f"{self.ctx}"
                 )
-            if modes.recording and x._node is not None:
+            if modes.recording and tape.history(x):
                 raise MXNetError(
                     f"{self.name}: out= is on the tape; while recording give an array without "
                     "history, or none"

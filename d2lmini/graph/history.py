@@ -12,7 +12,7 @@ from d2lmini import random_state
 from d2lmini.autograd import tape
 from d2lmini.autograd.scopes import scope
 from d2lmini.autograd.tape import check_version
-from d2lmini.autograd.walk import grad
+from d2lmini.autograd.walk import grad_or_none
 from d2lmini.context import Context
 from d2lmini.graph.parts import MOST_PARTS
 from d2lmini.graph.program import Program
@@ -49,7 +49,7 @@ class Backward:
 class ProgramNode(tape.Node):
     """A call of a compiled graph on the tape.
 
-    inputs    of the call; None after a backward that does not retain the graph
+    inputs    of the call; empty after a backward that does not retain the graph
     kept      what the forward program keeps for backward: results of its own, or outputs
     versions  of the memory of inputs and kept when they were recorded
     keys      what the forward program drew with: backward drops the same elements
@@ -64,7 +64,10 @@ class ProgramNode(tape.Node):
         keys: Sequence[Any],
     ):  # fmt: skip
         shown = compiled.forward.specs[: len(compiled.outputs)]
-        super().__init__(tuple([x._node for x in inputs]), shown, compiled.ctx)
+        parents: list[Any] = [None] * len(inputs)
+        for i in compiled.wanted:  # the others are constants
+            parents[i] = inputs[i]._node
+        super().__init__(tuple(parents), shown, compiled.ctx)
         self.compiled = compiled
         self.inputs: Any = list(inputs)
         # Without their place on the tape, for a node must not hold itself.
@@ -75,10 +78,6 @@ class ProgramNode(tape.Node):
     @property
     def name(self) -> str:  # type: ignore[override]
         return self.compiled.name
-
-    @property
-    def released(self) -> bool:
-        return self.inputs is None
 
     def gradients(
         self, gs: list[Any], graph: bool, needs: Sequence[bool], places: Any
@@ -120,16 +119,16 @@ class ProgramNode(tape.Node):
             outputs = _replayed(of.typed, values, self.keys, self.ctx)
         heads = [(y, g) for y, g in zip(outputs, gs) if g is not None and y._node is not None]
         wanted = [copies[i] for i in positions]
-        found = grad([y for y, _ in heads], wanted, [g for _, g in heads], create_graph=True)
+        grads_of_heads = [g for _, g in heads]
+        found = grad_or_none([y for y, _ in heads], wanted, grads_of_heads, True, True, True)
         grads: list[Any] = [None] * len(copies)
         for i, g in zip(positions, found):
             grads[i] = g
         return grads
 
     def release(self) -> None:
-        self.inputs = None
-        self.kept = ()
-        self.parents = ()
+        self.parents = None
+        self.inputs = self.kept = ()
 
 
 def _replayed(

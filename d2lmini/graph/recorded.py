@@ -51,7 +51,13 @@ def _behind(head: Step) -> list[Step]:
     found = {head}
     todo = [head]
     while todo:
-        for parent in todo.pop().parents:
+        step = todo.pop()
+        if step.released:
+            raise MXNetError(
+                f"get_symbol: {step.name}: a backward has used up this part of the graph; pass "
+                "retain_graph=True to it"
+            )
+        for parent in step.parents:
             if parent is not None and parent[0] not in found:
                 found.add(parent[0])
                 todo.append(parent[0])
@@ -67,11 +73,6 @@ class _Written:
 
     def step(self, step: Step, name: str) -> None:
         """Write down one step, whose inputs have been."""
-        if step.released:
-            raise MXNetError(
-                f"get_symbol: {step.name}: a backward has used up this part of the graph; pass "
-                "retain_graph=True to it"
-            )
         inputs = tuple([self.input(parent) for parent in step.parents])
         if isinstance(step, OpNode):
             attrs = {k: v for k, v in step.attrs.items() if k in step.op.attr_set}

@@ -35,8 +35,10 @@ from types import ModuleType
 from typing import Any
 
 import d2lmini
+from d2lmini.base import alias
 from d2lmini.mxnet_alias import left_out
 from d2lmini.mxnet_alias.left_out import LeftOutModule, Missing
+from d2lmini.mxnet_alias.old_numpy import OneElementArray
 
 __all__ = ["install_as_mxnet", "installed", "uninstall"]
 
@@ -245,17 +247,19 @@ def install_as_mxnet() -> None:
     if not installed():
         sys.meta_path.insert(0, _mxnet_finder)
         sys.meta_path.append(_d2l_finder)
+        alias.installed, alias.array = True, OneElementArray
 
 
 def installed() -> bool:
     """Does `import mxnet` get d2lmini?"""
-    return _mxnet_finder in sys.meta_path
+    return alias.installed
 
 
 def uninstall() -> None:
     """Undo `install_as_mxnet`: forget the second names. Objects made through them stay good."""
     if not installed():
         return
+    alias.installed, alias.array = False, None
     sys.meta_path.remove(_mxnet_finder)
     sys.meta_path.remove(_d2l_finder)
     book = sys.modules.get(_BOOK)

@@ -152,7 +152,7 @@ def from_numpy(ndarray: np.ndarray, zero_copy: bool = True) -> NDArray:
     ctx = current_context()
     if not ndarray.flags.c_contiguous:
         raise ValueError("from_numpy: only C-contiguous arrays can be shared; use zero_copy=False")
-    shared = ndarray.view()
+    shared = ndarray.view(np.ndarray)
     ndarray.flags.writeable = False
     return exchange.sharing(shared, ctx if ctx.is_cpu else cpu())
 

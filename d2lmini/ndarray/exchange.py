@@ -33,6 +33,7 @@ from d2lmini.ops.core import Spec, as_dtype, registry
 def from_array(array: np.ndarray, ctx: Context, adopt: bool = False) -> Any:
     """A new NDArray with the contents of `array`: copied at once, or its very memory if `adopt` and
     that can be written and is in C order."""
+    array = np.asarray(array)  # of a subclass: its memory, not its manners
     if not ctx.is_cpu:
         return transfer.upload(array if adopt else array.copy(), ctx)
     spec = Spec(array.shape, array.dtype)

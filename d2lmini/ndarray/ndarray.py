@@ -28,7 +28,7 @@ import numpy as np
 
 from d2lmini import autograd, engine
 from d2lmini.autograd import tape
-from d2lmini.base import MXNetError
+from d2lmini.base import MXNetError, alias
 from d2lmini.context import Context
 from d2lmini.device.devices import device_of
 from d2lmini.device.storage import Chunk
@@ -115,8 +115,10 @@ class NDArray(Fluent):
         engine.current.wait("wait_to_write", self._chunk, write=True)
 
     def asnumpy(self) -> np.ndarray:
-        """A NumPy copy; waits."""
-        return self._read("asnumpy")
+        """A NumPy copy; waits. Under `install_as_mxnet` one that is a number where it has one
+        element, as NumPy's arrays were in MXNet's time."""
+        array = self._read("asnumpy")
+        return array if alias.array is None else array.view(alias.array)
 
     def asscalar(self) -> Any:
         """The one element of an array of size 1 as a NumPy scalar; waits. ValueError otherwise."""

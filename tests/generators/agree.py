@@ -10,12 +10,14 @@ from __future__ import annotations
 import contextlib
 import io
 import linecache
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 import d2lmini
 from d2lmini import engine
+from d2lmini.mxnet_alias import install_as_mxnet, installed, uninstall
 
 #: Options of `engine.use` by the name that messages give.
 ENGINES: dict[str, dict[str, Any]] = {
@@ -42,10 +44,23 @@ def results(text: str) -> list[np.ndarray]:
     names |= {name: getattr(d2lmini, name) for name in ("nd", "autograd", "gluon", "init")}
     file = f"<generated {hash(text) & 0xFFFFFF:x}>"
     linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file
-    with contextlib.redirect_stdout(io.StringIO()):
+    with contextlib.redirect_stdout(io.StringIO()), as_mxnet():
         exec(compile(text, file, "exec"), names)
     engine.waitall()
     return kept
+
+
+@contextlib.contextmanager
+def as_mxnet() -> Iterator[None]:
+    """As under `d2lmini run`: programs of MXNet's time see what they saw then."""
+    if installed():
+        yield
+        return
+    install_as_mxnet()
+    try:
+        yield
+    finally:
+        uninstall()
 
 
 def agree(text: str) -> list[np.ndarray]:

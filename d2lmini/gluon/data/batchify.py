@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini import ndarray as nd
+from d2lmini.base import alias
 from d2lmini.context import current_context
 from d2lmini.ndarray import NDArray
 from d2lmini.ndarray.exchange import from_array
@@ -68,7 +69,7 @@ def gather(data: Any, indices: Sequence[int]) -> Any:
     """
     if isinstance(data, NDArray):
         return _rows(data, indices)
-    if type(data) is np.ndarray:
+    if type(data) in (np.ndarray, alias.array):
         if data.ndim == 0 or data.dtype.name not in DTYPES:
             return None
         rows = data[np.asarray(indices, dtype=np.int64)]

@@ -1,0 +1,521 @@
+"""What backward has used up is a constant for what is recorded afterwards, as in MXNet 1.9.1.
+
+Each program stands beside what the real MXNet keeps; "error" where it refuses. Where
+D2LMINI_MXNET_PYTHON names an interpreter that has it, that record is compared with it anew.
+"""
+
+from __future__ import annotations
+
+import gc
+import re
+import warnings
+from textwrap import dedent
+
+import numpy as np
+import pytest
+from generators import mxnet_twin
+from generators.agree import agree, as_mxnet, close
+
+from d2lmini import autograd, engine, nd
+from d2lmini.autograd import tape
+from d2lmini.base import MXNetError
+from d2lmini.gluon import nn
+
+BEGIN = """
+def leaf(*values, req="write"):
+    x = nd.array(values)
+    x.attach_grad(req)
+    return x
+
+class Square(autograd.Function):
+    def forward(self, x):
+        self.save_for_backward(x)
+        return x * x
+
+    def backward(self, dy):
+        x, = self.saved_tensors
+        return 2 * x * dy
+
+def net(hybrid):
+    block = gluon.nn.Dense(1, in_units=1, use_bias=False)
+    block.initialize(init.Constant(2.))
+    if hybrid:
+        block.hybridize()
+    return block
+
+def refused(head):
+    try:
+        head.backward()
+    except mx.base.MXNetError:
+        keep(-1.)
+
+x, w = leaf(2.), leaf(5.)
+"""
+
+PROGRAMS = {
+    "a loop that detaches nothing": (
+        """
+        w, s = leaf(2.), nd.array([1.])
+        for i in range(3):
+            for t in [s]:
+                t.detach()
+            with autograd.record():
+                s = (s * w).tanh()
+                l = s.sum()
+            l.backward()
+            keep(w.grad)
+        """,
+        [0.070650816, 0.078213714, 0.07941337],
+    ),
+    "weights change between": (
+        """
+        w, s = leaf(2.), nd.array([1.])
+        for i in range(3):
+            with autograd.record():
+                s = s * w
+                l = (s * s).sum()
+            l.backward()
+            keep(w.grad)
+            w[:] = w - 0.1 * w.grad
+        """,
+        [4.0, 12.8, 6.5535989],
+    ),
+    "beside another leaf": (
+        """
+        with autograd.record():
+            a = x * 2
+        a.backward()
+        with autograd.record():
+            c = a * w
+        x.grad[:] = 7
+        c.backward()
+        keep(x.grad)
+        keep(w.grad)
+        """,
+        [7, 4],
+    ),
+    "beside its own leaf": (
+        """
+        with autograd.record():
+            a = x * 3
+        a.backward()
+        with autograd.record():
+            c = a * x
+        c.backward()
+        keep(x.grad)
+        """,
+        [6],
+    ),
+    "alone it has no history": (
+        """
+        with autograd.record():
+            a = x * 2
+        a.backward()
+        with autograd.record():
+            c = (a * 3).tanh()
+        refused(c)
+        """,
+        [-1],
+    ),
+    "a head twice, and one from its midst": (
+        """
+        with autograd.record():
+            a = x * x
+            b = a * 3
+        b.backward()
+        refused(b)
+        refused(a)
+        """,
+        [-1, -1],
+    ),
+    "retained, then not": (
+        """
+        with autograd.record():
+            y = x * x * x
+        y.backward(retain_graph=True)
+        y.backward()
+        keep(x.grad)
+        refused(y)
+        with autograd.record():
+            c = y * w
+        c.backward()
+        keep(w.grad)
+        """,
+        [12, -1, 8],
+    ),
+    "a retained part still counts": (
+        """
+        with autograd.record():
+            a = x * x
+        a.backward(retain_graph=True)
+        with autograd.record():
+            c = a * w
+        c.backward()
+        keep(x.grad)
+        keep(w.grad)
+        """,
+        [20, 4],
+    ),
+    "recorded before, walked after": (
+        """
+        with autograd.record():
+            a = x * 2
+            b, c = a * 3, a * 4
+        b.backward()
+        refused(c)
+        """,
+        [-1],
+    ),
+    "several heads": (
+        """
+        with autograd.record():
+            a = x * 2
+            b = a * w
+        autograd.backward([a, b])
+        keep(x.grad)
+        refused(b)
+        with autograd.record():
+            c = a * w + b
+        c.backward()
+        keep(w.grad)
+        """,
+        [12, -1, 4],
+    ),
+    "autograd.grad uses up": (
+        """
+        with autograd.record():
+            a = x * 2
+        keep(autograd.grad(a, [x])[0])
+        with autograd.record():
+            c = a * w
+        c.backward()
+        keep(w.grad)
+        keep(x.grad)
+        """,
+        [2, 4, 0],
+    ),
+    "autograd.grad uses up what leads to no variable": (
+        """
+        with autograd.record():
+            b = w * 3
+            c = x * x * b
+        keep(autograd.grad(c, [x])[0])
+        with autograd.record():
+            d = b * x
+        d.backward()
+        keep(w.grad)
+        keep(x.grad)
+        """,
+        [60, 0, 15],
+    ),
+    "overwritten after": (
+        """
+        with autograd.record():
+            a = x * x
+            l = a.sum()
+        l.backward()
+        a[:] = 5
+        with autograd.record():
+            c = a * w
+        c.backward()
+        keep(w.grad)
+        """,
+        [5],
+    ),
+    "written while recording": (
+        """
+        with autograd.record():
+            a = x * x
+        a.backward()
+        with autograd.record():
+            a[:] = 5
+            a += 1
+            c = a * w
+        c.backward()
+        keep(w.grad)
+        """,
+        [6],
+    ),
+    "a recorded value written into it": (
+        """
+        with autograd.record():
+            a = x * x
+        a.backward()
+        with autograd.record():
+            a[:] = w * 2
+            c = a * w
+        c.backward()
+        keep(w.grad)
+        """,
+        [20],
+    ),
+    "it becomes a leaf": (
+        """
+        with autograd.record():
+            a = x * x
+        a.backward()
+        a.attach_grad()
+        with autograd.record():
+            b = a * a
+        b.backward()
+        keep(a.grad)
+        keep(x.grad)
+        """,
+        [8, 4],
+    ),
+    "a Function": (
+        """
+        f = Square()
+        with autograd.record():
+            a = f(x)
+            b = a * 2
+        b.backward()
+        keep(x.grad)
+        refused(b)
+        with autograd.record():
+            c = a * w
+            d = Square()(a) * w
+        autograd.backward([c, d])
+        keep(w.grad)
+        """,
+        [8, -1, 20],
+    ),
+    "views": (
+        """
+        x, w = leaf(2., 3.), leaf(4.)
+        with autograd.record():
+            a = x * x
+        a.backward()
+        with autograd.record():
+            c = a[1] * w + a.reshape((2, 1))[0] * w + a[0:1] * w
+        c.backward()
+        keep(x.grad)
+        keep(w.grad)
+        """,
+        [[4, 6], 17],
+    ),
+    "several outputs": (
+        """
+        x = leaf(1., 2., 3., 4.)
+        with autograd.record():
+            a, b = nd.split(x, 2, axis=0)
+            l = a.sum()
+        l.backward()
+        with autograd.record():
+            m = (b * w).sum()
+        x.grad[:] = 9
+        m.backward()
+        keep(x.grad)
+        keep(w.grad)
+        """,
+        [[9, 9, 9, 9], 7],
+    ),
+    "gradients that add": (
+        """
+        x = leaf(2., req="add")
+        with autograd.record():
+            a = x * 2
+            b = a * 3
+        b.backward()
+        with autograd.record():
+            c = a * w + x
+        c.backward()
+        keep(x.grad)
+        """,
+        [7],
+    ),
+    "another thread uses it up": (
+        """
+        import threading
+        with autograd.record():
+            a = x * x
+        thread = threading.Thread(target=a.backward)
+        thread.start()
+        thread.join()
+        with autograd.record():
+            c = a * w
+        c.backward()
+        keep(w.grad)
+        """,
+        [4],
+    ),
+    "a net that feeds itself": (
+        """
+        for hybrid in (False, True):
+            block, y = net(hybrid), nd.array([[1.]])
+            for i in range(3):
+                with autograd.record():
+                    y = block(y)
+                    l = (y * y).sum()
+                l.backward()
+                keep(block.weight.grad())
+            refused(l)
+        """,
+        [4, 16, 64, -1] * 2,
+    ),
+    "what a net has computed": (
+        """
+        for hybrid in (False, True):
+            block, y = net(hybrid), nd.array([[3.]])
+            with autograd.record():
+                y = block(y)
+                b = y * 2
+            b.backward()
+            with autograd.record():
+                e = block(y) + y * w
+            block.weight.grad()[:] = 0
+            e.backward()
+            keep(block.weight.grad())
+            keep(w.grad)
+        """,
+        [6, 6] * 2,
+    ),
+}
+
+
+def text_of(name: str) -> str:
+    return BEGIN + dedent(PROGRAMS[name][0])
+
+
+def compare(name: str, found: list[np.ndarray], whose: str) -> None:
+    record = [np.array(value, "float32") for value in PROGRAMS[name][1]]
+    close([a.reshape(r.shape) for a, r in zip(found, record)], record, 1e-5, 0, whose, name)
+    assert len(found) == len(record)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_used_up_graph_is_a_constant(name: str):
+    compare(name, agree(text_of(name)), "ours")
+
+
+@pytest.mark.skipif(not mxnet_twin.PYTHON, reason="D2LMINI_MXNET_PYTHON names no interpreter")
+def test_the_record_is_what_mxnet_keeps():
+    mxnet = mxnet_twin.MXNet()
+    try:
+        for name in PROGRAMS:
+            compare(name, mxnet.results(text_of(name)), "MXNet")
+    finally:
+        mxnet.close()
+
+
+# -- what the reader is told -----------------------------------------------------------------------
+
+
+def leaf(value: float) -> nd.NDArray:
+    x = nd.array([value])
+    x.attach_grad()
+    return x
+
+
+class Twice(autograd.Function):
+    def forward(self, x):
+        return x * 2
+
+    def backward(self, dy):
+        return dy * 2
+
+
+def dense(hybrid: bool) -> nn.Dense:
+    net = nn.Dense(1, in_units=1)
+    net.initialize()
+    net.hybridize(hybrid)
+    return net
+
+
+def used_up() -> nd.NDArray:
+    with autograd.record():
+        a = leaf(2) * 3
+    a.backward()
+    return a
+
+
+CALLS = {
+    "an op": lambda a: a * leaf(3),
+    "an op of constants": nd.tanh,
+    "a view": lambda a: a.reshape((1, 1)),
+    "an index": lambda a: a[0:1],
+    "a net": dense(False),
+    "a hybridized net": dense(True),
+    "a Function": Twice(),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_reader_is_told_once_a_line(name: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(tape, "_told", set())
+    call, a = CALLS[name], used_up()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            with autograd.record():
+                call(a)
+    (only,) = told
+    assert re.search(r"input 0 is a constant(.|\n)*recorded at .*test_used_up", str(only.message))
+    assert only.category is UserWarning and only.filename == __file__
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+def test_what_was_recorded_before_ends_there_too(hybrid, monkeypatch: pytest.MonkeyPatch):
+    """(MXNet refuses this one, in words about a container.) What leads to another leaf still gets
+    its gradient, and the reader is told."""
+    monkeypatch.setattr(tape, "_told", set())
+    net, w = dense(hybrid), leaf(5)
+    with autograd.record():
+        trunk = net(nd.ones((1, 1)))
+        first, second = trunk * 2, trunk.tanh() * w + net.bias.data()
+    first.backward()
+    net.weight.grad()[:] = 7
+    with pytest.warns(UserWarning, match=r"no gradient goes through(.|\n)*trunk = net"):
+        second.backward()
+    assert net.weight.grad().asscalar() == 7 and net.bias.grad().asscalar() == 1
+    assert w.grad.asscalar() == trunk.tanh().asscalar()
+
+
+def test_programs_for_mxnet_are_not_told():
+    a, w = used_up(), leaf(3)
+    with as_mxnet(), autograd.record():
+        y = a * w
+    y.backward()
+    assert w.grad.asscalar() == 6
+
+
+def test_what_is_detached_says_so_itself():
+    a, w = used_up().detach(), leaf(3)
+    with autograd.record():
+        y = a * w
+    y.backward()
+    assert w.grad.asscalar() == 6
+
+
+def test_the_words_for_a_head_are_mxnets():
+    words = "because it is not in a computational graph. You need to set is_recording to true"
+    for head in (used_up(), nd.ones(1)):
+        with pytest.raises(MXNetError, match=words):
+            head.backward()
+
+
+# -- what is freed ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+def test_states_that_are_carried_keep_no_chain(hybrid: bool):
+    """Reference counts alone free what a step has saved: memory does not grow."""
+    net = nn.Dense(1000, in_units=1000, use_bias=False)
+    net.initialize()
+    net.hybridize(hybrid)
+    state, live, nodes = nd.ones((1, 1000)), [], []
+    gc.disable()
+    try:
+        with as_mxnet():
+            for _ in range(12):
+                with autograd.record():
+                    state = net(state).tanh()
+                    loss = state.sum()
+                nodes.append(state._node[0])
+                loss.backward()
+                engine.waitall()
+                live.append(state._chunk.pool.live)
+    finally:
+        gc.enable()
+    assert live[3:] == live[3:4] * len(live[3:])
+    assert all(node.parents is None and not node.saved for node in nodes)
