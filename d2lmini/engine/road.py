@@ -25,7 +25,7 @@ from d2lmini.engine import core
 from d2lmini.engine.budget import Budget
 from d2lmini.engine.bulk import Segment
 from d2lmini.engine.core import Gate, Task, Var
-from d2lmini.engine.failure import Failure, Reports
+from d2lmini.engine.failure import Failure, Report, Reports, Unchanged
 from d2lmini.engine.meeting import Meeting, at_rest
 
 
@@ -146,7 +146,7 @@ class Road:
             except BaseException as problem:
                 failure = Failure(task.name, task.site or callsite.find(), problem)
                 task.seq = self._sequence
-                self._fail(task, failure, new=isinstance(problem, Exception))
+                self._fail(task, failure, ran=True)
                 if not isinstance(problem, Exception):
                     raise  # Ctrl-C: nobody knows how far it came
             finally:
@@ -333,7 +333,7 @@ class Road:
 
     def _execute(self, task: Task, worker: str) -> tuple[Failure | None, bool]:
         """Run a task unless what it needs is missing: (why it has no result, if so; has it run)."""
-        failure = task.cancelled or next((v.error for v in task.reads if v.error is not None), None)
+        failure = task.cancelled or self.missing(task)
         if failure is not None:
             return failure, False
         if instrument.listeners:
@@ -353,14 +353,24 @@ class Road:
             here.task = outer
         return None, True
 
+    def missing(self, task: Task) -> Failure | None:
+        """Why `task` is to be skipped, if a value that it reads is missing."""
+        for var in task.reads:
+            if var.error is not None and core.is_missing(var, self, task.seq):
+                return var.error.origin
+        return None
+
     def _settle(self, task: Task, failure: Failure | None, ran: bool) -> None:
         """Enter the outcome of a task in the books (lock held)."""
         if failure is not None:
-            self._fail(task, failure, new=ran)
+            self._fail(task, failure, ran)
         else:
             for var in task.writes:
                 if var.error is not None:
                     var.error = None
+            for var in task.reads:
+                if var.error is not None:
+                    self.lift(var)
             if task.failures is not None:
                 self._fail_parts(task)
         self.budget.drain()
@@ -387,28 +397,56 @@ class Road:
         if self.idle_locks and not self.pending:
             open_all(self.idle_locks)
 
+    def untold(self) -> tuple[list[Failure], list[Report]]:
+        """The failures that no wait has raised: those whose Vars live, and those whose Vars died.
+        They count as told from now on (lock held)."""
+        return self.reports.take(self, self._sequence)
+
+    def lift(self, var: Var) -> None:
+        """Forget that a write of `var` did not happen, once everything that was pushed before the
+        user knew is done (lock held): then small operations may run inline again."""
+        error = var.error
+        alone = not var.queue and len(var.readers) <= 1 and var.writer is None
+        if alone and error is not None and not error.blocks(self):
+            var.error = None
+
     def _fail_parts(self, task: Task) -> None:
         """Keep what failed in a task that ran all the same (lock held)."""
-        known = {var.error for var in task.shared} if hasattr(task, "shared") else set()
+        known = {var.error.origin for var in getattr(task, "shared", ()) if var.error is not None}
         for var, failure in (task.failures or {}).items():
-            var.error = failure
+            if task.keeps(var):
+                self._keep_unchanged(task, (var,), failure)
+            else:
+                var.error = failure
             if failure not in known:
                 known.add(failure)
                 self.reports.add(failure, task.seq, keep=False)
 
-    def _fail(self, task: Task, failure: Failure, new: bool) -> None:
-        """Keep `failure` on what `task` writes; a `new` one is to be reported (lock held).
-
-        What it changes in place beside results of its own, as BatchNorm its running statistics, is
-        as it was before, if the task was skipped or is one that `spares` it: the results tell.
-        """
-        results: list[Var] = []
-        if (task.spares or not new) and not failure.sudden:
-            results = [var for var in task.writes if var not in task.reads]
-        for var in results or task.writes:
+    def _fail(self, task: Task, failure: Failure, ran: bool) -> None:
+        """Keep `failure` on what `task` writes, as the first page of `core` says; that of a task
+        that `ran` is to be reported (lock held)."""
+        missing: Iterable[Var] = task.writes
+        if not failure.sudden and (task.spares or not ran):
+            results = [var for var in task.writes if not task.keeps(var)]
+            if results:
+                missing = results
+            elif task.atomic or not ran:
+                missing = ()
+                self._keep_unchanged(task, task.writes, failure)
+        for var in missing:
             var.error = failure
-        if new:
+        if ran and not failure.sudden:
             self.reports.add(failure, task.seq, keep=not task.writes)
+
+    def _keep_unchanged(self, task: Task, variables: Iterable[Var], failure: Failure) -> None:
+        """`task` did not write `variables` because of `failure`. Where a value was missing before,
+        it still is; of two failures that no wait has raised, the first one counts."""
+        error = Unchanged(failure, self, task.seq)
+        if error.report is not failure.report:
+            self.reports.add(error, task.seq, keep=False)
+        for var in variables:
+            if var.error is None or not var.error.blocks(self, task.seq):
+                var.error = error
 
 
 def open_all(locks: list[threading.Lock]) -> None:

@@ -52,9 +52,8 @@ class Waits(Road):
         outer = here.task
         try:
             self._wait(by, var, lambda: self._stand_in_line(gate, hold=get is not _nothing), write)
-            failure = var.error
-            if failure is not None:
-                raise failure.error(callsite.find(), by)
+            if var.error is not None:
+                self._raise_error(by, var)
             return get()
         finally:
             here.task = outer
@@ -63,6 +62,17 @@ class Waits(Road):
             except BaseException:  # Ctrl-C in its midst, or before it had begun
                 self._let_go(gate)
                 raise
+
+    def _raise_error(self, by: str, var: Var) -> None:
+        """Raise the error of `var`, unless its value is there all the same: the error told only
+        that a write in place did not happen, and the user knows."""
+        with core.lock:
+            failure = var.error
+            if failure is None or not failure.blocks(self):
+                self.lift(var)
+                return
+            failure.report.tell(self, self._sequence)
+        raise failure.error(callsite.find(), by)
 
     def wait_idle(self, by: str, timeout_s: float | None = None) -> bool:
         """Block until nothing is pending; raises no error of a task. False after `timeout_s`."""
@@ -108,7 +118,7 @@ class Waits(Road):
             self._push_late()
         begin = self.clock() if instrument.listeners else 0
         result = block()
-        if var is not None and var.order is not None and var.error is None:
+        if var is not None and var.order is not None and not core.is_missing(var, self):
             var.order.wait(write)
         if begin and instrument.listeners:
             end = self.clock()
@@ -120,16 +130,18 @@ class Waits(Road):
     def _report(self, by: str) -> None:
         """Raise the errors that no wait has raised, as one; warn of those whose values died."""
         with self.lock:
-            failures, dropped = self.reports.take()
-        if dropped:
-            callsite.warn(
-                f"{len(dropped)} operation(s) failed and the results were dropped unseen:\n"
-                + listed([report.summary() for report in dropped])
-            )
-        if failures:
-            error = failures[0].error(callsite.find(), by)
-            also = listed([f"also failed: {f.report.summary()}" for f in failures[1:]])
-            raise type(error)(f"{error}\n{also}" if also else str(error))
+            failures, dropped = self.untold()
+        try:
+            if dropped:
+                callsite.warn(
+                    f"{len(dropped)} operation(s) failed and the results were dropped unseen:\n"
+                    + listed([report.summary() for report in dropped])
+                )
+        finally:  # warnings may be errors
+            if failures:
+                error = failures[0].error(callsite.find(), by)
+                also = listed([f"also failed: {f.report.summary()}" for f in failures[1:]])
+                raise type(error)(f"{error}\n{also}" if also else str(error))
 
     # -- what the waits block on ------------------------------------------------------------------
 

@@ -67,6 +67,9 @@ class AllReduce(Task):
             for ctx in self.contexts
         ]
 
+    def keeps(self, var: Any) -> bool:
+        return False  # each target is a sum: what one device had to give is no result
+
     def footprint(self) -> Any:
         """Of n devices with N bytes each all links together carry 2 (n - 1) N: on a ring every
         device passes on n - 1 parts of N / n bytes that are summed up on the way, then n - 1 that
