@@ -153,6 +153,8 @@ class Task:
     lane = "compute"
     #: Bulk segments and meetings can be: in line already, while more may join (see `bulk`).
     open = False
+    #: On the caller's thread, does Ctrl-C wait until it has run? Not if it may never end.
+    defers = False
     #: If it fails as it runs, is what it changes in place, beside results, as good as before?
     spares = False
     #: Is everything it changes in place written by one call, its last, which cannot fail half-way?
@@ -165,6 +167,11 @@ class Task:
     def run(self) -> None:
         """Do the work; runs once, with every Var granted."""
         raise NotImplementedError
+
+    @property
+    def in_steps(self) -> bool:
+        """Of one that `defers`: does it change memory that was there before, by several calls?"""
+        return True
 
     def keeps(self, var: Var) -> bool:
         """Does `var`, one of its writes, keep its old value where the task is skipped? Not if it is

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Protocol
 
 from d2lmini import callsite, instrument
 from d2lmini.context import Context
-from d2lmini.engine import core
+from d2lmini.engine import core, signals
 from d2lmini.engine.budget import Budget
 from d2lmini.engine.bulk import Segment
 from d2lmini.engine.core import Gate, Task, Var
@@ -134,27 +134,39 @@ class Road:
         with self.lock:
             if not core.passes_through(task):
                 return False
-            observed = bool(instrument.listeners)
-            if observed:
-                self._tell_inline(task)
-            failure = None
-            self.inlined += 1
+            steps = task.defers and task.in_steps
+            held = signals.hold() if steps else None
             try:
-                task.run()
-                if task.failures is not None:
-                    self._fail_parts(task)
-            except BaseException as problem:
-                failure = Failure(task.name, task.site or callsite.find(), problem)
-                task.seq = self._sequence
-                self._fail(task, failure, ran=True)
-                if not isinstance(problem, Exception):
-                    raise  # Ctrl-C: nobody knows how far it came
+                self._compute_inline(task, lossless=task.defers and not steps)
             finally:
-                if observed:
-                    instrument.emit("end", task, failure)
+                if held is not None:
+                    signals.release(held)
         if self._late:
             self._push_late()
         return True
+
+    def _compute_inline(self, task: Task, lossless: bool) -> None:
+        """Run `task`, to which everything is granted. `lossless`: Ctrl-C can do no harm, for what
+        the task changes is changed by one call, or is new and nobody has it."""
+        observed = bool(instrument.listeners)
+        if observed:
+            self._tell_inline(task)
+        failure = None
+        self.inlined += 1
+        try:
+            task.run()
+            if task.failures is not None:
+                self._fail_parts(task)
+        except BaseException as problem:
+            failure = Failure(task.name, task.site or callsite.find(), problem)
+            task.seq = self._sequence
+            if not (failure.sudden and lossless):
+                self._fail(task, failure, ran=True)
+            if failure.sudden:
+                raise
+        finally:
+            if observed:
+                instrument.emit("end", task, failure)
 
     def _tell_inline(self, task: Task) -> None:
         task.prepare()
@@ -201,6 +213,8 @@ class Road:
         if self.lock._is_owned():  # type: ignore[attr-defined]
             self._lay_aside(task)
             return True
+        if signals.noted:
+            signals.deliver()
         if self._late:
             self._push_late()
         return self.recorder is not None and self.recorder.takes(task)
@@ -312,8 +326,10 @@ class Road:
                 self._finish(task)
 
     def _run_here(self, task: Task) -> None:
-        """Run a ready task on a user's thread, where Ctrl-C may strike at any call: then what it
-        writes is unknown, and everything else goes on."""
+        """Run a ready task on a user's thread. Ctrl-C waits until the library's own tasks have
+        ended. It may strike a user's function at any call: then what that writes is unknown, and
+        everything else goes on."""
+        held = signals.hold() if task.defers else None
         try:
             self.running.add(task)
             self._run(task, "caller")
@@ -322,6 +338,9 @@ class Road:
                 if task in self.running:
                     self._abandon(task, problem)
             raise
+        finally:
+            if held is not None:
+                signals.release(held)
 
     def _abandon(self, task: Task, problem: BaseException) -> None:
         if task in self.pending:  # else its outcome is in the books

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from d2lmini import callsite, instrument
 from d2lmini.base import MXNetError
-from d2lmini.engine import core
+from d2lmini.engine import core, signals
 from d2lmini.engine.budget import default_limit
 from d2lmini.engine.core import Gate, Task, Var
 from d2lmini.engine.failure import Failure, listed
@@ -112,6 +112,8 @@ class Waits(Road):
             )
         if interrupts:
             _interrupt()
+        if signals.noted:
+            signals.deliver()
         if instrument.before_wait is not None:
             instrument.before_wait(by, var)
         if self._late:

@@ -46,6 +46,8 @@ class AllReduce(Task):
 
     __slots__ = ("contexts", "lanes", "sides", "sums")
 
+    defers = True
+
     lane = "sum"
 
     def __init__(self, lanes: SumLane, sums: Sequence[Sum]):
@@ -89,6 +91,8 @@ class Keep(Task):
     """Copies of some results of one device, into arrays that lie there too."""
 
     __slots__ = ("ends",)
+
+    defers = True
 
     def __init__(self, ends: Sequence[tuple[NDArray, NDArray]]):
         reads = tuple(x._chunk for x, _ in ends)

@@ -44,7 +44,7 @@ class OpTask(Task):
 
     __slots__ = ("attrs", "inputs", "op", "outputs", "plan")
 
-    spares = True
+    spares = defers = True
 
     def __init__(
         self,
@@ -78,6 +78,12 @@ class OpTask(Task):
         return len(self.outputs) == 1 and (
             op.ufunc is not None or not op.takes_out or op.name in ASSIGNING
         )
+
+    @property
+    def in_steps(self) -> bool:
+        if not self.op.mutates and self.outputs[0][0].data is None:
+            return False  # nearly every operation: its results are new
+        return not self.atomic
 
     def keeps(self, var: Var) -> bool:
         if var in self.reads:

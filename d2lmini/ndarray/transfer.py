@@ -35,6 +35,8 @@ class Transfer(Task):
 
     __slots__ = ("device", "lane", "source", "target")
 
+    defers = True
+
     def __init__(
         self,
         source: Operand | np.ndarray,
