@@ -14,7 +14,7 @@ paths there).
 
 from __future__ import annotations
 
-import _signal
+import _signal  # type: ignore[import-not-found]
 import os
 import sys
 import threading
