@@ -119,6 +119,9 @@ class Engine(Waits):
     def stop(self) -> None:
         """Let workers end when nothing is left; for engines made by `engine.use`."""
 
+    def end(self) -> None:
+        """The process ends: workers end too, and whoever pushes or waits does the work."""
+
     def unwind(self) -> None:
         """When the process ends and leaves tasks behind: make those that run stop."""
 

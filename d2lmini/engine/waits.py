@@ -9,6 +9,7 @@ where blocking could never end: on a worker, and in a finalizer that runs in the
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -258,3 +259,5 @@ def block(lock: threading.Lock, deadline: float | None = None) -> bool:
             return False
         if lock.acquire(timeout=left):
             return True
+        if sys.is_finalizing():  # no other thread runs any more
+            raise MXNetError("the process has ended, and what this waits for was not over by then")
