@@ -47,6 +47,8 @@ after_wait: Callable[[], None] | None = None
 #: Then they take the long road. Else, does anybody want to be told by one event, `small`?
 apart = all_in_one = False
 
+_kept_apart = False
+
 #: What `small` stands for.
 _PARTS = ("push", "ready", "start", "alloc", "end")
 
@@ -125,8 +127,15 @@ def _replace(new: tuple[Instrument, ...]) -> None:
         ]
     content = [listener for listener, _ in told["small"]]
     listeners, _told = new, told
-    apart = any(each not in content for part in _PARTS for each, _ in told[part])
+    apart = _kept_apart or any(each not in content for part in _PARTS for each, _ in told[part])
     all_in_one = bool(content)
+
+
+def keep_apart(on: bool) -> None:
+    """Let all operations go the long road from now on, whoever listens; or no longer so."""
+    global _kept_apart
+    _kept_apart = on
+    _replace(listeners)
 
 
 @contextmanager

@@ -30,6 +30,7 @@ from pathlib import Path
 
 import psutil
 
+from d2lmini import files
 from d2lmini.kvstore.mpi import world
 
 #: So often the processes are looked at.
@@ -181,8 +182,7 @@ def run_rank(folder: Path, file: str, args: list[str]) -> None:
 
 def _note(folder: Path, name: str, text: str) -> None:
     """Write a small file, which is there as a whole or not at all."""
-    (folder / f"{name}.new").write_text(text)
-    (folder / f"{name}.new").rename(folder / name)
+    files.write(folder / name, text)
 
 
 def _end_all(status: int, said: object) -> None:

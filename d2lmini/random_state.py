@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from d2lmini import forks
 from d2lmini.base import MXNetError
 from d2lmini.context import Context
 
@@ -35,13 +36,21 @@ class Key(NamedTuple):
 
     def generator(self, piece: int) -> np.random.Generator:
         """The stream of one piece of the operation's output."""
+        if "random" not in vars(np):
+            _import_random()
         sequence = np.random.SeedSequence((*self, piece))
         return np.random.Generator(np.random.SFC64(sequence))
 
 
+def _import_random() -> None:
+    """NumPy imports it when it is first asked for, which a fork must not interrupt."""
+    with forks.importing:
+        import numpy.random  # noqa: F401
+
+
 class _State:
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = forks.guard(threading.Lock())
         self.seeds: dict[Any, int] = {}
         self.numbers: dict[Any, int] = {}
         # Not by NumPy, whose random numbers take a while to import.

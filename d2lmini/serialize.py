@@ -32,11 +32,9 @@ in, a pair (device type, device id), which is written as given and reported on l
 The layout was worked out from files written by MXNet 1.9.1; tests/data/params keeps some.
 """
 
-import contextlib
 import io
 import math
 import os
-import stat
 import struct
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -44,6 +42,7 @@ from typing import Any, BinaryIO, NoReturn, TypeAlias
 
 import numpy as np
 
+from d2lmini import files
 from d2lmini.base import MXNetError
 
 Shape: TypeAlias = tuple[int, ...]
@@ -98,23 +97,12 @@ def dumps(arrays: Sequence[Entry], names: Sequence[str] = ()) -> bytes:
 
 
 def save(fname: FileName, arrays: Sequence[Entry], names: Sequence[str] = ()) -> None:
-    """Write a `.params` file, whole or not at all.
-
-    The bytes go to a temporary file in the same folder that replaces `fname` at the end, so
-    a failure (full disk, Ctrl-C, a refused array) leaves the old file as it was; MXNet leaves half
-    a new one. Contiguous arrays are written from where they lie. Permissions of a file that is
-    replaced are kept, links are followed, and what is not a plain file (`/dev/null`, a pipe) is
-    written directly. MXNetError when the system refuses, otherwise as `dumps`.
+    """Write a `.params` file, whole or not at all (see `files`): a failure (full disk, Ctrl-C, a
+    refused array) leaves the old file as it was; MXNet leaves half a new one. Contiguous arrays are
+    written from where they lie. MXNetError when the system refuses, otherwise as `dumps`.
     """
-    target = os.path.realpath(os.fsdecode(os.fspath(fname)))
-    chunks = _chunks(arrays, names)
     try:
-        mode = os.stat(target).st_mode if os.path.exists(target) else None
-        if mode is not None and not stat.S_ISREG(mode):
-            with open(target, "wb") as f:
-                f.writelines(chunks)
-        else:
-            _replace(target, chunks, mode)
+        files.write(fname, _chunks(arrays, names))
     except OSError as error:
         raise MXNetError(f"save: cannot write {fname!r}: {error.strerror or error}") from error
 
@@ -122,22 +110,6 @@ def save(fname: FileName, arrays: Sequence[Entry], names: Sequence[str] = ()) ->
 def dump_record(array: Array, device: DeviceCode) -> bytes:
     """One record without the list around it: what MXNet pickles an NDArray as."""
     return b"".join(_record(array, device, _V3 if array.ndim == 0 else _V2, "array"))
-
-
-def _replace(target: str, chunks: Iterator[bytes | memoryview], mode: int | None) -> None:
-    """Write to a temporary neighbour of `target`, then put it in its place in one step."""
-    # A short name of its own: a long name of the target plus a suffix could exceed the limit.
-    temp = os.path.join(os.path.dirname(target), f".{os.urandom(8).hex()}.tmp")
-    try:
-        with open(temp, "xb") as f:
-            f.writelines(chunks)
-        if mode is not None:
-            os.chmod(temp, stat.S_IMODE(mode))
-        os.replace(temp, target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temp)
-        raise
 
 
 def _chunks(arrays: Sequence[Entry], names: Sequence[str]) -> Iterator[bytes | memoryview]:

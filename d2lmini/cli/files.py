@@ -15,6 +15,7 @@ from pathlib import Path
 
 import d2lmini
 from d2lmini.cli.refused import Refused
+from d2lmini.files import beside, write
 
 PACKAGE = Path(d2lmini.__file__).parent
 #: Which version a copy is of.
@@ -54,11 +55,12 @@ def copy(folder: Path) -> list[str]:
             if target.exists():
                 kept += path.suffix == ".ipynb"
             else:
-                shutil.copyfile(path, target)
+                with beside(target) as [place]:
+                    shutil.copyfile(path, place)
         _library_beside(folder)
         before = note.read_text(encoding="utf-8").strip() if note.exists() else None
         if before is None:
-            note.write_text(d2lmini.__version__ + "\n", encoding="utf-8")
+            write(note, d2lmini.__version__ + "\n")
     except OSError as problem:
         raise Refused(f"{folder} cannot be written: {problem.strerror}; name another") from None
     told = [f"{len(chapters) - kept} chapters copied to {folder / 'chapters'}"]

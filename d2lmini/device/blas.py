@@ -27,6 +27,8 @@ from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any
 
+from d2lmini import forks
+
 #: OpenBLAS computes a product of up to so many multiplications on the thread that calls it.
 SERIAL_PRODUCT = 1 << 18
 
@@ -121,10 +123,11 @@ def _put_back() -> None:
 
 @cache
 def _dials() -> list[_Dial]:
-    import threadpoolctl
+    with forks.importing:  # to look for the libraries takes the loader's lock
+        import threadpoolctl
 
-    controller = threadpoolctl.ThreadpoolController()
-    return [_dial(library) for library in controller.select(user_api="blas").lib_controllers]
+        controller = threadpoolctl.ThreadpoolController()
+        return [_dial(library) for library in controller.select(user_api="blas").lib_controllers]
 
 
 def _dial(library: Any) -> _Dial:

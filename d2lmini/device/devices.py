@@ -14,6 +14,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
+from d2lmini import forks
 from d2lmini.base import MXNetError, loaders
 from d2lmini.context import Context
 from d2lmini.device.interface import Device
@@ -22,7 +23,7 @@ from d2lmini.engine import lanes
 from d2lmini.engine.road import Runner
 
 _devices: dict[Context, Device] = {}
-_door = threading.RLock()
+_door = forks.guard(threading.RLock())
 _looked = False  # for the GPUs of this machine, if no others were installed
 
 

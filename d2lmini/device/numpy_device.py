@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from d2lmini import engine
+from d2lmini import engine, forks
 from d2lmini.context import Context
 from d2lmini.device.interface import Device
 
@@ -25,7 +25,8 @@ class NumpyDevice(Device):
 
     def memory_info(self) -> tuple[int, int]:
         """Those of the machine."""
-        import psutil
+        with forks.importing:
+            import psutil
 
         memory = psutil.virtual_memory()
         return memory.available, memory.total

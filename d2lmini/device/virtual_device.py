@@ -25,7 +25,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from d2lmini import engine
+from d2lmini import engine, forks
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, gpu
 from d2lmini.device import blas, devices
@@ -97,7 +97,8 @@ class virtual_gpus:
     ):
         self._check(n, threads, link_gb_s, memory)
         if memory is None and n:
-            import psutil
+            with forks.importing:
+                import psutil
 
             memory = psutil.virtual_memory().total // (n + 1)
         self.devices: list[Device] = [

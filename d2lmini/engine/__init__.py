@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from d2lmini import callsite
+from d2lmini import callsite, forks
 from d2lmini.base import MXNetError
 from d2lmini.context import Context
 from d2lmini.engine import core
@@ -261,15 +261,27 @@ sys.modules[__name__].__class__ = _Module
 
 
 def _drain_at_exit() -> None:
-    """Finish what was pushed, within a deadline; tell what did not end or failed unseen."""
+    """Finish what was pushed, within a deadline; tell what did not end or failed unseen. Where
+    Ctrl-C ended the program, its user does not want to wait. Then let the workers end: later they
+    could not, and whoever pushes or waits in a finalizer does the work."""
     deadline_s = float(os.environ.get("D2LMINI_EXIT_DEADLINE_S", "10"))
     try:
-        if not current.wait_all("exit", deadline_s):
+        if _ended_by_interrupt() and current.stats().pending:
+            _tell_leftovers("when Ctrl-C ended the program")
+        elif not current.wait_all("exit", deadline_s):
             _tell_leftovers(f"{deadline_s:g} s after the program ended")
     except MXNetError as error:
         print(f"d2lmini: an error that no wait has raised:\n{error}", file=sys.stderr)
     except KeyboardInterrupt:
         _tell_leftovers("when Ctrl-C ended the wait for them")
+    for engine in list(Engine.alive):
+        engine.end()
+
+
+def _ended_by_interrupt() -> bool:
+    """Did the program end because nobody caught a KeyboardInterrupt?"""
+    kind = getattr(sys, "last_type", None)  # at a prompt that was only the last error
+    return kind is not None and issubclass(kind, KeyboardInterrupt) and not hasattr(sys, "ps1")
 
 
 def _tell_leftovers(when: str) -> None:
@@ -281,7 +293,18 @@ def _tell_leftovers(when: str) -> None:
     current.unwind()
 
 
+def _before_fork() -> None:
+    forks.hold()
+    core.lock.acquire()
+
+
+def _after_fork_in_parent() -> None:
+    core.lock.release()
+    forks.let_go()
+
+
 def _after_fork_in_child() -> None:
+    forks.begin_anew()
     core.lock._at_fork_reinit()  # type: ignore[attr-defined]
     here.task = here.pool = None
     for engine in list(Engine.alive):
@@ -291,7 +314,7 @@ def _after_fork_in_child() -> None:
 atexit.register(_drain_at_exit)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=core.lock.acquire,
-        after_in_parent=core.lock.release,
+        before=_before_fork,
+        after_in_parent=_after_fork_in_parent,
         after_in_child=_after_fork_in_child,
     )

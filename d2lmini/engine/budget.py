@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
+from d2lmini import forks
 from d2lmini.engine.core import Task, Var
 
 #: Vars that a queued task touched when their last handle died: from finalizers to `Budget.drain`.
@@ -158,6 +159,7 @@ class Budget:
 
 def default_limit() -> int:
     """Half of the memory available now, in bytes, at least 64 MiB."""
-    import psutil
+    with forks.importing:
+        import psutil
 
     return max(64 << 20, psutil.virtual_memory().available // 2)

@@ -37,6 +37,10 @@ class Segment(Task):
         self.seq = first.seq
         self.open = True
 
+    @property
+    def defers(self) -> bool:  # type: ignore[override]
+        return all(task.defers for task in self.parts)
+
     def fits(self, task: Task) -> bool:
         """Can `task` join? Not across contexts, lanes or priorities, and a Var that the segment
         reads cannot be written by it: others may be reading that too."""

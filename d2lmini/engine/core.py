@@ -18,7 +18,7 @@ Fields
     Var.writer     the task that holds it for writing now, or None
     Var.queue      tasks not yet granted, in program order: (task, writes?) from oldest to newest
     Var.version    how many writes were pushed so far (a number may be skipped, none comes twice)
-    Var.error      why its value is missing (a Failure), or None
+    Var.error      why its value is missing (a Failure; an Unchanged one lifts), or None
     Var.order      on a device that runs behind the host: what to wait for beside the line, or None
     Task.waits     how many of its Vars are not yet granted, 0 ... number of Vars
     Task.seq       push order; breaks ties of priority
@@ -38,9 +38,18 @@ Transitions, all under the one lock of this module
     complete  release: each Var passes on, to one writer or to all readers up to the next writer;
               those whose last Var this was become ready
     fail      complete, with a Failure kept on the Vars it writes; whoever reads them is skipped
-              and passes the same Failure on; a task that only writes (a full overwrite) clears it.
-              What a skipped task would have changed in place, beside results, is as it was
+              and passes the same Failure on; a task that only writes (a full overwrite) clears it
     mend      after Ctrl-C in the midst of one of these: what was begun is finished or taken back
+
+Writes in place that did not happen. A skipped task changes nothing: what it would have changed in
+place (`x += failed`, `x[:] = failed`, the weights of an update) is as it was. If the task has
+results of its own beside, as BatchNorm beside its running statistics, these tell of the failure,
+and nothing else does. Else the Var gets the failure as `Unchanged`: it counts as missing until a
+wait has raised that failure, whichever Var the wait was for; for what is pushed after the wait it
+has its old value. So no result is computed from an update that did not happen before the user
+knows, and one failed batch costs the batches up to the next wait, as in MXNet. A result that
+was never computed stays missing: a wait on it raises each time. So does what a task of many
+steps was changing when it failed, for nobody knows how far the task came.
 
 Promises. Per Var, tasks take effect in program order: readers together, a writer alone. Every task
 that was pushed runs, or is skipped because what it needs failed or was cancelled. Nothing is
@@ -144,8 +153,12 @@ class Task:
     lane = "compute"
     #: Bulk segments and meetings can be: in line already, while more may join (see `bulk`).
     open = False
-    #: If it fails, is what it changes in place as good as before?
+    #: On the caller's thread, does Ctrl-C wait until it has run? Not if it may never end.
+    defers = False
+    #: If it fails as it runs, is what it changes in place, beside results, as good as before?
     spares = False
+    #: Is everything it changes in place written by one call, its last, which cannot fail half-way?
+    atomic = False
     #: How many versions of what it writes it makes; 0 if they were counted when it was recorded.
     counts = 1
     #: Of a task whose parts fail apart: why some of what it writes is missing though it ran.
@@ -154,6 +167,16 @@ class Task:
     def run(self) -> None:
         """Do the work; runs once, with every Var granted."""
         raise NotImplementedError
+
+    @property
+    def in_steps(self) -> bool:
+        """Of one that `defers`: does it change memory that was there before, by several calls?"""
+        return True
+
+    def keeps(self, var: Var) -> bool:
+        """Does `var`, one of its writes, keep its old value where the task is skipped? Not if it is
+        a result, which nothing stands for until it is computed."""
+        return var in self.reads
 
     @property
     def parts(self) -> Sequence[Task]:
@@ -276,6 +299,11 @@ def passes_through(task: Task) -> bool:
         if var.weight:
             var.filled = True  # type: ignore[attr-defined]
     return True
+
+
+def is_missing(var: Var, engine: object, order: int | None = None) -> bool:
+    """Has `var` no value for the task that `engine` was given as number `order`? None: now."""
+    return var.error is not None and var.error.blocks(engine, order)
 
 
 def holds(task: Task, var: Var) -> bool:

@@ -106,14 +106,21 @@ class Engine(Waits):
                 problem = MXNetError(
                     f"{each.name}: pending at fork; only the parent process computes it"
                 )
-                self._fail(each, Failure(each.name, each.site, problem), new=False)
+                failure = Failure(each.name, each.site, problem)
+                failure.sudden = True  # the parent may have been in the midst of it
+                self._fail(each, failure, ran=False)
+        sequence = self._sequence
         self._begin_anew()
+        self._sequence = sequence
 
     def lanes_changed(self) -> None:
         """Other devices, or other numbers of workers, from now on; see `lanes`."""
 
     def stop(self) -> None:
         """Let workers end when nothing is left; for engines made by `engine.use`."""
+
+    def end(self) -> None:
+        """The process ends: workers end too, and whoever pushes or waits does the work."""
 
     def unwind(self) -> None:
         """When the process ends and leaves tasks behind: make those that run stop."""

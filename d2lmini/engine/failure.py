@@ -34,14 +34,28 @@ class OutOfRangeError(MXNetError, IndexError):
 class Report:
     """Outlives the Failure it belongs to: what to say of it, and whether a wait has said it."""
 
-    __slots__ = ("failure", "order", "seen", "site", "text")
+    __slots__ = ("failure", "order", "seen", "site", "text", "told")
 
     def __init__(self, failure: Failure, text: str, site: Site | None):
         self.failure: Callable[[], Failure | None] = weakref.ref(failure)
         self.text = text
         self.site = site
         self.seen = False
+        self.told: tuple[object, int] | None = None  # by which engine's wait, behind which push
         self.order = 0  # of the push
+
+    def tell(self, engine: object, order: int) -> None:
+        """A wait raises it: a wait of `engine`, whose last push was number `order`."""
+        if not self.seen:
+            self.seen = True
+            self.told = engine, order
+
+    def known(self, engine: object, order: int | None = None) -> bool:
+        """Was it told before `engine` was given its task number `order`? None: until now."""
+        if self.told is None or order is None:
+            return self.told is not None
+        # Engines are changed while they are idle: what another one runs was pushed later.
+        return self.told[0] is not engine or order > self.told[1]
 
     def summary(self) -> str:
         """What failed and where it was issued, in two lines."""
@@ -71,12 +85,52 @@ class Failure:
         text = text if text.startswith(f"{name}:") else f"{name}: {text}"
         self.report = Report(self, text, site)
 
+    #: Is there a value all the same, the one before a write that did not happen?
+    unchanged = False
+
+    @property
+    def origin(self) -> Failure:
+        """The failure itself."""
+        return self
+
+    def blocks(self, engine: object, order: int | None = None) -> bool:
+        """Is the value missing for the task that `engine` was given as number `order`? None: for
+        whoever comes now."""
+        return True
+
     def error(self, noticed: Site | None, by: str) -> MXNetError:
         """A fresh exception for a wait called `by` at the line `noticed`."""
-        self.report.seen = True
         return self.kind(
             f"{self.report.summary()}\n  noticed at  {callsite.describe(noticed)} ({by})"
         )
+
+
+class Unchanged(Failure):
+    """Why a write in place did not happen: the value is still the one before it.
+
+    It counts as missing until a wait has raised the failure: nothing that was pushed before that
+    goes on with the old value unknown to the user. For everything pushed later the value is there.
+    """
+
+    __slots__ = ("_origin",)
+
+    unchanged = True
+
+    def __init__(self, origin: Failure, engine: object, order: int):
+        """Of the write that `engine` was given as task number `order`."""
+        self._origin = origin  # as long as this lives, the failure is raised, not only warned of
+        self.kind = origin.kind
+        self.report = report = origin.report
+        self.sudden = False
+        if report.known(engine, order):  # the user knows of the failure, not of this write
+            self.report = Report(self, report.text, report.site)
+
+    @property
+    def origin(self) -> Failure:
+        return self._origin
+
+    def blocks(self, engine: object, order: int | None = None) -> bool:
+        return not self.report.known(engine, order)
 
 
 class Reports:
@@ -98,12 +152,13 @@ class Reports:
             self._unseen = [r for r in self._unseen if not r.seen]
             self._prune_at = max(64, 2 * len(self._unseen))
 
-    def take(self) -> tuple[list[Failure], list[Report]]:
-        """Those whose Vars live, those whose Vars died, as pushed; all are seen from now on."""
+    def take(self, engine: object, order: int) -> tuple[list[Failure], list[Report]]:
+        """Those whose Vars live, those whose Vars died, as pushed; all are told from now on, by a
+        wait of `engine` behind push number `order`."""
         unseen, self._unseen = [r for r in self._unseen if not r.seen], []
         unseen.sort(key=lambda report: report.order)  # not as they failed, which is chance
         for report in unseen:
-            report.seen = True
+            report.tell(engine, order)
         failures = [(report.failure(), report) for report in unseen]
         return (
             [failure for failure, _ in failures if failure is not None],

@@ -43,6 +43,8 @@ class Meeting(FunctionTask):
 
     __slots__ = ("missing", "n", "open", "problem")
 
+    defers = True
+
     def __init__(
         self, name: str, n: int, fn: Callable[[], object], var: Var, missing: Callable[[], str]
     ):

@@ -21,11 +21,11 @@ from typing import Any, ClassVar, Protocol
 
 from d2lmini import callsite, instrument
 from d2lmini.context import Context
-from d2lmini.engine import core
+from d2lmini.engine import core, signals
 from d2lmini.engine.budget import Budget
 from d2lmini.engine.bulk import Segment
 from d2lmini.engine.core import Gate, Task, Var
-from d2lmini.engine.failure import Failure, Reports
+from d2lmini.engine.failure import Failure, Report, Reports, Unchanged
 from d2lmini.engine.meeting import Meeting, at_rest
 
 
@@ -134,27 +134,39 @@ class Road:
         with self.lock:
             if not core.passes_through(task):
                 return False
-            observed = bool(instrument.listeners)
-            if observed:
-                self._tell_inline(task)
-            failure = None
-            self.inlined += 1
+            steps = task.defers and task.in_steps
+            held = signals.hold() if steps else None
             try:
-                task.run()
-                if task.failures is not None:
-                    self._fail_parts(task)
-            except BaseException as problem:
-                failure = Failure(task.name, task.site or callsite.find(), problem)
-                task.seq = self._sequence
-                self._fail(task, failure, new=isinstance(problem, Exception))
-                if not isinstance(problem, Exception):
-                    raise  # Ctrl-C: nobody knows how far it came
+                self._compute_inline(task, lossless=task.defers and not steps)
             finally:
-                if observed:
-                    instrument.emit("end", task, failure)
+                if held is not None:
+                    signals.release(held)
         if self._late:
             self._push_late()
         return True
+
+    def _compute_inline(self, task: Task, lossless: bool) -> None:
+        """Run `task`, to which everything is granted. `lossless`: Ctrl-C can do no harm, for what
+        the task changes is changed by one call, or is new and nobody has it."""
+        observed = bool(instrument.listeners)
+        if observed:
+            self._tell_inline(task)
+        failure = None
+        self.inlined += 1
+        try:
+            task.run()
+            if task.failures is not None:
+                self._fail_parts(task)
+        except BaseException as problem:
+            failure = Failure(task.name, task.site or callsite.find(), problem)
+            task.seq = self._sequence
+            if not (failure.sudden and lossless):
+                self._fail(task, failure, ran=True)
+            if failure.sudden:
+                raise
+        finally:
+            if observed:
+                instrument.emit("end", task, failure)
 
     def _tell_inline(self, task: Task) -> None:
         task.prepare()
@@ -201,6 +213,8 @@ class Road:
         if self.lock._is_owned():  # type: ignore[attr-defined]
             self._lay_aside(task)
             return True
+        if signals.noted:
+            signals.deliver()
         if self._late:
             self._push_late()
         return self.recorder is not None and self.recorder.takes(task)
@@ -312,8 +326,10 @@ class Road:
                 self._finish(task)
 
     def _run_here(self, task: Task) -> None:
-        """Run a ready task on a user's thread, where Ctrl-C may strike at any call: then what it
-        writes is unknown, and everything else goes on."""
+        """Run a ready task on a user's thread. Ctrl-C waits until the library's own tasks have
+        ended. It may strike a user's function at any call: then what that writes is unknown, and
+        everything else goes on."""
+        held = signals.hold() if task.defers else None
         try:
             self.running.add(task)
             self._run(task, "caller")
@@ -322,6 +338,9 @@ class Road:
                 if task in self.running:
                     self._abandon(task, problem)
             raise
+        finally:
+            if held is not None:
+                signals.release(held)
 
     def _abandon(self, task: Task, problem: BaseException) -> None:
         if task in self.pending:  # else its outcome is in the books
@@ -333,7 +352,7 @@ class Road:
 
     def _execute(self, task: Task, worker: str) -> tuple[Failure | None, bool]:
         """Run a task unless what it needs is missing: (why it has no result, if so; has it run)."""
-        failure = task.cancelled or next((v.error for v in task.reads if v.error is not None), None)
+        failure = task.cancelled or self.missing(task)
         if failure is not None:
             return failure, False
         if instrument.listeners:
@@ -353,14 +372,24 @@ class Road:
             here.task = outer
         return None, True
 
+    def missing(self, task: Task) -> Failure | None:
+        """Why `task` is to be skipped, if a value that it reads is missing."""
+        for var in task.reads:
+            if var.error is not None and core.is_missing(var, self, task.seq):
+                return var.error.origin
+        return None
+
     def _settle(self, task: Task, failure: Failure | None, ran: bool) -> None:
         """Enter the outcome of a task in the books (lock held)."""
         if failure is not None:
-            self._fail(task, failure, new=ran)
+            self._fail(task, failure, ran)
         else:
             for var in task.writes:
                 if var.error is not None:
                     var.error = None
+            for var in task.reads:
+                if var.error is not None:
+                    self.lift(var)
             if task.failures is not None:
                 self._fail_parts(task)
         self.budget.drain()
@@ -387,28 +416,56 @@ class Road:
         if self.idle_locks and not self.pending:
             open_all(self.idle_locks)
 
+    def untold(self) -> tuple[list[Failure], list[Report]]:
+        """The failures that no wait has raised: those whose Vars live, and those whose Vars died.
+        They count as told from now on (lock held)."""
+        return self.reports.take(self, self._sequence)
+
+    def lift(self, var: Var) -> None:
+        """Forget that a write of `var` did not happen, once everything that was pushed before the
+        user knew is done (lock held): then small operations may run inline again."""
+        error = var.error
+        alone = not var.queue and len(var.readers) <= 1 and var.writer is None
+        if alone and error is not None and not error.blocks(self):
+            var.error = None
+
     def _fail_parts(self, task: Task) -> None:
         """Keep what failed in a task that ran all the same (lock held)."""
-        known = {var.error for var in task.shared} if hasattr(task, "shared") else set()
+        known = {var.error.origin for var in getattr(task, "shared", ()) if var.error is not None}
         for var, failure in (task.failures or {}).items():
-            var.error = failure
+            if task.keeps(var):
+                self._keep_unchanged(task, (var,), failure)
+            else:
+                var.error = failure
             if failure not in known:
                 known.add(failure)
                 self.reports.add(failure, task.seq, keep=False)
 
-    def _fail(self, task: Task, failure: Failure, new: bool) -> None:
-        """Keep `failure` on what `task` writes; a `new` one is to be reported (lock held).
-
-        What it changes in place beside results of its own, as BatchNorm its running statistics, is
-        as it was before, if the task was skipped or is one that `spares` it: the results tell.
-        """
-        results: list[Var] = []
-        if (task.spares or not new) and not failure.sudden:
-            results = [var for var in task.writes if var not in task.reads]
-        for var in results or task.writes:
+    def _fail(self, task: Task, failure: Failure, ran: bool) -> None:
+        """Keep `failure` on what `task` writes, as the first page of `core` says; that of a task
+        that `ran` is to be reported (lock held)."""
+        missing: Iterable[Var] = task.writes
+        if not failure.sudden and (task.spares or not ran):
+            results = [var for var in task.writes if not task.keeps(var)]
+            if results:
+                missing = results
+            elif task.atomic or not ran:
+                missing = ()
+                self._keep_unchanged(task, task.writes, failure)
+        for var in missing:
             var.error = failure
-        if new:
+        if ran and not failure.sudden:
             self.reports.add(failure, task.seq, keep=not task.writes)
+
+    def _keep_unchanged(self, task: Task, variables: Iterable[Var], failure: Failure) -> None:
+        """`task` did not write `variables` because of `failure`. Where a value was missing before,
+        it still is; of two failures that no wait has raised, the first one counts."""
+        error = Unchanged(failure, self, task.seq)
+        if error.report is not failure.report:
+            self.reports.add(error, task.seq, keep=False)
+        for var in variables:
+            if var.error is None or not var.error.blocks(self, task.seq):
+                var.error = error
 
 
 def open_all(locks: list[threading.Lock]) -> None:

@@ -49,7 +49,7 @@ from weakref import WeakKeyDictionary
 
 from d2lmini import callsite, instrument
 from d2lmini.base import MXNetError
-from d2lmini.engine import core, lanes
+from d2lmini.engine import core, lanes, signals
 from d2lmini.engine.core import Task, Var
 from d2lmini.engine.failure import Failure, Report
 from d2lmini.engine.meeting import Watch
@@ -239,11 +239,15 @@ class SteppedEngine(View):
             move = self._choice.next(self)
             if move is None:
                 return None
+            held = signals.hold() if move.task.defers else None
             try:
                 return self._begin(move) if move.begins else self._end(move)
             except BaseException as problem:
                 self._give_up(move.task, problem)
                 raise
+            finally:
+                if held is not None:
+                    signals.release(held)
 
     def run(self) -> None:
         """Step until nothing can happen any more."""

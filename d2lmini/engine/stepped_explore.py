@@ -136,7 +136,7 @@ class _Explorer:
             outcome = "error", type(error).__name__, str(error).splitlines()[:1]
         engine.wait_idle("explore")
         with engine.lock:
-            engine.reports.take()  # nobody else is to hear of them
+            engine.untold()  # nobody else is to hear of them
         return outcome
 
     def explore(self, most: int, reduced: bool, seeds: int) -> Exploration:
@@ -291,7 +291,8 @@ class _Watch(instrument.Instrument):
 def _copy_of(var: Var) -> Any:
     """Its contents if it has any: memory has, a bare tag has not."""
     data = getattr(var, "data", None)
-    return None if var.error is not None or data is None else data.copy()
+    missing = var.error is not None and not var.error.unchanged
+    return None if missing or data is None else data.copy()
 
 
 def _unnamed_write(those: Sequence[Operation], runs: Sequence[_Watch]) -> Blame | None:

@@ -85,7 +85,7 @@ class ThreadedEngine(Engine):
     def _begin_anew(self) -> None:
         super()._begin_anew()
         self._pools: dict[Any, Pool] = {}
-        self._stopped = False
+        self._stopped = self._ended = False
 
     @property
     def workers(self) -> int:
@@ -107,6 +107,8 @@ class ThreadedEngine(Engine):
         enter = self._join_segment if user and here.bulk_size > 1 else self._enter
         while not enter(task, user):
             self.pause(task)
+        if self._ended:
+            self._work_off()
 
     def _join_segment(self, task: Task, bounded: bool) -> bool:
         """Let `task` travel with others of this thread; as `_enter` otherwise."""
@@ -181,6 +183,8 @@ class ThreadedEngine(Engine):
 
     def _wake(self, pool: Pool, job: Any = None) -> None:
         """Let an idle worker look for work, or start one if there may be more."""
+        if self._ended:
+            return
         if pool.idle:
             worker = pool.idle.pop()
             worker.job = job
@@ -226,12 +230,16 @@ class ThreadedEngine(Engine):
                 self._push_late()
 
     def _work_off(self) -> None:
-        """Where no worker could be started, whoever waits does the work."""
+        """Where no worker could be started, or they have ended, whoever waits does the work."""
         for pool in list(self._pools.values()):
-            while pool.ready and not pool.workers:
-                with self.lock:
-                    task = heapq.heappop(pool.ready)[2]
+            while (task := self._left_over(pool)) is not None:
                 self._run_here(task)
+
+    def _left_over(self, pool: Pool) -> Task | None:
+        """The next task that no worker will take."""
+        with self.lock:
+            alone = here.task is None and (self._ended or not pool.workers)
+            return heapq.heappop(pool.ready)[2] if alone and pool.ready else None
 
     def helpers(self, n: int, job: Any, late: bool = False) -> int | None:
         if self.lock._is_owned():  # type: ignore[attr-defined]
@@ -263,6 +271,12 @@ class ThreadedEngine(Engine):
         for worker in workers:
             if finished and worker.thread is not threading.current_thread():
                 worker.thread.join(timeout=10)
+
+    def end(self) -> None:
+        self.stop()
+        with self.lock:
+            self._ended = True
+        self._work_off()
 
     def unwind(self, patience_s: float = 1.0) -> None:
         """When the process ends and leaves tasks behind: make those that run stop.

@@ -9,6 +9,7 @@ where blocking could never end: on a worker, and in a finalizer that runs in the
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from typing import TypeVar
 
 from d2lmini import callsite, instrument
 from d2lmini.base import MXNetError
-from d2lmini.engine import core
+from d2lmini.engine import core, signals
 from d2lmini.engine.budget import default_limit
 from d2lmini.engine.core import Gate, Task, Var
 from d2lmini.engine.failure import Failure, listed
@@ -52,9 +53,8 @@ class Waits(Road):
         outer = here.task
         try:
             self._wait(by, var, lambda: self._stand_in_line(gate, hold=get is not _nothing), write)
-            failure = var.error
-            if failure is not None:
-                raise failure.error(callsite.find(), by)
+            if var.error is not None:
+                self._raise_error(by, var)
             return get()
         finally:
             here.task = outer
@@ -63,6 +63,17 @@ class Waits(Road):
             except BaseException:  # Ctrl-C in its midst, or before it had begun
                 self._let_go(gate)
                 raise
+
+    def _raise_error(self, by: str, var: Var) -> None:
+        """Raise the error of `var`, unless its value is there all the same: the error told only
+        that a write in place did not happen, and the user knows."""
+        with core.lock:
+            failure = var.error
+            if failure is None or not failure.blocks(self):
+                self.lift(var)
+                return
+            failure.report.tell(self, self._sequence)
+        raise failure.error(callsite.find(), by)
 
     def wait_idle(self, by: str, timeout_s: float | None = None) -> bool:
         """Block until nothing is pending; raises no error of a task. False after `timeout_s`."""
@@ -102,13 +113,15 @@ class Waits(Road):
             )
         if interrupts:
             _interrupt()
+        if signals.noted:
+            signals.deliver()
         if instrument.before_wait is not None:
             instrument.before_wait(by, var)
         if self._late:
             self._push_late()
         begin = self.clock() if instrument.listeners else 0
         result = block()
-        if var is not None and var.order is not None and var.error is None:
+        if var is not None and var.order is not None and not core.is_missing(var, self):
             var.order.wait(write)
         if begin and instrument.listeners:
             end = self.clock()
@@ -122,16 +135,18 @@ class Waits(Road):
     def _report(self, by: str) -> None:
         """Raise the errors that no wait has raised, as one; warn of those whose values died."""
         with self.lock:
-            failures, dropped = self.reports.take()
-        if dropped:
-            callsite.warn(
-                f"{len(dropped)} operation(s) failed and the results were dropped unseen:\n"
-                + listed([report.summary() for report in dropped])
-            )
-        if failures:
-            error = failures[0].error(callsite.find(), by)
-            also = listed([f"also failed: {f.report.summary()}" for f in failures[1:]])
-            raise type(error)(f"{error}\n{also}" if also else str(error))
+            failures, dropped = self.untold()
+        try:
+            if dropped:
+                callsite.warn(
+                    f"{len(dropped)} operation(s) failed and the results were dropped unseen:\n"
+                    + listed([report.summary() for report in dropped])
+                )
+        finally:  # warnings may be errors
+            if failures:
+                error = failures[0].error(callsite.find(), by)
+                also = listed([f"also failed: {f.report.summary()}" for f in failures[1:]])
+                raise type(error)(f"{error}\n{also}" if also else str(error))
 
     # -- what the waits block on ------------------------------------------------------------------
 
@@ -246,3 +261,5 @@ def block(lock: threading.Lock, deadline: float | None = None) -> bool:
             return False
         if lock.acquire(timeout=left):
             return True
+        if sys.is_finalizing():  # no other thread runs any more
+            raise MXNetError("the process has ended, and what this waits for was not over by then")

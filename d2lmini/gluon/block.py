@@ -34,6 +34,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from typing import Any
 
+from d2lmini import files
 from d2lmini import ndarray as nd
 from d2lmini.context import Context
 from d2lmini.gluon import structure
@@ -375,8 +376,9 @@ class Block:
     def save(self, prefix: str) -> None:
         """Write the net's structure to PREFIX-model.json and its parameters to PREFIX-model.params,
         for `load`; waits."""
-        self.save_parameters(f"{prefix}-model.params")
-        structure.save(self, f"{prefix}-model.json")
+        with files.beside(f"{prefix}-model.params", f"{prefix}-model.json") as [params, model]:
+            self.save_parameters(params)
+            structure.save(self, model)
 
     def load(self, prefix: str) -> None:
         """Read what `save` wrote into a net of the same structure: parameters, names, and which

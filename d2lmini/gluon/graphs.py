@@ -19,8 +19,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from d2lmini import files, symbol
 from d2lmini import ndarray as nd
-from d2lmini import symbol
 from d2lmini.gluon.nested import flatten, regroup
 from d2lmini.gluon.utils import shape_is_known
 from d2lmini.graph.trace import input_names, outside, plain
@@ -75,9 +75,10 @@ def export(block: Any, compiled: Any, path: str, epoch: int) -> None:
         # All steps of a cell at once, which MXNet has no op for: untraced it gives single ones.
         graph, _ = graph_of(block, tuple(regroup(trace.inputs, form)[0]))
     auxiliary = set(graph.list_auxiliary_states())
-    graph.save(f"{path}-symbol.json")
     values = {}
     for node, used in trace.uses.items():
         kind = "aux" if node.name in auxiliary else "arg"
         values[f"{kind}:{node.name}"] = used if isinstance(used, nd.NDArray) else used._reduce()
-    nd.save(f"{path}-{epoch:04d}.params", values)
+    with files.beside(f"{path}-symbol.json", f"{path}-{epoch:04d}.params") as [symbol, params]:
+        graph.save(symbol)
+        nd.save(params, values)

@@ -20,6 +20,8 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
+from d2lmini import files
+
 
 def describe(block: Any) -> str:
     """The structure of `block` as JSON."""
@@ -44,8 +46,7 @@ def _key(block: Any, numbers: Iterator[int]) -> str:
 
 def save(block: Any, filename: str) -> None:
     """Write `describe(block)`."""
-    with open(filename, "w", encoding="utf-8") as file:
-        file.write(describe(block))
+    files.write(filename, describe(block))
 
 
 def load(block: Any, filename: str) -> None:

@@ -33,6 +33,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from d2lmini import files
 from d2lmini import kvstore as kv
 from d2lmini import optimizer as opt
 from d2lmini.context import Context
@@ -341,8 +342,7 @@ class Trainer:
             )
             self._kvstore.save_optimizer_states(fname, dump_optimizer=True)
         else:
-            with open(fname, "wb") as file:
-                file.write(self._updaters[0].get_states(dump_optimizer=True))
+            files.write(fname, self._updaters[0].get_states(dump_optimizer=True))
 
     def load_states(self, fname: str | os.PathLike[str]) -> None:
         """Read what `save_states` wrote. The multipliers of the parameters stay what they are.

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from d2lmini import files
 from d2lmini import ndarray as nd
 from d2lmini.context import Context, cpu
 from d2lmini.ndarray import NDArray
@@ -197,29 +198,31 @@ def download(
     folder = os.path.dirname(os.path.abspath(target))
     os.makedirs(folder, exist_ok=True)
     for left in range(retries, -1, -1):
-        part = os.path.join(folder, f".{os.urandom(8).hex()}.part")
         try:
             print(f"Downloading {target} from {url}...")
-            with open(part, "xb") as file:
-                _fetch(url, file, verify_ssl)
-            if sha1_hash is None or check_sha1(part, sha1_hash):
-                os.replace(part, target)
-                return target
-            problem: Exception = ValueError(
-                f"{url} was fetched, but its SHA-1 is not {sha1_hash}: the file there has changed, "
-                "or the transfer was damaged"
-            )
+            with files.beside(target) as [part]:
+                with open(part, "xb") as file:
+                    _fetch(url, file, verify_ssl)
+                if sha1_hash is not None and not check_sha1(part, sha1_hash):
+                    raise _Changed(
+                        f"{url} was fetched, but its SHA-1 is not {sha1_hash}: the file there has "
+                        "changed, or the transfer was damaged"
+                    )
+            return target
+        except _Changed as error:
+            problem: Exception = ValueError(str(error))
         except _Unreachable as error:
             problem = ConnectionError(
                 f"download: cannot fetch {url}: {error}. Without a network, put the file at "
                 f"{os.path.abspath(target)} by hand: it is used as it is"
             )
-        finally:
-            with contextlib.suppress(OSError):
-                os.unlink(part)
         if left:
             print(f"download failed due to {problem!r}, retrying, {left} left")
     raise problem
+
+
+class _Changed(Exception):
+    """Not the bytes that were to be fetched."""
 
 
 class _Unreachable(Exception):

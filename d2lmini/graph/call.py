@@ -28,7 +28,7 @@ class ProgramTask(Task):
 
     __slots__ = ("inputs", "keys", "outputs", "program")
 
-    spares = True
+    spares = defers = True
     #: Do results get their memory before they are computed?
     fills = True
 
@@ -55,6 +55,10 @@ class ProgramTask(Task):
         self.inputs = inputs
         self.outputs = outputs
         self.keys = keys
+
+    @property
+    def in_steps(self) -> bool:
+        return bool(self.program.mutated) or any(c.data is not None for c, _, _ in self.outputs)
 
     @property
     def cost(self) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from d2lmini import engine
 from d2lmini.context import Context
 from d2lmini.device.devices import device_of
 from d2lmini.device.quiet import run_quietly
@@ -46,13 +47,23 @@ class LazyTask(ProgramTask):
 
     def run(self) -> None:
         self.began = True
-        if not self.singly and not any(chunk.error for chunk, _, _ in self.inputs):
+        if not self.singly and not any(map(self._missing, self.inputs)):
             try:
                 super().run()
                 return
             except Exception:
                 self.failures = None  # whose it is, the steps will say
         self.failures = run_quietly(self._one_by_one)
+
+    def keeps(self, var: Var) -> bool:
+        return any(chunk is var for chunk, _, _ in self.inputs)
+
+    def _missing(self, operand: Operand) -> Failure | None:
+        """Why an input's value is missing, if it is."""
+        error = operand[0].error
+        return (
+            error.origin if error is not None and error.blocks(engine.current, self.seq) else None
+        )
 
     def _one_by_one(self) -> dict[Var, Failure]:
         """Take the steps singly; which outputs are missing, and why."""
@@ -89,8 +100,7 @@ class LazyTask(ProgramTask):
         n, i, offset, spec = ref
         if n < 0:
             operand = self.inputs[i]
-            error = operand[0].error
-            return array_of(operand) if error is None else error
+            return self._missing(operand) or array_of(operand)
         value = values[n]
         if isinstance(value, Failure):
             return value

@@ -46,6 +46,8 @@ class AllReduce(Task):
 
     __slots__ = ("contexts", "lanes", "sides", "sums")
 
+    defers = True
+
     lane = "sum"
 
     def __init__(self, lanes: SumLane, sums: Sequence[Sum]):
@@ -67,6 +69,9 @@ class AllReduce(Task):
             for ctx in self.contexts
         ]
 
+    def keeps(self, var: Any) -> bool:
+        return False  # each target is a sum: what one device had to give is no result
+
     def footprint(self) -> Any:
         """Of n devices with N bytes each all links together carry 2 (n - 1) N: on a ring every
         device passes on n - 1 parts of N / n bytes that are summed up on the way, then n - 1 that
@@ -86,6 +91,8 @@ class Keep(Task):
     """Copies of some results of one device, into arrays that lie there too."""
 
     __slots__ = ("ends",)
+
+    defers = True
 
     def __init__(self, ends: Sequence[tuple[NDArray, NDArray]]):
         reads = tuple(x._chunk for x, _ in ends)

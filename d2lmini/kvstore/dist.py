@@ -62,6 +62,9 @@ class Exchange(FunctionTask):
     nbytes: int
     lane = lanes.WIRE
 
+    def keeps(self, var: Any) -> bool:
+        return False  # sums; and who comes later on the wire must not go ahead alone
+
     def run(self) -> None:
         with np.errstate(over="ignore", invalid="ignore"):
             super().run()

@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini import engine
+from d2lmini import engine, files
 from d2lmini import optimizer as opt
 from d2lmini.base import MXNetError
 from d2lmini.kvstore import server
@@ -99,8 +99,7 @@ class AsyncKVStore(DistKVStore):
         with self._lock:  # nobody waits with it: what is awaited may need the server
             served = copy.copy(self._updater)
             served.states = dict(served.states)
-        with open(fname, "wb") as file:
-            file.write(served.get_states(dump_optimizer))
+        files.write(fname, served.get_states(dump_optimizer))
 
     def load_optimizer_states(self, fname: str | os.PathLike[str]) -> None:
         """As in `KVStore`, on rank 0; AssertionError on others."""

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini import engine
+from d2lmini import engine, files
 from d2lmini import optimizer as opt
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu
@@ -290,8 +290,7 @@ class KVStore(KVStoreBase):
     ) -> None:
         """Write the states of the optimizer (see `Updater.get_states`); waits."""
         assert self._updater is not None, "Cannot save states for distributed training"
-        with open(fname, "wb") as file:
-            file.write(self._updater.get_states(dump_optimizer))
+        files.write(fname, self._updater.get_states(dump_optimizer))
 
     def load_optimizer_states(self, fname: str | os.PathLike[str]) -> None:
         """Read what `save_optimizer_states` wrote: data only, where MXNet unpickles."""

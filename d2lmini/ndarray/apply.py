@@ -19,7 +19,7 @@ from d2lmini.device.parallel import GRAIN, parallel_for
 from d2lmini.device.quiet import run_quietly
 from d2lmini.device.storage import Chunk, check_there, pool_of
 from d2lmini.engine.budget import Handle
-from d2lmini.engine.core import Task
+from d2lmini.engine.core import Task, Var
 from d2lmini.ndarray.compute import adopt, compute_there
 from d2lmini.ndarray.plan import Plan, plan_of
 from d2lmini.ndarray.short import apply_small
@@ -27,6 +27,11 @@ from d2lmini.ops.core import Op, Spec, Value, modes
 
 #: The class of the results; `NDArray` registers itself here, for it stands on this module.
 Array: Any = None
+
+#: The ops by which a program gives an array that it has another value: x[:] = y, y.copyto(x)
+ASSIGNING = frozenset({"_assign", "_copyto", "_full"})
+#: Those by which it sets some elements: x[1, ::2] = y.
+SETTING = frozenset({"_setitem", "_setitem_scalar"})
 
 Operand = tuple[Chunk, "int | None", Spec]
 
@@ -39,7 +44,7 @@ class OpTask(Task):
 
     __slots__ = ("attrs", "inputs", "op", "outputs", "plan")
 
-    spares = True
+    spares = defers = True
 
     def __init__(
         self,
@@ -63,6 +68,32 @@ class OpTask(Task):
         self.outputs = outputs
         self.attrs = attrs
         self.plan = plan
+
+    @property
+    def atomic(self) -> bool:  # type: ignore[override]
+        """Either the op is one call of NumPy's, or its result is copied to its place at the end."""
+        op = self.op
+        if op.mutates:
+            return op.name in SETTING
+        return len(self.outputs) == 1 and (
+            op.ufunc is not None or not op.takes_out or op.name in ASSIGNING
+        )
+
+    @property
+    def in_steps(self) -> bool:
+        if not self.op.mutates and self.outputs[0][0].data is None:
+            return False  # nearly every operation: its results are new
+        return not self.atomic
+
+    def keeps(self, var: Var) -> bool:
+        if var in self.reads:
+            return True
+        # Assigned to by the program, x[:] = y. What is copied, y.copyto(x), is a result like y.
+        return (
+            self.op.name in ASSIGNING
+            and var.data is not None  # type: ignore[attr-defined]
+            and (self.op.name != "_copyto" or not is_missing(self.reads[0]))
+        )
 
     @property
     def cost(self) -> Any:
@@ -91,6 +122,11 @@ class OpTask(Task):
                 adopt(np, op, chunk, spec, op.compute(np, *arrays, **self.attrs), arrays)
                 return
         compute_into(op, arrays, self.attrs, self.outputs)
+
+
+def is_missing(var: Var) -> bool:
+    """Was its value never computed?"""
+    return var.error is not None and not var.error.unchanged
 
 
 def array_of(operand: Operand) -> Any:

@@ -22,7 +22,7 @@ from d2lmini.context import Context, cpu
 from d2lmini.device.devices import device_of
 from d2lmini.device.storage import Chunk, check_there, pool_of
 from d2lmini.engine.core import Task, Var
-from d2lmini.ndarray.apply import Operand, array_of, is_whole, note_writes, wrap
+from d2lmini.ndarray.apply import Operand, array_of, is_missing, is_whole, note_writes, wrap
 from d2lmini.ops.core import Spec, modes, registry
 from d2lmini.ops.spec import Cost
 
@@ -34,6 +34,8 @@ class Transfer(Task):
     that nobody else sees."""
 
     __slots__ = ("device", "lane", "source", "target")
+
+    defers = True
 
     def __init__(
         self,
@@ -52,6 +54,12 @@ class Transfer(Task):
         self.device = device_of(ctx)
         self.source = source
         self.target = target
+
+    def keeps(self, var: Var) -> bool:
+        if var in self.reads:
+            return True
+        there = isinstance(self.target, tuple) and self.target[0].data is not None
+        return there and not any(map(is_missing, self.reads))
 
     def footprint(self) -> Any:
         """What the link carries."""

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from d2lmini import files
 from d2lmini import symbol as symbols
 from d2lmini.base import MXNetError
 from d2lmini.ndarray import NDArray, load
@@ -82,7 +83,8 @@ def save_model(model: Any, path: str | PathLike[str], verbose: bool = False) -> 
     onnx = package()
     if verbose:
         sys.stdout.write(onnx.helper.printable_graph(model.graph) + "\n")
-    onnx.save(model, str(path))
+    with files.beside(path) as [place]:
+        onnx.save(model, place)
     return str(path)
 
 

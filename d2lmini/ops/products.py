@@ -138,7 +138,9 @@ def _share_batch(function: Callable[..., Any], a: Any, b: Any, out: Any) -> None
 
 def _is_transposed(a: Any, b: Any) -> bool:
     """Is b the same memory as a, read the other way round?"""
-    return a.ctypes.data == b.ctypes.data and a.T.shape == b.shape and a.T.strides == b.strides
+    # `a.ctypes` would import a module each time, which fails when the process ends.
+    first, second = a.__array_interface__["data"], b.__array_interface__["data"]
+    return first == second and a.T.shape == b.shape and a.T.strides == b.strides
 
 
 def _share_triangle(a: Any, out: Any, parts: list[slice]) -> None:

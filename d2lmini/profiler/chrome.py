@@ -22,7 +22,7 @@ from itertools import accumulate
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from d2lmini import callsite
+from d2lmini import callsite, files
 from d2lmini.profiler.records import Operation
 
 if TYPE_CHECKING:
@@ -86,8 +86,7 @@ def _meta(what: str, pid: int, tid: int, **args: Any) -> Event:
 def save(trace: Trace, path: str | os.PathLike[str]) -> None:
     """Write a trace to a file."""
     text = json.dumps(document(trace), separators=(",", ":"))  # `json.dump` is slower by far
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)
+    files.write(path, text)
 
 
 def document(trace: Trace, marks: Sequence[Mark] = ()) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, replace
 from typing import Any
 
-from d2lmini import engine, instrument
+from d2lmini import engine, files, instrument
 from d2lmini.base import MXNetError
 from d2lmini.profiler.chrome import Mark, document
 from d2lmini.profiler.trace import Trace
@@ -148,8 +148,7 @@ def dump(finished: bool = True, profile_process: str = "worker") -> None:
     if finished:
         set_state("stop")
     text = json.dumps(document(profiler.trace, profiler.marks))
-    with open(str(profiler.options["filename"]), "w", encoding="utf-8") as file:
-        file.write(text)
+    files.write(str(profiler.options["filename"]), text)
 
 
 def dumps(

@@ -34,7 +34,7 @@ from types import TracebackType
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from d2lmini import callsite, instrument
+from d2lmini import callsite, forks, instrument
 from d2lmini.base import MXNetError
 from d2lmini.callsite import Site
 from d2lmini.engine.core import Task, Var
@@ -178,7 +178,7 @@ class Lint(instrument.Instrument):
 
 
 _current: Lint | None = None
-_door = threading.Lock()
+_door = forks.guard(threading.Lock())
 
 
 def lint_waits(mode: str = "warn", also: str | Iterable[str] = ()) -> Lint:

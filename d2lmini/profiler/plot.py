@@ -21,6 +21,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from d2lmini import files
+
 #: kind of span -> (face, edge, hatch)
 STYLES: dict[str, tuple[str, str, str]] = {
     "push": ("#1f4e8c", "#ffffff", ""),
@@ -81,7 +83,8 @@ class Picture:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it to a file; the ending (.png, .svg, .pdf) chooses the format."""
-        self.figure.savefig(path)
+        with files.beside(path) as [place]:
+            self.figure.savefig(place)
 
     def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
         # Two dots for each point of the page: sharp on dense screens, the same size everywhere.

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from math import nan
 from typing import Any, NamedTuple, TypeVar
 
-from d2lmini import callsite
+from d2lmini import callsite, forks
 from d2lmini.callsite import Site
 from d2lmini.context import Context
 from d2lmini.ops.spec import Cost
@@ -36,7 +36,7 @@ class Records(list[Record]):
         super().__init__()
         self.told: list[Any] = []
         self._width, self._make = width, make
-        self._door = threading.Lock()
+        self._door = forks.guard(threading.Lock())
 
     def catch_up(self) -> None:
         """Make records of what was told since."""

@@ -14,8 +14,10 @@ import threading
 from itertools import count
 from weakref import WeakKeyDictionary
 
+from d2lmini import forks
+
 _names: WeakKeyDictionary[threading.Thread, str] = WeakKeyDictionary()
-_door = threading.RLock()  # a finalizer may come here while its thread is inside
+_door = forks.guard(threading.RLock())  # a finalizer may come here while its thread is inside
 
 
 class _Here(threading.local):

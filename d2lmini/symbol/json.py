@@ -33,6 +33,7 @@ from itertools import accumulate
 from os import PathLike, fspath
 from typing import Any, NoReturn
 
+from d2lmini import files
 from d2lmini.base import MXNetError
 from d2lmini.ops.core import Op, registry
 from d2lmini.symbol.attribute_text import HIDDEN, read_label, stored_label, text_of
@@ -47,9 +48,7 @@ VERSION = 10901
 
 def save(symbol: Symbol, fname: str | PathLike[str], remove_amp_cast: bool = True) -> None:
     """Write `symbol` to a file, which MXNet and `load` read; see `tojson` for errors."""
-    text = tojson(symbol, remove_amp_cast)
-    with open(fname, "w", encoding="utf-8") as file:
-        file.write(text)
+    files.write(fname, tojson(symbol, remove_amp_cast))
 
 
 def load(fname: str | PathLike[str]) -> Symbol:

@@ -17,10 +17,10 @@ import os
 from collections.abc import Sequence
 from html import escape
 from math import sqrt
-from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
 
+from d2lmini import files
 from d2lmini.profiler.plot import Picture
 from d2lmini.symbol import raster
 from d2lmini.symbol.layered import Edge, place
@@ -85,7 +85,7 @@ class Drawing(Picture):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it to a file: SVG where the name ends in .svg, else PNG."""
         as_svg = os.fspath(path).endswith(".svg")
-        Path(path).write_bytes(self.svg.encode() if as_svg else self._repr_png_()[0])
+        files.write(path, self.svg if as_svg else self._repr_png_()[0])
 
     def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
         if self._png is None:

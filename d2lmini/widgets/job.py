@@ -226,7 +226,7 @@ def _settle() -> None:
 def _failures() -> str:
     """What no wait has reported yet, in words."""
     with engine.current.lock:
-        failures, dropped = engine.current.reports.take()
+        failures, dropped = engine.current.untold()
     reports = sorted([*(each.report for each in failures), *dropped], key=lambda each: each.order)
     return listed([each.summary() for each in reports])
 

@@ -19,7 +19,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-_door = threading.Lock()
+from d2lmini import forks
+
+_door = forks.guard(threading.Lock())
 
 
 class _Switch:

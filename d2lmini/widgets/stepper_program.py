@@ -125,7 +125,7 @@ def recorded(program: Callable[[], object], workers: int = 2, times: Times = 10.
         finally:
             stepped.wait_idle("Stepper")
             with stepped.lock:
-                stepped.reports.take()  # nobody else is to hear of what failed
+                stepped.untold()  # nobody else is to hear of what failed
     n = len(recorder.tasks)
     if not 0 < n <= MOST:
         raise ValueError(

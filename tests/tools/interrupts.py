@@ -102,7 +102,9 @@ class Strike:
             name = Path(frame.f_code.co_filename).name
             self.where = f"{name}:{frame.f_lineno} in {frame.f_code.co_name}"
             self._last.clear()
-            raise KeyboardInterrupt
+            handler = signal.getsignal(signal.SIGINT)
+            assert callable(handler)
+            handler(signal.SIGINT, frame)  # raises KeyboardInterrupt, or notes it (engine/signals)
         self.left -= 1
 
     @contextmanager
@@ -189,7 +191,7 @@ def _codes_in(files: tuple[str, ...]) -> list[CodeType]:
 
 @contextmanager
 def interrupt_at(k: int, files: tuple[str, ...] = ENGINE_FILES) -> Iterator[Strike]:
-    """KeyboardInterrupt at the k-th point within the scope, which ends there; see above."""
+    """Ctrl-C at the k-th point within the scope, which ends there; see above."""
     strike = Strike(k, files)
     try:
         with strike.monitoring() if hasattr(sys, "monitoring") else strike.tracing():

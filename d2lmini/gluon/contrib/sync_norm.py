@@ -32,7 +32,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from d2lmini import autograd, engine
+from d2lmini import autograd, engine, forks
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu
 from d2lmini.device.storage import Chunk, pool_of
@@ -47,7 +47,7 @@ from d2lmini.ops.core import modes, registry
 MOST_AHEAD = 16
 
 #: Over the books below. Nothing is pushed under it.
-_lock = threading.Lock()
+_lock = forks.guard(threading.Lock())
 
 
 class Gathering:

@@ -24,6 +24,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from d2lmini import files
 from d2lmini import ndarray as nd
 from d2lmini.base import MXNetError
 from d2lmini.context import cpu
@@ -261,10 +262,8 @@ def extract(archive: str, folder: str, names: list[str]) -> None:
                     raise MXNetError(f"{archive}: {name} claims {found[name].size} bytes")
                 source = tar.extractfile(found[name])
                 assert source is not None
-                part = os.path.join(folder, f".{name}.part")
-                with open(part, "wb") as target:
+                with files.beside(os.path.join(folder, name)) as [part], open(part, "wb") as target:
                     shutil.copyfileobj(source, target, 1 << 20)
-                os.replace(part, os.path.join(folder, name))
     except (tarfile.TarError, EOFError, OSError, ValueError, zlib.error) as problem:
         raise MXNetError(f"{archive}: the archive cannot be read: {problem}") from problem
 

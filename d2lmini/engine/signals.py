@@ -1,0 +1,110 @@
+"""Ctrl-C waits while an operation changes memory in place, and is never lost.
+
+CPython runs a signal's handler on the main thread between any two instructions. What is raised
+there in the midst of an update leaves some weights updated and others not. So whoever runs such an
+operation on the caller's thread holds the signals meanwhile: their handlers are replaced by one
+that takes note, and are called when the operation has ended. Workers need nothing of this, for
+signals never strike them. Nor do operations that change what they change by one call of NumPy's:
+that happened or it did not. To hold and to release takes 0.7 us.
+
+Python also swallows what is raised in a finalizer (`__del__`, a weakref's callback): an interrupt
+that lands there is raised at the next push or wait instead (`instrument.apart` leads the fast
+paths there).
+"""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]
+import os
+import sys
+import threading
+from typing import Any
+
+from d2lmini import instrument
+
+#: The signals by which a computation is ended; those that have a handler in Python are held.
+ENDING = tuple(
+    int(getattr(_signal, name))
+    for name in ("SIGINT", "SIGTERM", "SIGALRM", "SIGBREAK")
+    if hasattr(_signal, name)
+)
+
+#: Signals that came while they were held, or in a finalizer: their handlers are to be called.
+noted: set[int] = set()
+
+Held = list[tuple[int, Any]]
+
+_main = threading.main_thread().ident
+_getsignal, _setsignal, _ident = _signal.getsignal, _signal.signal, threading.get_ident
+
+
+def hold() -> Held | None:
+    """From now on signals are only noted; what `release` is to be given. None where no handler
+    could strike: not on the main thread, or held already."""
+    if _ident() != _main:
+        return None
+    held: Held = []
+    try:
+        for number in ENDING:
+            handler = _getsignal(number)
+            if callable(handler) and handler is not _note:
+                held.append((number, handler))
+                _setsignal(number, _note)
+    except BaseException:  # by one that is not held yet
+        release(held)
+        raise
+    return held or None
+
+
+def release(held: Held) -> None:
+    """Put the handlers back, and call those whose signals came."""
+    try:
+        while held:
+            _setsignal(*held[-1])
+            held.pop()
+    except BaseException:  # by one that is back already
+        release(held)
+        raise
+    if noted:
+        deliver()
+
+
+def deliver() -> None:
+    """Call the handlers of the signals that were noted, unless they are held; on the main thread
+    only."""
+    if _ident() != _main:
+        return
+    for number in list(noted):
+        handler = _getsignal(number)
+        if handler is not _note:
+            noted.discard(number)
+            if not noted:
+                instrument.keep_apart(False)
+            if callable(handler):
+                handler(number, sys._getframe(1))
+
+
+def _note(number: int, _frame: Any) -> None:
+    noted.add(number)
+
+
+def _note_swallowed(unraisable: Any) -> None:
+    """What Python calls for an exception that it has to ignore."""
+    if issubclass(unraisable.exc_type, KeyboardInterrupt) and _ident() == _main:
+        noted.add(int(_signal.SIGINT))
+        instrument.keep_apart(True)
+    else:
+        _hook(unraisable)
+
+
+_hook, sys.unraisablehook = sys.unraisablehook, _note_swallowed
+
+
+def _after_fork_in_child() -> None:
+    global _main
+    _main = _ident()
+    noted.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,91 @@
+"""Files that are written whole or not at all.
+
+A disk may be full, and Ctrl-C may come at any line. So what writes a file writes to a temporary
+neighbour of it, which takes its place in one step when it is complete. Until then the old file is
+as it was; a failure leaves nothing behind.
+
+>>> import os, tempfile
+>>> path = os.path.join(tempfile.mkdtemp(), "notes.txt")
+>>> write(path, "all of it")
+>>> with beside(path) as [temporary]:
+...     _ = open(temporary, "w").write("half of")
+...     raise OSError("no space left")
+Traceback (most recent call last):
+    ...
+OSError: no space left
+>>> open(path).read(), os.listdir(os.path.dirname(path))
+('all of it', ['notes.txt'])
+
+Every writer of the library comes here; `tests/test_files.py` fills the disk under each.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from d2lmini.engine import signals
+
+FileName = str | bytes | os.PathLike[str] | os.PathLike[bytes]
+
+
+def write(fname: FileName, content: str | bytes | Iterable[bytes | memoryview]) -> None:
+    """Write a file: text as UTF-8, bytes, or pieces of bytes one after the other. OSError if the
+    system refuses."""
+    if isinstance(content, str):
+        content = content.encode()
+    pieces = [content] if isinstance(content, bytes) else content
+    with beside(fname) as [path], open(path, "wb") as file:
+        file.writelines(pieces)
+
+
+@contextmanager
+def beside(*fnames: FileName) -> Iterator[list[str]]:
+    """A scope with a path to write to for each of some files, which take their places together at
+    its end; none does if an exception ends it. The ending of each name is kept.
+
+    Permissions of a file that is replaced are kept, links are followed, and for what is no plain
+    file (`/dev/null`, a pipe) the path is its own. Errors name the files themselves.
+    """
+    targets = [os.path.realpath(os.fsdecode(os.fspath(fname))) for fname in fnames]
+    paths = [_neighbour(target) for target in targets]
+    try:
+        yield paths
+        held = signals.hold()
+        try:
+            for path, target in zip(paths, targets):
+                _replace(path, target)
+        finally:
+            signals.release(held or [])
+    except BaseException as problem:
+        for path, target, fname in zip(paths, targets, fnames):
+            if path != target:
+                with contextlib.suppress(OSError):
+                    os.unlink(path)
+                _rename_in(problem, path, os.fsdecode(os.fspath(fname)))
+        raise
+
+
+def _neighbour(target: str) -> str:
+    """A short name of its own: that of the target and a suffix could exceed the limit."""
+    if os.path.exists(target) and not stat.S_ISREG(os.stat(target).st_mode):
+        return target
+    ending = os.path.splitext(target)[1]
+    ending = ending if len(ending) < 10 else ".tmp"
+    return os.path.join(os.path.dirname(target), f".{os.urandom(8).hex()}{ending}")
+
+
+def _replace(path: str, target: str) -> None:
+    if path != target:
+        if os.path.exists(target):
+            os.chmod(path, stat.S_IMODE(os.stat(target).st_mode))
+        os.replace(path, target)
+
+
+def _rename_in(problem: BaseException, path: str, fname: str) -> None:
+    if isinstance(problem, OSError) and problem.filename == path:
+        problem.filename = fname
+    problem.args = tuple(a.replace(path, fname) if isinstance(a, str) else a for a in problem.args)

@@ -1,0 +1,213 @@
+"""The end of a process, and forks: nothing hangs. Each story is a program of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+from interrupts import PACKAGE
+
+unix = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+
+
+def start(text: str, **variables: str) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(text)], text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(PACKAGE.parent), **variables},
+    )  # fmt: skip
+
+
+def run(text: str, **variables: str) -> tuple[str, str]:
+    """What the program prints; it must not take long."""
+    process = start(text, **variables)
+    try:
+        return process.communicate(timeout=60)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise AssertionError(f"it hangs\n{process.communicate()}") from None
+
+
+ACTS = {
+    "a wait for what it pushes": "(self.x + 1).asnumpy()",
+    "a wait for a big one": "nd.dot(self.big, self.big).wait_to_read()",
+    "waitall": "self.x + 1; nd.waitall()",
+    "a push of its own": "engine.push(lambda: print('ran'), writes=[self.x])",
+    "a product in parallel": "nd.waitall(); (self.big * 2).asnumpy()",
+    "a bulk scope": "exec('with engine.bulk(5): y = self.big + 1'); nd.waitall()",
+}
+
+
+@pytest.mark.parametrize("kind", ["threaded", "naive"])
+@pytest.mark.parametrize("act", ACTS)
+def test_a_finalizer_at_the_end_of_the_process(act, kind):
+    out, err = run(
+        f"""
+        from d2lmini import engine, nd
+        class Last:
+            def __init__(self):
+                self.x, self.big = nd.ones(3), nd.ones((1000, 1000))
+                nd.dot(self.big, self.big).wait_to_read()      # workers are there
+            def __del__(self):
+                {ACTS[act]}
+                print("done")
+        last = Last()
+        engine.inline_below = 0
+        """,
+        D2LMINI_ENGINE=kind,
+    )
+    assert out.split() == (["ran", "done"] if "ran" in ACTS[act] else ["done"]), err
+    assert err == ""
+
+
+def test_what_is_pushed_when_the_process_ends():
+    """By a function of `atexit` that comes after the engine's own."""
+    out, err = run("""
+        import atexit
+        @atexit.register
+        def last():
+            engine.push(lambda: print("ran"), writes=[x])
+            y = x + 1
+            print(y.asnumpy(), engine.stats().pending)
+        from d2lmini import engine, nd
+        x = nd.ones((2,))
+        engine.inline_below = 0
+        (x + 1).wait_to_read()
+    """)
+    assert (out, err) == ("ran\n[2. 2.] 0\n", "")
+
+
+def test_a_finalizer_that_waits_for_what_was_dropped():
+    """Its operation still runs when the process ends: that is an error, no hang."""
+    out, err = run(
+        """
+        import functools, time
+        from d2lmini import engine, nd
+        class Last:
+            def __init__(self):
+                self.x = nd.ones(3)
+            def __del__(self):
+                try:
+                    self.x.asnumpy()
+                except Exception as problem:
+                    print(type(problem).__name__)
+        last = Last()
+        sleeps = functools.partial(time.sleep, 30)      # holds nothing of this module
+        engine.push(sleeps, reads=[last.x], writes=[last.x])
+        """,
+        D2LMINI_EXIT_DEADLINE_S="0.2",
+    )
+    assert out == "MXNetError\n", err
+    assert "1 operations were still pending" in err
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals are of Unix")
+def test_ctrl_c_with_a_full_queue_ends_the_process():
+    """It does not compute for long what nobody wants any more: hundreds of seconds are queued."""
+    process = start("""
+        import time
+        from d2lmini import engine, nd
+        x = nd.ones(3)
+        for _ in range(10_000):
+            engine.push(lambda: time.sleep(0.05), reads=[x], writes=[x])
+        print("full", flush=True)
+        x.asnumpy()
+    """)
+    assert process.stdout.readline() == "full\n"
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    begin = time.monotonic()
+    try:
+        _, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert "KeyboardInterrupt" in err and "still pending when Ctrl-C ended the program" in err
+    # The exit waits at most one second for what runs; ten were the deadline of others.
+    assert time.monotonic() - begin < 8
+
+
+FIRST = {
+    "an addition": "x + 1",
+    "a product": "nd.dot(x, x)",
+    "random numbers": "nd.random.normal(shape=(50, 50))",
+    "all": "nd.dot(nd.random.normal(shape=(50, 50)), x + 1)",
+}
+
+
+@unix
+@pytest.mark.parametrize("first", FIRST)
+def test_a_fork_while_another_thread_does_the_first_operation(first):
+    """The child has locks that are free, and modules that are whole."""
+    out, err = run(
+        f"""
+        import os, sys, threading, time, warnings
+        warnings.simplefilter("ignore")
+        from d2lmini import engine, nd
+        children = []
+        def fork():
+            for _ in range(12):
+                child = os.fork()
+                if child == 0:
+                    try:
+                        x = nd.ones((50, 50))
+                        y = ({FIRST[first]}) + nd.dot(x, nd.random.normal(shape=(50, 50)))
+                        y.wait_to_read()
+                        engine.push(lambda: None, writes=[x])
+                        nd.waitall()
+                    finally:
+                        os._exit(0)
+                children.append(child)
+                time.sleep(0.002)
+        thread = threading.Thread(target=fork)
+        x = nd.ones((50, 50))
+        thread.start()
+        ({FIRST[first]}).asnumpy()
+        engine.limit_pending(None)
+        for _ in range(3):
+            nd.ones((1000, 1000)).wait_to_read()
+        thread.join()
+        end = time.monotonic() + 40
+        left = set(children)
+        while left and time.monotonic() < end:
+            for child in list(left):
+                if os.waitpid(child, os.WNOHANG)[0]:
+                    left.discard(child)
+            time.sleep(0.01)
+        for child in left:
+            os.kill(child, 9)
+        print(len(left), "hang")
+        """
+    )
+    assert out == "0 hang\n", err
+
+
+@unix
+def test_a_fork_waits_until_an_import_has_ended(tmp_path):
+    """Deterministically: the fork comes while a guarded import is under way."""
+    out, err = run("""
+        import os, threading, time
+        from d2lmini import forks, nd
+        inside, go = threading.Event(), threading.Event()
+        def fetch():
+            with forks.importing:
+                inside.set()
+                time.sleep(0.3)
+                go.set()
+        thread = threading.Thread(target=fetch)
+        thread.start()
+        inside.wait()
+        child = os.fork()
+        if child == 0:
+            with forks.importing:
+                os._exit(0 if go.is_set() else 1)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        thread.join()
+        with forks.importing:
+            print("free")
+    """)
+    assert (out, err) == ("0\nfree\n", "")

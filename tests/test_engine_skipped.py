@@ -1,0 +1,311 @@
+"""A write in place that was skipped changes nothing: the array keeps its value, the error is raised
+once, and training goes on. As MXNet, on every engine; see the first page of `engine/core.py`."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+from generators.agree import ENGINES
+
+import d2lmini
+from d2lmini import MXNetError, autograd, engine, gluon, kvstore, nd, virtual_gpus
+from d2lmini.gluon import nn
+
+
+@pytest.fixture(params=list(ENGINES))
+def any_engine(request):
+    with engine.use(**ENGINES[request.param]):
+        yield
+        engine.current.wait_idle("test")
+        engine.current.check()
+
+
+def failed(*shape):
+    """An array that cannot be computed."""
+    return nd.random.normal(0, -1, shape=shape)
+
+
+def raises():
+    return pytest.raises(MXNetError, match=r"scale must be 0 or more(.|\n)*issued at")
+
+
+WRITES = {
+    "x += y": lambda x: x.__iadd__(failed(4)),
+    "x[:] = y": lambda x: x.__setitem__(slice(None), failed(4)),
+    "x[1:3] = y": lambda x: x.__setitem__(slice(1, 3), failed(2)),
+    "x[::2] = y": lambda x: x.__setitem__(slice(None, None, 2), failed(2)),
+    "x[1:3] -= y": lambda x: x[1:3].__isub__(failed(2)),
+    "an update": lambda x: nd.sgd_update(x, failed(4), lr=0.1, out=x),
+    "a task": lambda x: engine.push(lambda: None, reads=[x, failed(4)], writes=[x]),
+}
+
+
+@pytest.mark.parametrize("how", WRITES)
+def test_what_was_to_change_is_as_it_was_once_the_error_was_raised(any_engine, how):
+    x = nd.array([1, 2, 3, 4])
+    WRITES[how](x)
+    before = x * 2  # nobody knows yet: not computed from the old value
+    with raises():
+        x.asnumpy()
+    assert x.asnumpy().tolist() == [1, 2, 3, 4]
+    assert (x * 2).asnumpy().tolist() == [2, 4, 6, 8]
+    for _ in range(2):  # what was never computed is missing for good
+        with raises():
+            before.asnumpy()
+    nd.waitall()
+
+
+@pytest.mark.parametrize("how", WRITES)
+def test_whichever_wait_raises_the_error(any_engine, how):
+    x = nd.array([1, 2, 3, 4])
+    WRITES[how](x)
+    with raises():
+        nd.waitall()
+    assert x.asnumpy().tolist() == [1, 2, 3, 4]
+    nd.waitall()
+    x += 1
+    assert x.asnumpy().tolist() == [2, 3, 4, 5]
+
+
+def test_the_old_value_is_there_for_what_is_pushed_after_the_wait(any_engine):
+    x, y = nd.ones(2), failed(2)
+    x += y
+    before = x + 1
+    with raises():
+        y.asnumpy()
+    after = x + 1
+    with raises():
+        before.asnumpy()
+    assert after.asnumpy().tolist() == [2, 2]
+
+
+def test_a_write_after_the_error_was_raised_tells_again(any_engine):
+    """The user knows of the failure, and not that this write did not happen either."""
+    x, y = nd.ones(2), failed(2)
+    with raises():
+        y.asnumpy()
+    for wait in (x.asnumpy, nd.waitall):
+        x += y
+        with raises():
+            wait()
+        assert x.asnumpy().tolist() == [1, 1]
+    nd.waitall()
+
+
+def test_good_contents_end_it(any_engine):
+    x = nd.ones(2)
+    x += failed(2)
+    x[:] = 3
+    assert x.asnumpy().tolist() == [3, 3]
+    with pytest.warns(UserWarning, match="dropped unseen"):
+        nd.waitall()
+
+
+def test_the_error_lives_as_long_as_the_array_that_it_kept_from_changing(any_engine):
+    """It is raised, not only warned of, though its own result is gone."""
+    x = nd.ones(2)
+    x += failed(2)
+    engine.current.wait_idle("test")
+    with raises():
+        nd.waitall()
+    assert x.asnumpy().tolist() == [1, 1]
+
+
+def test_two_failures_one_after_the_other(any_engine):
+    x, a, b = nd.ones(2), failed(2), failed(2)
+    x += a
+    x += b
+    with raises():
+        x.asnumpy()
+    assert x.asnumpy().tolist() == [1, 1]
+    with raises():
+        b.asnumpy()
+    assert x.asnumpy().tolist() == [1, 1]
+    nd.waitall()
+
+
+def test_a_cancelled_write_changes_nothing():
+    with engine.use("threaded", workers=1):
+        go, x = threading.Event(), nd.ones(2)
+        engine.push(lambda: go.wait(30), writes=[x, engine.new_var()], reads=[x])
+        x += 1
+        engine.cancel_pending()
+        go.set()
+        with pytest.raises(MXNetError, match="cancelled before it ran"):
+            x.asnumpy()
+        assert x.asnumpy().tolist() == [1, 1]
+
+
+def test_results_of_a_task_are_not_kept_as_they_were(any_engine):
+    """Gradients, sums over devices: an old one in their place would be a wrong one."""
+    w = nd.ones(2)
+    w.attach_grad()
+    with autograd.record():
+        (w * w).sum().backward()
+    with autograd.record():
+        l = (w * failed(2)).sum()
+    l.backward()
+    for _ in range(2):
+        with raises():
+            w.grad.asnumpy()
+    with autograd.record():
+        (w * w).sum().backward()
+    assert w.grad.asnumpy().tolist() == [2, 2]
+
+
+def test_a_lazy_scope(any_engine):
+    with d2lmini.lazy():
+        x = nd.ones(2)
+        x.asnumpy()
+        x += failed(2)
+    with raises():
+        nd.waitall()
+    assert x.asnumpy().tolist() == [1, 1]
+    with d2lmini.lazy():
+        y = x + 1
+    assert y.asnumpy().tolist() == [2, 2]
+
+
+# -- training --------------------------------------------------------------------------------------
+
+
+def build(ctx=None, hybridized=False, **options):
+    d2lmini.random.seed(3)
+    net = nn.HybridSequential()
+    net.add(nn.Dense(16, activation="relu"), nn.BatchNorm(), nn.Dense(2))
+    net.initialize(ctx=ctx)
+    if hybridized:
+        net.hybridize()
+    return net, gluon.Trainer(net.collect_params(), *options.pop("optimizer"), **options)
+
+
+def learnt(net):
+    return [
+        x.asnumpy()
+        for p in net.collect_params().values()
+        for x in p.list_data()
+        if p.grad_req != "null"
+    ]
+
+
+DATA = np.random.default_rng(0).normal(size=(12, 4)).astype("float32")
+
+
+def batch(net, trainer, good=True):
+    X = nd.array(DATA)
+    with autograd.record():
+        l = (net(X) ** 2).sum()
+        if not good:
+            l = l * failed(1)
+    l.backward()
+    trainer.step(12)
+    return l
+
+
+@pytest.mark.parametrize("hybridized", [False, True], ids=["as written", "hybridized"])
+@pytest.mark.parametrize(
+    "optimizer",
+    [("sgd", {"momentum": 0.9}), ("adam", {}), ("nadam", {}), ("ftrl", {}), ("lamb", {})],
+    ids=lambda optimizer: optimizer[0],
+)
+def test_one_failed_batch_changes_nothing_and_training_goes_on(any_engine, optimizer, hybridized):
+    """The weights after it are those of a net that never saw it (its forward changes the running
+    statistics, as in every training forward)."""
+    net, trainer = build(hybridized=hybridized, optimizer=optimizer)
+    batch(net, trainer).asscalar()
+    before = learnt(net)
+    l = batch(net, trainer, good=False)
+    with raises():
+        l.asscalar()
+    for was, now in zip(before, learnt(net)):
+        assert (was == now).all()
+    nd.waitall()
+    batch(net, trainer).asscalar()
+    assert (before[0] != learnt(net)[0]).any()
+    nd.waitall()
+
+
+def test_batches_before_anybody_knows_are_skipped_too(any_engine):
+    """As in MXNet. Nothing is computed from weights that lack an update."""
+    net, trainer = build(optimizer=("adam", {}))
+    batch(net, trainer).asscalar()
+    before = learnt(net)
+    losses = [batch(net, trainer, good=i > 0) for i in range(3)]
+    with raises():
+        losses[-1].asscalar()
+    for was, now in zip(before, learnt(net)):
+        assert (was == now).all()
+    assert np.isfinite(batch(net, trainer).asscalar())
+    nd.waitall()
+
+
+def test_an_update_from_scratch(any_engine):
+    """`p[:] = p - lr * g`, as the book writes it first."""
+    w = nd.array([3, 4])
+    w.attach_grad()
+    for good in (True, False, True):
+        with autograd.record():
+            l = (w * w).sum() if good else (w * failed(2)).sum()
+        l.backward()
+        w[:] = w - 0.25 * w.grad
+        if good:
+            l.asscalar()
+        else:
+            with raises():
+                l.asscalar()
+    assert w.asnumpy().tolist() == [0.75, 1]
+    nd.waitall()
+
+
+@pytest.mark.parametrize("kind", ["threaded", "naive"])
+@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.parametrize("on_kvstore", [True, False])
+@pytest.mark.parametrize("hybridized", [False, True], ids=["as written", "hybridized"])
+def test_out_of_memory_on_a_device(kind, n, on_kvstore, hybridized):
+    """The batch that does not fit changes no weight on any device, and those that fit go on."""
+    with engine.use(kind), virtual_gpus(n, memory=3e6) as gpus:
+        options = {"update_on_kvstore": on_kvstore} if n > 1 else {}
+        net, trainer = build(gpus, hybridized, optimizer=("sgd", {"momentum": 0.9}), **options)
+
+        def go(rows):
+            with autograd.record():
+                sizes = [8] * (n - 1) + [rows]
+                xs = [nd.array(np.resize(DATA, (r, 4)), ctx=c) for r, c in zip(sizes, gpus)]
+                losses = [(net(x) ** 2).sum() for x in xs]
+            autograd.backward(losses)
+            trainer.step(8 * n)
+            return losses
+
+        for l in go(8):
+            l.asscalar()
+        before = learnt(net)
+        losses = go(60_000)
+        with pytest.raises(engine.OutOfMemoryError):
+            losses[-1].asscalar()
+        for was, now in zip(before, learnt(net)):
+            assert (was == now).all()
+        for l in (*go(8), *go(8)):
+            assert np.isfinite(l.asscalar())
+        after = learnt(net)
+        assert (before[0] != after[0]).any()
+        for i in range(0, len(after), n):  # the same on every device
+            assert all((after[i] == other).all() for other in after[i : i + n])
+
+
+def test_a_kvstore_keeps_its_value(any_engine):
+    kv = kvstore.create("local")
+    kv.init("w", nd.ones(2))
+    kv.set_optimizer(d2lmini.optimizer.SGD(learning_rate=1.0))
+    out = nd.zeros(2)
+    kv.push("w", failed(2))
+    kv.pull("w", out)
+    with raises():
+        out.asnumpy()
+    kv.pull("w", out)
+    assert out.asnumpy().tolist() == [1, 1]
+    kv.push("w", nd.ones(2))
+    kv.pull("w", out)
+    assert out.asnumpy().tolist() == [0, 0]
+    nd.waitall()
