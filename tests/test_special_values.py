@@ -140,10 +140,28 @@ def test_special_values_equal_mxnet(name, mxnet):
         assert not wrong, f"{name}, output {output}: (x, ours, MXNet's) {wrong}"
 
 
-def test_rrelu_has_a_slope_of_one_at_infinity():
-    x = nd.array([-2.0, 3.0, inf])
+@pytest.mark.parametrize(
+    "how, slope",
+    [
+        ({"act_type": "leaky"}, 1), ({"act_type": "elu"}, 1),
+        ({"act_type": "elu", "slope": -2.0}, 1),
+        ({"act_type": "selu"}, 1.0507009), ({"act_type": "prelu"}, 1),
+        ({"act_type": "rrelu", "lower_bound": 0.5, "upper_bound": 0.5}, 1),
+    ],
+)  # fmt: skip
+def test_units_that_are_linear_above_0_have_a_slope_at_infinity(how, slope):
+    x, gamma = nd.array([[-2.0, 3.0, inf]]), nd.array([0.5])
+    gamma.attach_grad()
     x.attach_grad()
     with autograd.record():
-        y = nd.LeakyReLU(x, act_type="rrelu", lower_bound=0.5, upper_bound=0.5)
+        y = nd.LeakyReLU(x, *[gamma] * (how["act_type"] == "prelu"), **how)
     y.backward()
-    assert x.grad.asnumpy().tolist() == [0.5, 1, 1]
+    np.testing.assert_allclose(x.grad.asnumpy()[0, 1:], [slope, slope], 1e-6)
+    assert np.isfinite(x.grad.asnumpy()).all()
+    assert gamma.grad.asscalar() == (-2 if how["act_type"] == "prelu" else 0)
+
+
+def test_values_at_the_ends():
+    assert nd.gamma(nd.array([172, 1e3, inf])).asnumpy().tolist() == [inf, inf, inf]
+    assert nd.gammaln(nd.array([-inf, inf, 0])).asnumpy().tolist() == [inf, inf, inf]
+    assert nd.LeakyReLU(nd.array([3e38]), act_type="gelu").asscalar() == np.float32(3e38)
