@@ -16,6 +16,7 @@ True
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,8 +25,8 @@ from typing import Any
 
 from d2lmini.context import gpu_memory_info, num_gpus
 
-__all__ = ["get_gpu_count", "get_gpu_memory", "is_np_array", "is_np_shape", "np_shape",
-           "set_np_shape", "use_np_shape"]  # fmt: skip
+__all__ = ["get_gpu_count", "get_gpu_memory", "getenv", "is_np_array", "is_np_shape", "np_shape",
+           "set_np_shape", "setenv", "use_np_shape"]  # fmt: skip
 
 
 def get_gpu_count() -> int:
@@ -36,6 +37,19 @@ def get_gpu_count() -> int:
 def get_gpu_memory(gpu_dev_id: int = 0) -> tuple[int, int]:
     """(free, total) bytes of a GPU: `context.gpu_memory_info`."""
     return gpu_memory_info(gpu_dev_id)
+
+
+def getenv(name: str) -> str | None:
+    """The environment variable, None if it is not set."""
+    return os.environ.get(name)
+
+
+def setenv(name: str, value: str | None) -> None:
+    """Set an environment variable of this process, or with None remove it."""
+    if value is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = value
 
 
 class _Switch(threading.local):

@@ -137,6 +137,28 @@ def experiment(mx, folder):
 
     ask("trainer: step", lambda: step(two))
     ask("trainer: a device without data", lambda: step(two[:1]))
+
+    # Statistics of several devices: the first step gives all those of the first device.
+    def statistics(kvstore, update_on_kvstore):
+        net = gluon.nn.HybridSequential(prefix="s_")
+        with net.name_scope():
+            net.add(gluon.nn.BatchNorm(in_channels=2, momentum=0.5))
+        net.initialize(ctx=two)
+        trainer = gluon.Trainer(
+            net.collect_params(), "sgd", kvstore=kvstore, update_on_kvstore=update_on_kvstore
+        )
+        after = []
+        for shift in (0, 3, 1):
+            with autograd.record():
+                ys = [net(nd.array(x, ctx=ctx) + shift) for x, ctx in zip(batches, two)]
+            autograd.backward(ys)
+            trainer.step(4)
+            nd.waitall()
+            after += [copies(net[0].running_mean), copies(net[0].running_var)]
+        return after
+
+    for how in (("device", None), ("local", True), ("device", False), (None, False)):
+        ask(f"statistics: {how}", lambda how=how: statistics(*how))
     return seen
 
 

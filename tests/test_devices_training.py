@@ -145,6 +145,11 @@ def test_layers_with_states_of_their_own_per_device(gpu_kind):
             net.hybridize()
         means = [m.asnumpy() for m in net[1].running_mean.list_data()]
         assert np.abs(means[0] - means[1]).max() > 1e-3
+        # The first step gives all devices the first one's.
+        trainer = gluon.Trainer(net.collect_params(), "sgd")
+        trainer.step(8)
+        after = [m.asnumpy() for m in net[1].running_mean.list_data()]
+        assert (after[0] == means[0]).all() and (after[1] == means[0]).all()
         assert all(g.context == gpu(i) for i, g in enumerate(net[0].weight.list_grad()))
         cell = gluon.rnn.LSTM(5)
         cell.initialize(ctx=gpu(1))

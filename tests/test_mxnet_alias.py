@@ -157,6 +157,18 @@ def test_the_parts_can_be_looked_up_and_listed(mxnet):
     assert {"nd", "gluon", "cpu", "sym", "image"} <= set(dir(mxnet))
 
 
+def test_what_old_programs_ask_for_before_they_begin(mxnet):
+    assert mxnet.__version__ == mxnet.libinfo.__version__ == "1.9.1"
+    assert not mxnet.runtime.Features().is_enabled("CUDA") or mxnet.util.get_gpu_count()
+    assert mxnet.util.getenv("D2LMINI_NOT_SET") is None
+    mxnet.util.setenv("D2LMINI_NOT_SET", "1")
+    assert mxnet.util.getenv("D2LMINI_NOT_SET") == "1"
+    mxnet.util.setenv("D2LMINI_NOT_SET", None)
+    assert mxnet.util.getenv("D2LMINI_NOT_SET") is None
+    with pytest.raises(NotImplementedError, match=r"libinfo\.find_lib_path is left out"):
+        mxnet.libinfo.find_lib_path()
+
+
 # --- what is not there ---
 
 

@@ -123,6 +123,19 @@ def test_writing_over_a_shifted_input(engine_kind: str):
     assert y.asnumpy().tolist() == [[7, 10], [15, 22]]
 
 
+def test_copies_onto_the_same_memory_and_onto_part_of_it(engine_kind: str):
+    """As MXNet does: a copy onto itself changes nothing, overlapping parts are read first."""
+    with engine.use(engine_kind):
+        x = nd.arange(6)
+        for target in (x, x.reshape(6), x[0:6]):
+            assert x.copyto(target) is target
+        assert x.asnumpy().tolist() == [0, 1, 2, 3, 4, 5]
+        x[0:4].copyto(x[2:6])
+        assert x.asnumpy().tolist() == [0, 1, 0, 1, 2, 3]
+        x[2:6].copyto(x[0:4])
+        assert x.asnumpy().tolist() == [0, 1, 2, 3, 2, 3]
+
+
 def test_no_warnings_of_numpy_come_through(engine_kind: str):
     x = nd.array(np.full(2_000_000, 1000.0))
     assert np.isinf(nd.exp(x).asnumpy()).all()

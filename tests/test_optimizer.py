@@ -730,3 +730,18 @@ def test_an_optimizer_can_be_pickled_without_its_parameters(clone):
     assert twin._index_update_count == {0: 3}
     assert twin._index_update_count is not adam._index_update_count
     assert twin.lr_scheduler is not schedule
+
+
+@pytest.mark.parametrize("name", sorted(set(Optimizer.opt_registry) - {"adadelta", "test"}))
+def test_a_learning_rate_of_0_leaves_the_weight(name):
+    """Also those that divide by it, and whatever the state is by then."""
+    adjusted = optimizer.create(name, learning_rate=0.0, wd=0.1)
+    weight = nd.array([1.0, -2.0, 0.5])
+    state = adjusted.create_state(0, weight)
+    for _ in range(2):
+        adjusted.update(0, weight, nd.array([3.0, 0.1, -1.0]), state)
+    assert weight.asnumpy().tolist() == [1.0, -2.0, 0.5]
+    adjusted.set_learning_rate(0.1)
+    adjusted.update(0, weight, nd.array([3.0, 0.1, -1.0]), state)
+    assert np.isfinite(weight.asnumpy()).all()
+    assert weight.asnumpy().tolist() != [1.0, -2.0, 0.5]

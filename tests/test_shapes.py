@@ -28,7 +28,7 @@ ERRORS = [
     (lambda: nd.argmax(ones(0)), "argmax: axis 0 of (0,) has no elements"),
     (lambda: nd.argmax(ones(200, dtype="int8")), "not exact in int8, which goes up to 127"),
     (lambda: nd.argsort(ones(300), dtype="uint8"), "positions up to 299 are not exact in uint8"),
-    (lambda: nd.topk(ones(3000), dtype="float16"), "positions up to 2999 are not exact in float16"),
+    (lambda: nd.argmax(ones(70000, dtype="float16")), "x.astype('float64')"),
     (lambda: nd.norm(X, ord=3), "norm: ord=3 is unknown, need 1"),
     (lambda: nd.moments(X), "moments: axes is missing"),
     (lambda: nd.cumsum(X, axis=3), "cumsum: axis=3 is out of range"),
@@ -95,6 +95,24 @@ def test_errors_are_raised_at_the_call_and_say_what_does_not_fit(call, says):
         call()
     assert says in str(caught.value)
     nd.waitall()  # nothing was pushed
+
+
+def test_positions_that_a_floating_dtype_rounds_are_a_warning():
+    """As in MXNet, which says nothing: float32 counts up to 2 ** 24 exactly, float16 up to 2048."""
+    x = nd.zeros((2**24 + 3,))
+    x[-2:] = 1  # at 2 ** 24 + 1
+    for find in (nd.argmax, lambda x: nd.argmin(-x), lambda x: nd.argmax_channel(x.reshape(1, -1))):
+        with pytest.warns(UserWarning, match=r"not exact in float32.*x.astype\('float64'\)"):
+            assert int(find(x).asscalar()) == 2**24
+    assert int(x.astype("float64").argmax().asscalar()) == 2**24 + 1
+    y = nd.zeros((3000,))
+    y[2999] = 1
+    for find in (
+        lambda y: nd.argsort(y, dtype="float16")[-1],
+        lambda y: nd.topk(y, dtype="float16"),
+    ):
+        with pytest.warns(UserWarning, match="not exact in float16.*a wider dtype"):
+            assert int(find(y).asscalar()) == 3000
 
 
 def test_the_method_reshape_raises_value_error():

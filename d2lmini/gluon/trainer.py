@@ -175,10 +175,13 @@ class Trainer:
                     continue
                 # A KVStore that was given has them still from before `_reset_kvstore`.
                 known = index in self._entered
-                (self._kvstore._replace if known else self._kvstore.init)(
-                    index, param.list_data()[0]
-                )
+                copies = param.list_data()
+                (self._kvstore._replace if known else self._kvstore.init)(index, copies[0])
                 self._entered.add(index)
+                # All devices go on from the first one's values; BatchNorm's running statistics,
+                # which no step pulls again, have differed since the first forward pass.
+                if len(copies) > 1:
+                    self._kvstore.pull(index, copies[1:])
         self._params_to_init = waiting
 
     def _init_everywhere(self, store: kv.DistKVStore) -> None:

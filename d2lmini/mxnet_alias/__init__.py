@@ -196,6 +196,8 @@ def _find(name: str) -> Any:
     if reason is None:
         return None
     absent = LeftOutModule(name, reason)
+    if rest == "libinfo":  # programs ask it for the release
+        absent.__version__ = VERSION  # type: ignore[attr-defined]
     for path, ours in _ELSEWHERE.items():  # a part of it that is here
         above, _, child = path.rpartition(".")
         if above == rest:

@@ -148,8 +148,8 @@ def _leaky(xp: Any, x: Any, act_type: str, factor: Any, y: Any) -> None:
     if act_type == "gelu":
         normal = registry["erf"].compute(xp, x * x.dtype.type(0.5**0.5))
         normal += 1
-        normal *= x
-        xp.multiply(normal, x.dtype.type(0.5), out=y)
+        normal *= x.dtype.type(0.5)  # before x, twice which may overflow
+        xp.multiply(normal, x, out=y)
         return
     below = at_most(xp, x, 0, xp.empty(x.shape, x.dtype))
     if act_type in ("elu", "selu"):
@@ -211,15 +211,18 @@ def _(g, y, data, shape, gamma, gamma_shape, *, act_type, slope):
     above = 1 - below
     if act_type == "leaky":
         return g * (above + below * slope)
+    # What `below` multiplies is kept finite where data is inf: 0 * inf is nan.
+    at_most = registry["_minimum_scalar"]
     if act_type == "elu":
-        return g * (above + below * (y + slope))
+        return g * (above + below * (at_most(y, scalar=abs(slope)) + slope))
     if act_type == "selu":
-        return g * (above * SELU_SCALE + below * (y + SELU_SCALE * SELU_ALPHA))
+        return g * (above * SELU_SCALE + below * (at_most(y, scalar=0) + SELU_SCALE * SELU_ALPHA))
     if act_type == "rrelu":
         # The slope an element met is what it became over what it was.
-        return g * (y / (data + (data == 0)))
+        met = y / (data + (data == 0))
+        return g * registry["where"](above, y.ones_like(), met)
     slopes = _gamma_shape(shape, gamma_shape)
-    dgamma = g * data * below
+    dgamma = g * at_most(data, scalar=0)
     if np.prod(slopes) == 1:
         dgamma = dgamma.sum()
     elif len(shape) > 1:

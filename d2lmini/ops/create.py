@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import Any
 
 from d2lmini.base import MXNetError
@@ -51,7 +52,7 @@ def ones(xp, *, shape: Shape, dtype: DType = "float32", out=None):
 def _range_length(start: float, stop: float, step: float, repeat: int) -> int:
     if step == 0:
         raise MXNetError(f"step must not be 0 (start={start}, stop={stop})")
-    return max(0, int(-((stop - start) // -step))) * repeat
+    return max(0, ceil((stop - start) / step)) * repeat
 
 
 def _of_range(*, start: float, stop: float | None, step: float, repeat: int, dtype: Any, **_: Any):
@@ -64,10 +65,28 @@ def arange(
     xp, *, start: float, stop: float | None = None, step: float = 1.0, repeat: int = 1,
     infer_range: bool = False, dtype: DType = "float32",
 ):  # fmt: skip
-    """start, start + step, ... below stop, each `repeat` times; arange(n) counts from 0."""
+    """start, start + step, ... below stop, each `repeat` times; arange(n) counts from 0.
+
+    There are ceil((stop - start) / step) numbers, which is computed in float64; so arange(0, 3, .3)
+    has 10. Number i is start + i * step in the arithmetic of `dtype`, as in MXNet: an integer dtype
+    cuts off the fractions of start and step first.
+    """
     begin, end = (0.0, start) if stop is None else (start, stop)
     count = _range_length(begin, end, step, 1)
-    values = (begin + step * xp.arange(count, dtype="float64")).astype(dtype)
+    return progression(xp, begin, step, count, dtype, repeat)
+
+
+def progression(
+    xp: Any, start: float, step: float, count: int, dtype: DType, repeat: int = 1
+) -> Any:
+    """start + i * step for i = 0, 1, ..., count - 1, each `repeat` times, computed in `dtype`
+    (float16 in float32, integers in int64)."""
+    floating = xp.dtype(dtype).kind == "f"
+    wide = xp.promote_types(dtype, "float32") if floating else xp.dtype("int64")
+    values = xp.arange(count, dtype=wide)
+    values *= wide.type(step)
+    values += wide.type(start)
+    values = values.astype(dtype, copy=False)
     return xp.repeat(values, repeat) if repeat != 1 else values
 
 

@@ -322,7 +322,8 @@ def BatchNorm(
 
     float32 or float64, or float16 data with float16 or float32 parameters. MXNetError at the call
     for shapes and dtypes. The moving statistics change here, in forward, as MXNet's documentation
-    has it (its CPU code does so in backward).
+    has it; its CPU code does so in backward. A forward pass in training without a backward moves
+    them here, and there not; after one of each they are the same.
     """
     y = _first(xp, data, out)
     view = _three(data.shape, axis)

@@ -34,7 +34,7 @@ from d2lmini.ops import pieces
 from d2lmini.ops.checks import check_choice
 from d2lmini.ops.core import DType, Shape, Spec, normalize_axis, op
 from d2lmini.ops.reduce import reshape_to
-from d2lmini.ops.scan import check_indices_fit
+from d2lmini.ops.scan import check_positions
 
 #: Sorting costs some 50 ns an element, so small pieces pay.
 GRAIN = 1 << 15
@@ -120,11 +120,14 @@ def _(g, data, shape, *, axis, is_ascend):
     return _put_back(g, order, shape, axis)
 
 
+_WIDER = "use a wider dtype, such as 'int64'"
+
+
 def _infer_argsort(
     data: Spec, *, axis: int | None = -1, is_ascend: bool = True, dtype: Any = "float32"
 ) -> Spec:
     shape, axis = _line_shape(data, axis)
-    check_indices_fit(shape[axis], np.dtype(dtype))
+    check_positions(shape[axis], np.dtype(dtype), _WIDER)
     return Spec(shape, dtype)
 
 
@@ -153,7 +156,7 @@ def _infer_topk(
     if ret_typ == "mask":
         return data
     if ret_typ != "value":
-        check_indices_fit(shape[axis], np.dtype(dtype))
+        check_positions(shape[axis], np.dtype(dtype), _WIDER)
     top = (*shape[:axis], k if k > 0 else shape[axis], *shape[axis + 1 :])
     value, indices = Spec(top, data.dtype), Spec(top, dtype)
     if ret_typ == "both":

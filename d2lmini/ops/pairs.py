@@ -301,9 +301,9 @@ def hypot(xp, lhs, rhs, *, out=None):
 
 @hypot.gradient(saves="y lhs rhs")
 def _(g, y, lhs, rhs, *, needs=ALL):
-    g = g / y
-    g_lhs = g * lhs if needs[0] else None
-    g_rhs = g * rhs if needs[1] else None
+    # Not g / y * lhs: 1 / y overflows where y is denormal.
+    g_lhs = g * (lhs / y) if needs[0] else None
+    g_rhs = g * (rhs / y) if needs[1] else None
     return unbroadcast(g_lhs, g_rhs, lhs.shape, rhs.shape)
 
 

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
+from d2lmini.callsite import warn
 from d2lmini.ops import pieces
 from d2lmini.ops.core import DType, Shape, Spec, normalize_axis, op
 from d2lmini.ops.reduce import check_elements, reads_all, reduced_axes, reduced_shape, reshape_to
@@ -29,24 +30,28 @@ from d2lmini.ops.slice import reverse
 # -- positions -------------------------------------------------------------------------------------
 
 
-def check_indices_fit(length: int, dtype: np.dtype) -> None:
-    """MXNetError when positions 0 ... length-1 are not all exact in `dtype`."""
-    if dtype.kind == "f":
-        largest = 1 << (np.finfo(dtype).nmant + 1)
+def check_positions(length: int, dtype: np.dtype, instead: str) -> None:
+    """Are positions 0 ... length-1 exact in `dtype`? A warning if a floating dtype rounds them,
+    MXNetError if they are beyond what the dtype holds. `instead` says what to do."""
+    floating = dtype.kind == "f"
+    if floating:
+        exact = 1 << (np.finfo(dtype).nmant + 1)
     else:
-        largest = 1 if dtype.kind == "b" else int(np.iinfo(dtype).max)
-    if length - 1 > largest:
-        raise MXNetError(
-            f"positions up to {length - 1} are not exact in {dtype.name}, which goes up to "
-            f"{largest}; use a wider dtype, such as 'int64'"
-        )
+        exact = 1 if dtype.kind == "b" else int(np.iinfo(dtype).max)
+    if length - 1 <= exact:
+        return
+    text = f"positions up to {length - 1} are not exact in {dtype.name}, which goes up to {exact}"
+    if not floating or length - 1 > float(np.finfo(dtype).max):
+        raise MXNetError(f"{text}; {instead}")
+    warn(f"{text}, and are rounded; {instead}")
 
 
 def _infer_position(data: Spec, *, axis: int | None = None, keepdims: bool = False) -> Spec:
     axes = reduced_axes(axis, len(data.shape))
     check_elements(data.shape, axes)
     dtype = np.dtype(np.int64) if data.dtype.kind == "b" else data.dtype
-    check_indices_fit(data.size if axis is None else data.shape[axes[0]], dtype)
+    length = data.size if axis is None else data.shape[axes[0]]
+    check_positions(length, dtype, "convert the data first, as by x.astype('float64')")
     return Spec(reduced_shape(data.shape, axes, keepdims), dtype)
 
 
@@ -96,8 +101,9 @@ def argmax(xp, data, *, axis: int | None = None, keepdims: bool = False, out=Non
 
     (..., n, ...) -> the shape without that axis (with size 1 if keepdims; (1,) if none is left).
     axis=None counts in the flattened array. The positions have the dtype of the data, so float32
-    by default, and int64 for bool. MXNetError at the call for an empty axis, and for one so long
-    that its positions are not exact in that dtype (MXNet rounds them in silence).
+    by default, and int64 for bool. Positions that are not exact in a floating dtype (beyond 2^24 in
+    float32) are rounded to it, with a warning; MXNet rounds them in silence. MXNetError at the call
+    for an empty axis, and for one whose positions are beyond what the dtype holds.
     """
     return _position(xp, data, "argmax", axis, keepdims, out)
 

@@ -24,6 +24,7 @@ import numpy as np
 from d2lmini.base import MXNetError
 from d2lmini.ops import pieces
 from d2lmini.ops.core import Axes, Shape, Spec, normalize_axis, op
+from d2lmini.ops.create import progression
 from d2lmini.ops.reduce import reshape_to
 from d2lmini.ops.reshape_codes import infer_reshape
 
@@ -274,8 +275,9 @@ def arange_like(
 ):
     """start, start + step, ... in the shape of `data`, or (n,) for the length of one `axis` of it.
 
-    Each number comes `repeat` times in a row; dtype of data.
+    Each number comes `repeat` times in a row; dtype of data, in which it is computed.
     """
     shape = data.shape if axis is None else (data.shape[axis],)
-    count = xp.arange(prod(shape)) // repeat
-    return (start + step * count).astype(data.dtype).reshape(shape)
+    n = prod(shape)
+    values = progression(xp, start, step, -(-n // repeat), data.dtype, repeat)
+    return values[:n].reshape(shape)

@@ -244,7 +244,7 @@ def gamma(xp, data):
     stirling = xp.exp(_series(xp, _STIRLING, z) / z - z) * sqrt(2 * pi)
     y = root * stirling * root / _rising(xp, x, low)
     y = xp.where((x == xp.rint(x)) & (x < 19), xp.rint(y), y)
-    y = xp.where(x == xp.inf, xp.inf, y)
+    y = xp.where(x > 172, xp.inf, y)  # beyond all floats, where the formula is inf * 0
     sine = xp.sin(pi * offset) * xp.where(xp.rint(data) % 2 == 0, 1.0, -1.0)
     return xp.where(pole, xp.nan, xp.where(negative, pi / (sine * y), y))
 
@@ -256,12 +256,13 @@ def _(g, y, data):
 
 @in_double("gammaln", flops=150)
 def gammaln(xp, data):
-    """log(abs(gamma(data))); inf at 0 and at negative whole numbers."""
+    """log(abs(gamma(data))); inf at 0, at negative whole numbers and at both infinities."""
     x, negative, offset, _ = _mirrored(xp, data)
     z, low = _lifted(xp, x)
     y = (z - 0.5) * xp.log(z) - z + (log(2 * pi) / 2 + _series(xp, _STIRLING, z) / z)
     y = xp.where(z == xp.inf, z, y - xp.log(_rising(xp, x, low)))
-    return xp.where(negative, xp.log(pi / xp.abs(xp.sin(pi * offset))) - y, y)
+    y = xp.where(negative, xp.log(pi / xp.abs(xp.sin(pi * offset))) - y, y)
+    return xp.where(data == -xp.inf, xp.inf, y)
 
 
 @gammaln.gradient(saves="data")

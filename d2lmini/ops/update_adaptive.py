@@ -27,6 +27,11 @@ from d2lmini.ops.core import Spec, op
 from d2lmini.ops.update import decayed, like_weight, like_weight32, scaled, with_master
 
 
+def over(number: Any, lr: Any) -> Any:
+    """number / lr, inf at a rate of 0. On a GPU `lr` may be an array."""
+    return number / lr if type(lr) is not float or lr else np.inf
+
+
 def average(xp, mean, beta, value):
     """mean = beta * mean + (1 - beta) * value, in place. `value` is used up."""
     mean *= beta
@@ -275,7 +280,7 @@ def ftml_update(
     size = v / (1 - beta2**t)
     xp.sqrt(size, out=size)
     size += epsilon
-    size *= (1 - beta1**t) / lr
+    size *= over(1 - beta1**t, lr)
     d *= -beta1
     d += size
     d *= weight
@@ -301,11 +306,11 @@ def ftrl_update(
     n += g
     root = xp.sqrt(n)
     xp.subtract(root, before, out=before)
-    before *= 1 / lr
+    before *= over(1, lr)
     before *= weight
     z -= before
     root += beta
-    root *= 1 / lr
+    root *= over(1, lr)
     root += wd
     shrunk = xp.abs(z, out=g)
     shrunk -= lamda1

@@ -221,10 +221,12 @@ class Nadam(_Means):
 
 @register
 class FTML(Fused):
-    """Follow the moving leader: `ftml_update`. State: (d, v, z)."""
+    """Follow the moving leader: `ftml_update`. State: (d, v, z). At a learning rate of 0 weight and
+    state stay as they are (MXNet makes both nan)."""
 
     n_states = 3
     clip_name = "clip_grad"
+    divides_by_rate = True
 
     def __init__(
         self, beta1: float = 0.6, beta2: float = 0.999, epsilon: float = 1e-8, **kwargs: Any
@@ -244,9 +246,10 @@ class FTML(Fused):
 @register
 class Ftrl(Fused):
     """Follow the regularized leader, which makes weights exactly zero: `ftrl_update`. State:
-    (z, n)."""
+    (z, n). At a learning rate of 0 weight and state stay as they are (MXNet makes both nan)."""
 
     n_states = 2
+    divides_by_rate = True
 
     def __init__(
         self, lamda1: float = 0.01, learning_rate: float = 0.1, beta: float = 1, **kwargs: Any

@@ -36,6 +36,8 @@ class Fused(Optimizer):
     n_states = 0
     #: What the op calls the bound of gradients.
     clip_name = "clip_gradient"
+    #: Does the formula divide by the learning rate? Then a rate of 0 is no step at all.
+    divides_by_rate = False
 
     def step(self, index: Any, lr: float, wd: float) -> tuple[Op, dict[str, Any]]:
         """The op and the attributes of this parameter's next update, beyond those of all ops: wd,
@@ -77,6 +79,8 @@ class Fused(Optimizer):
         steps: list[Step] = []
         data: list[NDArray] = []
         for i, w, g, s, lr, wd in zip(index, weight, grad, state, lrs, wds, strict=True):
+            if not lr and self.divides_by_rate:
+                continue
             op, attrs = self.step(i, lr, wd)
             attrs["wd"] = wd
             attrs["rescale_grad"] = rescale

@@ -88,9 +88,12 @@ def same_bits(a: list[np.ndarray], b: list[np.ndarray], who: str, text: str) -> 
 def close(
     a: list[np.ndarray], b: list[np.ndarray], rtol: float, atol: float, who: str, text: str
 ) -> None:
-    """Disagreement unless both lists hold nearly the same numbers, in the same shapes."""
+    """Disagreement unless both lists hold nearly the same numbers, in the same shapes. `atol` is
+    meant for numbers up to 1; of larger arrays it is a share of the largest number, for that is
+    what sums lose."""
     if len(a) != len(b):
         raise Disagreement(f"{who}: {len(a)} and {len(b)} values were kept\n{text}")
     for i, (x, y) in enumerate(zip(a, b)):
-        if x.shape != y.shape or not np.allclose(x, y, rtol, atol, equal_nan=True):
+        room = atol * max(1.0, float(np.max(np.abs(y), initial=0, where=np.isfinite(y))))
+        if x.shape != y.shape or not np.allclose(x, y, rtol, room, equal_nan=True):
             raise Disagreement(f"{who}: value {i} differs\n{x}\n{y}\n{text}")

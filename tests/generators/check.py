@@ -1,17 +1,21 @@
-"""One drawn program: do all engines agree to the bit, and its twin in another library nearly?
+"""One drawn program: do all engines agree to the bit, and its twins in other libraries nearly?
 
-A generator may say how near MXNet has to be (`MXNET = rtol, atol`; absent: it has no twin there),
-or bring a check of its own, `check(seed) -> bool`, which says whether there was a twin.
+A generator may say how near the others have to be: `MXNET = rtol, atol`, and `TORCH = rtol, atol`
+beside `draw_torch(seed)`, the same program for PyTorch, or None. Absent: no twin there. A program
+that begins with `# not in MXNet: WHY` has none there either. Or a generator brings a check of its
+own, `check(seed) -> bool`, which says whether there was a twin.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from generators import mxnet_twin
 from generators.agree import agree, close
+from generators.twin import Twin
 
-_mxnet = mxnet_twin.MXNet()
+NOT_IN_MXNET = "# not in MXNet: "
+
+_mxnet, _torch = Twin("mxnet"), Twin("torch")
 
 
 def check(generator: Any, seed: int) -> bool:
@@ -20,8 +24,14 @@ def check(generator: Any, seed: int) -> bool:
         return bool(generator.check(seed))
     text = generator.draw(seed)
     ours = agree(text)
-    tolerance = getattr(generator, "MXNET", None)
-    if tolerance is None or not mxnet_twin.PYTHON:
-        return False
-    close(ours, _mxnet.results(text), *tolerance, "naive and MXNet", text)
-    return True
+    twins = 0
+    if hasattr(generator, "MXNET") and _mxnet.python and not text.startswith(NOT_IN_MXNET):
+        close(ours, _mxnet.results(text), *generator.MXNET, "naive and MXNet", text)
+        twins += 1
+    if hasattr(generator, "TORCH") and _torch.python:
+        theirs = generator.draw_torch(seed)
+        if theirs is not None:
+            both = f"{text}\n# --- and in PyTorch\n{theirs}"
+            close(ours, _torch.results(theirs), *generator.TORCH, "naive and PyTorch", both)
+            twins += 1
+    return twins > 0
