@@ -134,56 +134,60 @@ def test_ctrl_c_with_a_full_queue_ends_the_process():
 FIRST = {
     "an addition": "x + 1",
     "a product": "nd.dot(x, x)",
-    "random numbers": "nd.random.normal(shape=(50, 50))",
-    "all": "nd.dot(nd.random.normal(shape=(50, 50)), x + 1)",
+    "random numbers": "nd.random.normal(shape=(300, 300))",
+    "a bound": "cpu().memory_info()",
 }
 
 
 @unix
 @pytest.mark.parametrize("first", FIRST)
 def test_a_fork_while_another_thread_does_the_first_operation(first):
-    """The child has locks that are free, and modules that are whole."""
+    """The child has locks that are free, and modules that are whole. Imports are made to take long,
+    and the forks to come in their midst."""
     out, err = run(
         f"""
         import os, sys, threading, time, warnings
         warnings.simplefilter("ignore")
-        from d2lmini import engine, nd
-        children = []
+        from d2lmini import cpu, engine, nd
+        children, begun, over = [], threading.Event(), threading.Event()
+        class Slow:
+            def find_spec(self, name, path=None, target=None):
+                if not over.is_set():
+                    begun.set()
+                    time.sleep(0.05)
+        sys.meta_path.insert(0, Slow())
         def fork():
-            for _ in range(12):
+            begun.wait(5)
+            for _ in range(6):
                 child = os.fork()
                 if child == 0:
                     try:
-                        x = nd.ones((50, 50))
-                        y = ({FIRST[first]}) + nd.dot(x, nd.random.normal(shape=(50, 50)))
-                        y.wait_to_read()
+                        x = nd.ones((300, 300))
+                        {FIRST[first]}
+                        nd.dot(x, nd.random.normal(shape=(300, 300))).wait_to_read()
                         engine.push(lambda: None, writes=[x])
                         nd.waitall()
                     finally:
                         os._exit(0)
                 children.append(child)
-                time.sleep(0.002)
+                time.sleep(0.02)
         thread = threading.Thread(target=fork)
-        x = nd.ones((50, 50))
         thread.start()
-        ({FIRST[first]}).asnumpy()
-        engine.limit_pending(None)
-        for _ in range(3):
-            nd.ones((1000, 1000)).wait_to_read()
+        x = nd.ones((300, 300))
+        {FIRST[first]}
+        nd.waitall()
+        over.set()
         thread.join()
-        end = time.monotonic() + 40
-        left = set(children)
+        end, left = time.monotonic() + 20, set(children)
         while left and time.monotonic() < end:
-            for child in list(left):
-                if os.waitpid(child, os.WNOHANG)[0]:
-                    left.discard(child)
+            left = {{child for child in left if not os.waitpid(child, os.WNOHANG)[0]}}
             time.sleep(0.01)
         for child in left:
             os.kill(child, 9)
-        print(len(left), "hang")
+        print(len(children), "children", len(left), "hang")
         """
     )
-    assert out == "0 hang\n", err
+    assert out == "6 children 0 hang\n", err
 
 
 @unix
