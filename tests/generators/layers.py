@@ -81,7 +81,8 @@ def dense(rng: random.Random) -> Layer:
     first, why_not = lead(rng, rng.randint(1, 3), 4)
     wide = rng.choice([1, 2, 5, 17, 64])
     if is_large(rng):
-        units, first, wide = rng.randint(60, 300), (*first[:-1], rng.randint(30, 70)), 200
+        units, first, wide = rng.randint(60, 300), (rng.randint(30, 70),), 200
+        why_not = ""
     size = math.prod(first[1:]) * wide if flatten else wide
     act = activation_of(rng)
     x = "x[0].flatten(1)" if flatten else "x[0]"
@@ -134,7 +135,7 @@ def convolution(rng: random.Random) -> Layer:
     batch, why_not = lead(rng, 1, 3)
     if transposed and n == 3 and max(dilation) > 1:
         why_not = "it has no dilation here"
-    if transposed and groups > 1 and C >= 8:
+    if C >= 8 and (n == 1 or (transposed and groups > 1)):
         why_not = "it cannot read what MKL-DNN leaves behind"
     return Layer(
         called(f"gluon.nn.Conv{name}", channels, one_or_all(rng, kernel), **options),
