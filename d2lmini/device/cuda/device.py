@@ -32,11 +32,17 @@ from d2lmini.engine.core import FunctionTask, Var
 
 _LANES = ("compute", "in", "out")
 
-# After these errors of CUDA nothing works any more on a device: illegal addresses and instructions,
-# failed asserts and launches, hardware. Others concern one call.
-_FATAL = {46, 214, 999, *range(700, 721)} - {704, 705, 708, 712, 713}
+#: After these errors nothing works any more on a device: devices that are unavailable, errors of
+#: memory and links that cannot be corrected, illegal addresses, timeouts, contexts that are gone,
+#: failed asserts, illegal instructions, failed launches, unknown errors. Others concern one call.
+_FATAL = {46, 214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 999}
 
-_NO_MEMORY = 2
+# The numbers mean something else in each library, so CuPy's class of the error says whose it is.
+_OF_CUDA = ("CUDARuntimeError", "CUDADriverError")
+_NO_MEMORY = {
+    ("CUDARuntimeError", 2), ("CUDADriverError", 2), ("CUBLASError", 3), ("CUSOLVERError", 2),
+    ("CURANDError", 102),
+}  # fmt: skip
 
 _all: weakref.WeakSet[CudaDevice] = weakref.WeakSet()
 
@@ -168,11 +174,11 @@ class CudaDevice(Device):
     def trim(self) -> None:
         """Give back what is kept for reuse, on a thread that runs a task of this device."""
         lane = self.lane_here()
-        lane.bury()
+        lane.bury(at_once=True)
         for other in self._lanes.values():
             if other is not lane and other._busy.acquire(blocking=False):
                 try:
-                    other.bury()
+                    other.bury(at_once=True)
                 finally:
                     other._busy.release()
         self.allocator.free_all_blocks()
@@ -208,15 +214,31 @@ class CudaDevice(Device):
 
     def explained(self, problem: Exception) -> Exception:
         """The error that a task keeps for one that came up while it was put on its stream."""
-        status = getattr(problem, "status", None)
-        if status in _FATAL:
+        kind, status = type(problem).__name__, getattr(problem, "status", None)
+        if kind in _OF_CUDA and status in _FATAL:
             self.failed(problem)
             return MXNetError(self.dead)
         text = str(problem)
-        if status == _NO_MEMORY or isinstance(problem, MemoryError):
+        if is_short_of_memory(problem):
             known = text.startswith("out of memory on")
             return problem if known else MemoryError(f"out of memory on {self.ctx}: {text}")
         return problem
+
+    def told(self, problem: Exception) -> Exception:
+        """The error for whoever waits, for one that came up while the GPU was asked."""
+        known = self.explained(problem)
+        if isinstance(known, (MXNetError, MemoryError)):
+            return known
+        if type(problem).__name__ in _OF_CUDA:
+            return MXNetError(f"{self.ctx}: {problem}")
+        self.failed(problem)
+        return MXNetError(self.dead)
+
+
+def is_short_of_memory(problem: BaseException) -> bool:
+    """Does an error of CuPy, or of a library of CUDA, say that there is no memory?"""
+    kind = type(problem).__name__, getattr(problem, "status", None)
+    return isinstance(problem, MemoryError) or kind in _NO_MEMORY
 
 
 def find() -> list[Device]:
