@@ -57,10 +57,10 @@ class _Asker(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        self._handle.use()
         while True:
             question, answers = self.questions.get()
             try:
+                self._handle.use()
                 answers.put((question(), None))
             except Exception as problem:
                 answers.put((None, problem))

@@ -22,11 +22,11 @@ from d2lmini import engine
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, gpu
 from d2lmini.device import devices
-from d2lmini.device.cuda import lanes, module, recording
+from d2lmini.device.cuda import current, lanes, module, recording
 from d2lmini.device.cuda.lanes import CudaLane
 from d2lmini.device.cuda.memory import CudaPool
 from d2lmini.device.cuda.nccl import SumLane
-from d2lmini.device.cuda.staging import pieces
+from d2lmini.device.cuda.staging import is_pinned, pieces, pinned
 from d2lmini.device.interface import Device
 from d2lmini.engine.core import FunctionTask, Var
 
@@ -103,6 +103,10 @@ class CudaDevice(Device):
 
     def _copy_in(self, target: Any, source: np.ndarray) -> None:
         lane = self.lane_here()
+        if is_pinned(source):
+            target.set(source, stream=lane.stream.handle)
+            lane.stream.mark().wait()  # then others may write to the source
+            return
         for part in pieces(source.size, source.itemsize):
             here = source[part]
             piece = lane.staging.take(here.nbytes)
@@ -114,6 +118,11 @@ class CudaDevice(Device):
     def _copy_out(self, target: np.ndarray, source: Any) -> None:
         """While a piece travels, the one before it is copied to its place."""
         lane = self.lane_here()
+        if is_pinned(target) and target.flags.c_contiguous:
+            flat = target.reshape(-1)
+            source.get(stream=lane.stream.handle, out=flat, blocking=False)
+            lane.stream.mark().wait()
+            return
         flat = (
             target.reshape(-1) if target.flags.c_contiguous else np.empty(target.size, target.dtype)
         )
@@ -134,6 +143,11 @@ class CudaDevice(Device):
             before = coming
         if flat.base is not target and flat is not target:
             target[...] = flat.reshape(target.shape)
+
+    def pinned(self, nbytes: int) -> np.ndarray | None:
+        if self.dead is not None:
+            return None
+        return current.ask(self, lambda: pinned(self.xp.cuda, nbytes))
 
     # -- other libraries ---------------------------------------------------------------------------
 

@@ -207,7 +207,10 @@ class Stream:
 
     def answer(self, question: Callable[[], int]) -> int:
         """The answer to a question to CUDA that never blocks, on a thread that may call CUDA."""
-        return question() if self.may_call_cuda() else current.ask(self.device, question)
+        if self.may_call_cuda():
+            return question()
+        assert self.device is not None
+        return current.ask(self.device, question)
 
     def mark(self) -> Mark:
         """A new mark behind all that was put here; its device is the current one."""

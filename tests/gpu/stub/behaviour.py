@@ -1,4 +1,4 @@
-"""What the library relies on in CuPy, and what it must not do, on the stand-ins for CUDA's libraries.
+"""What the library relies on in CuPy, and what it must not do; on the stand-ins.
 
 Collected by `run.py`, not by `make test`: it needs the Python that has them.
 """

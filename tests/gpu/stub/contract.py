@@ -39,7 +39,7 @@ ALLOWED = {("memcpyAsync-PAGEABLE-d2h", "take"), ("memcpyAsync-PAGEABLE-d2h", "t
 
 
 class Table:
-    """What rows asked of the stub: for each operation or layer, and direction, a number of each row.
+    """What rows asked of the stub: for each operation or layer a number of each of its rows.
 
     launches  kernels
     waits     how often the host waited

@@ -67,7 +67,7 @@ def run(python: str, check: str, words: list[str]) -> bool:
     if check == "behaviour":
         command = [python, "-m", "pytest", "-q", "-p", "gpu_stub_boot", "-p", "no:cacheprovider"]
         command += ["-p", "no:xdist", str(HERE / "behaviour.py")]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "D2LMINI_TEST_CTX": "gpu(0)"}
     begin = time.monotonic()
     status = subprocess.run(command, cwd=ROOT, env=environment).returncode
     print(f"-- {check}: {'FAILED' if status else 'passed'}, {time.monotonic() - begin:.0f} s")
