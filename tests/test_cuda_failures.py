@@ -122,6 +122,31 @@ def test_the_event_of_a_gpu_that_failed_is_that_gpus_failure(cupy, gpus, monkeyp
     assert (y + 1).asnumpy().tolist() == [2] * 4
 
 
+def test_a_library_that_finds_no_memory_is_called_again(cupy, gpus, monkeypatch):
+    """cuBLAS takes memory for itself, which CuPy's pool may be keeping."""
+    matmul, device = cupy.matmul, device_of(gpu(0))
+    errors = [CUBLASError(3)]
+
+    def short(a, b, out=None):
+        if errors:
+            raise errors.pop()
+        return matmul(a, b, out=out)
+
+    x = nd.ones((40, 40), ctx=gpu(0))
+    kept = nd.ones((40_000,), ctx=gpu(0)) + 1
+    nd.waitall()
+    del kept
+    gc.collect()
+    monkeypatch.setattr(cupy, "matmul", short)
+    used = cupy.machine.used[0]
+    assert (nd.dot(x, x).asnumpy() == 40).all()
+    assert not errors and cupy.machine.used[0] < used
+    errors += [CUBLASError(3), CUBLASError(3)]
+    with pytest.raises(MemoryError, match=r"out of memory on gpu\(0\)"):
+        nd.dot(x, x).asnumpy()
+    assert device.dead is None
+
+
 # -- asking CUDA -----------------------------------------------------------------------------------
 
 

@@ -185,6 +185,18 @@ class CudaDevice(Device):
         except MemoryError:
             raise MemoryError(self.pool.explain(nbytes)) from None
 
+    def retry(self, call: Callable[[], Any]) -> Any:
+        """What `call` gives, which may be called again: a library of CUDA's takes memory for itself,
+        a handle's workspace for instance, that CuPy's pool may be keeping. On a thread that runs a
+        task of this device."""
+        try:
+            return call()
+        except Exception as problem:
+            if not is_short_of_memory(problem):
+                raise
+        self.trim()
+        return call()
+
     def trim(self) -> None:
         """Give back what is kept for reuse, on a thread that runs a task of this device."""
         lane = self.lane_here()

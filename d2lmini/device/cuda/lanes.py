@@ -14,9 +14,9 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from d2lmini.device.cuda import current
 from d2lmini.device.cuda.memory import Block
@@ -184,3 +184,9 @@ class CudaLane:
                     self.stream.wait(block.order.marks(True))
                     block.array = None
             self.waiting = deque(block for block in self.waiting if block.foreign)
+
+
+def with_memory(call: Callable[[], Any]) -> Any:
+    """What `call` gives, on a lane's thread with a second try (`CudaDevice.retry`)."""
+    lane = here.lane
+    return call() if lane is None else lane.device.retry(call)
