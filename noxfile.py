@@ -109,11 +109,12 @@ def extra(session: nox.Session, extra: str) -> None:
     _python(session, "-m", "d2lmini", "test", "--all")
 
 
-@nox.session(python=False)
+@nox.session(python="3.12")
 def cuda_stub(session: nox.Session) -> None:
     """CuPy itself without a GPU; it makes an environment of its own."""
     script = str(ROOT / "tests" / "gpu" / "stub" / "run.py")
-    status = subprocess.run([sys.executable, script, *session.posargs]).returncode
+    python = str(Path(session.bin) / "python")
+    status = subprocess.run([python, script, *session.posargs]).returncode
     if status == 77:
         session.skip("what it is built from is not on this machine")
     if status:

@@ -186,9 +186,9 @@ class CudaDevice(Device):
             raise MemoryError(self.pool.explain(nbytes)) from None
 
     def retry(self, call: Callable[[], Any]) -> Any:
-        """What `call` gives, which may be called again: a library of CUDA's takes memory for itself,
-        a handle's workspace for instance, that CuPy's pool may be keeping. On a thread that runs a
-        task of this device."""
+        """What `call` gives, which may be called again: a library of CUDA's takes memory for its
+        own use, a handle's workspace for instance, that CuPy's pool may be keeping. On a thread
+        that runs a task of this device."""
         try:
             return call()
         except Exception as problem:
