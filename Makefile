@@ -18,7 +18,7 @@ endif
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help lab book install test lint types doctest unit memory chapters size format outputs bench claims stress fuzz soak growth test-browser browser gallery test-mxnet test-gpu test-all clean
+.PHONY: help lab book install test lint types doctest unit memory chapters size format outputs bench claims stress fuzz soak growth test-browser browser gallery test-mxnet test-cuda-stub test-gpu test-all clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1	\2/p' Makefile
@@ -90,6 +90,10 @@ claims: $(VENV)/.test  ## check the chapters' claims about speed on this machine
 test-mxnet: $(VENV)/.test  ## the tests that ask the real MXNet (D2LMINI_MXNET_PYTHON names its interpreter)
 	@test -n "$$D2LMINI_MXNET_PYTHON" || { echo "set D2LMINI_MXNET_PYTHON to a Python that has mxnet==1.9.1 and numpy==1.23.5"; exit 1; }
 	$(PY) -m pytest -q $$(grep -l D2LMINI_MXNET_PYTHON tests/test_*.py)
+
+# 77: something that it needs is not on this machine, and it has said so.
+test-cuda-stub: $(VENV)/.test  ## CuPy itself on stand-ins for CUDA's libraries, built here: no GPU, but a C++ compiler
+	$(PY) tests/gpu/stub/run.py $(STUBFLAGS) || [ $$? -eq 77 ]
 
 test-gpu: $(VENV)/.test  ## the tests that need a real GPU (CUDA), and a table of what it does
 	$(PY) -c 'import cupy; cupy.ones((2, 2)) @ cupy.ones((2, 2))' 2>/dev/null || $(PY) -m pip install $(PIPFLAGS) -e ".[$(or $(GPU_EXTRA),gpu)]"

@@ -9,14 +9,17 @@ tests      the library alone, on each Python with the oldest and the newest NumP
            that are named: -- tour autograd); --full: all tests, with all that they need
 lab        widgets and one chapter with the oldest and the newest JupyterLab that are allowed
 extra      the wheel with one extra at a time, and with none: `d2lmini test --all`
+cuda_stub  CuPy itself on stand-ins for CUDA's libraries (`make test-cuda-stub`)
 wheel      sdist and wheel are built, the wheel is installed in an empty environment far from the
            tree; there a user's program runs, and all chapters; --quick: one of them
 
-An interpreter that this machine lacks is no error, but said loudly (`tests/tools/matrix.py`).
+An interpreter, or a compiler, that this machine lacks is no error, but said loudly
+(`tests/tools/matrix.py`).
 """
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -104,6 +107,18 @@ def extra(session: nox.Session, extra: str) -> None:
         session.install("." if extra == "none" else f".[{extra}]")
     _python(session, "-m", "d2lmini", "info")
     _python(session, "-m", "d2lmini", "test", "--all")
+
+
+@nox.session(python="3.12")
+def cuda_stub(session: nox.Session) -> None:
+    """CuPy itself without a GPU; it makes an environment of its own."""
+    script = str(ROOT / "tests" / "gpu" / "stub" / "run.py")
+    python = str(Path(session.bin) / "python")
+    status = subprocess.run([python, script, *session.posargs]).returncode
+    if status == 77:
+        session.skip("what it is built from is not on this machine")
+    if status:
+        session.error("a check failed")
 
 
 @nox.session(python=["3.10", "3.12", NEWEST])

@@ -140,7 +140,7 @@ class Recorder:
     def wait_event(self, event: object) -> None:
         self.waits.append(event)
 
-    def Event(self, disable_timing: bool) -> Recorder:
+    def Event(self, block: bool, disable_timing: bool) -> Recorder:
         return Recorder()
 
     def record(self, handle: object) -> None:

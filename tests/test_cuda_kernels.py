@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -29,7 +30,9 @@ from d2lmini.device.cuda.kernels.launch import Kernel
 from d2lmini.device.cuda.kernels.symbols import Name, names, traced
 from d2lmini.device.cuda.kernels.typed import TypedKernel
 from d2lmini.device.quiet import run_quietly
+from d2lmini.graph import kernel_group
 from d2lmini.graph import program as program_module
+from d2lmini.graph.codegen import Writer
 from d2lmini.graph.fusion import _NOT_BY_BLOCKS
 from d2lmini.graph.program import Program
 from d2lmini.graph.typed import typed
@@ -641,6 +644,31 @@ def test_a_kernel_compiles_as_it_is():
     nvrtc.compiled(kernel.source, "sm_90")
     with pytest.raises(AssertionError, match="t1"):
         nvrtc.compiled(kernel.source.replace("float t1 =", "float t_1 ="), "sm_90")
+
+
+#: Ops whose names are those of functions that CUDA has: of all kinds, or in float16 alone.
+CUDAS_NAMES = {
+    "float32": ["erf", "erfinv", "rsqrt", "rcbrt", "round", "rint", "exp"],
+    "float16": ["exp", "log", "sqrt", "tanh", "sin", "abs", "floor"],
+}
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("dtype", CUDAS_NAMES)
+def test_a_group_of_one_op_compiles_under_its_title(dtype):
+    """As CuPy hands it over, where a namespace hides no other function of the name."""
+    compiled = []
+    for name in CUDAS_NAMES[dtype]:
+        x = sym.var("x")
+        y = getattr(sym, name)(x)
+        variables, outputs = typed(y._entries, {x._entry[0]: Spec((8, 4), dtype)}, False)
+        text = Writer("net", list(variables.values()), outputs, on_gpu=True).text
+        found = re.search(r'kernel\("(\w+)", \'\'\'(.*?)\'\'\'', text, re.DOTALL)
+        if found is None:  # CuPy's own kernel does it
+            continue
+        nvrtc.compiled(kernel_group.kernel(found[1], found[2]).source, "sm_90")
+        compiled.append(name)
+    assert len(compiled) > 3, compiled
 
 
 @needs_nvrtc

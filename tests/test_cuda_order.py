@@ -177,8 +177,10 @@ def test_workers_that_compute_wait_for_nothing(small_pieces):
 
 def test_memory_that_runs_short_is_given_back_in_order():
     """Two thirds of a GPU were filled by its copying lane and dropped, and the other GPU still
-    reads them, when its computing lane needs as much."""
+    reads them, when its computing lane needs as much. Whether that reader is done by then, chance
+    says; where it is not, memory goes back by a wait."""
     values = np.arange(16_000, dtype=np.float32)
+    waited = 0
     for seed in range(10):
         with two_gpus(seed, memory=100_000) as machine:
             for k in range(2):
@@ -191,7 +193,8 @@ def test_memory_that_runs_short_is_given_back_in_order():
                 np.testing.assert_array_equal(z.asnumpy(), np.full(values.shape, k))
                 del y, z
             assert not machine.errors, f"seed {seed}"
-            assert "free_all_blocks" in [why for _, why in machine.waits], f"seed {seed}"
+            waited += "free_all_blocks" in [why for _, why in machine.waits]
+    assert waited
 
 
 needs_kernels = pytest.mark.skipif(

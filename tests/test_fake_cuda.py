@@ -662,7 +662,10 @@ def test_a_fault_on_the_device_is_sticky_and_of_that_device(seed: int):
         event = marked(cupy, first)
         with pytest.raises(CUDARuntimeError, match="illegal memory access"):
             event.synchronize()
-        for call in (lambda: event.done, first.synchronize, lambda: y * 2, lambda: y.get(first)):
+        # CuPy hands on what CUDA answers to a question, and says that it is not done.
+        assert cupy.cuda.runtime.eventQuery(event.ptr) == 700
+        assert not event.done and not first.done
+        for call in (first.synchronize, lambda: y * 2, lambda: y.get(first)):
             with first, pytest.raises(CUDARuntimeError) as error:
                 call()
             assert error.value.status == 700
@@ -839,7 +842,7 @@ def test_what_a_graph_may_not_capture():
         with stream:
             x = cupy.ones((2, 2))
             tries = {
-                900: [lambda: x.get(), lambda: stream.synchronize(), lambda: stream.done],
+                900: [lambda: x.get(), lambda: stream.synchronize()],
                 905: [lambda: stream.wait_event(marked(cupy, other))],
             }
             for status, calls in tries.items():
@@ -851,6 +854,10 @@ def test_what_a_graph_may_not_capture():
                     with pytest.raises(CUDARuntimeError) as error:
                         stream.end_capture()
                     assert error.value.status == 901
+            stream.begin_capture()
+            assert not stream.done  # which is refused, too, and CuPy does not say so
+            with pytest.raises(CUDARuntimeError):
+                stream.end_capture()
             stream.begin_capture()
             with pytest.raises(NotImplementedError, match="cuBLAS"):
                 x @ x

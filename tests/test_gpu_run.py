@@ -21,10 +21,9 @@ def test_the_measurements_run():
     done = subprocess.run([sys.executable, SCRIPT, "--fake"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     rows = [line.split("|")[1:4] for line in done.stdout.splitlines()]
-    assert len(rows) == 12 and {unit.strip() for *_, unit in rows} == {
-        "us", "GB/s", "TFLOP/s", "ms",
-    }  # fmt: skip
-    assert all(float(figure) > 0 for _, figure, _ in rows)
+    units = {"us", "GB/s", "%", "TFLOP/s", "ms"}
+    assert len(rows) == 28 and {unit.strip() for *_, unit in rows} == units
+    assert all(float(figure) > 0 for _, figure, unit in rows if unit.strip() != "%")
 
 
 def test_without_a_gpu_it_says_what_is_missing():

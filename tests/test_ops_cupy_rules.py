@@ -102,6 +102,31 @@ def test_rates_on_the_device_stay_there():
         np.testing.assert_allclose(g.raw, w, rtol=1e-6)
 
 
+# -- sums ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "prod", "max", "min"])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "int8"])
+@pytest.mark.parametrize("axis", [0, (0, 1), 2, None])
+def test_a_reduction_of_a_reversed_transpose(name: str, dtype: str, axis):
+    """Some kernels of CuPy's give an output the layout of their input, and its `min` takes none."""
+    x = draw((2, 3, 160)).astype(dtype)
+    here, there = x.transpose(2, 1, 0), cupy.asarray(x).transpose(2, 1, 0)
+    op = registry[name]
+    want = op.compute(np, here, axis=axis)
+    out = cupy.empty(want.shape, want.dtype)
+    got = [op.compute(cupy, there, axis=axis), op.compute(cupy, there, axis=axis, out=out), out]
+    for array in got:
+        assert array.flags.c_contiguous
+        np.testing.assert_allclose(array.raw, want, rtol=1e-2, atol=1e-2)
+
+
+def test_what_is_taken_of_no_columns_has_a_gradient():
+    g, indices = np.zeros((2, 0), "f"), np.array([0, 2], "f")
+    got, want = on_both("_take_grad", g, indices, shape=(3, 0), axis=0, mode="clip")
+    assert got.shape == want.shape == (3, 0)
+
+
 # -- convolution -----------------------------------------------------------------------------------
 
 

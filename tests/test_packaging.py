@@ -180,7 +180,7 @@ def test_the_matrix_has_every_python_that_is_promised(sessions):
     tested = {session["python"] for session in sessions if session["name"] == "tests"}
     assert promised <= tested and len(promised) >= 4
     kinds = {session["name"] for session in sessions}
-    assert kinds == {"tests", "lab", "extra", "wheel"}
+    assert kinds == {"tests", "lab", "extra", "cuda_stub", "wheel"}
 
 
 def test_the_matrix_has_every_extra(sessions):

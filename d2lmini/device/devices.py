@@ -47,6 +47,11 @@ def exists(ctx: Context) -> bool:
     return ctx.is_cpu or ctx in _devices
 
 
+def known(ctx: Context) -> Device | None:
+    """The device that `ctx` names, if it was found before; looks for none."""
+    return _devices.get(ctx)
+
+
 def gpus() -> list[Device]:
     """The devices that are no CPU, in their order."""
     _look()

@@ -64,6 +64,11 @@ class Device:
         those that come after on a device that keeps an order of its own."""
         raise NotImplementedError
 
+    def pinned(self, nbytes: int) -> np.ndarray | None:
+        """Memory of the host, as bytes, that this device reads and writes by itself; None where
+        that would be no faster."""
+        return None
+
     def synchronize(self) -> None:
         """Block until everything pushed so far is done, here and wherever it needs. Errors of
         operations are kept for those who read their results."""

@@ -38,11 +38,11 @@ import numpy as np
 from d2lmini import instrument
 from d2lmini.base import MXNetError
 from d2lmini.callsite import Site
-from d2lmini.context import Context, cache_releasers, current_context
+from d2lmini.context import Context, cache_releasers, current_context, gpu
 from d2lmini.device import quiet
 from d2lmini.device.check_memory import RED, Checker
 from d2lmini.device.check_memory import MemoryFault as MemoryFault
-from d2lmini.device.devices import device_of, exists, named
+from d2lmini.device.devices import device_of, exists, known, named
 from d2lmini.device.interface import Device
 from d2lmini.engine.budget import Account, WeightedVar
 from d2lmini.engine.core import _NO_QUEUE, _NOBODY, lock
@@ -75,6 +75,8 @@ class Pool(Account):
     """
 
     xp: Any = np
+    #: May an array that was made elsewhere become the contents of a chunk?
+    adopts = True
 
     def __init__(self, ctx: Context, limit: int | None = None):
         self.ctx = ctx
@@ -116,7 +118,7 @@ class Pool(Account):
             self.release_cached()
         for attempt in (1, 2):
             try:
-                raw = np.empty(size + ALIGNMENT + RED, np.uint8)
+                raw = self.fresh(size + ALIGNMENT + RED)
                 break
             except MemoryError:
                 if attempt == 2:
@@ -127,6 +129,10 @@ class Pool(Account):
         if checker is not None:
             _watch(block, nbytes)
         return block
+
+    def fresh(self, nbytes: int) -> np.ndarray:
+        """Memory of the system, as bytes (lock held)."""
+        return np.empty(nbytes, np.uint8)
 
     def review(self) -> None:
         """Bring the books up to date (lock held)."""
@@ -211,6 +217,18 @@ class Pool(Account):
             f"{self.live / 1e6:.1f} MB{bound} are in use by arrays; drop some, use smaller "
             "batches, or bound the run-ahead with engine.limit_pending(nbytes)"
         )
+
+
+class PinnedPool(Pool):
+    """The memory of `cpu_pinned(i)`: memory that `gpu(i)` reads and writes by itself, where that is
+    a GPU of CUDA; anywhere else memory like the CPU's."""
+
+    adopts = False
+
+    def fresh(self, nbytes: int) -> np.ndarray:
+        device = known(gpu(self.ctx.device_id))
+        pinned = None if device is None else device.pinned(nbytes)
+        return super().fresh(nbytes) if pinned is None else pinned
 
 
 class Lease:
@@ -369,9 +387,12 @@ def pool_of(ctx: Context) -> Pool:
 
 
 def _begin_pool(device: Device) -> Pool:
+    kind = PinnedPool if device.ctx.device_type == "cpu_pinned" else Pool
+    if kind is PinnedPool:
+        exists(gpu(device.ctx.device_id))  # look for GPUs now, for `fresh` is called in the lock
     with lock:
         if device.pool is None:
-            device.pool = Pool(device.ctx, device.memory)
+            device.pool = kind(device.ctx, device.memory)
         return device.pool
 
 

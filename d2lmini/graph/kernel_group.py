@@ -14,7 +14,7 @@ body; the kernel stands in the program's text, for the reader and for the compil
 >>> print(text[: text.index("extern")], "...", text[text.index("    def run") :], sep="")
 def net(xp, arena):
 <BLANKLINE>
-    mul_scalar_sigmoid = kernel("mul_scalar_sigmoid", '''
+    mul_scalar_sigmoid_kernel = kernel("mul_scalar_sigmoid_kernel", '''
         __device__ inline void element(const float x0, float& y0) {
             const float t1 = x0 * 2.0f;
             const float t2 = -t1;
@@ -27,7 +27,7 @@ def net(xp, arena):
         ...    def run(arrays, places, keys):
         (x,) = arrays
         y = given_or_new(xp, places[0], (8, 4), float32)
-        mul_scalar_sigmoid(xp, 8, x, y, 32)
+        mul_scalar_sigmoid_kernel(xp, 8, x, y, 32)
         return [y]
 <BLANKLINE>
     return run
@@ -95,10 +95,14 @@ def _array(writer: Writer, entry: Entry) -> str:
 
 
 def _title(nodes: Sequence[Node]) -> str:
-    """A name for the kernel made of what its ops are called: the same for the same formula."""
+    """A name for the kernel made of what its ops are called: the same for the same formula.
+
+    The last word is never the name of an op: CUDA has functions of its own that are called `erf`,
+    `rsqrt` or `round`, and a kernel of such a name does not compile.
+    """
     words = [re.sub(r"^(broadcast|elemwise)?_*", "", node.op.name) for node in nodes]  # type: ignore[union-attr]
     words = words if len(words) < 5 else [*words[:2], f"and_{len(words) - 3}_more", words[-1]]
-    return re.sub(r"\W", "_", "_".join(words))
+    return re.sub(r"\W", "_", "_".join([*words, "kernel"]))
 
 
 def kernel(name: str, source: str) -> Kernel:

@@ -38,7 +38,7 @@ def from_array(array: np.ndarray, ctx: Context, adopt: bool = False) -> Any:
         return transfer.upload(array if adopt else array.copy(), ctx)
     spec = Spec(array.shape, array.dtype)
     chunk = Chunk(pool_of(ctx), spec.nbytes)
-    if adopt and array.flags.carray:
+    if adopt and chunk.pool.adopts and array.flags.carray:
         chunk.adopt(array)
     else:
         np.copyto(chunk.allocate(spec.shape, spec.dtype), array)

@@ -123,7 +123,7 @@ def _take_grad(xp, g, indices, *, shape: Shape, axis: int, mode: str, out=None):
     if xp is not np and axis == 0:
         out = xp.empty(shape, g.dtype) if out is None else out
         rows = _moded(xp, indices, n, mode).ravel()
-        kernels.rows.add_rows(xp, rows, g.reshape(-1, after), out.reshape(-1, after))
+        kernels.rows.add_rows(xp, rows, g.reshape(rows.size, after), out.reshape(n, after))
         return out
     places = _moded(xp, indices, n, mode).reshape(-1, 1)
     before = xp.arange(prod(shape[:axis])).reshape(-1, 1, 1)

@@ -111,7 +111,21 @@ def _sum(x: Any, axes: tuple[int, ...], place: Any) -> Any:
     first: whole images are added up, then the short rows of a single one."""
     if x.size > SHORT and len(axes) > 1 and 0 in axes and _ends_short(x, axes):
         x = x.sum(axis=0, dtype=place.dtype, keepdims=True)
-    return x.sum(axis=axes, dtype=place.dtype, out=place, keepdims=True)
+    return _into(place, x.sum, axes, dtype=place.dtype)
+
+
+def _into(place: Any, method: Callable[..., Any], axes: tuple[int, ...], **how: Any) -> Any:
+    """place = x.method(axes), for a reduction method of an array x; returns place.
+
+    CuPy is given `out=` only where that is safe. Its kernels made with CUB take an output for an
+    x that is laid out in Fortran's order to be laid out so, too (its issue 10300); and its `min`
+    passes `out` on as the dtype (its issue 9032).
+    """
+    x = method.__self__  # type: ignore[attr-defined]
+    if isinstance(x, np.ndarray) or (x.flags.c_contiguous and method.__name__ != "min"):
+        return method(axis=axes, out=place, keepdims=True, **how)
+    place[...] = method(axis=axes, keepdims=True, **how)
+    return place
 
 
 def _ends_short(x: Any, axes: tuple[int, ...]) -> bool:
@@ -124,9 +138,9 @@ def _ends_short(x: Any, axes: tuple[int, ...]) -> bool:
 # The reduced axes stay with size 1, and `place` says in which dtype to accumulate.
 _TOTALS: dict[str, Callable[[Any, tuple[int, ...], Any], Any]] = {
     "sum": _sum,
-    "prod": lambda x, axes, place: x.prod(axis=axes, dtype=place.dtype, out=place, keepdims=True),
-    "max": lambda x, axes, place: x.max(axis=axes, out=place, keepdims=True),
-    "min": lambda x, axes, place: x.min(axis=axes, out=place, keepdims=True),
+    "prod": lambda x, axes, place: _into(place, x.prod, axes, dtype=place.dtype),
+    "max": lambda x, axes, place: _into(place, x.max, axes),
+    "min": lambda x, axes, place: _into(place, x.min, axes),
 }
 
 

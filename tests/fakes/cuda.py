@@ -38,7 +38,14 @@ from fakes.memory import (
     UnownedMemory,
 )
 from fakes.order import Region
-from fakes.streams import Device, Event, Stream, get_current_stream, get_elapsed_time
+from fakes.streams import (
+    Device,
+    Event,
+    Stream,
+    event_query,
+    get_current_stream,
+    get_elapsed_time,
+)
 
 # -- memory ----------------------------------------------------------------------------------------
 
@@ -216,6 +223,7 @@ def _namespaces(machine: Machine, has_nccl: bool) -> dict[str, Any]:
         getDeviceCount=lambda: machine.devices,
         getDevice=lambda: machine.current_device,
         setDevice=machine.use_device,
+        eventQuery=event_query,
         memGetInfo=lambda: Device().mem_info,
         deviceSynchronize=_device_synchronize,
         deviceCanAccessPeer=lambda device, peer: int(device != peer),

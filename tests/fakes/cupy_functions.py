@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fakes import cub
 from fakes.cupy_arrays import launch, ndarray, refuse, synchronize
 from fakes.cupy_ufuncs import _array, _public, cupy
 
@@ -217,6 +218,9 @@ def _run(name: str, arrays: tuple, options: dict, out: Any) -> Any:
         return first.diagonal(options["k"])
     if options.get("dtype", 0) is None and name not in ("sum", "prod", "mean"):
         del options["dtype"]
+    if out is not None and name in cub.REDUCTIONS:
+        cub.check(name, first, options, out)
+        out = cub.relaid(name, first, options, out)
     return launch(name, getattr(np, name), *arrays, out=out, **options)
 
 

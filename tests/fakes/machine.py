@@ -57,6 +57,15 @@ class CUDARuntimeError(RuntimeError):
         self.status = status
 
 
+class CUBLASError(RuntimeError):
+    """What `cupy.cuda.cublas` raises: `status` is cuBLAS's number, which is none of CUDA's."""
+
+    def __init__(self, status: int):
+        names = {3: "CUBLAS_STATUS_ALLOC_FAILED", 13: "CUBLAS_STATUS_EXECUTION_FAILED"}
+        super().__init__(names[status])
+        self.status = status
+
+
 class DeadlockError(RuntimeError):
     """The host waits for what can never run."""
 
@@ -111,6 +120,7 @@ class Machine:
     patience_s  how long a wait in which nothing can run hopes for other threads of the host
     waits       (name of the thread, why) of each time that the host waited for a device
     issued      how often work of each name was issued
+    events      every event that was created
     errors      every OrderError, also those that nobody has caught
     """
 
@@ -132,6 +142,7 @@ class Machine:
         self.patience_s = patience_s
         self.waits: list[tuple[str, str]] = []
         self.issued: Counter[str] = Counter()
+        self.events: list[Any] = []
         self.compute_types: dict[str, int] = {}
         self.errors: list[OrderError] = []
         self.faults: list[Fault] = []
@@ -169,6 +180,19 @@ class Machine:
             if queue.ptr == ptr:
                 return queue
         raise CUDARuntimeError(400)
+
+    def add_event(self, event: Any) -> int:
+        """The `ptr` of a new event."""
+        with self.lock:
+            self.events.append(event)
+            return 0x2000 + 16 * len(self.events)
+
+    def event_at(self, ptr: int) -> Any:
+        """The event of that `ptr`."""
+        number = (ptr - 0x2000) // 16
+        if not 0 < number <= len(self.events):
+            raise CUDARuntimeError(400)
+        return self.events[number - 1]
 
     @property
     def current_device(self) -> int:

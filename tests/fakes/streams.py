@@ -110,8 +110,13 @@ class Stream:
     @property
     def done(self) -> bool:
         machine, queue = machines.current(), self.queue
-        machine.refuse_capture(queue)
-        return not queue.pending or machine.poll(queue.pending[-1])
+
+        def ask() -> bool:
+            machine.refuse_capture(queue)
+            with machine.call(queue.device):
+                return not queue.pending or machine.poll(queue.pending[-1])
+
+        return _status(ask) == 0
 
     def synchronize(self) -> None:
         machines.current().synchronize_queues([self.queue], "Stream.synchronize")
@@ -170,13 +175,30 @@ class _NullStream(Stream):
 Stream.null = _NullStream()
 
 
+def _status(is_done: Any) -> int:
+    """What CUDA answers when it is asked whether something is done: 0, or 600 for not yet, or the
+    number of an error."""
+    try:
+        return 0 if is_done() else 600
+    except CUDARuntimeError as error:
+        return error.status
+
+
+def event_query(event: int) -> int:
+    """`cupy.cuda.runtime.eventQuery`: a status; as CuPy's it raises nothing."""
+    return _status(machines.current().event_at(event)._is_passed)
+
+
 class Event:
-    """`cupy.cuda.Event`, of the device that is current when it is made."""
+    """`cupy.cuda.Event`, of the device that is current when it is made. `block`: do threads that
+    wait for it sleep?"""
 
     def __init__(
         self, block: bool = False, disable_timing: bool = False, interprocess: bool = False
     ):
         self._device = machines.current().current_device
+        self.ptr = machines.current().add_event(self)
+        self.block = block
         self.has_timing = not disable_timing
         self.work: Work | None = None
         self.captured: Queue | None = None
@@ -191,6 +213,10 @@ class Event:
 
     @property
     def done(self) -> bool:
+        """As CuPy has it: False for ever where the device failed."""
+        return event_query(self.ptr) == 0
+
+    def _is_passed(self) -> bool:
         self._refuse_captured()
         return self.work is None or machines.current().poll(self.work)
 

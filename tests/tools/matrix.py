@@ -2,8 +2,8 @@
 
     python tests/tools/matrix.py [options of nox] [-- options of its sessions]     (make test-all)
 
-Whatever was not run, for its interpreter is not on this machine, stands at the end in capitals; the
-exit status is that of what ran.
+Whatever was not run, because its interpreter or its compiler is not on this machine, stands at the
+end in capitals; the exit status is that of what ran.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def main(words: list[str]) -> int:
     print(f"\n{text}\nbuild/matrix.md has this table")
     missing = [name for name, result, _ in rows if result == "NOT RUN"]
     if missing:
-        print(f"\nNOT RUN, THEIR INTERPRETER IS NOT ON THIS MACHINE: {'; '.join(missing)}")
+        print(f"\nNOT RUN, WHAT THEY NEED IS NOT ON THIS MACHINE: {'; '.join(missing)}")
     return status
 
 

@@ -22,21 +22,27 @@ from d2lmini import engine
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, gpu
 from d2lmini.device import devices
-from d2lmini.device.cuda import lanes, module, recording
+from d2lmini.device.cuda import current, lanes, module, recording
 from d2lmini.device.cuda.lanes import CudaLane
 from d2lmini.device.cuda.memory import CudaPool
 from d2lmini.device.cuda.nccl import SumLane
-from d2lmini.device.cuda.staging import pieces
+from d2lmini.device.cuda.staging import is_pinned, pieces, pinned
 from d2lmini.device.interface import Device
 from d2lmini.engine.core import FunctionTask, Var
 
 _LANES = ("compute", "in", "out")
 
-# After these errors of CUDA nothing works any more on a device: illegal addresses and instructions,
-# failed asserts and launches, hardware. Others concern one call.
-_FATAL = {46, 214, 999, *range(700, 721)} - {704, 705, 708, 712, 713}
+#: After these errors nothing works any more on a device: devices that are unavailable, errors of
+#: memory and links that cannot be corrected, illegal addresses, timeouts, contexts that are gone,
+#: failed asserts, illegal instructions, failed launches, unknown errors. Others concern one call.
+_FATAL = {46, 214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 999}
 
-_NO_MEMORY = 2
+# The numbers mean something else in each library, so CuPy's class of the error says whose it is.
+_OF_CUDA = ("CUDARuntimeError", "CUDADriverError")
+_NO_MEMORY = {
+    ("CUDARuntimeError", 2), ("CUDADriverError", 2), ("CUBLASError", 3), ("CUSOLVERError", 2),
+    ("CURANDError", 102),
+}  # fmt: skip
 
 _all: weakref.WeakSet[CudaDevice] = weakref.WeakSet()
 
@@ -97,6 +103,10 @@ class CudaDevice(Device):
 
     def _copy_in(self, target: Any, source: np.ndarray) -> None:
         lane = self.lane_here()
+        if is_pinned(source):
+            target.set(source, stream=lane.stream.handle)
+            lane.stream.mark().wait()  # then others may write to the source
+            return
         for part in pieces(source.size, source.itemsize):
             here = source[part]
             piece = lane.staging.take(here.nbytes)
@@ -108,6 +118,11 @@ class CudaDevice(Device):
     def _copy_out(self, target: np.ndarray, source: Any) -> None:
         """While a piece travels, the one before it is copied to its place."""
         lane = self.lane_here()
+        if is_pinned(target) and target.flags.c_contiguous:
+            flat = target.reshape(-1)
+            source.get(stream=lane.stream.handle, out=flat, blocking=False)
+            lane.stream.mark().wait()
+            return
         flat = (
             target.reshape(-1) if target.flags.c_contiguous else np.empty(target.size, target.dtype)
         )
@@ -128,6 +143,11 @@ class CudaDevice(Device):
             before = coming
         if flat.base is not target and flat is not target:
             target[...] = flat.reshape(target.shape)
+
+    def pinned(self, nbytes: int) -> np.ndarray | None:
+        if self.dead is not None:
+            return None
+        return current.ask(self, lambda: pinned(self.xp.cuda, nbytes))
 
     # -- other libraries ---------------------------------------------------------------------------
 
@@ -165,14 +185,26 @@ class CudaDevice(Device):
         except MemoryError:
             raise MemoryError(self.pool.explain(nbytes)) from None
 
+    def retry(self, call: Callable[[], Any]) -> Any:
+        """What `call` gives, which may be called again: a library of CUDA's takes memory for its
+        own use, a handle's workspace for instance, that CuPy's pool may be keeping. On a thread
+        that runs a task of this device."""
+        try:
+            return call()
+        except Exception as problem:
+            if not is_short_of_memory(problem):
+                raise
+        self.trim()
+        return call()
+
     def trim(self) -> None:
         """Give back what is kept for reuse, on a thread that runs a task of this device."""
         lane = self.lane_here()
-        lane.bury()
+        lane.bury(at_once=True)
         for other in self._lanes.values():
             if other is not lane and other._busy.acquire(blocking=False):
                 try:
-                    other.bury()
+                    other.bury(at_once=True)
                 finally:
                     other._busy.release()
         self.allocator.free_all_blocks()
@@ -208,15 +240,31 @@ class CudaDevice(Device):
 
     def explained(self, problem: Exception) -> Exception:
         """The error that a task keeps for one that came up while it was put on its stream."""
-        status = getattr(problem, "status", None)
-        if status in _FATAL:
+        kind, status = type(problem).__name__, getattr(problem, "status", None)
+        if kind in _OF_CUDA and status in _FATAL:
             self.failed(problem)
             return MXNetError(self.dead)
         text = str(problem)
-        if status == _NO_MEMORY or isinstance(problem, MemoryError):
+        if is_short_of_memory(problem):
             known = text.startswith("out of memory on")
             return problem if known else MemoryError(f"out of memory on {self.ctx}: {text}")
         return problem
+
+    def told(self, problem: Exception) -> Exception:
+        """The error for whoever waits, for one that came up while the GPU was asked."""
+        known = self.explained(problem)
+        if isinstance(known, (MXNetError, MemoryError)):
+            return known
+        if type(problem).__name__ in _OF_CUDA:
+            return MXNetError(f"{self.ctx}: {problem}")
+        self.failed(problem)
+        return MXNetError(self.dead)
+
+
+def is_short_of_memory(problem: BaseException) -> bool:
+    """Does an error of CuPy, or of a library of CUDA, say that there is no memory?"""
+    kind = type(problem).__name__, getattr(problem, "status", None)
+    return isinstance(problem, MemoryError) or kind in _NO_MEMORY
 
 
 def find() -> list[Device]:

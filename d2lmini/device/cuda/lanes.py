@@ -14,11 +14,11 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from d2lmini.base import MXNetError
+from d2lmini.device.cuda import current
 from d2lmini.device.cuda.memory import Block
 from d2lmini.device.cuda.staging import Staging
 from d2lmini.device.cuda.streams import Mark, Stream
@@ -45,7 +45,8 @@ here = _Here()
 class CudaLane:
     """One stream of a device and what belongs to it.
 
-    graves     blocks allocated here that are to be let go of
+    graves     blocks allocated here whose arrays are gone, not yet looked at
+    waiting    those of them that another stream has yet to be done with, oldest first
     staging    pinned memory, of a lane that copies
     workspace  that of its recordings, if there are any
     """
@@ -54,6 +55,7 @@ class CudaLane:
         self.device = device
         self.name = name
         self.graves: deque[Block] = deque()
+        self.waiting: deque[Block] = deque()
         self.workspace: weakref.ref[Workspace] | None = None
         self._stream: Stream | None = None
         self._staging: Staging | None = None
@@ -66,6 +68,7 @@ class CudaLane:
             cuda = self.device.xp.cuda
             with cuda.Device(self.device.ordinal):
                 self._stream = Stream(cuda, cuda.Stream(non_blocking=True), self)
+            current.in_use.add(self.device.ordinal)
         return self._stream
 
     @property
@@ -115,8 +118,15 @@ class CudaLane:
         try:
             return mark.wait(deadline)
         except Exception as problem:
-            self.device.failed(problem)
-            raise MXNetError(self.device.dead) from None
+            raise self.device.told(problem) from None
+
+    def check(self, mark: Mark) -> None:
+        """MXNetError if the device of a mark failed, which is asked now."""
+        self.device.check()
+        try:
+            mark.ask()  # where something failed, every question is answered by that
+        except Exception as problem:
+            raise self.device.told(problem) from None
 
     def confirm(self, seq: int) -> None:
         """Ask whether the device was well when it did what is before mark `seq`, which others have
@@ -124,14 +134,8 @@ class CudaLane:
         stream = self.stream
         if seq <= stream.passed:
             return
-        self.device.check()
-        last = stream.last
-        try:
-            if last is not None:
-                _ = last.event.done  # where something failed, every question is answered by that
-        except Exception as problem:
-            self.device.failed(problem)
-            raise MXNetError(self.device.dead) from None
+        if stream.last is not None:
+            self.check(stream.last)
         stream.passed = max(stream.passed, seq)
 
     @contextmanager
@@ -157,18 +161,32 @@ class CudaLane:
             here.lane = outer
             stack.close()
 
-    def bury(self) -> None:
-        """Let go of the memory of arrays that were dropped: here, after all who used it."""
+    def bury(self, at_once: bool = False) -> None:
+        """Let go of the memory of arrays that were dropped, if all who used it are done or come
+        before what this stream does next. `at_once`: memory is short, so let the stream wait for
+        the others. (Memory of another library is kept until all are done.)"""
         pool = self.device.pool
         if pool.freed:
             with lock:
                 pool.drain()
-        too_soon = []
         while self.graves:
             block = self.graves.popleft()
-            if block.foreign and not block.is_done_with:
-                too_soon.append(block)
-                continue
-            self.stream.wait(block.order.marks(True))
-            block.array = None
-        self.graves.extend(too_soon)
+            if not block.foreign and self.stream.has_seen(block.order.marks(True)):
+                block.array = None
+            else:
+                self.waiting.append(block)
+        # One that is not done ends the look, so that a task asks CUDA about one block at most.
+        while self.waiting and self.waiting[0].is_done_with:
+            self.waiting.popleft().array = None
+        if at_once:
+            for block in self.waiting:
+                if not block.foreign:
+                    self.stream.wait(block.order.marks(True))
+                    block.array = None
+            self.waiting = deque(block for block in self.waiting if block.foreign)
+
+
+def with_memory(call: Callable[[], Any]) -> Any:
+    """What `call` gives, on a lane's thread with a second try (`CudaDevice.retry`)."""
+    lane = here.lane
+    return call() if lane is None else lane.device.retry(call)

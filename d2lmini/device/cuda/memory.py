@@ -3,7 +3,8 @@
 CuPy gives a freed block at once to the next one who asks on the stream that it came from. That is
 right as long as only this stream used it. So an array that was dropped is not freed where it
 happened, which may be any thread: it is laid in the grave of its lane, whose worker, before its
-next task, lets its stream wait for all who read the memory elsewhere, and only then lets go of it.
+next task, lets go of it if all who used the memory on other streams are done. What another stream
+still reads is kept a while; only when memory is short the stream is made to wait for that reader.
 The host waits for nothing, and finalizers call no CUDA.
 """
 
@@ -39,7 +40,14 @@ class Block:
     @property
     def is_done_with(self) -> bool:
         """Is all done that was to use it?"""
-        return all(mark.passed or mark.event.done for mark in self.order.marks(True))
+        for mark in self.order.marks(True):
+            try:
+                if not (mark.passed or mark.ask()):
+                    return False
+            except Exception as problem:
+                # A GPU that failed, this one or another, does nothing with it any more.
+                mark.stream.lane.device.explained(problem)
+        return True
 
 
 class CudaPool(Pool):

@@ -64,16 +64,23 @@ def missing() -> str:
 
 
 def _look() -> None:
-    global _looked, _cupy
+    global _looked, _cupy, _missing
     if _looked:
         return
     with _lock:
         if not _looked:
+            problem = ""
             try:
                 _cupy = importlib.import_module("cupy")
-            except ImportError:
+            except ModuleNotFoundError as error:
                 _cupy = None
+                if error.name != "cupy":
+                    problem = str(error)
+            except Exception as error:  # a library of CUDA's that does not load, for instance
+                _cupy, problem = None, str(error)
             _probe()
+            if problem:
+                _missing = f"CuPy is installed, but cannot be imported: {problem}"
             _looked = True
 
 

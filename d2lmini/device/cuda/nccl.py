@@ -15,11 +15,12 @@ share a GPU, a KVStore sums by copies, as on any devices.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from d2lmini.base import MXNetError
 from d2lmini.context import Context
 from d2lmini.device.cuda import module
 from d2lmini.device.cuda.lanes import CudaLane
@@ -71,21 +72,43 @@ class SumLane:
         lanes = [self._lanes[side.ctx] for side in sides]
         for lane in lanes:
             lane.device.check()
-        with self._busy:
+        # One of these GPUs is this thread's current one from now on: `Device` of CuPy goes back to
+        # it, and not to GPU 0, which may be in no use (`current`).
+        with self._busy, lanes[0].entered():
+            for lane, side in zip(lanes, sides):
+                marks: list[Mark] = []
+                for var in side.reads:
+                    marks += [] if var.order is None else var.order.marks(False)
+                for var in side.writes:
+                    marks += [] if var.order is None else var.order.marks(True)
+                self._on(lane, lambda: lane.stream.wait(marks))  # noqa: B023 - called at once
             try:
-                for lane, side in zip(lanes, sides):
-                    marks: list[Mark] = []
-                    for var in side.reads:
-                        marks += [] if var.order is None else var.order.marks(False)
-                    for var in side.writes:
-                        marks += [] if var.order is None else var.order.marks(True)
-                    lane.stream.wait(marks)
-                try:
-                    task.run()
-                finally:
-                    self._mark(lanes, sides)
+                task.run()
             except Exception as problem:
-                raise lanes[0].device.explained(problem) from None
+                raise self._explained(lanes, problem) from None
+            finally:
+                self._mark(lanes, sides)
+
+    @staticmethod
+    def _on(lane: CudaLane, call: Callable[[], Any]) -> Any:
+        """Do what concerns one device; an error is explained by that one."""
+        try:
+            return call()
+        except Exception as problem:
+            raise lane.device.explained(problem) from None
+
+    @staticmethod
+    def _explained(lanes: Sequence[CudaLane], problem: Exception) -> Exception:
+        """An error of a call that concerns several devices is told of the one that failed, which
+        each of them is asked. Else NCCL's own words are the best there are."""
+        for lane in lanes:
+            last = lane.stream.last
+            try:
+                if last is not None:
+                    lane.check(last)
+            except MXNetError as failure:
+                return failure
+        return lanes[0].device.explained(problem)
 
     @staticmethod
     def _mark(lanes: Sequence[CudaLane], sides: Sequence[Side]) -> None:
@@ -93,7 +116,7 @@ class SumLane:
         doubts = [lane.stream.doubts(reads) for lane in lanes]  # before any is overwritten
         for lane, side, doubt in zip(lanes, sides, doubts):
             with lane.device.xp.cuda.Device(lane.device.ordinal):
-                mark = lane.stream.mark()
+                mark = SumLane._on(lane, lane.stream.mark)
             for order in map(order_of, side.reads):
                 if order is not None:
                     order.readers[lane.stream] = mark

@@ -25,6 +25,8 @@ from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from d2lmini.device.cuda.lanes import with_memory
+
 if TYPE_CHECKING:
     from d2lmini.device.cuda.lanes import CudaLane
 
@@ -50,7 +52,7 @@ def outside(call: Callable[[], Any]) -> None:
     What `call` uses has to stay where it is."""
     recording = here.recording
     if recording is None:
-        call()
+        with_memory(call)
     else:
         recording.outside(call)
 

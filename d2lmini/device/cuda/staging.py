@@ -41,7 +41,7 @@ class Staging:
         free = self._free.get(size)
         if free:
             return free.pop()
-        return np.frombuffer(self._cuda.alloc_pinned_memory(size), np.uint8, size)
+        return pinned(self._cuda, size)
 
     def give(self, piece: np.ndarray) -> None:
         """Nobody uses it any more."""
@@ -50,6 +50,25 @@ class Staging:
     def give_after(self, mark: Mark, piece: np.ndarray) -> None:
         """Nobody uses it any more once `mark` has passed."""
         self._away.append((mark, piece))
+
+
+class Pinned(np.ndarray):
+    """Bytes of pinned memory. Arrays made in there have it as their base, and are known by it."""
+
+
+def pinned(cuda: Any, nbytes: int) -> np.ndarray:
+    """New pinned memory, which CuPy gets back with the last array in there."""
+    return np.frombuffer(cuda.alloc_pinned_memory(nbytes), np.uint8, nbytes).view(Pinned)
+
+
+def is_pinned(array: np.ndarray) -> bool:
+    """Does an array lie in memory from `pinned`?"""
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        if isinstance(base, Pinned):
+            return True
+        base = base.base
+    return False
 
 
 def pieces(n: int, itemsize: int) -> list[slice]:

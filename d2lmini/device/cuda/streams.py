@@ -19,16 +19,19 @@ made of its values meanwhile they cannot know to be wrong. So an `Order` has `do
 other GPUs that its contents depend on, and who waits for it on the host asks those GPUs, too.
 
 After MXNet 2.0 (its pull request 20331), where marks are events of a ring and may be overwritten;
-here each has one of its own, which ends with its last reference.
+here each mark has an event of its own. When the last reference to the mark is gone, its stream uses
+the event again: an event is never destroyed, so a finalizer, on whatever thread, calls no CUDA.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from d2lmini.device.cuda import current
 from d2lmini.engine.core import Task, Var
 
 #: No marks at all, shared by all who have none.
@@ -36,6 +39,9 @@ _NONE: dict[Stream, int] = {}
 
 #: The longest interval between two questions whether the GPU has come so far.
 _POLL_S = 2e-4
+
+# What CUDA answers to such a question: done, or not yet. Any other answer is an error.
+_DONE, _NOT_READY = 0, 600
 
 
 class Mark:
@@ -50,24 +56,46 @@ class Mark:
         self.event = event
         self.seen = seen
 
+    def __del__(self) -> None:
+        self.stream.events.append(self.event)
+
     @property
     def passed(self) -> bool:
         """Is the GPU known to have come so far?"""
         return self.seq <= self.stream.passed
+
+    def ask(self) -> bool:
+        """Ask CUDA whether the GPU has come so far. CUDA's own error if the GPU failed.
+
+        (CuPy's `Event.done` says False of a GPU that failed, for ever.)
+        """
+        if self.passed:
+            return True
+        runtime = self.stream.cuda.runtime
+        status = self.stream.answer(lambda: runtime.eventQuery(self.event.ptr))
+        if status == _DONE:
+            self.stream.passed = max(self.stream.passed, self.seq)
+        elif status != _NOT_READY:
+            raise runtime.CUDARuntimeError(status)
+        return status == _DONE
 
     def wait(self, deadline: float | None = None) -> bool:
         """Block this thread until the GPU has come so far; False at the deadline. What goes wrong
         on the GPU is raised here: CUDA's own error.
 
         The main thread asks the event again and again, at growing intervals of at most a tenth of
-        the time waited, so that Ctrl-C gets through; others leave the waiting to CUDA.
+        the time waited, so that Ctrl-C gets through; others leave the waiting to CUDA, which lets
+        them sleep. A thread whose current GPU is not in use asks as the main thread does
+        (`current`).
         """
         begin = time.monotonic()
         patient = deadline is None and threading.current_thread() is not threading.main_thread()
         while not self.passed:
-            if patient or self.event.done:
+            if patient and self.stream.may_call_cuda():
                 self.event.synchronize()
                 self.stream.passed = max(self.stream.passed, self.seq)
+                break
+            if self.ask():
                 break
             now = time.monotonic()
             if deadline is not None and now > deadline:
@@ -120,9 +148,12 @@ class Stream:
     seq     the number of that
     seen    of other streams: the newest mark that this one has waited for, itself or through others
     passed  the newest of its own marks that the host has seen come to pass
+    events  events of marks that are gone, to be used again
     """
 
-    __slots__ = ("cuda", "device", "handle", "lane", "last", "passed", "seen", "seq")
+    __slots__ = (
+        "_owned", "cuda", "device", "events", "handle", "lane", "last", "passed", "seen", "seq"
+    )  # fmt: skip
 
     def __init__(self, cuda: Any, handle: Any, lane: Any = None):
         self.cuda = cuda
@@ -132,7 +163,17 @@ class Stream:
         self.last: Mark | None = None
         self.seq = 0
         self.passed = 0
+        self.events: deque[Any] = deque()
+        # All events that were made. Else the collector, where a mark is part of a cycle, would call
+        # the event's finalizer as well, which destroys what the mark gives back.
+        self._owned: list[Any] = []
         self.seen: dict[Stream, int] = {}  # replaced, never changed: marks share it
+
+    def has_seen(self, marks: Iterable[Mark]) -> bool:
+        """Does what is put here from now on come after these marks anyway?"""
+        return all(
+            mark.stream is self or self.seen.get(mark.stream, 0) >= mark.seq for mark in marks
+        )
 
     def wait(self, marks: Iterable[Mark]) -> None:
         """Let what is put here from now on come after these marks."""
@@ -145,7 +186,12 @@ class Stream:
         for mark in sorted(newest.values(), key=lambda mark: -len(mark.seen)):
             if mark.stream is self or self.seen.get(mark.stream, 0) >= mark.seq:
                 continue
-            self.handle.wait_event(mark.event)
+            try:
+                self.handle.wait_event(mark.event)
+            except Exception:
+                if mark.stream.device is not self.device:
+                    mark.stream.lane.check(mark)  # the other device may be the one that failed
+                raise
             self._learn(mark)
 
     def _learn(self, mark: Mark) -> None:
@@ -155,9 +201,25 @@ class Stream:
                 seen[stream] = seq
         self.seen = seen
 
+    def may_call_cuda(self) -> bool:
+        """May this thread call CUDA about events without making a context (`current`)?"""
+        return current.is_in_use(self.cuda)
+
+    def answer(self, question: Callable[[], int]) -> int:
+        """The answer to a question to CUDA that never blocks, on a thread that may call CUDA."""
+        if self.may_call_cuda():
+            return question()
+        assert self.device is not None
+        return current.ask(self.device, question)
+
     def mark(self) -> Mark:
         """A new mark behind all that was put here; its device is the current one."""
-        event = self.cuda.Event(disable_timing=True)
+        try:
+            event = self.events.pop()
+        except IndexError:
+            # A thread that waits for a blocking event sleeps; for another it uses a core.
+            event = self.cuda.Event(block=True, disable_timing=True)
+            self._owned.append(event)
         event.record(self.handle)
         self.seq += 1
         self.last = mark = Mark(self, self.seq, event, self.seen)
