@@ -24,6 +24,7 @@ and operations use whatever functions they need.
 from __future__ import annotations
 
 import importlib
+import os
 import threading
 import warnings
 from collections.abc import Iterator
@@ -42,7 +43,7 @@ _looked = False  # has CuPy been looked for?
 _cupy: Any = None
 _count = 0
 _missing = _INSTALL
-_tf32 = False
+_tf32 = os.environ.get("CUPY_TF32", "0") == "1"
 
 
 def cupy() -> Any:
@@ -136,3 +137,8 @@ def allow_tf32(allow: bool) -> bool:
     if found is not None:
         found._core.set_compute_type("float32", _TF32 if allow else _DEFAULT)
     return before
+
+
+def uses_tf32() -> bool:
+    """What `allow_tf32` last said."""
+    return _tf32
