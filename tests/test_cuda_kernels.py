@@ -20,7 +20,15 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from d2lmini import sym
 from d2lmini.base import MXNetError
-from d2lmini.device.cuda.kernels import depthwise, pooling, random, rows, updates, windows
+from d2lmini.device.cuda.kernels import (
+    cross_entropy,
+    depthwise,
+    pooling,
+    random,
+    rows,
+    updates,
+    windows,
+)
 from d2lmini.device.cuda.kernels import elementwise as elementwise_module
 from d2lmini.device.cuda.kernels.elementwise import Operand, elementwise
 from d2lmini.device.cuda.kernels.functions import NotInC
@@ -460,6 +468,7 @@ def test_pooling_and_its_gradients(case, dtype, convention):
             back = dict(shape=x.shape, pooling_convention=convention, **how)
             pooling.pool_spread(cupy, cupy.asarray(g), dx, pool)
             same(dx.get(), registry["_pooling_spread"].compute(np, g, **back))
+            check_means(x, g, pool, convention, how)
             continue
         given = [cupy.asarray(a) for a in (g, x, want)]
         pooling.max_pool_backward(cupy, *given[:2], given[2], dx, pool)
@@ -470,6 +479,48 @@ def test_pooling_and_its_gradients(case, dtype, convention):
         pooling.max_pool_pick(cupy, cupy.asarray(u), given[1], given[2], picked, pool)
         held = registry["_max_pooling_pick"].compute(np, u, x, want, **how)
         same(picked.get(), held)
+
+
+def check_means(x: np.ndarray, g: np.ndarray, pool: Pool, convention: str, how: dict) -> None:
+    """Mean pooling and its gradient, each one launch."""
+    for include in (True, False):
+        what = dict(pooling_convention=convention, count_include_pad=include, **how)
+        mean = pooling.MEAN if include else pooling.MEAN_ON_IMAGE
+        y, dx = cupy.empty(g.shape, x.dtype), cupy.empty(x.shape, x.dtype)
+        pooling.sum_pool(cupy, cupy.asarray(x), y, pool, mean)
+        want = registry["Pooling"].compute(np, x, pool_type="avg", **what)
+        same(y.get(), want, 1e-6 if x.dtype == "float32" else 2e-3)
+        pooling.pool_spread(cupy, cupy.asarray(g), dx, pool, mean)
+        back = registry["_pooling_spread"].compute(np, g, shape=x.shape, average=True, **what)
+        same(dx.get(), back, 1e-5 if x.dtype == "float32" else 1e-1)
+
+
+@needs_cpp
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("label", ["float32", "float16", "int32", "probabilities"])
+@pytest.mark.parametrize(
+    ("shape", "axis", "batch_axis"),
+    [((6, 5), -1, 0), ((3, 150), -1, 0), ((1, 64), 1, 0), ((2, 3, 4, 5), 1, 0), ((3, 4, 70), 2, 1),
+     ((4, 3), 0, 1), ((4, 3), 0, 0), ((7,), 0, 0)],
+)  # fmt: skip
+def test_softmax_cross_entropy_and_its_gradient(shape, axis, batch_axis, label, dtype):
+    rng = np.random.default_rng(7)
+    x = (3 * rng.normal(size=shape)).astype(dtype)
+    how = dict(axis=axis, batch_axis=batch_axis, scale=1.5, sparse_label=label != "probabilities")
+    if how["sparse_label"]:
+        kept = [1 if a == axis % len(shape) else n for a, n in enumerate(shape)]
+        t = rng.integers(-2, shape[axis] + 2, kept).astype(label)  # some are no classes
+    else:
+        t = rng.uniform(0, 1, shape).astype(dtype)
+    forward, back = (registry[f"_softmax_cross_entropy{part}"] for part in ("", "_backward"))
+    g = rng.normal(size=forward.compute(np, x, t, **how).shape).astype(dtype)
+    tolerance = {"float16": 4e-3, "float32": 4e-6, "float64": 1e-12}[dtype]
+    arrays = [cupy.asarray(a) for a in (g, x, t)]
+    want = forward.compute(np, x, t, **how)
+    out = cupy.empty(want.shape, dtype)
+    same(forward.compute(cupy, *arrays[1:], **how).get(), want, tolerance)
+    same(forward.compute(cupy, *arrays[1:], **how, out=out).get(), want, tolerance)
+    same(back.compute(cupy, *arrays, **how).get(), back.compute(np, g, x, t, **how), tolerance)
 
 
 @needs_cpp
@@ -597,13 +648,16 @@ ARCHITECTURES = [
 
 def fixed_kernels(chars: str) -> list[Kernel]:
     """The kernels that are no groups, for some dtypes, with short and long indices."""
-    found = []
+    found: list[TypedKernel] = []
     for module in (windows, depthwise, pooling, rows):
         for value in list(vars(module).values()):
             for each in value.values() if isinstance(value, dict) else [value]:
                 if isinstance(each, TypedKernel):
-                    found += [each.of(c, "long long" if c == "d" else "int") for c in chars]
-    return found
+                    found.append(each)
+    for is_block in (False, True):
+        found += [*cross_entropy._kernels("f", True, is_block)]
+        found += [*cross_entropy._kernels("", False, is_block)]
+    return [each.of(c, "long long" if c == "d" else "int") for each in found for c in chars]
 
 
 def drawing_kernels(chars: str) -> list[Kernel]:
@@ -626,7 +680,7 @@ def test_kernels_compile_for_gpus(arch):
     """The fixed ones, and a few of the groups of random programs with an optimizer's step."""
     chars = {"sm_70": "e", "sm_80": "d", "sm_90": "f"}[arch]
     texts = [(k.source, k.name) for k in fixed_kernels(chars)]
-    assert len(texts) == 12
+    assert len(texts) == 20
     if arch == "sm_90":
         texts += [(k.source, k.name) for k in drawing_kernels("f")]
     for _, program in random_programs(60)[:6]:

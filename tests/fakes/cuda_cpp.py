@@ -31,7 +31,9 @@ from d2lmini.device.cuda.kernels.random import STREAM
 COMPILER = shutil.which("g++")
 #: The kernels that this test asked for in vain, for there is no g++ (conftest skips it then).
 missed: list[str] = []
-FLAGS = ["-std=c++17", "-O0", "-fPIC", "-shared", "-w", "-fwrapv", "-ffp-contract=off"]
+FLAGS = ["-std=c++17", "-O0", "-fPIC", "-shared", "-w", "-fwrapv", "-ffp-contract=off", "-pthread"]
+#: So many threads run a kernel whose threads wait for each other.
+BLOCK = 4
 SHIM = Path(__file__).with_name("cuda_shim.h")
 FOLDER = Path(tempfile.gettempdir()) / f"d2lmini-kernels-{os.getuid()}"
 
@@ -98,12 +100,13 @@ def _part(i: int, source: str, name: str) -> str:
     inner = source.replace('extern "C" ', "")
     for text in (*HELPERS.values(), FOUR, STREAM):  # these stand at the top
         inner = inner.replace(text, "")
+    threads = BLOCK if "__syncthreads" in source else 1
     return (
         f"namespace kernel_{i} {{\n{inner}\n}}\n"
         f'extern "C" void run_{i}(unsigned rows, void** args) {{\n'
         f"    using namespace kernel_{i};\n"
-        f"    gridDim.y = rows;\n"
-        f"    for (blockIdx.y = 0; blockIdx.y < rows; ++blockIdx.y) kernel_{i}::{name}({args});\n"
+        f"    for (unsigned row = 0; row < rows; ++row)\n"
+        f"        run_block({threads}, row, rows, [&] {{ kernel_{i}::{name}({args}); }});\n"
         f"}}\n"
     )
 

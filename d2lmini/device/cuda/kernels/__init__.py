@@ -9,6 +9,8 @@
     windows      im2col and col2im
     pooling      windows reduced to a number each, and their gradients
     rows         the gradient of taking rows: an embedding's
+    blocks       what the threads of a block put together
+    cross_entropy  softmax cross-entropy, its gradient
     random       Philox: random numbers that depend on key and place alone
 
 Nothing here imports CuPy: who calls a kernel hands over the array module. A module of these is
@@ -22,6 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from d2lmini.device.cuda.kernels import (
+        blocks,
+        cross_entropy,
         depthwise,
         elementwise,
         functions,
@@ -36,8 +40,8 @@ if TYPE_CHECKING:
     )  # fmt: skip
 
 __all__ = [
-    "depthwise", "elementwise", "functions", "fused", "launch", "pooling", "random", "rows",
-    "symbols", "updates", "windows",
+    "blocks", "cross_entropy", "depthwise", "elementwise", "functions", "fused", "launch",
+    "pooling", "random", "rows", "symbols", "updates", "windows",
 ]  # fmt: skip
 
 
