@@ -25,6 +25,7 @@ from d2lmini.device.cuda.kernels import (
     depthwise,
     pooling,
     random,
+    recurrent,
     rows,
     updates,
     windows,
@@ -41,7 +42,7 @@ from d2lmini.graph import program as program_module
 from d2lmini.graph.fusion import _NOT_BY_BLOCKS
 from d2lmini.graph.program import Program
 from d2lmini.graph.typed import typed
-from d2lmini.ops import convolve
+from d2lmini.ops import convolve, rnn_fused, rnn_layers
 from d2lmini.ops import update_multi as um
 from d2lmini.ops.core import Op, registry
 from d2lmini.ops.pool import Pool
@@ -524,6 +525,54 @@ def test_softmax_cross_entropy_and_its_gradient(shape, axis, batch_axis, label, 
 
 
 @needs_cpp
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("is_cut", [False, True], ids=["in order", "beside another direction"])
+@pytest.mark.parametrize("clip", [None, (-0.2, 0.3, False), (-0.2, 0.3, True)])
+@pytest.mark.parametrize("mode", ["lstm", "gru"])
+@pytest.mark.parametrize("backwards", [False, True])
+def test_recurrent_layers_and_their_gradients(mode, clip, is_cut, backwards, dtype):
+    """As `rnn_layers` has them on the CPU, whose results are those of plain loops (op_rows)."""
+    if mode == "gru" and clip:
+        return
+    rng = np.random.default_rng(0)
+    T, N, I, H = 4, 3, 2, 5
+    plain = rnn_layers.KINDS[mode]
+    G = plain.n_gates * H
+
+    def drawn(*shape: int) -> np.ndarray:
+        return rng.normal(size=shape).astype(dtype)
+
+    x, g = drawn(T, N, I), drawn(T, N, 2 * H)
+    weights = [drawn(G, I), drawn(G, H), drawn(G), drawn(G)]
+    states = [drawn(N, H) for _ in range(2 if mode == "lstm" else 1)]
+    if clip and clip[2]:
+        states[1][0, 0] = np.nan
+    heads = [drawn(N, H) for _ in states]
+
+    def run(xp: Any) -> list[np.ndarray]:
+        put = [xp.asarray(a) for a in (x, g, *weights)]
+        mine, ends = [xp.asarray(s.copy()) for s in states], [xp.asarray(h.copy()) for h in heads]
+        layer = rnn_fused.layer_of(xp, mode, clip and rnn_layers.Clip(xp, *clip))
+        assert type(layer) is (plain if xp is np else rnn_fused.FUSED[mode])
+        w = rnn_layers.Weights(*put[2:])
+        y, kept, D = (
+            [xp.zeros((T, N, k * H), dtype) for k in parts]
+            for parts in ((2,), layer.keeps, layer.slopes)
+        )
+        part = slice(H, None) if is_cut else slice(0, H)
+        place, slopes = (y[0][:, :, part] if is_cut else xp.zeros((T, N, H), dtype)), put[1]
+        last = layer.forward(put[0], w, list(mine), place, kept, backwards)
+        found = [place, *kept, *last]
+        layer.backward(D, w, mine, place, kept, slopes[:, :, part], ends, backwards)
+        dx = xp.zeros(x.shape, dtype)
+        layer.into_inputs(D, w, dx, add=False)
+        return [a if xp is np else a.get() for a in (*found, *D, *ends, dx)]
+
+    for got, want in zip(run(cupy), run(np), strict=True):
+        same(got, want, 1e-5 if dtype == "float32" else 1e-12)
+
+
+@needs_cpp
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int32"])
 def test_rows_are_added_up_in_order(dtype):
     rng = np.random.default_rng(3)
@@ -657,6 +706,8 @@ def fixed_kernels(chars: str) -> list[Kernel]:
     for is_block in (False, True):
         found += [*cross_entropy._kernels("f", True, is_block)]
         found += [*cross_entropy._kernels("", False, is_block)]
+    if chars != "e":  # they have no float16
+        found += [each for each in vars(recurrent).values() if isinstance(each, TypedKernel)]
     return [each.of(c, "long long" if c == "d" else "int") for each in found for c in chars]
 
 
@@ -680,7 +731,7 @@ def test_kernels_compile_for_gpus(arch):
     """The fixed ones, and a few of the groups of random programs with an optimizer's step."""
     chars = {"sm_70": "e", "sm_80": "d", "sm_90": "f"}[arch]
     texts = [(k.source, k.name) for k in fixed_kernels(chars)]
-    assert len(texts) == 20
+    assert len(texts) == (20 if arch == "sm_70" else 24)
     if arch == "sm_90":
         texts += [(k.source, k.name) for k in drawing_kernels("f")]
     for _, program in random_programs(60)[:6]:

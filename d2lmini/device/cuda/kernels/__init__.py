@@ -11,6 +11,7 @@
     rows         the gradient of taking rows: an embedding's
     blocks       what the threads of a block put together
     cross_entropy  softmax cross-entropy, its gradient
+    recurrent    what stands between the products of an LSTM's or GRU's step
     random       Philox: random numbers that depend on key and place alone
 
 Nothing here imports CuPy: who calls a kernel hands over the array module. A module of these is
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         launch,
         pooling,
         random,
+        recurrent,
         rows,
         symbols,
         updates,
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "blocks", "cross_entropy", "depthwise", "elementwise", "functions", "fused", "launch",
-    "pooling", "random", "rows", "symbols", "updates", "windows",
+    "pooling", "random", "recurrent", "rows", "symbols", "updates", "windows",
 ]  # fmt: skip
 
 
