@@ -10,6 +10,7 @@ import functools
 import inspect
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from d2lmini.base import MXNetError
 from d2lmini.device.cuda.kernels import (
     cross_entropy,
     depthwise,
+    moments,
     pooling,
     random,
     recurrent,
@@ -525,6 +527,66 @@ def test_softmax_cross_entropy_and_its_gradient(shape, axis, batch_axis, label, 
 
 
 @needs_cpp
+@pytest.mark.parametrize("part", [4, 4096])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [((3, 4, 5), (0, 2)), ((7, 4, 1), (0, 2)), ((3, 70, 2), (1,)), ((6, 9, 1), (1,)),
+     ((2, 3, 11), (2,)), ((2, 3, 2, 9), (2, 3)), ((1, 2, 1), (0, 2))],
+)  # fmt: skip
+def test_means_variances_and_what_gradients_need_of_them(shape, axes, dtype, part):
+    rng = np.random.default_rng(5)
+    x, g = (rng.normal(100, 3, shape)).astype(dtype), rng.normal(size=shape).astype(dtype)
+    wide, kept = x.astype("float64"), dict(axis=axes, keepdims=True)
+    groups = tuple(1 if a in axes else n for a, n in enumerate(shape))
+    tolerance = {"float16": 1e-5, "float32": 1e-5, "float64": 1e-12}[dtype]
+    with mock.patch.object(moments, "PART", part):
+        mean, variance = moments.moments(cupy, cupy.asarray(x), axes)
+        same(mean.get(), wide.mean(**kept), tolerance)
+        same(variance.get(), wide.var(**kept), tolerance)
+        shared = (cupy.empty(groups, dtype), cupy.empty(groups, dtype))
+        found = moments.slope_moments(cupy, cupy.asarray(g), cupy.asarray(x), axes, 0.5, *shared)
+    away, inverse = wide - wide.mean(**kept), 1 / np.sqrt(wide.var(**kept) + 0.5)
+    slopes = g.astype("float64")
+    along = (slopes * away).sum(**kept)
+    want = (
+        wide.mean(**kept),
+        inverse,
+        slopes.mean(**kept),
+        along * inverse**2 / (x.size / mean.size),
+    )
+    for got, value in zip((*found, *shared), (*want, along * inverse, slopes.sum(**kept))):
+        loose = 40 if got.dtype == "float16" else 1
+        same(got.get(), value, max(tolerance, 1e-5 if dtype != "float64" else 0) * 100 * loose)
+
+
+@needs_cpp
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("wide", ["float32", None], ids=["float32", "the same"])
+@pytest.mark.parametrize("fix_gamma", [False, True])
+def test_batch_normalization_and_its_gradient(fix_gamma, wide, dtype):
+    rng = np.random.default_rng(6)
+    kind = wide or dtype
+    x, g = (rng.normal(2, 3, (4, 3, 5)).astype(dtype) for _ in range(2))
+    column = [rng.uniform(0.5, 2, 3).astype(kind) for _ in range(4)]  # gamma, beta, moving ones
+    op, back = registry["BatchNorm"], registry["_normalize_backward"]
+    how = dict(eps=1e-3, momentum=0.8, fix_gamma=fix_gamma, output_mean_var=True, training=True)
+
+    def run(xp: Any) -> list[np.ndarray]:
+        data, slopes, *rest = (xp.asarray(a.copy()) for a in (x, g, *column))
+        found = [*op.compute(xp, data, *rest, **how), *rest[2:]]
+        places = tuple(xp.zeros(a.shape, a.dtype) for a in (data, *rest[:2]))
+        op.compute(xp, data, *rest, **how, out=places)
+        scale = rest[0].reshape(1, 3, 1)
+        found += [*places, *back.compute(xp, slopes, data, scale, axes=(0, 2), eps=1e-3)]
+        return [a if xp is np else a.get() for a in found]
+
+    for got, want in zip(run(cupy), run(np), strict=True):
+        assert got.dtype == want.dtype
+        same(got, want, 4e-2 if dtype == "float16" else 1e-5)
+
+
+@needs_cpp
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("is_cut", [False, True], ids=["in order", "beside another direction"])
 @pytest.mark.parametrize("clip", [None, (-0.2, 0.3, False), (-0.2, 0.3, True)])
@@ -698,7 +760,7 @@ ARCHITECTURES = [
 def fixed_kernels(chars: str) -> list[Kernel]:
     """The kernels that are no groups, for some dtypes, with short and long indices."""
     found: list[TypedKernel] = []
-    for module in (windows, depthwise, pooling, rows):
+    for module in (windows, depthwise, moments, pooling, rows):
         for value in list(vars(module).values()):
             for each in value.values() if isinstance(value, dict) else [value]:
                 if isinstance(each, TypedKernel):
@@ -731,7 +793,7 @@ def test_kernels_compile_for_gpus(arch):
     """The fixed ones, and a few of the groups of random programs with an optimizer's step."""
     chars = {"sm_70": "e", "sm_80": "d", "sm_90": "f"}[arch]
     texts = [(k.source, k.name) for k in fixed_kernels(chars)]
-    assert len(texts) == (20 if arch == "sm_70" else 24)
+    assert len(texts) == (25 if arch == "sm_70" else 29)
     if arch == "sm_90":
         texts += [(k.source, k.name) for k in drawing_kernels("f")]
     for _, program in random_programs(60)[:6]:

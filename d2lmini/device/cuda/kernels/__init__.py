@@ -11,6 +11,7 @@
     rows         the gradient of taking rows: an embedding's
     blocks       what the threads of a block put together
     cross_entropy  softmax cross-entropy, its gradient
+    moments      means and variances, and what a normalization's gradient sums up
     recurrent    what stands between the products of an LSTM's or GRU's step
     random       Philox: random numbers that depend on key and place alone
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
         functions,
         fused,
         launch,
+        moments,
         pooling,
         random,
         recurrent,
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "blocks", "cross_entropy", "depthwise", "elementwise", "functions", "fused", "launch",
-    "pooling", "random", "recurrent", "rows", "symbols", "updates", "windows",
+    "moments", "pooling", "random", "recurrent", "rows", "symbols", "updates", "windows",
 ]  # fmt: skip
 
 
