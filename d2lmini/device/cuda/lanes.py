@@ -16,8 +16,9 @@ import weakref
 from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from d2lmini import instrument
 from d2lmini.base import MXNetError
 from d2lmini.device.cuda.memory import Block
 from d2lmini.device.cuda.staging import Staging
@@ -94,9 +95,14 @@ class CudaLane:
         stream = self.stream
         self.bury()
         stream.begin(task)
+        told = instrument.issuing
+        if told:
+            instrument.emit("issue", task, self)
         try:
             task.run()
         finally:
+            if told:
+                instrument.emit("issued", task, self)
             stream.end(task)  # also after an error: some of it may be on its way
         self.device.pool.reserved = self.device.allocator.total_bytes()
 
@@ -117,6 +123,12 @@ class CudaLane:
         except Exception as problem:
             self.device.failed(problem)
             raise MXNetError(self.device.dead) from None
+
+    def timestamp(self) -> Any:
+        """An event that knows when the GPU has come so far; on the worker of this lane."""
+        event = self.device.xp.cuda.Event()
+        event.record(self.stream.handle)
+        return event
 
     def confirm(self, seq: int) -> None:
         """Ask whether the device was well when it did what is before mark `seq`, which others have

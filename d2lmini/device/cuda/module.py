@@ -10,7 +10,7 @@ Importing the library imports no CuPy. Nothing here fails where there is none, o
 Tests put another module in its place, made of NumPy (`tests/fakes`). Of CuPy the device uses
 
     cuda.runtime   getDeviceCount, getDeviceProperties, memGetInfo
-    cuda           Device, Stream(non_blocking=True), Event(disable_timing=True), MemoryPool,
+    cuda           Device, Stream(non_blocking=True), Event, get_elapsed_time, nvtx, MemoryPool,
                    using_allocator, alloc_pinned_memory, MemoryPointer.copy_from_device_async,
                    UnownedMemory, memory.OutOfMemoryError, nccl; Stream.begin_capture, end_capture,
                    Graph.launch
