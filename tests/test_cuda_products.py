@@ -155,6 +155,7 @@ int cublasGemmStridedBatchedEx(
 ) {
     if (!handle->stream || !handle->workspace || handle->bytes != 32 << 20 || handle->mode != 16)
         return 1;
+    if (Atype != 1 && Atype == Btype && Atype == Ctype) return 1000 * Atype + compute;
     if (Atype != 1 || Btype != 1 || Ctype != 1 || compute != 70 || algorithm != -1) return 15;
     const double *a = (const double*) A, *b = (const double*) B;
     for (int i = 0; i < count; ++i)
@@ -211,10 +212,9 @@ def test_arguments_arrive_in_c_as_cublas_declares_them(tmp_path, monkeypatch):
         return Lane(device=Space(xp=xp, ordinal=0), stream=Space(handle=Space(ptr=256)))
 
     def product(lane: Space, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        out = np.full((*a.shape[:-1], b.shape[-1]), np.nan)
-        out[...] = 0
+        out = np.zeros((*a.shape[:-1], b.shape[-1]), a.dtype)
         found = products.plan(
-            (a.shape, a.strides), (b.shape, b.strides), (out.shape, out.strides), 8
+            (a.shape, a.strides), (b.shape, b.strides), (out.shape, out.strides), a.itemsize
         )
         x, y, z = (Space(data=Space(ptr=v.ctypes.data), dtype=v.dtype) for v in (a, b, out))
         for call in found.calls:
@@ -234,3 +234,9 @@ def test_arguments_arrive_in_c_as_cublas_declares_them(tmp_path, monkeypatch):
     product(second, a, b)
     assert library._handles[second][0] is handle, "the handle of a lane that is gone"
     assert not any(statuses)
+    monkeypatch.setattr(module, "_tf32", False)
+    for allowed, number in ((False, 68), (True, 77)):
+        module.allow_tf32(allowed)
+        product(second, a[0].astype("float32"), b.astype("float32"))
+        product(second, a[0].astype("float16"), b.astype("float16"))
+        assert statuses[-2:] == [number, 2068], "float16 is added up in float32"

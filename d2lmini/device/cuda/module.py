@@ -17,6 +17,7 @@ Tests put another module in its place, made of NumPy (`tests/fakes`). Of CuPy th
     from_dlpack    and what arrays have for it
     ndarray        empty, asarray, copyto; get(stream, out=, blocking=False), set(array, stream)
     _core          set_compute_type (`allow_tf32`)
+    cuda.cublas    check_status, and that it has loaded cuBLAS (`products`)
 
 and operations use whatever functions they need.
 """
@@ -128,8 +129,9 @@ def allow_tf32(allow: bool) -> bool:
     """Let products of float32 matrices on GPUs use TF32, or not; whether they did before.
 
     TF32 is several times faster on cards of compute capability 8.0 and up and keeps 10 bits of each
-    factor: errors of about 1e-3; older cards warn and keep to float32. It is off to begin with
-    (unless CUPY_TF32=1 says otherwise, CuPy's own switch). The setting is of the whole process.
+    factor: errors of about 1e-3; older cards keep to float32. It is off to begin with (unless
+    CUPY_TF32=1 says otherwise, CuPy's own switch). The setting is of the whole process; CUDA graphs
+    keep what was allowed when they were recorded.
     """
     global _tf32
     before, _tf32 = _tf32, bool(allow)
