@@ -564,13 +564,16 @@ def test_means_variances_and_what_gradients_need_of_them(shape, axes, dtype, par
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 @pytest.mark.parametrize("wide", ["float32", None], ids=["float32", "the same"])
 @pytest.mark.parametrize("fix_gamma", [False, True])
-def test_batch_normalization_and_its_gradient(fix_gamma, wide, dtype):
+@pytest.mark.parametrize("training", [False, True])
+def test_batch_normalization_and_its_gradient(training, fix_gamma, wide, dtype):
     rng = np.random.default_rng(6)
     kind = wide or dtype
     x, g = (rng.normal(2, 3, (4, 3, 5)).astype(dtype) for _ in range(2))
     column = [rng.uniform(0.5, 2, 3).astype(kind) for _ in range(4)]  # gamma, beta, moving ones
     op, back = registry["BatchNorm"], registry["_normalize_backward"]
-    how = dict(eps=1e-3, momentum=0.8, fix_gamma=fix_gamma, output_mean_var=True, training=True)
+    how = dict(
+        eps=1e-3, momentum=0.8, fix_gamma=fix_gamma, output_mean_var=True, training=training
+    )  # fmt: skip
 
     def run(xp: Any) -> list[np.ndarray]:
         data, slopes, *rest = (xp.asarray(a.copy()) for a in (x, g, *column))

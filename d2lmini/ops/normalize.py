@@ -88,6 +88,10 @@ def _normalized(
     return (x - mean) * (gamma / xp.sqrt(variance + eps)) + beta
 
 
+def _inverse(xp: Any, variance: Any, *, eps: float) -> Any:
+    return 1 / xp.sqrt(variance + eps)
+
+
 def _gradients(
     g: Any, x: Any, gamma: Any, axes: Shape, eps: float, needs: Any, shapes: tuple[Shape, Shape]
 ) -> tuple[Any, Any, Any]:
@@ -340,7 +344,12 @@ def BatchNorm(
             moving += batch.reshape(-1).astype(moving.dtype) * kind(1 - momentum)
     else:
         wide = xp.promote_types(x.dtype, "float32")
-        mean, var = (v.reshape(column).astype(wide) for v in (moving_mean, moving_var))
+        mean, var = (v.reshape(column).astype(wide, copy=False) for v in (moving_mean, moving_var))
+        if xp is not np and x.size:
+            given = [x, mean, var, scale, shift]
+            kernels.fused.fused(xp, _normalized, given, out=place, eps=float(eps))
+            inverse = kernels.fused.fused(xp, _inverse, [var], eps=float(eps))
+            return _all(y, mean.reshape(-1), inverse.reshape(-1), gamma.dtype, out)
         scale = scale / xp.sqrt(var + wide.type(eps))
         shift = shift - mean * scale
 
