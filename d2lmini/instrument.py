@@ -49,6 +49,9 @@ apart = all_in_one = False
 
 _kept_apart = False
 
+#: Does anybody want to be told of `issue` and `issued`?
+issuing = False
+
 #: What `small` stands for.
 _PARTS = ("push", "ready", "start", "alloc", "end")
 
@@ -71,6 +74,12 @@ class Instrument:
 
     def start(self, task: Any, worker: str) -> None:
         """A worker begins to run it ("caller" when it runs inline on the thread that issued it)."""
+
+    def issue(self, task: Any, lane: Any) -> None:
+        """On the worker of a GPU's lane: what comes on its stream from now on is the task's."""
+
+    def issued(self, task: Any, lane: Any) -> None:
+        """All that the task does is on the stream of its lane."""
 
     def share(
         self, task: Any, pieces: int, begin_ns: int, own: int, over_ns: int, late: bool
@@ -118,7 +127,7 @@ def remove(listener: Instrument) -> None:
 
 
 def _replace(new: tuple[Instrument, ...]) -> None:
-    global listeners, apart, all_in_one, _told
+    global listeners, apart, all_in_one, issuing, _told
     told: dict[str, list[tuple[Instrument, Callable[..., None]]]] = {}
     for event, unheard in _EVENTS.items():
         methods = [(each, getattr(each, event)) for each in new]
@@ -129,6 +138,7 @@ def _replace(new: tuple[Instrument, ...]) -> None:
     listeners, _told = new, told
     apart = _kept_apart or any(each not in content for part in _PARTS for each, _ in told[part])
     all_in_one = bool(content)
+    issuing = bool(told["issue"] or told["issued"])
 
 
 def keep_apart(on: bool) -> None:

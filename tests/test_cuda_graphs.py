@@ -69,7 +69,7 @@ def test_a_replay_gives_what_the_program_gives():
             x = batch(i, gpu(0))
             np.testing.assert_array_equal(net(x).asnumpy(), plain(x).asnumpy())
         (line,) = net.cuda_graphs()
-        assert "graphs: 4, calls between them: 3; replays: 4" in line
+        assert "graphs: 1, calls between them: 0; replays: 4" in line
         assert machine.issued["graph of 1"] or any("graph" in name for name in machine.issued)
 
 
@@ -106,7 +106,7 @@ def test_a_net_learns_by_replays_what_it_learns_without(n, seed):
         same(with_graphs, without)
         assert len(with_graphs[2]) == 2 * n  # forward and backward on each
         for line in with_graphs[2]:
-            assert line.endswith("replays: 4"), line
+            assert line.endswith("graphs: 1, calls between them: 0; replays: 4"), line
 
 
 def lenet() -> list:
@@ -333,7 +333,7 @@ def test_a_device_that_fails_in_a_replay_is_told_to_all(at):
             net(batch(1, gpu(0))).asnumpy()
 
 
-@pytest.mark.parametrize("after", range(0, 48, 3))
+@pytest.mark.parametrize("after", range(0, 33, 2))
 def test_a_call_that_fails_wherever_it_is_leaves_the_rest_as_it_was(after):
     """At the first run, while it is recorded or in a replay: one call of CUDA's says no."""
     with gpus(seed=after) as machine:
@@ -352,7 +352,7 @@ def test_a_call_that_fails_wherever_it_is_leaves_the_rest_as_it_was(after):
         assert not machine.faults
 
 
-@pytest.mark.parametrize("after", range(0, 48, 6))
+@pytest.mark.parametrize("after", range(0, 33, 4))
 def test_a_device_that_fails_wherever_it_is_stays_dead(after):
     with gpus(seed=after) as machine:
         net = made(mlp(), [gpu(0)], STATIC)

@@ -11,6 +11,7 @@ import inspect
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -21,7 +22,17 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from d2lmini import sym
 from d2lmini.base import MXNetError
-from d2lmini.device.cuda.kernels import depthwise, pooling, random, rows, updates, windows
+from d2lmini.device.cuda.kernels import (
+    cross_entropy,
+    depthwise,
+    moments,
+    pooling,
+    random,
+    recurrent,
+    rows,
+    updates,
+    windows,
+)
 from d2lmini.device.cuda.kernels import elementwise as elementwise_module
 from d2lmini.device.cuda.kernels.elementwise import Operand, elementwise
 from d2lmini.device.cuda.kernels.functions import NotInC
@@ -36,7 +47,7 @@ from d2lmini.graph.codegen import Writer
 from d2lmini.graph.fusion import _NOT_BY_BLOCKS
 from d2lmini.graph.program import Program
 from d2lmini.graph.typed import typed
-from d2lmini.ops import convolve
+from d2lmini.ops import convolve, rnn_fused, rnn_layers
 from d2lmini.ops import update_multi as um
 from d2lmini.ops.core import Op, registry
 from d2lmini.ops.pool import Pool
@@ -463,6 +474,7 @@ def test_pooling_and_its_gradients(case, dtype, convention):
             back = dict(shape=x.shape, pooling_convention=convention, **how)
             pooling.pool_spread(cupy, cupy.asarray(g), dx, pool)
             same(dx.get(), registry["_pooling_spread"].compute(np, g, **back))
+            check_means(x, g, pool, convention, how)
             continue
         given = [cupy.asarray(a) for a in (g, x, want)]
         pooling.max_pool_backward(cupy, *given[:2], given[2], dx, pool)
@@ -473,6 +485,159 @@ def test_pooling_and_its_gradients(case, dtype, convention):
         pooling.max_pool_pick(cupy, cupy.asarray(u), given[1], given[2], picked, pool)
         held = registry["_max_pooling_pick"].compute(np, u, x, want, **how)
         same(picked.get(), held)
+
+
+def check_means(x: np.ndarray, g: np.ndarray, pool: Pool, convention: str, how: dict) -> None:
+    """Mean pooling and its gradient, each one launch."""
+    for include in (True, False):
+        what = dict(pooling_convention=convention, count_include_pad=include, **how)
+        mean = pooling.MEAN if include else pooling.MEAN_ON_IMAGE
+        y, dx = cupy.empty(g.shape, x.dtype), cupy.empty(x.shape, x.dtype)
+        pooling.sum_pool(cupy, cupy.asarray(x), y, pool, mean)
+        want = registry["Pooling"].compute(np, x, pool_type="avg", **what)
+        same(y.get(), want, 1e-6 if x.dtype == "float32" else 2e-3)
+        pooling.pool_spread(cupy, cupy.asarray(g), dx, pool, mean)
+        back = registry["_pooling_spread"].compute(np, g, shape=x.shape, average=True, **what)
+        same(dx.get(), back, 1e-5 if x.dtype == "float32" else 1e-1)
+
+
+@needs_cpp
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("label", ["float32", "float16", "int32", "probabilities"])
+@pytest.mark.parametrize(
+    ("shape", "axis", "batch_axis"),
+    [((6, 5), -1, 0), ((3, 150), -1, 0), ((1, 64), 1, 0), ((2, 3, 4, 5), 1, 0), ((3, 4, 70), 2, 1),
+     ((4, 3), 0, 1), ((4, 3), 0, 0), ((7,), 0, 0)],
+)  # fmt: skip
+def test_softmax_cross_entropy_and_its_gradient(shape, axis, batch_axis, label, dtype):
+    rng = np.random.default_rng(7)
+    x = (3 * rng.normal(size=shape)).astype(dtype)
+    how = dict(axis=axis, batch_axis=batch_axis, scale=1.5, sparse_label=label != "probabilities")
+    if how["sparse_label"]:
+        kept = [1 if a == axis % len(shape) else n for a, n in enumerate(shape)]
+        t = rng.integers(-2, shape[axis] + 2, kept).astype(label)  # some are no classes
+    else:
+        t = rng.uniform(0, 1, shape).astype(dtype)
+    forward, back = (registry[f"_softmax_cross_entropy{part}"] for part in ("", "_backward"))
+    g = rng.normal(size=forward.compute(np, x, t, **how).shape).astype(dtype)
+    tolerance = {"float16": 4e-3, "float32": 4e-6, "float64": 1e-12}[dtype]
+    arrays = [cupy.asarray(a) for a in (g, x, t)]
+    want = forward.compute(np, x, t, **how)
+    out = cupy.empty(want.shape, dtype)
+    same(forward.compute(cupy, *arrays[1:], **how).get(), want, tolerance)
+    same(forward.compute(cupy, *arrays[1:], **how, out=out).get(), want, tolerance)
+    same(back.compute(cupy, *arrays, **how).get(), back.compute(np, g, x, t, **how), tolerance)
+
+
+@needs_cpp
+@pytest.mark.parametrize("part", [4, 4096])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [((3, 4, 5), (0, 2)), ((7, 4, 1), (0, 2)), ((3, 70, 2), (1,)), ((6, 9, 1), (1,)),
+     ((2, 3, 11), (2,)), ((2, 3, 2, 9), (2, 3)), ((1, 2, 1), (0, 2))],
+)  # fmt: skip
+def test_means_variances_and_what_gradients_need_of_them(shape, axes, dtype, part):
+    rng = np.random.default_rng(5)
+    x, g = (rng.normal(100, 3, shape)).astype(dtype), rng.normal(size=shape).astype(dtype)
+    wide, kept = x.astype("float64"), dict(axis=axes, keepdims=True)
+    groups = tuple(1 if a in axes else n for a, n in enumerate(shape))
+    tolerance = {"float16": 1e-5, "float32": 1e-5, "float64": 1e-12}[dtype]
+    with mock.patch.object(moments, "PART", part):
+        mean, variance = moments.moments(cupy, cupy.asarray(x), axes)
+        same(mean.get(), wide.mean(**kept), tolerance)
+        same(variance.get(), wide.var(**kept), tolerance)
+        shared = (cupy.empty(groups, dtype), cupy.empty(groups, dtype))
+        found = moments.slope_moments(cupy, cupy.asarray(g), cupy.asarray(x), axes, 0.5, *shared)
+    away, inverse = wide - wide.mean(**kept), 1 / np.sqrt(wide.var(**kept) + 0.5)
+    slopes = g.astype("float64")
+    along = (slopes * away).sum(**kept)
+    want = (
+        wide.mean(**kept),
+        inverse,
+        slopes.mean(**kept),
+        along * inverse**2 / (x.size / mean.size),
+    )
+    for got, value in zip((*found, *shared), (*want, along * inverse, slopes.sum(**kept))):
+        loose = 40 if got.dtype == "float16" else 1
+        same(got.get(), value, max(tolerance, 1e-5 if dtype != "float64" else 0) * 100 * loose)
+
+
+@needs_cpp
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("wide", ["float32", None], ids=["float32", "the same"])
+@pytest.mark.parametrize("fix_gamma", [False, True])
+@pytest.mark.parametrize("training", [False, True])
+def test_batch_normalization_and_its_gradient(training, fix_gamma, wide, dtype):
+    rng = np.random.default_rng(6)
+    kind = wide or dtype
+    x, g = (rng.normal(2, 3, (4, 3, 5)).astype(dtype) for _ in range(2))
+    column = [rng.uniform(0.5, 2, 3).astype(kind) for _ in range(4)]  # gamma, beta, moving ones
+    op, back = registry["BatchNorm"], registry["_normalize_backward"]
+    how = dict(
+        eps=1e-3, momentum=0.8, fix_gamma=fix_gamma, output_mean_var=True, training=training
+    )  # fmt: skip
+
+    def run(xp: Any) -> list[np.ndarray]:
+        data, slopes, *rest = (xp.asarray(a.copy()) for a in (x, g, *column))
+        found = [*op.compute(xp, data, *rest, **how), *rest[2:]]
+        places = tuple(xp.zeros(a.shape, a.dtype) for a in (data, *rest[:2]))
+        op.compute(xp, data, *rest, **how, out=places)
+        scale = rest[0].reshape(1, 3, 1)
+        found += [*places, *back.compute(xp, slopes, data, scale, axes=(0, 2), eps=1e-3)]
+        return [a if xp is np else a.get() for a in found]
+
+    for got, want in zip(run(cupy), run(np), strict=True):
+        assert got.dtype == want.dtype
+        same(got, want, 4e-2 if dtype == "float16" else 1e-5)
+
+
+@needs_cpp
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("is_cut", [False, True], ids=["in order", "beside another direction"])
+@pytest.mark.parametrize("clip", [None, (-0.2, 0.3, False), (-0.2, 0.3, True)])
+@pytest.mark.parametrize("mode", ["lstm", "gru"])
+@pytest.mark.parametrize("backwards", [False, True])
+def test_recurrent_layers_and_their_gradients(mode, clip, is_cut, backwards, dtype):
+    """As `rnn_layers` has them on the CPU, whose results are those of plain loops (op_rows)."""
+    if mode == "gru" and clip:
+        return
+    rng = np.random.default_rng(0)
+    T, N, I, H = 4, 3, 2, 5
+    plain = rnn_layers.KINDS[mode]
+    G = plain.n_gates * H
+
+    def drawn(*shape: int) -> np.ndarray:
+        return rng.normal(size=shape).astype(dtype)
+
+    x, g = drawn(T, N, I), drawn(T, N, 2 * H)
+    weights = [drawn(G, I), drawn(G, H), drawn(G), drawn(G)]
+    states = [drawn(N, H) for _ in range(2 if mode == "lstm" else 1)]
+    if clip and clip[2]:
+        states[1][0, 0] = np.nan
+    heads = [drawn(N, H) for _ in states]
+
+    def run(xp: Any) -> list[np.ndarray]:
+        put = [xp.asarray(a) for a in (x, g, *weights)]
+        mine, ends = [xp.asarray(s.copy()) for s in states], [xp.asarray(h.copy()) for h in heads]
+        layer = rnn_fused.layer_of(xp, mode, clip and rnn_layers.Clip(xp, *clip))
+        assert type(layer) is (plain if xp is np else rnn_fused.FUSED[mode])
+        w = rnn_layers.Weights(*put[2:])
+        y, kept, D = (
+            [xp.zeros((T, N, k * H), dtype) for k in parts]
+            for parts in ((2,), layer.keeps, layer.slopes)
+        )
+        part = slice(H, None) if is_cut else slice(0, H)
+        place, slopes = (y[0][:, :, part] if is_cut else xp.zeros((T, N, H), dtype)), put[1]
+        last = layer.forward(put[0], w, list(mine), place, kept, backwards)
+        found = [place, *kept, *last]
+        layer.backward(D, w, mine, place, kept, slopes[:, :, part], ends, backwards)
+        dx = xp.zeros(x.shape, dtype)
+        layer.into_inputs(D, w, dx, add=False)
+        return [a if xp is np else a.get() for a in (*found, *D, *ends, dx)]
+
+    for got, want in zip(run(cupy), run(np), strict=True):
+        same(got, want, 1e-5 if dtype == "float32" else 1e-12)
 
 
 @needs_cpp
@@ -600,13 +765,18 @@ ARCHITECTURES = [
 
 def fixed_kernels(chars: str) -> list[Kernel]:
     """The kernels that are no groups, for some dtypes, with short and long indices."""
-    found = []
-    for module in (windows, depthwise, pooling, rows):
+    found: list[TypedKernel] = []
+    for module in (windows, depthwise, moments, pooling, rows):
         for value in list(vars(module).values()):
             for each in value.values() if isinstance(value, dict) else [value]:
                 if isinstance(each, TypedKernel):
-                    found += [each.of(c, "long long" if c == "d" else "int") for c in chars]
-    return found
+                    found.append(each)
+    for is_block in (False, True):
+        found += [*cross_entropy._kernels("f", True, is_block)]
+        found += [*cross_entropy._kernels("", False, is_block)]
+    if chars != "e":  # they have no float16
+        found += [each for each in vars(recurrent).values() if isinstance(each, TypedKernel)]
+    return [each.of(c, "long long" if c == "d" else "int") for each in found for c in chars]
 
 
 def drawing_kernels(chars: str) -> list[Kernel]:
@@ -629,7 +799,7 @@ def test_kernels_compile_for_gpus(arch):
     """The fixed ones, and a few of the groups of random programs with an optimizer's step."""
     chars = {"sm_70": "e", "sm_80": "d", "sm_90": "f"}[arch]
     texts = [(k.source, k.name) for k in fixed_kernels(chars)]
-    assert len(texts) == 12
+    assert len(texts) == (25 if arch == "sm_70" else 29)
     if arch == "sm_90":
         texts += [(k.source, k.name) for k in drawing_kernels("f")]
     for _, program in random_programs(60)[:6]:

@@ -23,7 +23,10 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from d2lmini.base import MXNetError
+from d2lmini.device.cuda import kernels
 from d2lmini.ops.checks import check_float, check_shape
 from d2lmini.ops.core import ALL, Shape, Spec, normalize_axis, op, registry
 from d2lmini.ops.index import integers
@@ -97,8 +100,10 @@ def softmax_cross_entropy_mean(
     MXNetError at the call for axes, shapes, dtypes.
     """
     kept = _kept(data.shape, axis)
-    rows, columns = prod(kept[: axis % data.ndim]), prod(kept[axis % data.ndim :])
     wide = xp.promote_types(data.dtype, "float32")
+    if xp is not np and data.size:
+        return _mean_by_kernel(xp, data, label, axis, sparse_label, batch_axis, scale, wide, out)
+    rows, columns = prod(kept[: axis % data.ndim]), prod(kept[axis % data.ndim :])
     losses = xp.zeros((rows, columns), wide)
 
     def body(part: slice, x: Any) -> None:
@@ -112,13 +117,39 @@ def softmax_cross_entropy_mean(
             xp.negative(x.sum(axis=1), out=losses[part])
 
     _in_blocks(xp, data, axis, body)
-    losses = losses.reshape(kept)
-    others = tuple(a for a in range(data.ndim) if a != batch_axis % data.ndim)
-    y = losses.sum(axis=others)
+    y = losses.reshape(kept).sum(axis=_others(data, batch_axis))
     y *= wide.type(_factor(data.shape, axis, batch_axis, scale))
     if out is None:
         return y.astype(data.dtype, copy=False)
     out[...] = y
+    return out
+
+
+def _others(data: Any, batch_axis: int) -> tuple[int, ...]:
+    """All axes but that of the examples."""
+    return tuple(a for a in range(data.ndim) if a != batch_axis % data.ndim)
+
+
+def _mean_by_kernel(
+    xp: Any, data: Any, label: Any, axis: int, sparse_label: bool, batch_axis: int, scale: float,
+    wide: Any, out: Any,
+) -> Any:  # fmt: skip
+    """The losses of all places by one kernel, and where an example has several their sum."""
+    kept = _kept(data.shape, axis)
+    examples = kept[batch_axis]
+    is_one_each = prod(kept) == examples
+    y = losses = xp.empty((examples,) if is_one_each else kept, wide)
+    if is_one_each and out is not None and out.dtype == wide and out.flags.c_contiguous:
+        y = losses = out
+    data, label = xp.ascontiguousarray(data), xp.ascontiguousarray(label)
+    factor = _factor(data.shape, axis, batch_axis, scale)
+    kernels.cross_entropy.cross_entropy(xp, data, label, axis, sparse_label, factor, losses)
+    if not is_one_each:
+        y = losses.sum(axis=_others(data, batch_axis))
+    if out is None:
+        return y.astype(data.dtype, copy=False)
+    if y is not out:
+        out[...] = y
     return out
 
 
@@ -131,6 +162,14 @@ def softmax_cross_entropy_backward(
     place counts in its mean; with probabilities sum(label) softmax(data) - label."""
     dx = xp.empty(data.shape, data.dtype) if out is None else out
     kept = _kept(data.shape, axis)
+    if xp is not np and data.size and dx.flags.c_contiguous:
+        g, data, label = (xp.ascontiguousarray(a) for a in (g, data, label))
+        factor = _factor(data.shape, axis, batch_axis, scale)
+        behind = prod(kept[batch_axis % data.ndim + 1 :])
+        kernels.cross_entropy.cross_entropy_gradient(
+            xp, g, data, label, axis, sparse_label, factor, dx, kept[batch_axis], behind
+        )
+        return dx
     rows, columns = prod(kept[: axis % data.ndim]), prod(kept[axis % data.ndim :])
     wide = xp.promote_types(data.dtype, "float32")
     gs = g.astype(wide) * wide.type(_factor(data.shape, axis, batch_axis, scale))

@@ -40,25 +40,23 @@ from d2lmini.ops.normalize_backward import (
     along_rows,
     normalize_backward,
     room,
-    squared_distance,
     total,
 )
 from d2lmini.ops.pieces import share
 
 
 def _normalize(
-    xp: Any, x: Any, axes: tuple[int, ...], split: int, eps: float, gamma: Any, beta: Any, y: Any
-) -> tuple[Any, Any]:
+    xp: Any, x: Any, axes: tuple[int, ...], split: int, eps: float, gamma: Any, beta: Any, y: Any,
+    moments: tuple[Any, Any] | None = None,
+) -> tuple[Any, Any]:  # fmt: skip
     """Fill y with the normalized x; returns mean and (biased) variance, of x's shape with 1 at
-    axes.
+    axes. On a GPU, where three kernels do it, `moments` are these if they are known.
 
-    The work is cut along axis `split`, over which no mean is taken; on a GPU it is two sums and two
-    passes for all the rest. float16 is computed in float32. The variance is that of the
-    differences: E x^2 - (E x)^2 would lose the digits.
+    The work is cut along axis `split`, over which no mean is taken. float16 is computed in float32.
+    The variance is that of the differences: E x^2 - (E x)^2 would lose the digits.
     """
     wide = xp.promote_types(x.dtype, "float32")
     shape = tuple(1 if a in axes else n for a, n in enumerate(x.shape))
-    means, variances = xp.zeros(shape, wide), xp.zeros(shape, wide)
     share_of_each = wide.type(1 / max(prod(x.shape[a] for a in axes), 1))
 
     def body(piece: slice) -> None:
@@ -74,14 +72,12 @@ def _normalize(
         np.add(block, along_rows(shift, block), out=y[part])
 
     if x.size and xp is not np:
-        means = x.mean(axis=axes, dtype=wide, keepdims=True)
-        variances = kernels.fused.fused(xp, squared_distance, [x, means]).mean(
-            axis=axes, keepdims=True
-        )
-        kernels.fused.fused(
-            xp, _normalized, [x, means, variances, gamma, beta], out=y, eps=float(eps)
-        )
-    elif x.size:
+        means, variances = kernels.moments.moments(xp, x, axes) if moments is None else moments
+        given = [x, means, variances, gamma, beta]
+        kernels.fused.fused(xp, _normalized, given, out=y, eps=float(eps))
+        return means, variances
+    means, variances = xp.zeros(shape, wide), xp.zeros(shape, wide)
+    if x.size:
         share(xp, x.shape[split], min(x.shape[split], -(-x.size // GRAIN)), body)
     return means, variances
 
@@ -90,6 +86,10 @@ def _normalized(
     xp: Any, x: Any, mean: Any, variance: Any, gamma: Any, beta: Any, *, eps: float
 ) -> Any:
     return (x - mean) * (gamma / xp.sqrt(variance + eps)) + beta
+
+
+def _inverse(xp: Any, variance: Any, *, eps: float) -> Any:
+    return 1 / xp.sqrt(variance + eps)
 
 
 def _gradients(
@@ -331,6 +331,12 @@ def BatchNorm(
     column = (1, view[1], 1)
     scale = xp.ones(column, gamma.dtype) if fix_gamma else gamma.reshape(column)
     shift = beta.reshape(column)
+    if training and not use_global_stats and _can_be_filled(xp, x, moving_mean, moving_var, out):
+        moving = (moving_mean, moving_var)
+        outs = [xp.empty(v.shape, v.dtype) for v in moving] if out is None else out[1:]
+        known = kernels.moments.batch_moments(xp, x, (0, 2), moving, outs, momentum, eps)
+        _normalize(xp, x, (0, 2), 1, eps, scale, shift, place, known)
+        return (y, *outs)
     if training and not use_global_stats:
         mean, var = _normalize(xp, x, (0, 2), 1, eps, scale, shift, place)
         kind = moving_mean.dtype.type
@@ -339,7 +345,12 @@ def BatchNorm(
             moving += batch.reshape(-1).astype(moving.dtype) * kind(1 - momentum)
     else:
         wide = xp.promote_types(x.dtype, "float32")
-        mean, var = (v.reshape(column).astype(wide) for v in (moving_mean, moving_var))
+        mean, var = (v.reshape(column).astype(wide, copy=False) for v in (moving_mean, moving_var))
+        if xp is not np and x.size:
+            given = [x, mean, var, scale, shift]
+            kernels.fused.fused(xp, _normalized, given, out=place, eps=float(eps))
+            inverse = kernels.fused.fused(xp, _inverse, [var], eps=float(eps))
+            return _all(y, mean.reshape(-1), inverse.reshape(-1), gamma.dtype, out)
         scale = scale / xp.sqrt(var + wide.type(eps))
         shift = shift - mean * scale
 
@@ -350,6 +361,12 @@ def BatchNorm(
         share(xp, view[1], min(view[1], -(-x.size // GRAIN)), body)
     inverse = 1 / xp.sqrt(var + var.dtype.type(eps))
     return _all(y, mean.reshape(-1), inverse.reshape(-1), gamma.dtype, out)
+
+
+def _can_be_filled(xp: Any, x: Any, moving_mean: Any, moving_var: Any, out: Any) -> bool:
+    """Can a kernel write the statistics where they belong?"""
+    places = (moving_mean, moving_var, *(() if out is None else out[1:]))
+    return xp is not np and x.size > 0 and all(place.flags.c_contiguous for place in places)
 
 
 @BatchNorm.gradient(saves="y data data.shape data.dtype gamma gamma.dtype")

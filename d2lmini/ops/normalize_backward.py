@@ -139,8 +139,12 @@ def _by_kernels(
 ) -> None:
     wide = xp.promote_types(x.dtype, "float32")
     shared = tuple(a for a, n in enumerate(gamma.shape) if n == 1)
-    mean = x.mean(axis=axes, dtype=wide, keepdims=True)
-    variance = kernels.fused.fused(xp, squared_distance, [x, mean]).mean(axis=axes, keepdims=True)
+    in_order = dgamma.flags.c_contiguous and dbeta.flags.c_contiguous
+    if shared == axes and in_order:  # gamma is one wherever a mean is taken
+        found = kernels.moments.slope_moments(xp, g, x, axes, eps, dgamma, dbeta)
+        kernels.fused.fused(xp, _slope_of_group, [g, x, gamma, *found], out=dx)
+        return
+    mean, variance = kernels.moments.moments(xp, x, axes)
     along_h = kernels.fused.fused(xp, _along_h, [g, x, mean, variance], eps=float(eps))
     dgamma[...] = along_h.sum(axis=shared, keepdims=True)
     dbeta[...] = g.sum(axis=shared, dtype=wide, keepdims=True)
@@ -152,10 +156,10 @@ def _by_kernels(
     kernels.fused.fused(xp, _slope, given, out=dx, eps=float(eps))
 
 
-def squared_distance(xp: Any, x: Any, mean: Any) -> Any:
-    """(x - mean)^2."""
-    away = x - mean
-    return away * away
+def _slope_of_group(
+    xp: Any, g: Any, x: Any, gamma: Any, mean: Any, inverse: Any, mean_g: Any, mean_gx: Any
+) -> Any:
+    return (g - mean_g - (x - mean) * mean_gx) * (inverse * gamma)
 
 
 def _along_h(xp: Any, g: Any, x: Any, mean: Any, variance: Any, *, eps: float) -> Any:

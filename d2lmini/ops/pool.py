@@ -110,10 +110,6 @@ def _along(axis: int, part: slice) -> tuple:
 
 def _reduce(xp: Any, x: Any, pool: Pool, largest: bool, y: Any) -> None:
     """The largest or the sum of x in every window: (images, *size) -> (images, *out)."""
-    if xp is not np:
-        reduce = kernels.pooling.max_pool if largest else kernels.pooling.sum_pool
-        reduce(xp, xp.ascontiguousarray(x), y, pool)
-        return
     combine, whole = (xp.maximum, xp.max) if largest else (xp.add, xp.sum)
     if is_near(*pool):
         combine_neighbours(combine, x, pool.kernel, pool.stride, y)
@@ -136,9 +132,6 @@ def _reduce(xp: Any, x: Any, pool: Pool, largest: bool, y: Any) -> None:
 
 def _spread(xp: Any, g: Any, pool: Pool, dx: Any) -> None:
     """The other way: each g is added to all places of its window."""
-    if xp is not np:
-        kernels.pooling.pool_spread(xp, xp.ascontiguousarray(g), dx, pool)
-        return
     if cover(*pool):
         repeat_windows(g, pool.kernel, dx)
         return
@@ -164,17 +157,25 @@ def _winners(xp: Any, x: Any, y: Any, pool: Pool) -> Iterator[tuple[tuple, tuple
         yield outputs, inputs, won
 
 
-def _counts(xp: Any, pool: Pool, include_pad: bool, dtype: Any) -> Any:
+@lru_cache(maxsize=256)
+def _counts(pool: Pool, include_pad: bool, dtype: Any) -> Any:
     """How many places each window counts, (*out): those on the image, or on its padding too."""
-    counts = xp.ones((), dtype)
+    counts = np.ones((), dtype)
     for n, k, s, p, o in zip(*pool):
-        start = xp.arange(o) * s - p
+        start = np.arange(o) * s - p
         if include_pad:
-            places = xp.minimum(start + k, n + p) - start
+            places = np.minimum(start + k, n + p) - start
         else:
-            places = xp.minimum(start + k, n) - xp.maximum(start, 0)
-        counts = counts[..., None] * xp.maximum(places, 1).astype(dtype)
+            places = np.minimum(start + k, n) - np.maximum(start, 0)
+        counts = counts[..., None] * np.maximum(places, 1).astype(dtype)
     return counts
+
+
+def _mean(average: bool, include_pad: bool) -> int:
+    """What a kernel is to divide by."""
+    if not average:
+        return kernels.pooling.SUM
+    return kernels.pooling.MEAN if include_pad else kernels.pooling.MEAN_ON_IMAGE
 
 
 def _by_images(xp: Any, body: Callable[..., None], *arrays: Any) -> None:
@@ -236,15 +237,20 @@ def Pooling(
     """
     pool = _pool(data.shape[2:], kernel, stride, pad, global_pool, pooling_convention)
     y = xp.empty((*data.shape[:2], *pool.out), data.dtype) if out is None else out
-    if pool_type == "avg":
-        counts = _counts(xp, pool, count_include_pad is not False, y.dtype)
+    average, include_pad = pool_type == "avg", count_include_pad is not False
 
     def body(x: Any, y: Any) -> None:
         powers = x if pool_type != "lp" or p_value == 1 else x**p_value
-        _reduce(xp, powers, pool, pool_type == "max", y)
-        if pool_type == "avg":
-            y /= counts
-        elif pool_type == "lp" and p_value != 1:
+        if xp is np:
+            _reduce(xp, powers, pool, pool_type == "max", y)
+            if average:
+                y /= _counts(pool, include_pad, y.dtype)
+        elif pool_type == "max":
+            kernels.pooling.max_pool(xp, xp.ascontiguousarray(powers), y, pool)
+        else:
+            mean = _mean(average, include_pad)
+            kernels.pooling.sum_pool(xp, xp.ascontiguousarray(powers), y, pool, mean)
+        if pool_type == "lp" and p_value != 1:
             (xp.sqrt if p_value == 2 else xp.cbrt)(y, out=y)
 
     _by_images(xp, body, data, y)
@@ -280,8 +286,12 @@ def pooling_spread(
     """The gradient of sum pooling, or with `average` of mean pooling: g shared over its window."""
     pool = Pool(shape[2:], kernel, stride, pad, g.shape[2:])
     dx = xp.empty(shape, g.dtype) if out is None else out
+    if xp is not np:
+        mean = _mean(average, count_include_pad)
+        kernels.pooling.pool_spread(xp, xp.ascontiguousarray(g), dx, pool, mean)
+        return dx
     if average:
-        g = g / _counts(xp, pool, count_include_pad, g.dtype)
+        g = g / _counts(pool, count_include_pad, g.dtype)
     _by_images(xp, lambda g, dx: _spread(xp, g, pool, dx), g, dx)
     return dx
 

@@ -21,14 +21,13 @@ A product of up to `SERIAL_PRODUCT` multiplications BLAS computes serially anywa
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from d2lmini.device import blas
 from d2lmini.device.blas import SERIAL_PRODUCT
-from d2lmini.device.cuda.recording import outside
+from d2lmini.device.cuda import products
 from d2lmini.device.parallel import parallel_for
 from d2lmini.ops import pieces
 
@@ -49,17 +48,11 @@ NARROWEST = 32
 def matmul(xp: Any, a: Any, b: Any, out: Any = None) -> Any:
     """a @ b into `out`: (..., M, K) x (..., K, N) -> (..., M, N), batches broadcast.
 
-    Operands may be strided views. float16, for which no BLAS exists, by way of float32. (cuBLAS
-    has it, and adds up in float32.)
+    Operands may be strided views. float16, for which no BLAS exists, by way of float32. On a GPU
+    cuBLAS computes them (`device/cuda/products.py`).
     """
     if xp is not np:
-        if a.shape[-1] == 1:
-            return xp.multiply(a, b, out=out)
-        if out is None:
-            batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-            out = xp.empty((*batch, a.shape[-2], b.shape[-1]), np.result_type(a.dtype, b.dtype))
-        outside(partial(xp.matmul, a, b, out=out))
-        return out
+        return products.matmul(xp, a, b, out)
     if a.dtype.char == "e":
         product = matmul(xp, a.astype("float32"), b.astype("float32"))
         if out is None:

@@ -31,6 +31,7 @@ from d2lmini.ops.checks import check_choice, check_float, check_optional, check_
 from d2lmini.ops.core import ALL, Shape, Spec, op
 from d2lmini.ops.distributions import standard_uniform
 from d2lmini.ops.join import concat
+from d2lmini.ops.rnn_fused import layer_of
 from d2lmini.ops.rnn_layers import KINDS, Clip, Layer, Weights, views_of
 
 
@@ -204,7 +205,7 @@ def RNN(
 
 def _layer(xp: Any, mode: str, low: float | None, high: float | None, nan: bool = False) -> Layer:
     bounded = low is not None and high is not None
-    return KINDS[mode](xp, Clip(xp, low, high, nan) if bounded else None)  # type: ignore[arg-type]
+    return layer_of(xp, mode, Clip(xp, low, high, nan) if bounded else None)  # type: ignore[arg-type]
 
 
 def _mask(xp: Any, key: Any, layer: int, p: float, sizes: Sizes, dtype: Any) -> Any:

@@ -25,6 +25,7 @@ from d2lmini.ops.checks import check_choice, check_float, check_optional, check_
 from d2lmini.ops.core import ALL, Spec, modes, op
 from d2lmini.ops.join import concat, split
 from d2lmini.ops.linalg import dot
+from d2lmini.ops.rnn_fused import layer_of
 from d2lmini.ops.rnn_layers import KINDS, Weights, views_of
 
 
@@ -87,7 +88,7 @@ def rnn_layer(
         out = tuple(xp.empty(spec.shape, spec.dtype) for spec in specs)
     y = _steps(out[0])
     states = [state] if state_cell is None else [state, state_cell]
-    last = KINDS[mode](xp).forward(
+    last = layer_of(xp, mode).forward(
         _steps(data), Weights(*inputs[1:5]), states, y, _kept(out[-1], y, mode), backwards=False
     )
     if state_cell is not None:
@@ -154,7 +155,7 @@ def rnn_layer_backward(
     heads[0][...] = 0
     if state_cell is not None:
         heads[1][...] = g_cell
-    layer, y, w = KINDS[mode](xp), _steps(y), Weights(i2h_weight, h2h_weight, None, None)
+    layer, y, w = layer_of(xp, mode), _steps(y), Weights(i2h_weight, h2h_weight, None, None)
     D = _D(out[-1], y, mode)
     layer.backward(D, w, given, y, _kept(reserve, y, mode), _steps(g), heads, backwards=False)
     if wants_data:
@@ -180,7 +181,7 @@ def rnn_layer_weights(xp, D, data, y, state, *, mode: str, out=None):
         specs = _infer_weights(*(Spec(a.shape, a.dtype) for a in (D, data, y, state)), mode=mode)
         out = tuple(xp.empty(spec.shape, spec.dtype) for spec in specs)
     y = _steps(y)
-    KINDS[mode](xp).into_weights(
+    layer_of(xp, mode).into_weights(
         _D(D, y, mode), _steps(data), y, state, Weights(*out), backwards=False
     )
     return out

@@ -2,6 +2,7 @@
 
 records    what a trace keeps: operations, waits, memory; numbers and names, no array; `threads`
 trace      `profile()`: listens to the engine and keeps the records
+gpu        when a GPU did it, and ranges for NVIDIA's tools
 order      what comes after what; `graph` draws it
 draw       the timeline; `summary` the table, `html` a page, `chrome` a file for Perfetto
 waits      the ledger of waits; `lint` finds those that no line says

@@ -58,7 +58,7 @@ class Operation:
     priority, predicted_us    as the engine knew them
     reads, writes  serial numbers of the Vars that it reads, and that it changes
     pushed_ns, ready_ns, began_ns, ended_ns    when: issued; nothing it needs is pending any more;
-                   a worker begins; it is complete
+                   a worker begins; it is complete. On a GPU: it begins and is complete there
     failure        why it has no result; None if it has
     footprint      what knows its cost: called without arguments, gives its flops and nbytes; or
                    None. The bytes of a copy are those that travel

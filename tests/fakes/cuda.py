@@ -25,7 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from fakes import cupy_arrays, dlpack, graphs, nccl
+from d2lmini.device.cuda import products
+from fakes import cublas, cupy_arrays, dlpack, graphs, nccl
 from fakes import machine as machines
 from fakes.cupy_arrays import ndarray, specs_of
 from fakes.cupy_module import cupy
@@ -91,7 +92,7 @@ def empty_pinned(shape: Any, dtype: Any = float, order: str = "C") -> np.ndarray
 
 #: Sorting waits for its stream, in thrust.
 WAITS = ("argpartition", "argsort", "lexsort", "partition", "sort", "unique")
-#: What cuBLAS and cuSOLVER do, which CuPy refuses while a stream is being captured.
+#: What CuPy does by cuBLAS and cuSOLVER, which CuPy refuses while a stream is being captured.
 LIBRARY = ("dot", "einsum", "inner", "linalg", "matmul", "outer", "tensordot", "vdot")
 
 
@@ -292,6 +293,7 @@ def fake_cuda(
     }
     before = {name: vars(cupy).get(name) for name in names}
     hook, cupy_arrays.hook = cupy_arrays.hook, Hook()
+    products.libraries.setdefault(cupy, cublas.Library())
     vars(cupy).update(names)
     try:
         with machines.running(machine):

@@ -31,7 +31,9 @@ from d2lmini.device.cuda.kernels.random import STREAM
 COMPILER = shutil.which("g++")
 #: The kernels that this test asked for in vain, for there is no g++ (conftest skips it then).
 missed: list[str] = []
-FLAGS = ["-std=c++17", "-O0", "-fPIC", "-shared", "-w", "-fwrapv", "-ffp-contract=off"]
+FLAGS = ["-std=c++17", "-O0", "-fPIC", "-shared", "-w", "-fwrapv", "-ffp-contract=off", "-pthread"]
+#: So many threads run a kernel whose threads wait for each other.
+BLOCK = 4
 SHIM = Path(__file__).with_name("cuda_shim.h")
 FOLDER = Path(tempfile.gettempdir()) / f"d2lmini-kernels-{os.getuid()}"
 
@@ -98,12 +100,13 @@ def _part(i: int, source: str, name: str) -> str:
     inner = source.replace('extern "C" ', "")
     for text in (*HELPERS.values(), FOUR, STREAM):  # these stand at the top
         inner = inner.replace(text, "")
+    threads = BLOCK if "__syncthreads" in source else 1
     return (
         f"namespace kernel_{i} {{\n{inner}\n}}\n"
         f'extern "C" void run_{i}(unsigned rows, void** args) {{\n'
         f"    using namespace kernel_{i};\n"
-        f"    gridDim.y = rows;\n"
-        f"    for (blockIdx.y = 0; blockIdx.y < rows; ++blockIdx.y) kernel_{i}::{name}({args});\n"
+        f"    for (unsigned row = 0; row < rows; ++row)\n"
+        f"        run_block({threads}, row, rows, [&] {{ kernel_{i}::{name}({args}); }});\n"
         f"}}\n"
     )
 
@@ -145,12 +148,16 @@ class RawKernel:
         pairs = list(zip(args, self.parameters, strict=True))
         arrays = [a for a, p in pairs if p.is_array]
         written = [p.is_written for _, p in pairs if p.is_array]
+        names = {p.name for p in self.parameters}
+        by_rows = [f"{p.name}_row" in names for p in self.parameters if p.is_array]
         for arg, parameter in pairs:
             assert parameter.is_array or isinstance(arg, np.generic), (self.name, parameter, arg)
         pairs = [(None if p.is_array else a, p) for a, p in pairs]  # put off, it keeps no array
 
         def function(*raws: np.ndarray) -> tuple[np.ndarray, ...]:
-            fresh = [_same_layout(r) if w else r for r, w in zip(raws, written)]
+            fresh = [
+                _same_layout(r, rows) if w else r for r, w, rows in zip(raws, written, by_rows)
+            ]
             rest = iter(fresh)
             given = [next(rest) if p.is_array else a for a, p in pairs]
             run(self.code, self.name, grid, given)
@@ -160,6 +167,13 @@ class RawKernel:
         cupy_arrays.hook.execute(self.name, function, arrays, outputs)
 
 
-def _same_layout(array: np.ndarray) -> np.ndarray:
-    assert array.flags.c_contiguous, "a kernel of ours writes only to arrays in order"
-    return array.copy()
+def _same_layout(array: np.ndarray, by_rows: bool) -> np.ndarray:
+    """A copy. Of an array whose rows lie apart, if the kernel asks how far, with the same gaps."""
+    if array.flags.c_contiguous:
+        return array.copy()
+    assert by_rows, "a kernel of ours writes only to arrays in order"
+    extent = sum((n - 1) * s for n, s in zip(array.shape, array.strides))
+    memory = np.empty(extent // array.itemsize + 1, array.dtype)
+    place = np.lib.stride_tricks.as_strided(memory, array.shape, array.strides)
+    place[...] = array
+    return place

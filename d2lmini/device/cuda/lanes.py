@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
+from d2lmini import instrument
 from d2lmini.device.cuda import current
 from d2lmini.device.cuda.memory import Block
 from d2lmini.device.cuda.staging import Staging
@@ -97,9 +98,14 @@ class CudaLane:
         stream = self.stream
         self.bury()
         stream.begin(task)
+        told = instrument.issuing
+        if told:
+            instrument.emit("issue", task, self)
         try:
             task.run()
         finally:
+            if told:
+                instrument.emit("issued", task, self)
             stream.end(task)  # also after an error: some of it may be on its way
         self.device.pool.reserved = self.device.allocator.total_bytes()
 
@@ -127,6 +133,12 @@ class CudaLane:
             mark.ask()  # where something failed, every question is answered by that
         except Exception as problem:
             raise self.device.told(problem) from None
+
+    def timestamp(self) -> Any:
+        """An event that knows when the GPU has come so far; on the worker of this lane."""
+        event = self.device.xp.cuda.Event()
+        event.record(self.stream.handle)
+        return event
 
     def confirm(self, seq: int) -> None:
         """Ask whether the device was well when it did what is before mark `seq`, which others have

@@ -10,13 +10,14 @@ Importing the library imports no CuPy. Nothing here fails where there is none, o
 Tests put another module in its place, made of NumPy (`tests/fakes`). Of CuPy the device uses
 
     cuda.runtime   getDeviceCount, getDeviceProperties, memGetInfo
-    cuda           Device, Stream(non_blocking=True), Event(disable_timing=True), MemoryPool,
+    cuda           Device, Stream(non_blocking=True), Event, get_elapsed_time, nvtx, MemoryPool,
                    using_allocator, alloc_pinned_memory, MemoryPointer.copy_from_device_async,
                    UnownedMemory, memory.OutOfMemoryError, nccl; Stream.begin_capture, end_capture,
                    Graph.launch
     from_dlpack    and what arrays have for it
     ndarray        empty, asarray, copyto; get(stream, out=, blocking=False), set(array, stream)
     _core          set_compute_type (`allow_tf32`)
+    cuda.cublas    check_status, and that it has loaded cuBLAS (`products`)
 
 and operations use whatever functions they need.
 """
@@ -24,6 +25,7 @@ and operations use whatever functions they need.
 from __future__ import annotations
 
 import importlib
+import os
 import threading
 import warnings
 from collections.abc import Iterator
@@ -42,7 +44,7 @@ _looked = False  # has CuPy been looked for?
 _cupy: Any = None
 _count = 0
 _missing = _INSTALL
-_tf32 = False
+_tf32 = os.environ.get("CUPY_TF32", "0") == "1"
 
 
 def cupy() -> Any:
@@ -134,8 +136,9 @@ def allow_tf32(allow: bool) -> bool:
     """Let products of float32 matrices on GPUs use TF32, or not; whether they did before.
 
     TF32 is several times faster on cards of compute capability 8.0 and up and keeps 10 bits of each
-    factor: errors of about 1e-3; older cards warn and keep to float32. It is off to begin with
-    (unless CUPY_TF32=1 says otherwise, CuPy's own switch). The setting is of the whole process.
+    factor: errors of about 1e-3; older cards keep to float32. It is off to begin with (unless
+    CUPY_TF32=1 says otherwise, CuPy's own switch). The setting is of the whole process; CUDA graphs
+    keep what was allowed when they were recorded.
     """
     global _tf32
     before, _tf32 = _tf32, bool(allow)
@@ -143,3 +146,8 @@ def allow_tf32(allow: bool) -> bool:
     if found is not None:
         found._core.set_compute_type("float32", _TF32 if allow else _DEFAULT)
     return before
+
+
+def uses_tf32() -> bool:
+    """What `allow_tf32` last said."""
+    return _tf32

@@ -5,8 +5,8 @@ which are addresses and numbers. The graph made of it does all of them again by 
 very same memory. So a `Recording` is made on arrays that stay where they are, and what is computed
 on the way lies in a `Workspace`, memory that nobody else is given while there is a recording in it.
 
-Some work cannot be captured. CuPy refuses products of matrices by cuBLAS, random numbers need
-another key each time, which is an argument of their launch, and who sorts waits for the GPU. They
+Some work cannot be captured: random numbers need another key each time, which is an argument of
+their launch, and who sorts waits for the GPU. (Products of matrices can, see `products`.) They
 go by `outside`: the capture ends before such a call and begins anew behind it, and a replay is
 graph, call, graph, call, graph. All
 else that CUDA refuses (the host waiting for a value, a copy from or to it) ends in an error at the

@@ -9,6 +9,10 @@
     windows      im2col and col2im
     pooling      windows reduced to a number each, and their gradients
     rows         the gradient of taking rows: an embedding's
+    blocks       what the threads of a block put together
+    cross_entropy  softmax cross-entropy, its gradient
+    moments      means and variances, and what a normalization's gradient sums up
+    recurrent    what stands between the products of an LSTM's or GRU's step
     random       Philox: random numbers that depend on key and place alone
 
 Nothing here imports CuPy: who calls a kernel hands over the array module. A module of these is
@@ -22,13 +26,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from d2lmini.device.cuda.kernels import (
+        blocks,
+        cross_entropy,
         depthwise,
         elementwise,
         functions,
         fused,
         launch,
+        moments,
         pooling,
         random,
+        recurrent,
         rows,
         symbols,
         updates,
@@ -36,8 +44,8 @@ if TYPE_CHECKING:
     )  # fmt: skip
 
 __all__ = [
-    "depthwise", "elementwise", "functions", "fused", "launch", "pooling", "random", "rows",
-    "symbols", "updates", "windows",
+    "blocks", "cross_entropy", "depthwise", "elementwise", "functions", "fused", "launch",
+    "moments", "pooling", "random", "recurrent", "rows", "symbols", "updates", "windows",
 ]  # fmt: skip
 
 

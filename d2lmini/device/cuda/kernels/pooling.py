@@ -16,6 +16,9 @@ import numpy as np
 from d2lmini.device.cuda.kernels.typed import TypedKernel
 from d2lmini.device.cuda.kernels.windows import full
 
+#: What is computed of a window: its sum, or its mean over all of its places or those on the image.
+SUM, MEAN, MEAN_ON_IMAGE = 0, 1, 2
+
 _PARAMETERS = """
     const Index planes, const Index D, const Index H, const Index W,
     const Index KD, const Index KH, const Index KW, const Index SD, const Index SH, const Index SW,
@@ -27,6 +30,12 @@ _WINDOW = """
 struct Window { Index d0, d1, h0, h1, w0, w1; };
 __device__ inline Index low(Index a, Index b) { return a < b ? a : b; }
 __device__ inline Index high(Index a, Index b) { return a > b ? a : b; }
+// How many places along an axis a mean counts (1: its padding, too); 1 if it is a sum (0).
+__device__ inline A places(int mean, Index begin, Index K, Index size, Index P) {
+    if (mean == 0) return 1;
+    const Index from = mean == 1 ? begin : high(begin, 0);
+    return high(low(begin + K, mean == 1 ? size + P : size) - from, 1);
+}
 """
 
 #: The window of output i, whose plane of x begins at `base`.
@@ -81,13 +90,17 @@ _POOL = {
     kind: _kernel(
         f"{kind}_pool",
         """$window
-extern "C" __global__ void ${kind}_pool(const T* x, T* y, const double start,$parameters) {
+extern "C" __global__ void ${kind}_pool(
+    const T* x, T* y, const double start, const int mean,$parameters
+) {
     $outputs {$find_window
         A total = A(start);
         for (Index d = in.d0; d < in.d1; ++d)
             for (Index h = in.h0; h < in.h1; ++h)
                 for (Index w = in.w0; w < in.w1; ++w)
                     total = $combine;
+        total /= places(mean, d, KD, D, PD) * places(mean, h, KH, H, PH) *
+                 places(mean, w, KW, W, PW);
         y[i] = stored(total);
     }
 }
@@ -150,9 +163,11 @@ extern "C" __global__ void max_pool_gather(const T* g, const T* x, const T* y, T
 _SPREAD = _kernel(
     "pool_spread",
     """$window
-extern "C" __global__ void pool_spread(const T* g, T* dx,$parameters) {
+extern "C" __global__ void pool_spread(const T* g, T* dx, const int mean,$parameters) {
     $pixels {$windows_over
-                    sum += loaded(g[o]);
+                    sum += loaded(g[o]) / (places(mean, od * SD - PD, KD, D, PD) *
+                                           places(mean, oh * SH - PH, KH, H, PH) *
+                                           places(mean, ow * SW - PW, KW, W, PW));
                 }
         dx[i] = stored(sum);
     }
@@ -168,12 +183,12 @@ def max_pool(xp: Any, x: Any, y: Any, pool: Any) -> None:
     `pool` has size, kernel, stride, pad and out, a number for each axis in every one. Floating
     arrays in order (C-contiguous), all of one dtype, here and below."""
     start = float(np.finfo(x.dtype).min)
-    _POOL["max"](x.dtype, x.size, y.size)(xp, y.size, x, y, start, *_sizes(x, pool))
+    _POOL["max"](x.dtype, x.size, y.size)(xp, y.size, x, y, start, 0, *_sizes(x, pool))
 
 
-def sum_pool(xp: Any, x: Any, y: Any, pool: Any) -> None:
-    """Fill y with the sum of each window; float16 is added up in float32."""
-    _POOL["sum"](x.dtype, x.size, y.size)(xp, y.size, x, y, 0.0, *_sizes(x, pool))
+def sum_pool(xp: Any, x: Any, y: Any, pool: Any, mean: int = SUM) -> None:
+    """Fill y with the sum or mean of each window; float16 is added up in float32."""
+    _POOL["sum"](x.dtype, x.size, y.size)(xp, y.size, x, y, 0.0, mean, *_sizes(x, pool))
 
 
 def max_pool_backward(xp: Any, g: Any, x: Any, y: Any, dx: Any, pool: Any) -> None:
@@ -190,9 +205,10 @@ def max_pool_pick(xp: Any, u: Any, x: Any, y: Any, picked: Any, pool: Any) -> No
     _PICK(x.dtype, x.size, y.size)(xp, y.size, u, x, y, picked, *_sizes(x, pool))
 
 
-def pool_spread(xp: Any, g: Any, dx: Any, pool: Any) -> None:
-    """Fill dx (..., *size): each g (..., *out) is added to all places of its window."""
-    _SPREAD(g.dtype, g.size, dx.size)(xp, dx.size, g, dx, *_sizes(dx, pool))
+def pool_spread(xp: Any, g: Any, dx: Any, pool: Any, mean: int = SUM) -> None:
+    """Fill dx (..., *size): each g (..., *out), over the places that its mean counts, is added to
+    all places of its window."""
+    _SPREAD(g.dtype, g.size, dx.size)(xp, dx.size, g, dx, mean, *_sizes(dx, pool))
 
 
 def _sizes(x: Any, pool: Any) -> list[int]:

@@ -1,0 +1,99 @@
+"""Traces of GPUs: their own times, and ranges for NVIDIA's tools; on the fake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from fakes.cuda import fake_cuda
+
+from d2lmini import MXNetError, autograd, engine, gpu, nd, profile
+from d2lmini.device.cuda import module
+from d2lmini.device.cuda.device import logical_gpus
+from d2lmini.device.cuda.lanes import CudaLane
+
+
+@contextmanager
+def gpus(n: int = 1, seed: int = 1) -> Iterator[Any]:
+    with fake_cuda(n, seed=seed) as fake, module.using(fake), logical_gpus(n):
+        yield fake
+        engine.waitall()
+
+
+def test_an_operation_of_a_gpu_has_the_times_of_the_gpu(monkeypatch):
+    events: list[Any] = []
+
+    def timestamp(lane: CudaLane, *, plain: Any = CudaLane.timestamp) -> Any:
+        events.append(plain(lane))
+        return events[-1]
+
+    monkeypatch.setattr(CudaLane, "timestamp", timestamp)
+    with gpus():
+        x = nd.ones((50, 50), ctx=gpu(0))
+        nd.waitall()
+        with profile() as trace:
+            y = nd.dot(x, x)
+            y = y + 1
+            y = nd.dot(y, y)
+        assert len(events) == 7, "two for each, and one that the host waits for"
+        times = [1e9 * event.work.time_s for event in events[:6]]
+        first = trace[1].began_ns - times[0]
+        for each, began, ended in zip(trace.operations, times[::2], times[1::2], strict=True):
+            assert abs(each.began_ns - began - first) < 2000  # rounded
+            assert abs(each.ended_ns - ended - first) < 2000
+            assert each.ended_ns >= each.began_ns >= each.ready_ns > 0
+
+
+def test_a_trace_of_a_gpu_that_failed_keeps_the_times_of_the_host():
+    with gpus() as fake:
+        x = nd.ones((5, 5), ctx=gpu(0))
+        nd.waitall()
+        scope = profile()
+        with pytest.raises(MXNetError, match="cannot be used"), scope as trace:
+            y = x + 1
+            fake.machine.fail(0, at="issue", status=700)
+            z = x + 2
+            nd.waitall()
+        del y, z
+        assert all(each.ended_ns >= each.began_ns for each in trace.operations if each.ran)
+        with pytest.raises(MXNetError):
+            x.wait_to_read()
+
+
+def test_ranges_name_operation_and_line():
+    with gpus() as fake:
+        told: list[str] = []
+        fake.cuda.nvtx = SimpleNamespace(RangePush=told.append, RangePop=lambda: told.append("end"))
+        x = nd.ones((5, 5), ctx=gpu(0))
+        nd.waitall()
+        with profile(nvtx=True) as trace:
+            (x + 1).wait_to_read()
+        count = len(told)
+        (x + 1).wait_to_read()
+        assert len(told) == count, "only within the scope"
+        begun = [text for text in told if text != "end"]
+        assert begun[0].startswith("_plus_scalar ") and "test_cuda_trace.py:" in begun[0]
+        assert told.count("end") == len(begun)
+        assert [each.name for each in trace.operations] == ["_plus_scalar"]
+
+
+def test_a_replayed_step_is_timed_around_its_graph():
+    from d2lmini.gluon import nn
+
+    with gpus():
+        net = nn.Dense(3, in_units=4)
+        net.initialize(ctx=gpu(0))
+        net.hybridize(static_alloc=True, static_shape=True)
+        for _ in range(4):
+            with profile() as trace:
+                x = nd.array(np.ones((2, 4)), ctx=gpu(0))
+                with autograd.record():
+                    y = net(x)
+                y.backward()
+                nd.waitall()
+            assert all(each.ended_ns >= each.began_ns > 0 for each in trace.operations)
+        assert "replays" in net.cuda_graphs()[0]
