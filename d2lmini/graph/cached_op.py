@@ -85,7 +85,14 @@ class CachedOp:
         at the call for a wrong number of inputs, and for shapes, dtypes or contexts that do not
         fit."""
         try:
-            needs = self._with_history(inputs) if modes.recording else None
+            needs: Any = None
+            if modes.recording:  # whether each has a history; False is one that was used up
+                needs = [
+                    None if (e := x._node) is None else e[0].parents is not None for x in inputs
+                ]
+                if False in needs:
+                    tape.tell_of_constants(self.name, inputs)
+                    needs = [needed or None for needed in needs]
             kind = ([x._spec for x in inputs], needs, modes.training, inputs[0]._ctx)
         except (AttributeError, IndexError):
             kind = self._unusual(inputs)
@@ -97,15 +104,6 @@ class CachedOp:
         if out is not None:
             return out
         return results[0] if len(results) == 1 else results
-
-    def _with_history(self, inputs: Sequence[NDArray]) -> list[bool | None]:
-        """For each input: True, or None for a constant (`tape.history`, without a call for each;
-        False is one that a backward has used up)."""
-        needs = [None if (at := x._node) is None else at[0].parents is not None for x in inputs]
-        if False in needs:
-            tape.tell_of_constants(self.name, inputs)
-            needs = [needed or None for needed in needs]
-        return needs
 
     def _unusual(self, inputs: Sequence[Any]) -> Kind:
         """No inputs, which is allowed, or some that are no arrays."""
