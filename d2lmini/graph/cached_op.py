@@ -197,6 +197,7 @@ class Compiled:
     wanted   positions of the inputs with a history; `reached`: those that the outputs depend on
     grads    the backward graph: gradients of `reached`, from variables, what was kept, and `heads`
     used     when it was asked for last, as `Kept` counts
+    nbytes   about how much memory the programs and their graphs take, by the length of their text
     """
 
     def __init__(
@@ -237,6 +238,7 @@ class Compiled:
         else:
             self.outputs = outputs = simplify(outputs)
         self.forward = Program(name, variables, outputs + kept, ctx, arenas)
+        self.nbytes = TIMES_TEXT * len(self.forward.source)
         self._push = way_of(self.forward, ctx, static)
         short = ctx.is_cpu and ShortRoad.leads(self.forward)
         self._short = ShortRoad(self.forward, ctx) if short else None
@@ -293,12 +295,5 @@ class Compiled:
                 program = self._backward.get(needs)
                 if program is None:
                     program = self._backward[needs] = Backward(self, needs)
+                    self.nbytes += TIMES_TEXT * len(program.program.source)
         return program
-
-    @property
-    def nbytes(self) -> int:
-        """About how many bytes the programs and their graphs take, by the length of their text."""
-        backward = list(self._backward.values())
-        return TIMES_TEXT * sum(
-            len(p.source) for p in [self.forward, *[b.program for b in backward]]
-        )
