@@ -517,5 +517,5 @@ def test_states_that_are_carried_keep_no_chain(hybrid: bool):
                 live.append(state._chunk.pool.live)
     finally:
         gc.enable()
-    assert live[3:] == live[3:4] * len(live[3:])
+    assert max(live[6:]) <= max(live[3:6])
     assert all(node.parents is None and not node.saved for node in nodes)

@@ -211,18 +211,20 @@ def recorded(op: Op, inputs: tuple, attrs: dict[str, Any], outs: list[Any]) -> N
     """Put an op that was just applied on the tape, unless all its inputs are constants; called
     while recording, when an input has a node. `outs` are all its outputs, also those that backward
     alone sees."""
-    parents = tuple([None if x is None else x._node for x in inputs])
-    for entry in parents:
+    parents: list[Entry | None] = []
+    for x in inputs:  # (a comprehension would cost a call)
+        entry = None if x is None else x._node
         if entry is not None and entry[0].parents is None:
             tell_of_constants(op.name, inputs)
-            parents = tuple([None if x is None else history(x) for x in inputs])
+            parents = [None if x is None else history(x) for x in inputs]
             if not any(parents):
                 return
             break
+        parents.append(entry)
     node = new(OpNode)
     node.op = op
     node.attrs = attrs
-    node.parents = parents
+    node.parents = tuple(parents)
     node.order = next(_order)
     node.site = callsite.find()
     first = outs[0]

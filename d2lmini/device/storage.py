@@ -285,7 +285,8 @@ class Chunk(WeightedVar):
         return array
 
     def adopt(self, array: np.ndarray) -> None:
-        """Make `array` its contents: fresh, contiguous, seen by nobody else."""
+        """Make `array` its contents: fresh, contiguous, seen by nobody else. AssertionError unless
+        it is in C order."""
         with lock:
             if self.nbytes >= SMALL:
                 self.pool.check_limit(self.nbytes)
@@ -297,7 +298,8 @@ class Chunk(WeightedVar):
             self.own(array)
 
     def own(self, array: np.ndarray) -> None:
-        """Make `array` its contents and enter it in the books (lock held)."""
+        """Make `array` its contents and enter it in the books (lock held). AssertionError unless it
+        is in C order."""
         if not array.flags.c_contiguous:
             raise AssertionError("an array is to be in C order, else its views would be copies")
         pool = self.pool

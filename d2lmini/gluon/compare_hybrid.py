@@ -29,6 +29,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import get_ident
 from typing import Any
 
 import numpy as np
@@ -294,12 +295,12 @@ def _unchanged(block: Any) -> Iterator[None]:
 def _logged(log: list[tuple[str, NDArray]]) -> Iterator[None]:
     """A scope that notes the results of all ops on arrays: (op, result)."""
     arrays: Any = NDArray
-    apply, short = arrays._apply, arrays._short
+    apply, short, mine = arrays._apply, arrays._short, get_ident()
 
     def noting(op: Any, *how: Any, **more: Any) -> Any:
         result = apply(op, *how, **more)
         for each in result if isinstance(result, list) else [result]:
-            if isinstance(each, NDArray):
+            if isinstance(each, NDArray) and get_ident() == mine:
                 log.append((op.name, each))
         return result
 

@@ -112,22 +112,20 @@ class CachedOp:
     def compiled_for(self, inputs: Sequence[NDArray]) -> Compiled:
         """The programs for such inputs in the modes of now, compiled if they have to be."""
         try:
-            needs = self._with_history(inputs) if modes.recording else None
+            needs: Any = None
+            if modes.recording:  # whether each has a history; False is one that was used up
+                needs = [
+                    None if (e := x._node) is None else e[0].parents is not None for x in inputs
+                ]
+                if False in needs:
+                    tape.tell_of_constants(self.name, inputs)
+                    needs = [needed or None for needed in needs]
             kind = ([x._spec for x in inputs], needs, modes.training, inputs[0]._ctx)
         except (AttributeError, IndexError):
             kind = self._unusual(inputs)
         last, compiled = self._last  # one pair, whatever other threads do
         # Nearly always the kind of the last call, with the very same objects in it.
         return compiled if kind == last else self._find(inputs, kind)
-
-    def _with_history(self, inputs: Sequence[NDArray]) -> list[bool | None]:
-        """For each input: True, or None for a constant (`tape.history`, without a call for each;
-        False is one that a backward has used up)."""
-        needs = [None if (at := x._node) is None else at[0].parents is not None for x in inputs]
-        if False in needs:
-            tape.tell_of_constants(self.name, inputs)
-            needs = [needed or None for needed in needs]
-        return needs
 
     def _unusual(self, inputs: Sequence[Any]) -> Kind:
         """No inputs, which is allowed, or some that are no arrays."""
@@ -207,6 +205,7 @@ class Compiled:
     wanted   positions of the inputs with a history; `reached`: those that the outputs depend on
     grads    the backward graph: gradients of `reached`, from variables, what was kept, and `heads`
     used     when it was asked for last, as `Kept` counts
+    nbytes   about how much memory the programs and their graphs take, by the length of their text
     """
 
     def __init__(
@@ -248,6 +247,7 @@ class Compiled:
         else:
             self.outputs = outputs = simplify(outputs)
         self.forward = Program(name, variables, outputs + kept, ctx, arenas)
+        self.nbytes = TIMES_TEXT * len(self.forward.source)
         self._push = way_of(self.forward, ctx, static)
         short = ctx.is_cpu and ShortRoad.leads(self.forward)
         self._short = ShortRoad(self.forward, ctx) if short else None
@@ -304,12 +304,5 @@ class Compiled:
                 program = self._backward.get(needs)
                 if program is None:
                     program = self._backward[needs] = Backward(self, needs)
+                    self.nbytes += TIMES_TEXT * len(program.program.source)
         return program
-
-    @property
-    def nbytes(self) -> int:
-        """About how many bytes the programs and their graphs take, by the length of their text."""
-        backward = list(self._backward.values())
-        return TIMES_TEXT * sum(
-            len(p.source) for p in [self.forward, *[b.program for b in backward]]
-        )

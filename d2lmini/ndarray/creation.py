@@ -142,8 +142,8 @@ def eye(N: int, M: int = 0, k: int = 0, ctx: Context | None = None, dtype: Any =
 
 def from_numpy(ndarray: np.ndarray, zero_copy: bool = True) -> NDArray:
     """An NDArray of a NumPy array; with `zero_copy` it shares the memory, and the NumPy array is
-    made read-only, so that nobody writes behind the engine's back. ValueError if that one is not
-    C-contiguous."""
+    made read-only, so that nobody writes behind the engine's back; what is read-only already is
+    copied. ValueError if that one is not C-contiguous."""
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"from_numpy: expected a NumPy array, got {type(ndarray).__name__}")
     as_dtype(ndarray.dtype)

@@ -157,9 +157,8 @@ def _fitted(result: Any, plan: Plan, *inputs: Any) -> np.ndarray:
     if result.shape != spec.shape or result.dtype != spec.dtype:
         raise AssertionError(f"computed {result.shape} {result.dtype}, promised {spec}")
     if result.base is not None or not result.flags.carray or _is_among(result, inputs):
-        return np.array(
-            result, spec.dtype, order="C"
-        )  # else it keeps the order of a transposed one
+        # Without `order` a copy of a transposed array is in Fortran's order too.
+        return np.array(result, spec.dtype, order="C")
     plan.keep_kernel()
     return result
 
