@@ -8,6 +8,7 @@ import threading
 import numpy as np
 import pytest
 from fakes import nccl as fake_nccl
+from fakes.cublas import Library
 from fakes.cuda import fake_cuda
 from fakes.machine import CUBLASError, CUDARuntimeError
 from worlds import until
@@ -124,20 +125,20 @@ def test_the_event_of_a_gpu_that_failed_is_that_gpus_failure(cupy, gpus, monkeyp
 
 def test_a_library_that_finds_no_memory_is_called_again(cupy, gpus, monkeypatch):
     """cuBLAS takes memory for itself, which CuPy's pool may be keeping."""
-    matmul, device = cupy.matmul, device_of(gpu(0))
+    gemm, device = Library.gemm, device_of(gpu(0))
     errors = [CUBLASError(3)]
 
-    def short(a, b, out=None):
+    def short(library, *arguments):
         if errors:
             raise errors.pop()
-        return matmul(a, b, out=out)
+        gemm(library, *arguments)
 
     x = nd.ones((40, 40), ctx=gpu(0))
     kept = nd.ones((40_000,), ctx=gpu(0)) + 1
     nd.waitall()
     del kept
     gc.collect()
-    monkeypatch.setattr(cupy, "matmul", short)
+    monkeypatch.setattr(Library, "gemm", short)
     used = cupy.machine.used[0]
     assert (nd.dot(x, x).asnumpy() == 40).all()
     assert not errors and cupy.machine.used[0] < used

@@ -135,7 +135,7 @@ def _multiply(xp: Any, library: Any, lane: Any, a: Any, b: Any, out: Any) -> Non
         if place is not out:
             xp.copyto(out, place)
     for call in calls:
-        library.gemm(lane, call, turned, a, b, out)
+        lane.device.retry(partial(library.gemm, lane, call, turned, a, b, out))
 
 
 # -- layouts --------------------------------------------------------------------------------------
@@ -282,11 +282,7 @@ class Library:
     def _new(self, device: Any) -> tuple:
         properties = device.xp.cuda.runtime.getDeviceProperties(device.ordinal)
         nbytes = WORKSPACE if properties["major"] >= 9 else SMALL_WORKSPACE
-        try:
-            workspace = self._memory(nbytes)
-        except MemoryError:
-            device.trim()
-            workspace = self._memory(nbytes)
+        workspace = self._memory(nbytes)
         handle = ctypes.c_void_p()
         self._check(self._create(ctypes.byref(handle)))
         self._check(self._set_math_mode(handle, _NO_REDUCED_PRECISION))
