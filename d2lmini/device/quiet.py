@@ -42,10 +42,11 @@ run_locked = _quiet().run
 
 def run_quietly(fn: Callable[..., Any], *args: Any) -> Any:
     """fn(*args), with NumPy's floating-point warnings off."""
-    context, here.context = here.context, None
+    context = here.context
     if context is None:
         return fn(*args)
-    try:
+    try:  # from here on: Ctrl-C may come at the next call
+        here.context = None
         return context.run(fn, *args)
     finally:
         here.context = context
