@@ -152,6 +152,17 @@ def test_a_users_function_can_be_interrupted():
             x.asnumpy()
 
 
+def test_a_thread_computes_quietly_after_it_was_struck():
+    """NumPy's warnings are off in operations, whatever was interrupted before."""
+    x, y = nd.ones((60, 60)), nd.ones((2,))
+    for k in range(0, 400, 3):
+        with interrupt_at(k, FILES):
+            nd.sigmoid(x).wait_to_read()
+            y += 1
+        with np.errstate(all="raise"):
+            assert np.isinf((1 / nd.zeros((40, 40))).asnumpy()).all()
+
+
 # -- in a process of its own -----------------------------------------------------------------------
 
 

@@ -43,9 +43,9 @@ def parallel_for(
     if n < 2 or here.cut or not instrument.listeners:  # what is cut within a piece is part of it
         _run_pieces(n, body, whole)
         return
-    here.cut = True
     begin_ns = engine.current.clock()
     try:
+        here.cut = True
         own, over_ns = _run_pieces(n, body, whole)
     finally:
         here.cut = False

@@ -47,10 +47,11 @@ def run_quietly(fn: Callable[..., Any], *args: Any) -> Any:
     """fn(*args), with NumPy's floating-point warnings off."""
     if began is not None:
         began(fn)
-    context, here.context = here.context, None
+    context = here.context
     if context is None:
         return fn(*args)
-    try:
+    try:  # from here on: Ctrl-C may come at the next call
+        here.context = None
         return context.run(fn, *args)
     finally:
         here.context = context

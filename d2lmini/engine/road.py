@@ -134,39 +134,33 @@ class Road:
         with self.lock:
             if not core.passes_through(task):
                 return False
+            observed = bool(instrument.listeners)
+            if observed:
+                self._tell_inline(task)
+            failure = None
             steps = task.defers and task.in_steps
             held = signals.hold() if steps else None
+            self.inlined += 1
             try:
-                self._compute_inline(task, lossless=task.defers and not steps)
+                task.run()
+                if task.failures is not None:
+                    self._fail_parts(task)
+            except BaseException as problem:
+                failure = Failure(task.name, task.site or callsite.find(), problem)
+                task.seq = self._sequence
+                # Else Ctrl-C did no harm: what the task changes is changed by one call, or is new.
+                if steps or not (failure.sudden and task.defers):
+                    self._fail(task, failure, ran=True)
+                if failure.sudden:
+                    raise
             finally:
+                if observed:
+                    instrument.emit("end", task, failure)
                 if held is not None:
                     signals.release(held)
         if self._late:
             self._push_late()
         return True
-
-    def _compute_inline(self, task: Task, lossless: bool) -> None:
-        """Run `task`, to which everything is granted. `lossless`: Ctrl-C can do no harm, for what
-        the task changes is changed by one call, or is new and nobody has it."""
-        observed = bool(instrument.listeners)
-        if observed:
-            self._tell_inline(task)
-        failure = None
-        self.inlined += 1
-        try:
-            task.run()
-            if task.failures is not None:
-                self._fail_parts(task)
-        except BaseException as problem:
-            failure = Failure(task.name, task.site or callsite.find(), problem)
-            task.seq = self._sequence
-            if not (failure.sudden and lossless):
-                self._fail(task, failure, ran=True)
-            if failure.sudden:
-                raise
-        finally:
-            if observed:
-                instrument.emit("end", task, failure)
 
     def _tell_inline(self, task: Task) -> None:
         task.prepare()

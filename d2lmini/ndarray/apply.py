@@ -23,15 +23,10 @@ from d2lmini.engine.core import Task, Var
 from d2lmini.ndarray.compute import adopt, compute_there
 from d2lmini.ndarray.plan import Plan, plan_of
 from d2lmini.ndarray.short import apply_small
-from d2lmini.ops.core import Op, Spec, Value, modes
+from d2lmini.ops.core import ASSIGNING, Op, Spec, Value, modes
 
 #: The class of the results; `NDArray` registers itself here, for it stands on this module.
 Array: Any = None
-
-#: The ops by which a program gives an array that it has another value: x[:] = y, y.copyto(x)
-ASSIGNING = frozenset({"_assign", "_copyto", "_full"})
-#: Those by which it sets some elements: x[1, ::2] = y.
-SETTING = frozenset({"_setitem", "_setitem_scalar"})
 
 Operand = tuple[Chunk, "int | None", Spec]
 
@@ -71,19 +66,14 @@ class OpTask(Task):
 
     @property
     def atomic(self) -> bool:  # type: ignore[override]
-        """Either the op is one call of NumPy's, or its result is copied to its place at the end."""
-        op = self.op
-        if op.mutates:
-            return op.name in SETTING
-        return len(self.outputs) == 1 and (
-            op.ufunc is not None or not op.takes_out or op.name in ASSIGNING
-        )
+        return self.op.atomic
 
     @property
     def in_steps(self) -> bool:
-        if not self.op.mutates and self.outputs[0][0].data is None:
-            return False  # nearly every operation: its results are new
-        return not self.atomic
+        op = self.op
+        if op.mutates or self.outputs[0][0].data is not None:
+            return not op.atomic
+        return False  # nearly every operation: its results are new
 
     def keeps(self, var: Var) -> bool:
         if var in self.reads:

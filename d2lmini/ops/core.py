@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -107,6 +107,12 @@ MOST_BOUND = 256
 
 #: In `Op.keeps`, the place of the output.
 Y = -1
+
+
+#: The ops by which a program gives an array that it has another value: x[:] = y, y.copyto(x);
+#: and those by which it sets some of the elements: x[1, ::2] = y.
+ASSIGNING = frozenset({"_assign", "_copyto", "_full"})
+SETTING = frozenset({"_setitem", "_setitem_scalar"})
 
 
 class _All:
@@ -220,6 +226,15 @@ class Op:
         self.saves: tuple[str, ...] = ()
         self.keeps: tuple[tuple[int, str | None], ...] = ()
         self.__doc__ = compute.__doc__
+
+    @cached_property
+    def atomic(self) -> bool:
+        """Is what it writes, where there was something before, written by one call, its last?
+        Either it is such a call, or its result is copied to its place at the end."""
+        if self.mutates:
+            return self.name in SETTING
+        alone = self.ufunc is not None or not self.takes_out or self.name in ASSIGNING
+        return alone and self.outputs == 1
 
     def gradient(self, saves: str = "") -> Callable[[Callable], Callable]:
         """Attach the gradient rule: a function of values `(g, *saved, **attrs)`.

@@ -67,12 +67,13 @@ def _is_point(code: CodeType, last: int, offset: int) -> bool:
 
 
 class Strike:
-    """Raises at the k-th point; `done` and `where` tell whether and where it did."""
+    """Strikes at the k-th point; `done` and `where` tell whether and where it did, `raised` whether
+    the scope was ended by it."""
 
     def __init__(self, k: int, files: tuple[str, ...]):
         self.left = k
         self.files = files
-        self.done = False
+        self.done = self.raised = False
         self.where = ""
         self._thread = threading.get_ident()
         # Of each frame: its last instruction, and what is known of its code.
@@ -199,6 +200,7 @@ def interrupt_at(k: int, files: tuple[str, ...] = ENGINE_FILES) -> Iterator[Stri
     except KeyboardInterrupt:
         if not strike.done:
             raise
+        strike.raised = True
     finally:
         strike._last.clear()  # it holds frames
 
