@@ -454,11 +454,12 @@ class Road:
     def _keep_unchanged(self, task: Task, variables: Iterable[Var], failure: Failure) -> None:
         """`task` did not write `variables` because of `failure`. Where a value was missing before,
         it still is; of two failures that no wait has raised, the first one counts."""
-        error = Unchanged(failure, self, task.seq)
-        if error.report is not failure.report:
-            self.reports.add(error, task.seq, keep=False)
-        for var in variables:
-            if var.error is None or not var.error.blocks(self, task.seq):
+        kept = [v for v in variables if v.error is None or not v.error.blocks(self, task.seq)]
+        if kept:
+            error = Unchanged(failure, self, task.seq)
+            if error.report is not failure.report:
+                self.reports.add(error, task.seq, keep=False)
+            for var in kept:
                 var.error = error
 
 

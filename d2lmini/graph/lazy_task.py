@@ -28,6 +28,7 @@ class LazyTask(ProgramTask):
     __slots__ = ("began", "deed", "failures", "singly")
 
     counts = 0  # the versions were counted as its steps were recorded
+    in_steps = True  # the user has its results already, and Ctrl-C must not leave them empty
 
     def __init__(
         self, program: Program, singly: bool, deed: Deed, outputs: list[Operand], ctx: Context

@@ -38,7 +38,7 @@ FORBIDDEN = (
 )  # fmt: skip
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 #: Of these the arguments say which files they concern.
-_ON_FILES = frozenset({"os.remove", "os.rename", "os.mkdir"})
+_ON_FILES = frozenset({"os.remove", "os.rename", "os.mkdir", "os.chmod"})
 
 
 class Limits(NamedTuple):
