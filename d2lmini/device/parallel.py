@@ -74,6 +74,9 @@ def _run_pieces(
             other.work()
     finally:
         current.shared(job)
+        # A helper that wakes late finds nothing to do; it is not to keep the arrays alive.
+        if job.is_over:
+            del job.body
     problem, job.problem = job.problem, None
     if problem is not None:
         try:
@@ -86,7 +89,7 @@ def _run_pieces(
 class _Job:
     """Pieces not yet taken, and how many are done.
 
-    taken  there are none left to take
+    taken  there are none left to take; is_over: all are done
     outer  the job in a piece of which this one was begun
     news   for the thread that waits for all pieces: jobs that were begun in them, where it can
            help; None when all are done
@@ -94,7 +97,7 @@ class _Job:
     Who waits helps with nothing but what it waits for. So nobody waits for a thread that waits.
     """
 
-    __slots__ = ("body", "finished", "n", "news", "numbers", "outer", "problem", "taken")
+    __slots__ = ("body", "finished", "is_over", "n", "news", "numbers", "outer", "problem", "taken")
 
     def __init__(self, n: int, body: Callable[[int], Any]):
         self.n = n
@@ -105,6 +108,7 @@ class _Job:
         self.outer: _Job | None = here.job
         self.problem: BaseException | None = None
         self.taken = False
+        self.is_over = False
 
     def tell(self) -> None:
         """Tell those who wait for the piece in which this was begun."""
@@ -128,6 +132,7 @@ class _Job:
                 except BaseException as problem:
                     self.problem = self.problem or problem
                 if next(self.finished) == self.n:
+                    self.is_over = True
                     self.news.put(None)
         finally:
             here.job = before

@@ -107,7 +107,7 @@ class ThreadedEngine(Engine):
         enter = self._join_segment if user and here.bulk_size > 1 else self._enter
         while not enter(task, user):
             self.pause(task)
-        if self._ended:
+        if self._ended and user:
             self._work_off()
 
     def _join_segment(self, task: Task, bounded: bool) -> bool:
@@ -238,7 +238,7 @@ class ThreadedEngine(Engine):
     def _left_over(self, pool: Pool) -> Task | None:
         """The next task that no worker will take."""
         with self.lock:
-            alone = here.task is None and (self._ended or not pool.workers)
+            alone = self._ended or not pool.workers
             return heapq.heappop(pool.ready)[2] if alone and pool.ready else None
 
     def helpers(self, n: int, job: Any, late: bool = False) -> int | None:
