@@ -227,11 +227,6 @@ def a_part_of_an_array_as_an_array_of_its_own() -> Any:
     return x, chunk
 
 
-@fault(r"an array of shape \(3, 4\) was adopted that is not in C order")
-def an_array_in_fortran_order() -> Any:
-    Chunk(Pool(cpu()), 96).adopt(np.asfortranarray(np.ones((3, 4))))
-
-
 @fault("memory of an array that is no more was written")
 def a_bucket_into_which_the_wire_still_writes() -> Any:
     """What travels arrives in gradients that died meanwhile."""
