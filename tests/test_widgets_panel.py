@@ -182,7 +182,7 @@ def test_what_was_pushed_belongs_to_the_run(gate):
         assert late.join(SOON_S)
         assert late.state == "failed" and late.problem.startswith(begin)
         assert "_random_normal: scale must be 0 or more, got -1.0\n  issued at" in late.problem
-        assert engine.current.reports.take() == ([], [])  # told there, and nowhere again
+        assert engine.current.untold() == ([], [])  # told there, and nowhere again
 
 
 def test_an_error_is_told_with_the_users_lines():
