@@ -43,15 +43,16 @@ def write(fname: FileName, content: str | bytes | Iterable[bytes | memoryview]) 
 
 
 @contextmanager
-def beside(*fnames: FileName) -> Iterator[list[str]]:
+def beside(*fnames: FileName, ending: bool = False) -> Iterator[list[str]]:
     """A scope with a path to write to for each of some files, which take their places together at
-    its end; none does if an exception ends it. The ending of each name is kept.
+    its end; none does if an exception ends it. `ending`: the paths end as the names do, for those
+    who choose a format by that; else in .tmp, so that nobody takes one for a file of its kind.
 
     Permissions of a file that is replaced are kept, links are followed, and for what is no plain
     file (`/dev/null`, a pipe) the path is its own. Errors name the files themselves.
     """
     targets = [os.path.realpath(os.fsdecode(os.fspath(fname))) for fname in fnames]
-    paths = [_neighbour(target) for target in targets]
+    paths = [_neighbour(target, ending) for target in targets]
     try:
         yield paths
         held = signals.hold()
@@ -69,13 +70,12 @@ def beside(*fnames: FileName) -> Iterator[list[str]]:
         raise
 
 
-def _neighbour(target: str) -> str:
+def _neighbour(target: str, ending: bool) -> str:
     """A short name of its own: that of the target and a suffix could exceed the limit."""
     if os.path.exists(target) and not stat.S_ISREG(os.stat(target).st_mode):
         return target
-    ending = os.path.splitext(target)[1]
-    ending = ending if len(ending) < 10 else ".tmp"
-    return os.path.join(os.path.dirname(target), f".{os.urandom(8).hex()}{ending}")
+    suffix = os.path.splitext(target)[1] if ending else ".tmp"
+    return os.path.join(os.path.dirname(target), f".{os.urandom(8).hex()}{suffix}")
 
 
 def _replace(path: str, target: str) -> None:

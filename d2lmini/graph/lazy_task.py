@@ -27,6 +27,7 @@ class LazyTask(ProgramTask):
 
     __slots__ = ("began", "deed", "failures", "singly")
 
+    in_steps = True  # the program has the outputs already, whose values Ctrl-C must not take away
     counts = 0  # the versions were counted as its steps were recorded
     in_steps = True  # the user has its results already, and Ctrl-C must not leave them empty
 

@@ -83,7 +83,7 @@ def save_model(model: Any, path: str | PathLike[str], verbose: bool = False) -> 
     onnx = package()
     if verbose:
         sys.stdout.write(onnx.helper.printable_graph(model.graph) + "\n")
-    with files.beside(path) as [place]:
+    with files.beside(path, ending=True) as [place]:
         onnx.save(model, place)
     return str(path)
 

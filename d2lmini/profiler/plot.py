@@ -83,7 +83,7 @@ class Picture:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it to a file; the ending (.png, .svg, .pdf) chooses the format."""
-        with files.beside(path) as [place]:
+        with files.beside(path, ending=True) as [place]:
             self.figure.savefig(place)
 
     def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
