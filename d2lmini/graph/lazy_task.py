@@ -29,7 +29,6 @@ class LazyTask(ProgramTask):
 
     in_steps = True  # the program has the outputs already, whose values Ctrl-C must not take away
     counts = 0  # the versions were counted as its steps were recorded
-    in_steps = True  # the user has its results already, and Ctrl-C must not leave them empty
 
     def __init__(
         self, program: Program, singly: bool, deed: Deed, outputs: list[Operand], ctx: Context
