@@ -4,16 +4,17 @@ A disk may be full, and Ctrl-C may come at any line. So what writes a file write
 neighbour of it, which takes its place in one step when it is complete. Until then the old file is
 as it was; a failure leaves nothing behind.
 
->>> import os, tempfile
->>> path = os.path.join(tempfile.mkdtemp(), "notes.txt")
+>>> import tempfile
+>>> from pathlib import Path
+>>> path = Path(tempfile.mkdtemp(), "notes.txt")
 >>> write(path, "all of it")
 >>> with beside(path) as [temporary]:
-...     _ = open(temporary, "w").write("half of")
+...     _ = Path(temporary).write_text("half of")
 ...     raise OSError("no space left")
 Traceback (most recent call last):
     ...
 OSError: no space left
->>> open(path).read(), os.listdir(os.path.dirname(path))
+>>> path.read_text(), [file.name for file in path.parent.iterdir()]
 ('all of it', ['notes.txt'])
 
 Every writer of the library comes here; `tests/test_files.py` fills the disk under each.
