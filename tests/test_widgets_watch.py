@@ -443,6 +443,18 @@ def test_the_picture_has_lanes_queue_and_memory_and_is_small():
     assert repr(picture) == "<live view of the engine>"
 
 
+def test_the_picture_shows_the_devices_that_hold_most():
+    """With a name for each of many devices there would be no room for the picture."""
+    pytest.importorskip("matplotlib")
+    kept = [nd.ones((2, 2), ctx=cpu(i)) for i in range(12)]
+    with d2lmini.watch() as w:
+        large().wait_to_read()
+    memory = w.picture().figure.axes[2]
+    names = {text.get_text().split()[-1] for text in memory.get_legend().get_texts()}
+    assert "cpu(0)" in names and len(names) <= 4 < len(kept)
+    assert w.picture()._repr_png_()
+
+
 def test_few_operations_have_arrows_from_what_they_waited_for():
     pytest.importorskip("matplotlib")
     started, go = threading.Event(), threading.Event()

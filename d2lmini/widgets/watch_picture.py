@@ -21,6 +21,8 @@ from d2lmini.widgets.watch_records import Recent, Sample, Seen
 
 #: Of more operations nobody could follow the arrows.
 MOST_ARROWS = 40
+#: So many devices are named in the picture of memory.
+MOST_DEVICES = 4
 #: So many lines that waited are named below the picture, each with at most so many letters.
 MOST_WAITS, LETTERS = 3, 90
 
@@ -157,13 +159,16 @@ def _draw_queue(axes: Any, samples: Sequence[Sample], begin_ns: int) -> None:
 
 
 def _draw_memory(axes: Any, samples: Sequence[Sample], begin_ns: int) -> None:
-    """A colour for each device, a dash for each kind of memory."""
+    """A colour for each device, a dash for each kind of memory; of the devices that hold most, for
+    a picture has room for few names."""
     axes.set_ylabel("memory\nMB", rotation=0, ha="right", va="center")
     axes.spines[["top", "right"]].set_visible(False)
-    contexts = list(dict.fromkeys(ctx for each in samples for ctx, *_ in each.held))
-    for n, ctx in enumerate(contexts):
+    contexts = dict.fromkeys(ctx for each in samples for ctx, *_ in each.held)
+    held_mb = {ctx: np.array([_held(each, ctx) for each in samples]) / 1e6 for ctx in contexts}
+    most = sorted(held_mb, key=lambda ctx: held_mb[ctx].max(), reverse=True)[:MOST_DEVICES]
+    for n, ctx in enumerate(ctx for ctx in contexts if ctx in most):
         times = [(each.when_ns - begin_ns) / 1e6 for each in samples]
-        held = np.array([_held(each, ctx) for each in samples]) / 1e6
+        held = held_mb[ctx]
         for column, (kind, dash) in enumerate((("live", "-"), ("cached", "--"), ("pending", ":"))):
             if held[:, column].any():
                 axes.plot(

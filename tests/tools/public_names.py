@@ -112,6 +112,8 @@ class Entry:
             value = value.__func__
         if isinstance(value, property):
             value = value.fget
+        if isinstance(value, cached_property):
+            value = value.func
         return inspect.unwrap(value) if callable(value) else value
 
     @cached_property
