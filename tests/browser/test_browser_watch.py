@@ -81,7 +81,8 @@ def test_watch_moves_while_the_cell_is_busy_and_tells_what_was_clicked(page):
     page.wait(
         lambda: "over" in view.locator(".d2l-watch-status").inner_text(), "the end of watching"
     )
-    assert page.python(THREADS).strip() == "[]"
+    # Its thread ends after it has said so.
+    page.wait(lambda: page.python(THREADS).strip() == "[]", "the end of the watching thread")
     page.picture("over", view)
 
     # What a script draws follows the theme, too: now there are bars of its dark blue.
