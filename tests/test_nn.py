@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import d2lmini
-from d2lmini import MXNetError, nd
+from d2lmini import MXNetError, autograd, nd
 from d2lmini.ops import pool, softmax
 from d2lmini.ops.core import modes, registry
 from d2lmini.random_state import Key
@@ -370,3 +370,17 @@ def test_what_does_not_fit_is_explained_at_the_call(name, shapes, attrs, says):
 def test_integers_are_refused_with_the_way_out(name, attrs):
     with pytest.raises(MXNetError, match=r"floating point, got int32; convert with \.astype"):
         getattr(nd, name)(nd.ones((2, 2, 2), dtype="int32"), **attrs)
+
+
+@pytest.mark.parametrize("op", ["Convolution", "Deconvolution"])
+@pytest.mark.parametrize(("kernel", "groups"), [((1, 1), 1), ((1, 1), 2), ((3, 3), 1), ((3, 3), 2)])
+def test_a_batch_of_no_images_goes_through(op, kernel, groups):
+    x, w = nd.zeros((0, 4, 5, 5)), nd.ones((4, 4 // groups, *kernel))
+    for each in (x, w):
+        each.attach_grad()
+    options = {"kernel": kernel, "num_filter": 4, "num_group": groups, "no_bias": True}
+    with autograd.record():
+        y = getattr(nd, op)(x, w, **options)
+    y.backward()
+    assert y.asnumpy().shape[:2] == (0, 4)
+    assert x.grad.asnumpy().shape == x.shape and not w.grad.asnumpy().any()

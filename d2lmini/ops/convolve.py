@@ -82,7 +82,7 @@ def convolve_weight(xp: Any, x: Any, g: Any, geo: Geometry, groups: int, dw: Any
 def _pointwise(xp: Any, w: Any, x: Any, y: Any, groups: int) -> None:
     """A product for each image: w (G, A, B), x (N, G*B, ...) -> y (N, G*A, ...)."""
     N, places = x.shape[0], prod(x.shape[2:])
-    images = x.reshape(N, groups, -1, places)
+    images = x.reshape(N, groups, w.shape[2], places)
     matmul(xp, w, images, y.reshape(N, groups, w.shape[1], places))
 
 
