@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from generators import mxnet_twin
+from generators.twin import Twin, TwinError
 from rows import by, over
 from test_ops import ROWS
 
@@ -134,10 +134,10 @@ def test_an_operation_without_a_gradient_gives_zeros(case, compiled):
         assert not g.asnumpy().any()
 
 
-@pytest.mark.skipif(not mxnet_twin.PYTHON, reason="D2LMINI_MXNET_PYTHON names no interpreter")
+@pytest.mark.skipif(not Twin("mxnet").python, reason="D2LMINI_MXNET_PYTHON names no interpreter")
 def test_mxnet_gives_zeros_too():
     """Or it refuses: some of its operations that have no gradient say so."""
-    mxnet = mxnet_twin.MXNet()
+    mxnet = Twin("mxnet")
     refused = set()
     try:
         for case in FLAT_ROWS:
@@ -163,7 +163,7 @@ for x in xs:
 """
             try:
                 found = mxnet.results(text)
-            except mxnet_twin.MXNetError as problem:
+            except TwinError as problem:
                 refused.add((name, str(problem)[-300:]))
                 continue
             assert not any(g.any() for g in found), (case.id, found)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from generators import mxnet_twin
 from generators.agree import results
+from generators.twin import Twin
 
 from d2lmini import autograd, nd
 
@@ -116,9 +116,9 @@ def test_eager_and_hybridized_keep_the_same_bits(name):
 
 @pytest.fixture(scope="module")
 def mxnet():
-    if not mxnet_twin.PYTHON:
+    if not Twin("mxnet").python:
         pytest.skip("D2LMINI_MXNET_PYTHON names no interpreter")
-    process = mxnet_twin.MXNet()
+    process = Twin("mxnet")
     yield process
     process.close()
 

@@ -13,8 +13,8 @@ from textwrap import dedent
 
 import numpy as np
 import pytest
-from generators import mxnet_twin
 from generators.agree import agree, as_mxnet, close
+from generators.twin import Twin
 
 from d2lmini import autograd, engine, nd, storage
 from d2lmini.autograd import tape
@@ -388,9 +388,9 @@ def test_a_used_up_graph_is_a_constant(name: str):
     compare(name, agree(text_of(name)), "ours")
 
 
-@pytest.mark.skipif(not mxnet_twin.PYTHON, reason="D2LMINI_MXNET_PYTHON names no interpreter")
+@pytest.mark.skipif(not Twin("mxnet").python, reason="D2LMINI_MXNET_PYTHON names no interpreter")
 def test_the_record_is_what_mxnet_keeps():
-    mxnet = mxnet_twin.MXNet()
+    mxnet = Twin("mxnet")
     try:
         for name in PROGRAMS:
             compare(name, mxnet.results(text_of(name)), "MXNet")
