@@ -26,7 +26,7 @@ FILES = (
         str(PACKAGE / name)
         for name in (
             "ndarray/apply.py", "ops/update_multi.py", "ops/update.py", "ops/norm.py",
-            "ops/elemwise.py", "ops/subscript.py", "graph/call.py", "device/parallel.py",
+            "ops/elementwise.py", "ops/activation.py", "ops/subscript.py", "graph/call.py", "device/parallel.py",
             "device/quiet.py",
         )
     ),

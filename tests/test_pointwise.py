@@ -12,7 +12,7 @@ from op_rows.case import draw
 
 from d2lmini import MXNetError, nd
 from d2lmini.ops.core import Op, Spec, registry
-from d2lmini.ops.numbers import Numbers, fit, limit
+from d2lmini.ops.scalar_cache import Numbers, fit, limit
 from d2lmini.ops.special import BLOCK
 
 inf, nan = math.inf, math.nan

@@ -51,11 +51,9 @@ from d2lmini.graph.lower import lowered, spec_of
 from d2lmini.graph.parts import Part, parts_of
 from d2lmini.graph.text import WIDTH, assigned, fitted, indented, literal, plain, unpacked
 from d2lmini.graph.views import reshaped, view_text
-from d2lmini.ops.compare import exact
 from d2lmini.ops.core import Op, Shape
-from d2lmini.ops.limits import ROW, at_least, at_most, level
-from d2lmini.ops.numbers import fit, limit
 from d2lmini.ops.products import matmul
+from d2lmini.ops.scalar_cache import ROW, at_least, at_most, exact, fit, level, limit
 from d2lmini.symbol.node import Draw, Entry, Node
 
 #: What every program may use besides `xp`.

@@ -142,7 +142,7 @@ _COMPARISONS = frozenset(
 
 
 class Number(NamedTuple):
-    """A number beside an array: as `table[xp][dtype][value]` of ops/numbers.py has it."""
+    """A number beside an array: as `table[xp][dtype][value]` of ops/scalar_cache.py has it."""
 
     table: str
     dtype: np.dtype

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from d2lmini.ndarray.left_out import explain
-from d2lmini.ops import binary
 from d2lmini.ops.core import Op, registry
+from d2lmini.ops.fluent import FUNCTIONS
 
 
 class Namespace:
@@ -42,5 +42,4 @@ class Namespace:
 def public_names() -> dict[str, Any]:
     """The ops that `nd` shows: those whose names do not begin with an underscore, and the
     functions that take a number in place of an array."""
-    functions = {name: getattr(binary, name) for name in binary.FUNCTIONS}
-    return {**{n: op for n, op in registry.items() if not n.startswith("_")}, **functions}
+    return {**{n: op for n, op in registry.items() if not n.startswith("_")}, **FUNCTIONS}

@@ -16,15 +16,11 @@ from d2lmini.ops import core  # what an op is: compute, infer, gradient, cost
 # one element at a time
 from d2lmini.ops import create  # zeros, ones, full, arange, linspace, eye
 from d2lmini.ops import passing  # cast, copies, where, add_n, where gradients end
-from d2lmini.ops import pairs  # broadcast_add, elemwise_add, ...: two arrays
-from d2lmini.ops import scalars  # _plus_scalar, ...: an array and a number
-from d2lmini.ops import compare  # equal, greater, logical_and, allclose
-from d2lmini.ops import slopes  # gradients of relu, sigmoid, tanh
-from d2lmini.ops import unary  # exp, log, sin, tanh, sigmoid, erf
-from d2lmini.ops import elemwise  # abs, round, relu, clip, isnan
-from d2lmini.ops import special  # gamma, gammaln, digamma, erfinv
-from d2lmini.ops import binary  # nd.add, nd.maximum: arrays, numbers, or both
-from d2lmini.ops import ufuncs  # which of these are a single NumPy ufunc
+from d2lmini.ops import elementwise  # families: all ops of a function of two operands
+from d2lmini.ops import binary  # the families: add, maximum, greater, ...
+from d2lmini.ops import unary  # exp, log, sin, abs, round, isnan
+from d2lmini.ops import activation  # relu, sigmoid, clip, Activation, LeakyReLU
+from d2lmini.ops import special  # erf, gamma, gammaln, digamma, erfinv
 
 # many elements to one, one to many
 from d2lmini.ops import reduce  # sum, mean, prod, max, min, and those that skip nan
@@ -50,7 +46,6 @@ from d2lmini.ops import triangle  # trmm, trsm, diagonals and triangles
 from d2lmini.ops import decompose  # potrf, inverse, det, gelqf, syevd
 
 # layers
-from d2lmini.ops import activation  # Activation, LeakyReLU
 from d2lmini.ops import softmax  # softmax, SoftmaxOutput, the regression outputs
 from d2lmini.ops import cross_entropy  # softmax and the loss of labels, in one
 from d2lmini.ops import squared_error  # a difference, its square, the mean, in one
@@ -77,4 +72,4 @@ from d2lmini.ops import update_norms  # lamb_update_phase1, multi_lars, all_fini
 from d2lmini.ops import update_multi  # multi_sgd_update; one task for all parameters
 from d2lmini.ops import compress  # gradients in 2 bits
 
-from d2lmini.ops import fluent  # operators and methods of values
+from d2lmini.ops import fluent  # operators, functions and methods of values

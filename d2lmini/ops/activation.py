@@ -1,4 +1,5 @@
-"""Activation functions: `Activation` and `LeakyReLU`, each a family chosen by `act_type`.
+"""Activation functions: relu, sigmoid, tanh, ..., and `Activation` and `LeakyReLU`, which choose
+one by `act_type`.
 
 >>> from d2lmini import nd
 >>> x = nd.array([-2, 0, 3])
@@ -17,17 +18,168 @@ They keep shape and dtype and work element by element. The softmax family, which
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_choice, check_float, check_optional
-from d2lmini.ops.core import Shape, Spec, op, registry
+from d2lmini.ops.core import Number, Shape, Spec, op, registry
 from d2lmini.ops.distributions import draw
-from d2lmini.ops.limits import at_least, at_most
+from d2lmini.ops.elementwise import beside_number
 from d2lmini.ops.pieces import share
-from d2lmini.ops.slopes import relu_backward, sigmoid_backward, tanh_backward
+from d2lmini.ops.scalar_cache import at_least, at_most, fit
+from d2lmini.ops.unary import numbers_only, pointwise, unary, widely
+
+# -- relu, sigmoid, tanh, softsign -----------------------------------------------------------------
+#
+# The gradients of the commonest activations are one operation each, g times the slope at the output
+# y. Written in ops they would be two or three, and each op more reads and writes memory once more,
+# which is most of what an activation's gradient does. They are differentiable in turn.
+
+
+@pointwise("relu", lambda g, y: relu_backward(g, y), integers="exact", onnx="Relu")
+def relu(xp, data, *, out=None):
+    """max(data, 0); nan stays nan. The gradient at 0 is 0."""
+    return at_least(xp, data, 0, out)
+
+
+@op("_relu_backward", flops=2, elementwise=True)
+def relu_backward(xp, g, output, *, out=None):
+    """g where the output is above 0, else 0."""
+    # As numbers first: an operation that converts while it computes is slow.
+    return xp.multiply(g, (output > 0).astype(g.dtype), out=out)
+
+
+@relu_backward.gradient(saves="output")
+def _(gg, output):
+    return relu_backward(gg, output), None
+
+
+@pointwise("sigmoid", lambda g, y: sigmoid_backward(g, y), flops=13, onnx="Sigmoid")
+def sigmoid(xp, data, *, out=None):
+    """1 / (1 + exp(-data))."""
+    one = fit[xp][data.dtype][1]
+    y = xp.negative(data, out=out)
+    y = xp.exp(y, out=out)
+    y = xp.add(y, one, out=out)
+    return xp.divide(one, y, out=out)
+
+
+@op("_sigmoid_backward", flops=3, elementwise=True)
+def sigmoid_backward(xp, g, output, *, out=None):
+    """g y (1 - y), y the output."""
+    slope = (1 - output) * output
+    return xp.multiply(slope, g, out=out)
+
+
+@sigmoid_backward.gradient(saves="g output")
+def _(gg, g, output):
+    return sigmoid_backward(gg, output), gg * g * (1 - 2 * output)
+
+
+tanh = unary(
+    "tanh", "sinh(data) / cosh(data).", lambda g, y: tanh_backward(g, y), 12, "Tanh", fast=True
+)
+
+
+@op("_tanh_backward", flops=3, elementwise=True)
+def tanh_backward(xp, g, output, *, out=None):
+    """g (1 - y^2), y the output."""
+    slope = 1 - output * output
+    return xp.multiply(slope, g, out=out)
+
+
+@tanh_backward.gradient(saves="g output")
+def _(gg, g, output):
+    return tanh_backward(gg, output), gg * g * output * -2
+
+
+def _gradient_of_softsign(g: Any, data: Any) -> Any:
+    scale = abs(data) + 1
+    return g / (scale * scale)
+
+
+@pointwise("softsign", _gradient_of_softsign, flops=3, onnx="Softsign")
+def softsign(xp, data, *, out=None):
+    """data / (1 + abs(data))."""
+    scale = xp.abs(data)
+    scale = scale + fit[xp][data.dtype][1]
+    return xp.divide(data, scale, out=out)
+
+
+# -- pieces of straight lines ----------------------------------------------------------------------
+
+
+def _floats_only(data: Spec, **_attrs: Any) -> Spec:
+    check_float(data)
+    return data
+
+
+@op(infer=_floats_only, flops=4, elementwise=True)
+def hard_sigmoid(xp, data, *, alpha: float = 0.2, beta: float = 0.5, out=None):
+    """max(0, min(1, alpha * data + beta)); floats only."""
+
+    def formula(xp, x, out):
+        numbers = fit[xp][x.dtype]
+        y = xp.multiply(x, numbers[alpha], out=out)
+        y = xp.add(y, numbers[beta], out=out)
+        return at_most(xp, at_least(xp, y, 0, out), 1, out)
+
+    return widely(xp, formula, data, out)
+
+
+@hard_sigmoid.gradient(saves="y")
+def _(g, y, *, alpha):
+    return g * ((y > 0) * (y < 1)) * alpha
+
+
+@op(infer=numbers_only, flops=5, elementwise=True)
+def smooth_l1(xp, data, *, scalar: float = 1.0, out=None):
+    """(scalar * data)**2 / 2 where abs(data) < 1 / scalar**2, else abs(data) - 0.5 / scalar**2.
+
+    A parabola near 0, a straight line further out. With a = abs(data) and c = min(a, 1/scalar**2)
+    both are scalar**2 * c * (a - c/2). Integers are cut towards zero.
+    """
+    square = scalar * scalar
+    end_of_parabola = 1 / square if square else inf
+
+    def formula(xp, x, out):
+        a = xp.abs(x)
+        c = xp.minimum(a, end_of_parabola)
+        return xp.multiply(a - c / 2, c * square, out=out)
+
+    return widely(xp, formula, data, out)
+
+
+@smooth_l1.gradient(saves="data")
+def _(g, data, *, scalar):
+    return g * clip(data * (scalar * scalar), a_min=-1.0, a_max=1.0)
+
+
+def _between(data: Spec, *, a_min: Any, a_max: Any) -> Spec:
+    numbers_only(data)
+    for end in (a_min, a_max):
+        if abs(end) != inf:
+            beside_number(data, scalar=end)
+    return data
+
+
+@op(infer=_between, flops=2, elementwise=True)
+def clip(xp, data, *, a_min: Number, a_max: Number, out=None):
+    """min(max(data, a_min), a_max); nan stays nan. The gradient passes where nothing was clipped.
+
+    Limits beside an integer array are cut towards zero, and may lie outside its range.
+    """
+    # Two ufuncs, not xp.clip, which takes 2 us to find out that it is these two.
+    return at_most(xp, at_least(xp, data, a_min, out), a_max, out)
+
+
+@clip.gradient(saves="data")
+def _(g, data, *, a_min, a_max):
+    return g * ((data >= a_min) * (data <= a_max))
+
 
 # -- Activation -----------------------------------------------------------------------------------
 

@@ -1,111 +1,297 @@
-"""The functions on two arrays, an array and a number, or two numbers: `nd.add`, `nd.maximum`, ...
+"""Functions of two operands: arithmetic, comparisons and logic, a row each.
 
 >>> from d2lmini import nd
->>> nd.maximum(0, nd.array([-1, 2]))
+>>> column, row = nd.array([[1], [2]]), nd.array([10, 20, 30])
+>>> column * row                           # broadcast_mul
 <BLANKLINE>
-[0. 2.]
-<NDArray 2 @cpu(0)>
->>> nd.power(2, 10)
-1024
+[[10. 20. 30.]
+ [20. 40. 60.]]
+<NDArray 2x3 @cpu(0)>
+>>> nd.array([1, 2, 3]) ** 2 - 0.5         # _power_scalar, _minus_scalar
+<BLANKLINE>
+[0.5 3.5 8.5]
+<NDArray 3 @cpu(0)>
+>>> nd.array([1, 2, 3], dtype="int32") * 1.5       # the number takes the array's dtype: 1
+<BLANKLINE>
+[1 2 3]
+<NDArray 3 @cpu(0)>
+>>> nd.array([0, 1, 2, 3]) > 1
+<BLANKLINE>
+[0. 0. 1. 1.]
+<NDArray 4 @cpu(0)>
 
-They choose among ops: on two arrays the broadcasting one of `pairs.py` or `compare.py`, beside a
-number the one of `scalars.py`, mirrored if the number stands on the left. The operators `x + y`,
-`2 - x`, `x > 0` are the same choice (`fluent.py`).
+What the words of a row mean, and which ops it declares, is in `elementwise.py`.
 """
 
 from __future__ import annotations
 
 import math
-import numbers
 import operator
 from collections.abc import Callable
 from typing import Any
 
-from d2lmini.ops import compare, pairs, scalars  # noqa: F401  (they declare the ops chosen here)
-from d2lmini.ops.core import Value, invoke, registry
+import numpy as np
 
-NUMBERS = (int, float, numbers.Number)
+from d2lmini.ops.checks import check_float
+from d2lmini.ops.core import ALL, Spec, op, registry
+from d2lmini.ops.elementwise import Family, check_any, equal_any, unbroadcast
+from d2lmini.ops.scalar_cache import at_least, at_most, fit
 
+# -- arithmetic ------------------------------------------------------------------------------------
 
-def _function(
-    name: str, pair: str, beside: str, mirrored: str, plain: Callable[[Any, Any], Any], means: str
-) -> Callable[..., Any]:
-    pair_op, beside_op, mirrored_op = registry[pair], registry[beside], registry[mirrored]
+add = Family(
+    "add", "add", "lhs + rhs",
+    broadcast="broadcast_add broadcast_plus", equal="elemwise_add _add _plus _Plus _grad_add",
+    scalar="_plus_scalar _PlusScalar",
+    operator="+ add", of_numbers=operator.add,
+    commutative=True, identity=-0.0,  # -0.0 + 0.0 is 0.0
+    onnx="Add", gradients=(lambda g: g, lambda g: g),
+)  # fmt: skip
 
-    def function(lhs: Any, rhs: Any, out: Any = None) -> Any:
-        if isinstance(lhs, Value):
-            if isinstance(rhs, Value):
-                return invoke(pair_op, (lhs, rhs), pair_op.defaults, out)
-            if isinstance(rhs, NUMBERS):
-                return invoke(beside_op, (lhs,), {"scalar": rhs}, out)
-        elif isinstance(lhs, NUMBERS):
-            if isinstance(rhs, Value):
-                return invoke(mirrored_op, (rhs,), {"scalar": lhs}, out)
-            if isinstance(rhs, NUMBERS):
-                return plain(lhs, rhs)
-        raise TypeError(
-            f"{name}: expected arrays or numbers, got {type(lhs).__name__} and "
-            f"{type(rhs).__name__}; make an array with nd.array(...)"
-        )
+sub = Family(
+    "sub", "subtract", "lhs - rhs",
+    broadcast="broadcast_sub broadcast_minus", equal="elemwise_sub _sub _minus _Minus",
+    scalar="_minus_scalar _MinusScalar", reflected="_rminus_scalar _RMinusScalar",
+    operator="- sub", functions="subtract", of_numbers=operator.sub,
+    identity=0.0, onnx="Sub", gradients=(lambda g: g, lambda g: -g),
+)  # fmt: skip
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = (
-        f"{means}, element by element; shapes broadcast.\n\n"
-        "    Each side is an array or a number; the number takes the array's dtype. Two numbers\n"
-        f"    give a number. See `{pair}` and `{beside}`."
-    )
-    return function
-
-
-def _truth(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], float]:
-    return lambda lhs, rhs: float(function(lhs, rhs))
+mul = Family(
+    "mul", "multiply", "lhs * rhs",
+    broadcast="broadcast_mul", equal="elemwise_mul _mul _Mul", scalar="_mul_scalar _MulScalar",
+    operator="* mul", functions="multiply", of_numbers=operator.mul,
+    commutative=True, identity=1, onnx="Mul",
+    gradients=(lambda g, rhs: g * rhs, lambda g, lhs: g * lhs),
+)  # fmt: skip
 
 
-# name: (op on two arrays, array and number, number and array, two numbers, meaning)
-_TABLE: dict[str, tuple[str, str, str, Callable[[Any, Any], Any], str]] = {
-    "add": ("broadcast_add", "_plus_scalar", "_plus_scalar", operator.add, "lhs + rhs"),
-    "subtract": (
-        "broadcast_sub", "_minus_scalar", "_rminus_scalar", operator.sub, "lhs - rhs"),
-    "multiply": ("broadcast_mul", "_mul_scalar", "_mul_scalar", operator.mul, "lhs * rhs"),
-    "divide": ("broadcast_div", "_div_scalar", "_rdiv_scalar", operator.truediv, "lhs / rhs"),
-    "true_divide": (
-        "broadcast_div", "_div_scalar", "_rdiv_scalar", operator.truediv, "lhs / rhs"),
-    "modulo": (
-        "broadcast_mod", "_mod_scalar", "_rmod_scalar", operator.mod,
-        "The remainder of lhs / rhs, with the sign of rhs"),
-    "power": (
-        "broadcast_power", "_power_scalar", "_rpower_scalar", operator.pow,
-        "lhs to the power of rhs"),
-    "maximum": (
-        "broadcast_maximum", "_maximum_scalar", "_maximum_scalar", max,
-        "The larger of lhs and rhs"),
-    "minimum": (
-        "broadcast_minimum", "_minimum_scalar", "_minimum_scalar", min,
-        "The smaller of lhs and rhs"),
-    "hypot": (
-        "broadcast_hypot", "_hypot_scalar", "_hypot_scalar", math.hypot,
-        "sqrt(lhs**2 + rhs**2)"),
-    "arctan2": (
-        "broadcast_arctan2", "_arctan2_scalar", "_rarctan2_scalar", math.atan2,
-        "The angle of the point with height lhs and width rhs"),
-}  # fmt: skip
-for _name, _mirrored, _plain, _means in [
-    ("equal", "equal", operator.eq, "1 where lhs == rhs, else 0"),
-    ("not_equal", "not_equal", operator.ne, "1 where lhs != rhs, else 0"),
-    ("greater", "lesser", operator.gt, "1 where lhs > rhs, else 0"),
-    ("greater_equal", "lesser_equal", operator.ge, "1 where lhs >= rhs, else 0"),
-    ("lesser", "greater", operator.lt, "1 where lhs < rhs, else 0"),
-    ("lesser_equal", "greater_equal", operator.le, "1 where lhs <= rhs, else 0"),
-    ("logical_and", "logical_and", lambda a, b: bool(a) and bool(b), "1 where both are not 0"),
-    ("logical_or", "logical_or", lambda a, b: bool(a) or bool(b), "1 where one is not 0"),
-    ("logical_xor", "logical_xor", lambda a, b: bool(a) != bool(b), "1 where just one is not 0"),
-]:
-    _TABLE[_name] = (
-        f"broadcast_{_name}", f"_{_name}_scalar", f"_{_mirrored}_scalar", _truth(_plain), _means,
+def _divide_integers(xp: Any, lhs: Any, rhs: Any, out: Any) -> Any:
+    if xp is np or lhs.dtype.itemsize < 8:
+        return xp.floor_divide(lhs - xp.fmod(lhs, rhs), rhs, out=out)
+    # CuPy's fmod of integers goes by way of float64.
+    below = xp.floor_divide(lhs, rhs)
+    is_broken = (below * rhs != lhs) & xp.not_equal(rhs, 0)
+    is_broken &= xp.less(lhs, 0) != xp.less(rhs, 0)
+    return xp.add(below, is_broken, out=out)
+
+
+div = Family(
+    "div", "divide", "lhs / rhs",
+    "; integers are cut towards zero, and an integer divided by 0 is 0.\n\n"
+    "    (MXNet's process dies of the latter.)",
+    broadcast="broadcast_div", equal="elemwise_div _div _Div",
+    scalar="_div_scalar _DivScalar", reflected="_rdiv_scalar _RDivScalar",
+    operator="/ truediv", functions="divide true_divide", of_numbers=operator.truediv,
+    identity=1, onnx="Div", integers=_divide_integers,
+)  # fmt: skip
+
+
+@div.gradient(saves="y lhs.shape rhs")
+def _(g, y, lhs_shape, rhs, *, needs=ALL):
+    g_lhs = g / rhs
+    g_rhs = -(g_lhs * y) if needs[1] else None
+    return unbroadcast(g_lhs if needs[0] else None, g_rhs, lhs_shape, rhs.shape)
+
+
+@div.scalar.gradient()
+def _(g, *, scalar):
+    return g / scalar
+
+
+@div.reflected.gradient(saves="y data")
+def _(g, y, data):
+    return -(g * y / data)
+
+
+def _remainder(xp, lhs, rhs, *, out=None):
+    if lhs.dtype.kind != "f":
+        return xp.mod(lhs, rhs, out=out)
+    by_zero = rhs == 0  # before `out`, which may be rhs itself, is written
+    y = xp.asarray(xp.mod(lhs, rhs, out=out))
+    xp.copyto(y, 0, where=by_zero)
+    return y
+
+
+mod = Family(
+    "mod", "", "lhs - floor(lhs / rhs) * rhs: the remainder, with the sign of rhs",
+    "; 0 where rhs is 0.",
+    broadcast="broadcast_mod", equal="_mod _Mod",
+    scalar="_mod_scalar _ModScalar", reflected="_rmod_scalar _RModScalar",
+    operator="% mod", functions="modulo", of_numbers=operator.mod, flops=40, compute=_remainder,
+    gradients=(lambda g: g, lambda g, lhs, rhs: -(g * registry["floor"](lhs / rhs))),
+)  # fmt: skip
+
+
+def _power_of_integers(xp: Any, lhs: Any, rhs: Any, out: Any) -> Any:
+    # 1 and -1 are the only integers whose inverse is not cut to 0; -1 keeps its sign if rhs is odd.
+    # (Ufuncs give arrays also of two numbers, of which one may be; operators would not.)
+    inverse = xp.where(xp.equal(xp.abs(lhs), 1), xp.power(lhs, rhs & 1), 0)
+    y = xp.where(xp.less(rhs, 0), inverse, xp.power(lhs, xp.maximum(rhs, 0)))
+    if out is None:
+        return y.astype(xp.promote_types(lhs.dtype, rhs.dtype), copy=False)
+    xp.copyto(out, y, casting="unsafe")
+    return out
+
+
+def _power_beside(xp: Any, data: Any, scalar: Any, out: Any) -> Any:
+    """Whole powers of floats go by way of abs(data): NumPy takes fifty times longer for negative
+    bases, most of it in finding out that the exponent is whole. 0.5 is sqrt."""
+    number = fit[xp][data.dtype][scalar]
+    if data.dtype.kind != "f":
+        return _power_of_integers(xp, data, number, out)
+    if scalar == 2:
+        return xp.square(data, out=out)
+    if scalar == 0.5:
+        return xp.sqrt(data, out=out)
+    if not float(scalar).is_integer():
+        return xp.power(data, number, out=out)
+    if scalar % 2 == 0:
+        return xp.power(xp.abs(data), number, out=out)
+    return xp.copysign(xp.power(xp.abs(data), number), data, out=out)
+
+
+power = Family(
+    "power", "power", "lhs to the power of rhs",
+    "; nan for a negative float to a broken power.\n\n    Integers to a negative power are cut "
+    "towards zero, as in 2 ** -1 = 0; 0 ** -1 is 0 too.",
+    broadcast="broadcast_power", equal="_power _Power",
+    scalar="_power_scalar _PowerScalar", reflected="_rpower_scalar _RPowerScalar",
+    operator="** pow", functions="power pow", of_numbers=operator.pow, flops=20,
+    identity=1, onnx="Pow", integers=_power_of_integers, beside=_power_beside,
+    gradients=(lambda g, lhs, rhs: g * (rhs * lhs ** (rhs - 1)),
+               lambda g, y, lhs: g * (y * registry["log"](lhs))),
+)  # fmt: skip
+
+
+@power.scalar.gradient(saves="data")
+def _(g, data, *, scalar):
+    if scalar == 0:
+        return registry["zeros_like"](data)
+    if scalar == 1:
+        return g
+    return g * (data * 2 if scalar == 2 else data ** (scalar - 1) * scalar)
+
+
+@power.reflected.gradient(saves="y")
+def _(g, y, *, scalar):
+    return g * (y * (math.log(scalar) if scalar > 0 else -math.inf if scalar == 0 else math.nan))
+
+
+maximum = Family(
+    "maximum", "maximum", "The larger of lhs and rhs",
+    "; nan if one of them is. At ties the gradient goes to lhs.",
+    broadcast="broadcast_maximum", equal="_maximum _Maximum",
+    scalar="_maximum_scalar _MaximumScalar",
+    of_numbers=max, commutative=True, onnx="Max", numbers="limit", beside=at_least,
+    gradients=(lambda g, lhs, rhs: g * (lhs >= rhs), lambda g, lhs, rhs: g * (lhs < rhs)),
+)  # fmt: skip
+
+minimum = Family(
+    "minimum", "minimum", "The smaller of lhs and rhs",
+    "; nan if one of them is. At ties the gradient goes to lhs.",
+    broadcast="broadcast_minimum", equal="_minimum _Minimum",
+    scalar="_minimum_scalar _MinimumScalar",
+    of_numbers=min, commutative=True, onnx="Min", numbers="limit", beside=at_most,
+    gradients=(lambda g, lhs, rhs: g * (lhs <= rhs), lambda g, lhs, rhs: g * (lhs > rhs)),
+)  # fmt: skip
+
+
+def _hypot_of_integers(xp: Any, lhs: Any, rhs: Any, out: Any) -> Any:
+    y = xp.hypot(lhs.astype(xp.float64), rhs.astype(xp.float64))
+    if out is None:
+        return y.astype(rhs.dtype)
+    xp.copyto(out, y, casting="unsafe")
+    return out
+
+
+hypot = Family(
+    "hypot", "hypot", "sqrt(lhs**2 + rhs**2)", ", without overflow in between; integers are cut.",
+    broadcast="broadcast_hypot", equal="_hypot _Hypot", scalar="_hypot_scalar _HypotScalar",
+    of_numbers=math.hypot, flops=20, commutative=True, integers=_hypot_of_integers,
+    # Not g / y * lhs: 1 / y overflows where y is denormal.
+    gradients=(lambda g, y, lhs: g * (lhs / y), lambda g, y, rhs: g * (rhs / y)),
+)  # fmt: skip
+
+arctan2 = Family(
+    "arctan2", "arctan2",
+    "The angle, in (-pi, pi], of the point with height lhs and width rhs", "; floats only.",
+    broadcast="broadcast_arctan2", equal="_arctan2",
+    scalar="_arctan2_scalar", reflected="_rarctan2_scalar",
+    of_numbers=math.atan2, flops=20, mxnet=False, check=check_float,
+)  # fmt: skip
+
+
+@arctan2.gradient(saves="lhs rhs")
+def _(g, lhs, rhs, *, needs=ALL):
+    g = g / (lhs * lhs + rhs * rhs)
+    g_lhs = g * rhs if needs[0] else None
+    g_rhs = -(g * lhs) if needs[1] else None
+    return unbroadcast(g_lhs, g_rhs, lhs.shape, rhs.shape)
+
+
+@arctan2.scalar.gradient(saves="data")
+def _(g, data, *, scalar):
+    return g * scalar / (data * data + scalar * scalar)
+
+
+@arctan2.reflected.gradient(saves="data")
+def _(g, data, *, scalar):
+    return -(g * scalar / (data * data + scalar * scalar))
+
+
+# -- comparisons and logic -------------------------------------------------------------------------
+#
+# As in MXNet the result is 0 or 1 in the dtype of the inputs, so that it can be averaged or used as
+# a factor at once. A comparison with nan is 0 (`!=`: 1); in logic everything but 0 is true.
+#
+# Beside a number, an array is compared with exactly that number: `int32 array == 1.5` is 0
+# everywhere and `uint8 array > -1` is 1 everywhere. (MXNet first casts the number to the array's
+# dtype and finds 1 == 1.5 and nothing above -1, which is 255. A bool array gives int64 in both.)
+#
+# None of these ops has a gradient: it is 0 wherever there is one.
+
+
+def _truth(
+    name: str, means: str, of_numbers: Callable[[Any, Any], bool], ufunc: str = "", **facts: Any
+) -> Family:
+    camel = "_".join(word.capitalize() for word in name.split("_"))
+    return Family(
+        name, ufunc or name, f"1 where {means}, else 0", ", in the inputs' dtype.",
+        broadcast=f"broadcast_{name}", equal=f"_{name} _{camel}",
+        scalar=f"_{name}_scalar _{camel.replace('_', '')}Scalar",
+        of_numbers=lambda lhs, rhs: float(of_numbers(lhs, rhs)),
+        truth=True, numbers="exact", check=check_any, **facts,
     )  # fmt: skip
 
-#: The names that `nd` (and `sym`) take over from here.
-FUNCTIONS = (*_TABLE, "pow")
 
-globals().update({_name: _function(_name, *_row) for _name, _row in _TABLE.items()})
-pow = globals()["power"]
+_truth("equal", "lhs == rhs", operator.eq, operator="== eq", commutative=True, onnx="Equal")
+_truth("not_equal", "lhs != rhs", operator.ne, operator="!= ne", commutative=True)
+_truth("greater", "lhs > rhs", operator.gt, operator="> gt", mirror="lesser", onnx="Greater")
+_truth(
+    "greater_equal", "lhs >= rhs", operator.ge, operator=">= ge", mirror="lesser_equal",
+    onnx="GreaterOrEqual",
+)  # fmt: skip
+_truth("lesser", "lhs < rhs", operator.lt, "less", operator="< lt", mirror="greater", onnx="Less")
+_truth(
+    "lesser_equal", "lhs <= rhs", operator.le, "less_equal", operator="<= le",
+    mirror="greater_equal", onnx="LessOrEqual",
+)  # fmt: skip
+_truth(
+    "logical_and", "lhs and rhs are both not 0", lambda lhs, rhs: bool(lhs) and bool(rhs),
+    commutative=True, onnx="And",
+)  # fmt: skip
+_truth(
+    "logical_or", "lhs or rhs or both are not 0", lambda lhs, rhs: bool(lhs) or bool(rhs),
+    commutative=True, onnx="Or",
+)  # fmt: skip
+_truth(
+    "logical_xor", "just one of lhs and rhs is not 0", lambda lhs, rhs: bool(lhs) != bool(rhs),
+    commutative=True, onnx="Xor",
+)  # fmt: skip
+
+
+@op("_contrib_allclose", infer=lambda a, b, **_: Spec(equal_any(a, b).shape[:0], "uint8"),
+    flops=lambda a, b, **_: 4 * a.size, grad=None)  # fmt: skip
+def allclose(xp, a, b, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = True):
+    """1 if abs(a - b) <= atol + rtol * abs(b) everywhere, else 0; shape (), uint8."""
+    return xp.asarray(xp.allclose(a, b, rtol, atol, equal_nan)).astype(xp.uint8)

@@ -30,6 +30,12 @@ def check_float(*specs: Spec | None, half: bool = True) -> None:
     check_one_dtype(*specs)
 
 
+def check_numbers(spec: Spec) -> None:
+    """Not bool, which has no arithmetic."""
+    if spec.dtype.char == "?":
+        raise MXNetError("needs numbers, got bool; convert with .astype('int32')")
+
+
 def check_one_dtype(*specs: Spec | None) -> None:
     """All inputs that are there share one dtype."""
     dtypes = [s.dtype for s in specs if s is not None]

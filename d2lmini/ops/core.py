@@ -147,7 +147,10 @@ class Op:
     elementwise            the output at a place depends on the inputs at that place alone
     simple                 one output, nothing changed besides, nothing given at run time
     pointwise              it is, and does nothing else; such an op on tiny arrays goes a short road
-    ufunc                  the one NumPy ufunc it is on floating arrays, or None (ufuncs.py)
+    ufunc                  the one NumPy ufunc that it is on floating arrays, or None; such an op on
+                           tiny arrays is run by the ufunc itself (ndarray/short.py)
+    family                 the row of its function of two operands, or None (elementwise.py)
+    onnx                   the operator of ONNX that it is, or None
     random                 it draws numbers: `compute` gets `rng`, a key that fixes the stream
     mutates                inputs that `compute` changes as well, declared by name; or a function
                            (number of inputs, attributes) -> their positions
@@ -165,6 +168,9 @@ class Op:
         "__dict__",
     )  # fmt: skip
 
+    family: Any = None
+    onnx: str | None = None
+
     def __init__(
         self,
         compute: Callable[..., Any],
@@ -176,6 +182,7 @@ class Op:
         outputs: int | Callable[..., int] = 1,
         mutates: Sequence[str] | Callable[..., Sequence[int]] = (),
         grad: Any = _MISSING,
+        onnx: str | None = None,
     ):
         code = compute.__code__
         positional = code.co_varnames[1 : code.co_argcount]
@@ -215,6 +222,7 @@ class Op:
             mutates if callable(mutates) else tuple(self.input_names.index(m) for m in mutates)
         )
         self.ufunc: Any = None
+        self.onnx = onnx
         self.attr_set = frozenset(self.attr_names)
         # Attributes by the words of a call, and their types: 1, 1.0 and True are equal, and do not
         # mean the same.

@@ -1,8 +1,20 @@
-"""Operators and methods of values: `x + y`, `x.sum()`, `x.exp()` are ops under another spelling.
+"""Operators, functions and methods of values: `x + y`, `nd.add(x, 2)`, `x.sum()` are ops by another
+spelling.
 
-`NDArray` and `Symbol` inherit them. What an operator means is fixed by two tables at the foot: for
-each operator the op on two values and the op on a value and a number; and the names of ops that
-are also methods, as in MXNet.
+>>> from d2lmini import nd
+>>> x = nd.array([-1, 2])
+>>> 2 - x, nd.maximum(0, x)
+(
+[3. 0.]
+<NDArray 2 @cpu(0)>,
+[0. 2.]
+<NDArray 2 @cpu(0)>)
+>>> nd.power(2, 10)
+1024
+
+`NDArray` and `Symbol` inherit the operators and methods from `Fluent`. Which op an operator or a
+function is depends on its operands: `family.broadcast` for two values, `family.scalar` for a value
+and a number, `family.reflected` for a number and a value (see `elementwise.py`).
 """
 
 from __future__ import annotations
@@ -13,10 +25,11 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini.ops.core import Value, invoke, registry
+from d2lmini.ops import binary  # noqa: F401  (it declares the families)
+from d2lmini.ops.core import Op, Value, invoke, registry
+from d2lmini.ops.elementwise import FAMILIES, Family
 
-_NUMBERS = (int, float, bool, np.number, np.bool_, numbers.Number)
-
+NUMBERS = (int, float, bool, np.number, np.bool_, numbers.Number)
 
 _PLAIN = {int, float}
 
@@ -36,9 +49,8 @@ class Fluent(Value):
         return self
 
 
-def _operator(symbol: str, pair: str, scalar: str, reverse: bool = False) -> Callable:
+def _operator(symbol: str, pair_op: Op, scalar_op: Op, reverse: bool = False) -> Callable:
     """A method for `self OP other`: the op on a pair of values or on a value and a number."""
-    pair_op, scalar_op = registry[pair], registry[scalar]
 
     def method(self: Any, other: Any) -> Any:
         if type(other) in _PLAIN:
@@ -48,7 +60,7 @@ def _operator(symbol: str, pair: str, scalar: str, reverse: bool = False) -> Cal
         if isinstance(other, Value):
             pair_of = (other, self) if reverse else (self, other)
             return invoke(pair_op, pair_of, pair_op.defaults, None)
-        if isinstance(other, _NUMBERS):
+        if isinstance(other, NUMBERS):
             return invoke(scalar_op, (self,), {"scalar": other}, None)
         raise TypeError(
             f"{symbol}: expected an NDArray or a number beside an NDArray, got "
@@ -58,14 +70,13 @@ def _operator(symbol: str, pair: str, scalar: str, reverse: bool = False) -> Cal
     return method
 
 
-def _in_place(symbol: str, pair: str, scalar: str) -> Callable:
+def _in_place(symbol: str, pair_op: Op, scalar_op: Op) -> Callable:
     """A method for `self OP= other`: the same ops, with `self` as the place of the result."""
-    pair_op, scalar_op = registry[pair], registry[scalar]
 
     def method(self: Any, other: Any) -> Any:
         if isinstance(other, Value):
             return invoke(pair_op, (self, other), pair_op.defaults, self)
-        if isinstance(other, _NUMBERS):
+        if isinstance(other, NUMBERS):
             return invoke(scalar_op, (self,), {"scalar": other}, self)
         raise TypeError(
             f"{symbol}: expected an NDArray or a number, got {type(other).__name__}; "
@@ -73,6 +84,35 @@ def _in_place(symbol: str, pair: str, scalar: str) -> Callable:
         )
 
     return method
+
+
+def _function(name: str, family: Family) -> Callable[..., Any]:
+    """The function of two values, a value and a number, or two numbers."""
+    pair_op, scalar_op, reflected_op = family.broadcast, family.scalar, family.reflected
+
+    def function(lhs: Any, rhs: Any, out: Any = None) -> Any:
+        if isinstance(lhs, Value):
+            if isinstance(rhs, Value):
+                return invoke(pair_op, (lhs, rhs), pair_op.defaults, out)
+            if isinstance(rhs, NUMBERS):
+                return invoke(scalar_op, (lhs,), {"scalar": rhs}, out)
+        elif isinstance(lhs, NUMBERS):
+            if isinstance(rhs, Value):
+                return invoke(reflected_op, (rhs,), {"scalar": lhs}, out)
+            if isinstance(rhs, NUMBERS):
+                return family.of_numbers(lhs, rhs)
+        raise TypeError(
+            f"{name}: expected arrays or numbers, got {type(lhs).__name__} and "
+            f"{type(rhs).__name__}; make an array with nd.array(...)"
+        )
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = (
+        f"{family.means}, element by element; shapes broadcast.\n\n"
+        "    Each side is an array or a number; the number takes the array's dtype. Two numbers\n"
+        f"    give a number. See `{pair_op.name}` and `{scalar_op.name}`."
+    )
+    return function
 
 
 def _method(name: str) -> Callable:
@@ -86,24 +126,13 @@ def _method(name: str) -> Callable:
     return method
 
 
-# operator: (op on two values, op on a value and a number, the same with the number on the left)
-_ARITHMETIC = {
-    "add": ("+", "broadcast_add", "_plus_scalar", "_plus_scalar"),
-    "sub": ("-", "broadcast_sub", "_minus_scalar", "_rminus_scalar"),
-    "mul": ("*", "broadcast_mul", "_mul_scalar", "_mul_scalar"),
-    "truediv": ("/", "broadcast_div", "_div_scalar", "_rdiv_scalar"),
-    "mod": ("%", "broadcast_mod", "_mod_scalar", "_rmod_scalar"),
-    "pow": ("**", "broadcast_power", "_power_scalar", "_rpower_scalar"),
+#: The functions that `nd` and `sym` take over from here.
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    name: _function(name, family) for family in FAMILIES.values() for name in family.functions
 }
-_COMPARISONS = {
-    "eq": ("==", "broadcast_equal", "_equal_scalar"),
-    "ne": ("!=", "broadcast_not_equal", "_not_equal_scalar"),
-    "gt": (">", "broadcast_greater", "_greater_scalar"),
-    "ge": (">=", "broadcast_greater_equal", "_greater_equal_scalar"),
-    "lt": ("<", "broadcast_lesser", "_lesser_scalar"),
-    "le": ("<=", "broadcast_lesser_equal", "_lesser_equal_scalar"),
-}
-_METHODS = """
+
+#: The ops that are methods too, as in MXNet.
+METHODS = """
     abs arccos arccosh arcsin arcsinh arctan arctanh argmax argmax_channel argmin argsort
     broadcast_axes broadcast_like broadcast_to cbrt ceil clip cos cosh degrees depth_to_space diag
     exp expm1 fix flip floor log log10 log1p log2 log_softmax max mean min nanprod nansum norm
@@ -114,15 +143,17 @@ _METHODS = """
 """.split()
 
 
-def _equipped(cls: type) -> None:
-    for name, (symbol, pair, scalar, reverse) in _ARITHMETIC.items():
+def _add_operators_and_methods(cls: type) -> None:
+    for family in FAMILIES.values():
+        if not family.operator:
+            continue
+        (symbol, name), pair, scalar = family.operator.split(), family.broadcast, family.scalar
         setattr(cls, f"__{name}__", _operator(symbol, pair, scalar))
-        setattr(cls, f"__r{name}__", _operator(symbol, pair, reverse, reverse=True))
-        setattr(cls, f"__i{name}__", _in_place(symbol + "=", pair, scalar))
-    for name, (symbol, pair, scalar) in _COMPARISONS.items():
-        setattr(cls, f"__{name}__", _operator(symbol, pair, scalar))
-    for name in _METHODS:
+        if not family.truth:
+            setattr(cls, f"__r{name}__", _operator(symbol, pair, family.reflected, reverse=True))
+            setattr(cls, f"__i{name}__", _in_place(symbol + "=", pair, scalar))
+    for name in METHODS:
         setattr(cls, name, _method(name))
 
 
-_equipped(Fluent)
+_add_operators_and_methods(Fluent)

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from d2lmini.ops.numbers import fit
+from d2lmini.ops.scalar_cache import fit
 
 
 def squash(xp: Any, x: Any) -> None:

@@ -23,9 +23,9 @@ from math import prod
 from typing import Any, ClassVar, NamedTuple
 
 from d2lmini.ops import pieces
-from d2lmini.ops.limits import at_least
 from d2lmini.ops.products import matmul
 from d2lmini.ops.rnn_gates import cut, gru_slopes, gru_step, lstm_slopes, lstm_step
+from d2lmini.ops.scalar_cache import at_least
 
 #: Slopes of several steps are computed in pieces of about this many numbers.
 GRAIN = 1 << 17

@@ -17,7 +17,7 @@ import numpy as np
 
 from d2lmini.device.storage import SMALL
 from d2lmini.ops.attributes import Shape
-from d2lmini.ops.numbers import Numbers, fit
+from d2lmini.ops.scalar_cache import Numbers, fit
 
 #: A number for each Spec, and for each set of attributes that an op keeps, none given twice: by
 #: them a call finds what was found out for the last one like it.
@@ -27,9 +27,9 @@ new_number = count().__next__
 class Spec:
     """Shape and dtype of a value that need not exist yet; unpacks as `shape, dtype = spec`.
 
-    size: number of elements; nbytes: size in bytes; beside: of tiny floating arrays, what numbers
-    become beside them (numbers.py), else None. Never changed, so values share it: the same shape
-    and dtype give the same object, as long as not too many are known.
+    size: number of elements; nbytes: size in bytes; beside: of tiny floating arrays, the table of
+    numbers beside them (scalar_cache.py), else None. Never changed, so values share it: the same
+    shape and dtype give the same object, as long as not too many are known.
     """
 
     __slots__ = ("beside", "dtype", "nbytes", "number", "shape", "size")

@@ -120,15 +120,10 @@ def _erf(xp: Any, data: Any, out: Any) -> Any:
     return xp.copysign(y, data, out=out)
 
 
-@pointwise("erf", flops=60)
+@pointwise("erf", lambda g, data: g * (-(data * data)).exp() * (2 / sqrt(pi)), flops=60, onnx="Erf")
 def erf(xp, data, *, out=None):
     """2/sqrt(pi) * the integral of exp(-t^2) from 0 to data."""
     return in_blocks(xp, _erf, data, out)
-
-
-@erf.gradient(saves="data")
-def _(g, data):
-    return g * (-(data * data)).exp() * (2 / sqrt(pi))
 
 
 def in_double(name: str, flops: float) -> Callable[[Callable], Op]:

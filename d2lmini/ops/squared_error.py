@@ -18,9 +18,8 @@ from math import prod
 from typing import Any
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.checks import check_one_dtype
+from d2lmini.ops.checks import check_numbers, check_one_dtype
 from d2lmini.ops.core import ALL, Shape, Spec, normalize_axis, op
-from d2lmini.ops.pairs import check_numbers
 from d2lmini.ops.pieces import share
 
 #: Examples are worked on in groups of about this many elements.

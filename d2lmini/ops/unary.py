@@ -1,4 +1,4 @@
-"""Mathematical functions of one array: powers, exponentials, trigonometry.
+"""Functions of one array, a row each: powers, exponentials, trigonometry, signs, rounding.
 
 >>> from d2lmini import nd
 >>> nd.sqrt(nd.array([1, 4, 9]))
@@ -9,14 +9,21 @@
 <BLANKLINE>
 [1 2 3]
 <NDArray 3 @cpu(0)>
+>>> x = nd.array([-2.5, -0.5, 0.5, 2.5])
+>>> nd.round(x), nd.rint(x)                 # halves: away from zero, and down
+(
+[-3. -1.  1.  3.]
+<NDArray 4 @cpu(0)>,
+[-3. -1.  0.  2.]
+<NDArray 4 @cpu(0)>)
 
-Each op keeps the dtype: float32 and float64 are computed as they are, float16 in float32, integers
-in float64 and cut towards zero. Outside its domain a function gives nan or inf and no error.
+All keep the dtype. Outside its domain a function gives nan or inf and no error. bool arrays are
+refused, but for the questions at the foot.
 
-A gradient rule is the derivative as one would write it, in ops on values; where the result `y` says
-it shorter than the input, only `y` is kept for backward.
+A gradient is the derivative as one would write it, in ops on values, a function of `g` and of what
+is kept for backward: where the result `y` says it shorter than the input, only `y`.
 
-Rounding, signs, activations and the like: `elemwise.py`; erf and gamma: `special.py`.
+tanh, relu and other activations, clip: `activation.py`; erf and gamma: `special.py`.
 """
 
 from __future__ import annotations
@@ -28,11 +35,11 @@ from typing import Any
 
 import numpy as np
 
+from d2lmini.ops.checks import check_numbers
 from d2lmini.ops.core import Op, Spec, op
-from d2lmini.ops.numbers import fit
-from d2lmini.ops.pairs import check_numbers
-from d2lmini.ops.passing import cast_into
-from d2lmini.ops.slopes import tanh_backward
+from d2lmini.ops.elementwise import Gradient, names_of
+from d2lmini.ops.passing import cast_into, copied
+from d2lmini.ops.scalar_cache import fit
 
 
 def numbers_only(data: Spec, **_attrs: Any) -> Spec:
@@ -44,7 +51,8 @@ def numbers_only(data: Spec, **_attrs: Any) -> Spec:
 def widely(xp: Any, function: Callable, data: Any, out: Any) -> Any:
     """A function on float32 and float64 arrays applied to any: by way of a wider dtype, if need be.
 
-    float16 goes by way of float32, integers by way of float64; the result is cast back.
+    float16 goes by way of float32, integers by way of float64; the result is cast back (integers
+    are cut towards zero).
     """
     dtype = data.dtype
     if dtype.char in "fd":
@@ -53,320 +61,222 @@ def widely(xp: Any, function: Callable, data: Any, out: Any) -> Any:
     return cast_into(xp, function(xp, wide, out=None), dtype, out)
 
 
-def pointwise(name: str = "", flops: float = 1, **options: Any) -> Callable[[Callable], Op]:
-    """Declare an op of one array, given as a function on float32 and float64 arrays.
+def pointwise(
+    name: str = "", gradient: Gradient | None = None, *, integers: str = "converted",
+    infer: Callable[..., Spec] = numbers_only, **facts: Any,
+) -> Callable[[Callable], Op]:  # fmt: skip
+    """Declare an op of one array, given as a function (xp, data, *, out=None).
+
+    gradient  of `g` and of what it names of `y` and `data`; None if there is none
+    integers  "converted": the function is for float32 and float64 arrays, see `widely`;
+              "exact": it is for arrays of any numbers; "kept": integers are not changed
+    facts     flops, onnx, ...: as `Op` has them
 
     The function may read `data` only before it first writes to `out`: they may be one array.
     """
 
     def declare(function: Callable) -> Op:
-        def compute(xp, data, *, out=None):
+        def by_floats(xp, data, *, out=None):
             if data.dtype.char in "fd":
                 return function(xp, data, out=out)
             return widely(xp, function, data, out)
 
+        def floats_only(xp, data, *, out=None):
+            if data.dtype.kind == "f":
+                return function(xp, data, out=out)
+            return copied(xp, data, out)
+
+        compute = {"converted": by_floats, "exact": function, "kept": floats_only}[integers]
         compute.__doc__ = function.__doc__
-        options.setdefault("infer", numbers_only)
-        return op(name or function.__name__, flops=flops, elementwise=True, **options)(compute)
+        none = {"grad": None} if gradient is None else {}
+        declared: Op = op(
+            name or function.__name__, infer=infer, elementwise=True, **facts, **none
+        )(compute)
+        if gradient is not None:
+            declared.gradient(" ".join(names_of(gradient)))(gradient)
+        return declared
 
     return declare
 
 
+def unary(
+    name: str, means: str, gradient: Gradient | None, flops: float = 1, onnx: str | None = None,
+    *, ufunc: str = "", integers: str = "converted", fast: bool = False,
+) -> Op:  # fmt: skip
+    """Declare an op that is one ufunc, by default the one of its name.
+
+    fast: tiny arrays may go straight to the ufunc (`Op.ufunc`).
+    """
+    ufunc = ufunc or name
+
+    def compute(xp, data, *, out=None):
+        return getattr(xp, ufunc)(data, out=out)
+
+    compute.__doc__ = means
+    declared = pointwise(name, gradient, integers=integers, flops=flops, onnx=onnx)(compute)
+    if fast:
+        declared.ufunc = getattr(np, ufunc)
+    return declared
+
+
 # -- powers and roots ----------------------------------------------------------------------------
 
-
-@op(infer=numbers_only, elementwise=True)
-def square(xp, data, *, out=None):
-    """data * data."""
-    return xp.square(data, out=out)
-
-
-@square.gradient(saves="data")
-def _(g, data):
-    return g * (data * 2)
+square = unary(
+    "square", "data * data.", lambda g, data: g * (data * 2), integers="exact", fast=True
+)
+sqrt = unary(
+    "sqrt", "The square root; nan below 0.", lambda g, y: g / (y * 2), onnx="Sqrt", fast=True
+)
+cbrt = unary("cbrt", "The cube root, also of negative numbers.", lambda g, y: g / (y * y * 3), 10)
 
 
-@pointwise()
-def sqrt(xp, data, *, out=None):
-    """The square root; nan below 0."""
-    return xp.sqrt(data, out=out)
-
-
-@sqrt.gradient(saves="y")
-def _(g, y):
-    return g / (y * 2)
-
-
-@pointwise(flops=2)
+@pointwise("rsqrt", lambda g, y: g * (y * y * y * -0.5), flops=2)
 def rsqrt(xp, data, *, out=None):
     """1 / sqrt(data); inf at 0, nan below."""
     root = xp.sqrt(data, out=out)
     return xp.divide(fit[xp][data.dtype][1], root, out=out)
 
 
-@rsqrt.gradient(saves="y")
-def _(g, y):
-    return g * (y * y * y * -0.5)
-
-
-@pointwise(flops=10)
-def cbrt(xp, data, *, out=None):
-    """The cube root, also of negative numbers."""
-    return xp.cbrt(data, out=out)
-
-
-@cbrt.gradient(saves="y")
-def _(g, y):
-    return g / (y * y * 3)
-
-
-@pointwise(flops=11)
+@pointwise("rcbrt", lambda g, y, data: g * (y / data) * (-1 / 3), flops=11)
 def rcbrt(xp, data, *, out=None):
     """1 / cbrt(data)."""
     root = xp.cbrt(data, out=out)
     return xp.divide(fit[xp][data.dtype][1], root, out=out)
 
 
-@rcbrt.gradient(saves="y data")
-def _(g, y, data):
-    return g * (y / data) * (-1 / 3)
-
-
-@pointwise()
+@pointwise("reciprocal", lambda g, y: -(g * (y * y)), onnx="Reciprocal")
 def reciprocal(xp, data, *, out=None):
     """1 / data."""
     return xp.divide(fit[xp][data.dtype][1], data, out=out)
 
 
-@reciprocal.gradient(saves="y")
-def _(g, y):
-    return -(g * (y * y))
-
-
 # -- exponentials and logarithms -----------------------------------------------------------------
 
-
-@pointwise(flops=10)
-def exp(xp, data, *, out=None):
-    """e to the power of data."""
-    return xp.exp(data, out=out)
-
-
-@exp.gradient(saves="y")
-def _(g, y):
-    return g * y
-
-
-@pointwise(flops=12)
-def expm1(xp, data, *, out=None):
-    """exp(data) - 1, with all digits also near 0."""
-    return xp.expm1(data, out=out)
-
-
-@expm1.gradient(saves="y")
-def _(g, y):
-    return g * (y + 1)
-
-
-@pointwise(flops=10)
-def log(xp, data, *, out=None):
-    """The natural logarithm; -inf at 0, nan below."""
-    return xp.log(data, out=out)
-
-
-@log.gradient(saves="data")
-def _(g, data):
-    return g / data
-
-
-@pointwise(flops=10)
-def log2(xp, data, *, out=None):
-    """The logarithm to base 2."""
-    return xp.log2(data, out=out)
-
-
-@log2.gradient(saves="data")
-def _(g, data):
-    return g / (data * ln(2))
-
-
-@pointwise(flops=10)
-def log10(xp, data, *, out=None):
-    """The logarithm to base 10."""
-    return xp.log10(data, out=out)
-
-
-@log10.gradient(saves="data")
-def _(g, data):
-    return g / (data * ln(10))
-
-
-@pointwise(flops=12)
-def log1p(xp, data, *, out=None):
-    """log(1 + data), with all digits also near 0."""
-    return xp.log1p(data, out=out)
-
-
-@log1p.gradient(saves="data")
-def _(g, data):
-    return g / (data + 1)
-
+exp = unary("exp", "e to the power of data.", lambda g, y: g * y, 10, "Exp", fast=True)
+expm1 = unary("expm1", "exp(data) - 1, with all digits also near 0.", lambda g, y: g * (y + 1), 12)
+log = unary(
+    "log", "The natural logarithm; -inf at 0, nan below.", lambda g, data: g / data, 10, "Log",
+    fast=True,
+)  # fmt: skip
+log2 = unary("log2", "The logarithm to base 2.", lambda g, data: g / (data * ln(2)), 10)
+log10 = unary("log10", "The logarithm to base 10.", lambda g, data: g / (data * ln(10)), 10)
+log1p = unary(
+    "log1p", "log(1 + data), with all digits also near 0.", lambda g, data: g / (data + 1), 12
+)
 
 # -- trigonometry --------------------------------------------------------------------------------
 
-
-@pointwise(flops=15)
-def sin(xp, data, *, out=None):
-    """The sine of an angle in radians."""
-    return xp.sin(data, out=out)
-
-
-@sin.gradient(saves="data")
-def _(g, data):
-    return g * data.cos()
-
-
-@pointwise(flops=15)
-def cos(xp, data, *, out=None):
-    """The cosine of an angle in radians."""
-    return xp.cos(data, out=out)
-
-
-@cos.gradient(saves="data")
-def _(g, data):
-    return -(g * data.sin())
-
-
-@pointwise(flops=20)
-def tan(xp, data, *, out=None):
-    """The tangent of an angle in radians."""
-    return xp.tan(data, out=out)
-
-
-@tan.gradient(saves="y")
-def _(g, y):
-    return g * (y * y + 1)
-
-
-@pointwise(flops=15)
-def arcsin(xp, data, *, out=None):
-    """The angle, in [-pi/2, pi/2], whose sine is data; nan outside [-1, 1]."""
-    return xp.arcsin(data, out=out)
-
-
-@arcsin.gradient(saves="data")
-def _(g, data):
-    return g / (1 - data * data).sqrt()
-
-
-@pointwise(flops=15)
-def arccos(xp, data, *, out=None):
-    """The angle, in [0, pi], whose cosine is data; nan outside [-1, 1]."""
-    return xp.arccos(data, out=out)
-
-
-@arccos.gradient(saves="data")
-def _(g, data):
-    return -(g / (1 - data * data).sqrt())
-
-
-@pointwise(flops=15)
-def arctan(xp, data, *, out=None):
-    """The angle, in [-pi/2, pi/2], whose tangent is data."""
-    return xp.arctan(data, out=out)
-
-
-@arctan.gradient(saves="data")
-def _(g, data):
-    return g / (data * data + 1)
-
-
-@pointwise()
-def degrees(xp, data, *, out=None):
-    """An angle in radians as degrees: data * 180 / pi."""
-    return xp.degrees(data, out=out)
-
-
-@degrees.gradient()
-def _(g):
-    return g * (180 / pi)
-
-
-@pointwise()
-def radians(xp, data, *, out=None):
-    """An angle in degrees as radians: data * pi / 180."""
-    return xp.radians(data, out=out)
-
-
-@radians.gradient()
-def _(g):
-    return g * (pi / 180)
-
+sin = unary(
+    "sin", "The sine of an angle in radians.", lambda g, data: g * data.cos(), 15, "Sin", fast=True
+)
+cos = unary(
+    "cos", "The cosine of an angle in radians.", lambda g, data: -(g * data.sin()), 15, "Cos",
+    fast=True,
+)  # fmt: skip
+tan = unary("tan", "The tangent of an angle in radians.", lambda g, y: g * (y * y + 1), 20, "Tan")
+arcsin = unary(
+    "arcsin", "The angle, in [-pi/2, pi/2], whose sine is data; nan outside [-1, 1].",
+    lambda g, data: g / (1 - data * data).sqrt(), 15, "Asin",
+)  # fmt: skip
+arccos = unary(
+    "arccos", "The angle, in [0, pi], whose cosine is data; nan outside [-1, 1].",
+    lambda g, data: -(g / (1 - data * data).sqrt()), 15, "Acos",
+)  # fmt: skip
+arctan = unary(
+    "arctan", "The angle, in [-pi/2, pi/2], whose tangent is data.",
+    lambda g, data: g / (data * data + 1), 15, "Atan",
+)  # fmt: skip
+degrees = unary(
+    "degrees", "An angle in radians as degrees: data * 180 / pi.", lambda g: g * (180 / pi)
+)
+radians = unary(
+    "radians", "An angle in degrees as radians: data * pi / 180.", lambda g: g * (pi / 180)
+)
 
 # -- hyperbolic functions ------------------------------------------------------------------------
 
-
-@pointwise(flops=20)
-def sinh(xp, data, *, out=None):
-    """(exp(data) - exp(-data)) / 2."""
-    return xp.sinh(data, out=out)
-
-
-@sinh.gradient(saves="data")
-def _(g, data):
-    return g * data.cosh()
-
-
-@pointwise(flops=20)
-def cosh(xp, data, *, out=None):
-    """(exp(data) + exp(-data)) / 2."""
-    return xp.cosh(data, out=out)
+sinh = unary("sinh", "(exp(data) - exp(-data)) / 2.", lambda g, data: g * data.cosh(), 20, "Sinh")
+cosh = unary("cosh", "(exp(data) + exp(-data)) / 2.", lambda g, data: g * data.sinh(), 20, "Cosh")
+arcsinh = unary(
+    "arcsinh", "The number whose sinh is data.",
+    lambda g, data: g / (data * data + 1).sqrt(), 20, "Asinh",
+)  # fmt: skip
+arccosh = unary(
+    "arccosh", "The number, at least 0, whose cosh is data; nan below 1.",
+    lambda g, data: g / (data * data - 1).sqrt(), 20, "Acosh",
+)  # fmt: skip
+arctanh = unary(
+    "arctanh", "The number whose tanh is data; nan outside [-1, 1].",
+    lambda g, data: g / (1 - data * data), 20, "Atanh",
+)  # fmt: skip
 
 
-@cosh.gradient(saves="data")
-def _(g, data):
-    return g * data.sinh()
+# -- signs ---------------------------------------------------------------------------------------
+
+abs_ = unary(
+    "abs", "The absolute value.", lambda g, data: g * sign(data), onnx="Abs",
+    ufunc="absolute", integers="exact", fast=True,
+)  # fmt: skip
+sign: Op = unary(
+    "sign", "-1 below 0, 0 at 0, 1 above; nan stays nan (MXNet: 0).", None, onnx="Sign",
+    integers="exact",
+)  # fmt: skip
+negative = unary(
+    "negative", "-data; unsigned integers wrap around.", lambda g: -g, onnx="Neg",
+    integers="exact", fast=True,
+)  # fmt: skip
+
+# -- rounding ------------------------------------------------------------------------------------
+
+floor = unary(
+    "floor", "The largest whole number not above data.", None, onnx="Floor", integers="kept"
+)
+ceil = unary(
+    "ceil", "The smallest whole number not below data.", None, onnx="Ceil", integers="kept"
+)
+trunc = unary("trunc", "The whole part: rounds towards zero.", None, integers="kept")
+fix = unary(
+    "fix", "The whole part: rounds towards zero, as `trunc`.", None, ufunc="trunc", integers="kept"
+)
 
 
-@pointwise(flops=12)
-def tanh(xp, data, *, out=None):
-    """sinh(data) / cosh(data)."""
-    return xp.tanh(data, out=out)
+@pointwise("round", integers="kept")
+def round_(xp, data, *, out=None):
+    """The nearest whole number; halves go away from zero (2.5 to 3, -2.5 to -3)."""
+    # Not 0.5 itself: 0.49999997 + 0.5 is 1 in float32. The number below 0.5 does not have this
+    # trouble, and where the sum of a half with it is inexact, it rounds up.
+    almost_half = np.nextafter(data.dtype.type(0.5), data.dtype.type(0))
+    y = xp.copysign(almost_half, data)
+    y = xp.add(data, y, out=out)
+    return xp.trunc(y, out=out)
 
 
-@tanh.gradient(saves="y")
-def _(g, y):
-    return tanh_backward(g, y)
+@pointwise("rint", integers="kept")
+def rint(xp, data, *, out=None):
+    """The nearest whole number; halves go down (2.5 to 2, -2.5 to -3), as in MXNet."""
+    y = xp.floor(data)
+    return xp.add(y, data - y > 0.5, out=out)
 
 
-@pointwise(flops=20)
-def arcsinh(xp, data, *, out=None):
-    """The number whose sinh is data."""
-    return xp.arcsinh(data, out=out)
+# -- questions with a yes or no answer -----------------------------------------------------------
 
 
-@arcsinh.gradient(saves="data")
-def _(g, data):
-    return g / (data * data + 1).sqrt()
+def question(name: str, means: str, answer: Callable[..., Any]) -> Op:
+    """Declare an op that answers with 0 or 1 in the dtype of its input, which may be bool."""
+
+    def compute(xp, data, *, out=None):
+        y = answer(xp, data, out)
+        return y if out is not None else y.astype(data.dtype, copy=False)
+
+    compute.__doc__ = f"1 where data is {means}, else 0, in data's dtype."
+    declared: Op = op(name, elementwise=True, grad=None)(compute)
+    return declared
 
 
-@pointwise(flops=20)
-def arccosh(xp, data, *, out=None):
-    """The number, at least 0, whose cosh is data; nan below 1."""
-    return xp.arccosh(data, out=out)
-
-
-@arccosh.gradient(saves="data")
-def _(g, data):
-    return g / (data * data - 1).sqrt()
-
-
-@pointwise(flops=20)
-def arctanh(xp, data, *, out=None):
-    """The number whose tanh is data; nan outside [-1, 1]."""
-    return xp.arctanh(data, out=out)
-
-
-@arctanh.gradient(saves="data")
-def _(g, data):
-    return g / (1 - data * data)
+question("logical_not", "0", lambda xp, data, out: xp.equal(data, 0, out=out))
+question("_contrib_isnan", "nan", lambda xp, data, out: xp.isnan(data, out=out))
+question("_contrib_isinf", "inf or -inf", lambda xp, data, out: xp.isinf(data, out=out))
+question(
+    "_contrib_isfinite", "neither nan nor inf nor -inf",
+    lambda xp, data, out: xp.isfinite(data, out=out),
+)  # fmt: skip

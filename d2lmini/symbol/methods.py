@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from d2lmini.ops.core import registry
-from d2lmini.ops.fluent import _METHODS
+from d2lmini.ops.fluent import METHODS
 from d2lmini.symbol.compose import composed
 from d2lmini.symbol.json import load_json, tojson
 from d2lmini.symbol.namespaces import HINTS
@@ -57,7 +57,7 @@ def _as_nd_ndarray(self: Symbol) -> Symbol:
     return self
 
 
-for _name in (*_METHODS, "reshape_like", "expand_dims", "squeeze", "flatten"):
+for _name in (*METHODS, "reshape_like", "expand_dims", "squeeze", "flatten"):
     # `__abs__` and the method `abs` say the same.
     setattr(Symbol, _name, _method(_name, _name, HINTS.get(_name) or _name))
 Symbol.copy = _method("copy", "_copy", "_copy")  # type: ignore[attr-defined]

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import Any
 
 from d2lmini.ndarray import namespaces
-from d2lmini.ops import binary
 from d2lmini.ops.core import Op, registry
+from d2lmini.ops.fluent import FUNCTIONS, NUMBERS
 from d2lmini.symbol.compose import composed
 from d2lmini.symbol.symbol import Symbol
 
@@ -49,13 +49,12 @@ def public_functions() -> dict[str, Function]:
     """What `sym` shows: the ops whose names do not begin with an underscore, and the functions that
     take a number in place of a Symbol."""
     ops = {n: function_of(op, n) for n, op in registry.items() if not n.startswith("_")}
-    functions = {name: getattr(binary, name) for name in binary.FUNCTIONS}
-    return {**ops, **functions, "power": _power, "pow": _power}
+    return {**ops, **FUNCTIONS, "power": _power, "pow": _power}
 
 
 def _power(base: Any, exp: Any) -> Any:
     """base to the power of exp, element by element: Symbols, numbers or one of each."""
-    if isinstance(exp, Symbol) and isinstance(base, binary.NUMBERS):
+    if isinstance(exp, Symbol) and isinstance(base, NUMBERS):
         # The operator `2 ** x` names it '_rpower_scalar0'.
         return composed(registry["_rpower_scalar"], (exp,), {"scalar": base}, "_rpowerscalar")
-    return binary.power(base, exp)  # type: ignore[attr-defined]
+    return FUNCTIONS["power"](base, exp)

@@ -1,4 +1,4 @@
-"""Rows of `ops/pairs.py`, `ops/scalars.py`, `ops/compare.py` and `ops/binary.py`."""
+"""Rows of `ops/binary.py`, and of the functions in `ops/fluent.py`."""
 
 from __future__ import annotations
 

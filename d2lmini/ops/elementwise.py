@@ -1,0 +1,361 @@
+"""Families: one row declares a function of two operands, and with it all ops that compute it.
+
+A family has up to four ops, which differ in their operands. The rows are in `binary.py`:
+
+>>> from d2lmini.ops.binary import sub
+>>> sub.broadcast                    # two arrays, NumPy's broadcasting: what x - y means
+<op broadcast_sub(lhs, rhs)>
+>>> sub.equal                        # two arrays of one shape: a graph can infer one from the other
+<op elemwise_sub(lhs, rhs)>
+>>> sub.scalar, sub.reflected        # x - 2 and 2 - x
+(<op _minus_scalar(data, scalar)>, <op _rminus_scalar(data, scalar)>)
+
+Each op knows its family (`op.family`), so that compiler passes, ONNX export and MXNet's file format
+read the row and keep no tables of their own.
+
+**Two arrays** have one dtype, which is the result's too: int32 / int32 is int32, cut towards zero.
+`bool` arrays are refused in arithmetic, as in MXNet; say first what they should count as.
+
+**A number takes the array's dtype.** As in MXNet, for an integer array it is cut towards zero and
+wraps around (uint8 + 300 adds 44); a bool array beside a number counts as int64. NumPy's own rules
+would do otherwise, so every number is first looked up in one of the tables of `scalar_cache.py`.
+
+**Gradients** are two functions, for the left and the right operand. Each takes `g` and what it
+needs of `y`, `lhs` and `rhs`, by these names; nothing else is kept for backward. The same functions
+serve an array and a number, which stands in the place of one operand. The gradient of a broadcast
+is a sum: where an input was repeated, the gradients of its copies add up (`unbroadcast`).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from d2lmini.base import MXNetError
+from d2lmini.ops import scalar_cache
+from d2lmini.ops.checks import check_float, check_numbers
+from d2lmini.ops.core import ALL, Number, Op, Shape, Spec, op
+from d2lmini.ops.reduce import sum_to
+
+# -- shape and dtype rules -------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=4096)
+def broadcast_shape(a: Shape, b: Shape) -> Shape | None:
+    """NumPy's broadcasting of two shapes; None if they do not fit."""
+    if len(a) < len(b):
+        a, b = b, a
+    lead = len(a) - len(b)
+    tail = [m if n == 1 else n if m in (1, n) else -1 for m, n in zip(a[lead:], b, strict=True)]
+    return None if -1 in tail else a[:lead] + tuple(tail)
+
+
+def check_same_dtype(lhs: Spec, rhs: Spec) -> None:
+    """MXNetError that names both dtypes unless they are equal."""
+    if lhs.dtype != rhs.dtype:
+        raise MXNetError(
+            f"dtypes differ: lhs is {lhs.dtype.name}, rhs is {rhs.dtype.name}; convert one, "
+            f"e.g. lhs.astype('{rhs.dtype.name}')"
+        )
+
+
+def check_any(spec: Spec) -> None:
+    """Every dtype will do."""
+
+
+def broadcast_any(lhs: Spec, rhs: Spec) -> Spec:
+    """One dtype, shapes broadcast."""
+    if lhs.dtype is not rhs.dtype:
+        check_same_dtype(lhs, rhs)
+    if lhs.shape == rhs.shape:
+        return lhs
+    shape = broadcast_shape(lhs.shape, rhs.shape)
+    if shape is None:
+        raise MXNetError(
+            f"shapes do not broadcast: lhs is {lhs.shape}, rhs is {rhs.shape}; "
+            "counted from the right, sizes must be equal or 1"
+        )
+    return Spec(shape, lhs.dtype)
+
+
+def equal_any(lhs: Spec, rhs: Spec) -> Spec:
+    """One dtype, one shape."""
+    if lhs.dtype is not rhs.dtype:
+        check_same_dtype(lhs, rhs)
+    if lhs.shape != rhs.shape:
+        raise MXNetError(
+            f"shapes differ: lhs is {lhs.shape}, rhs is {rhs.shape}; "
+            "this form does not broadcast, the operators and broadcast_* do"
+        )
+    return lhs
+
+
+def beside_number(data: Spec, *, scalar: Any) -> Spec:
+    """The array's own shape and dtype; int64 for bool. Numbers that cannot fit are refused here."""
+    if data.dtype.kind == "f" and (type(scalar) is float or type(scalar) is int):
+        return data
+    try:
+        number = float(scalar)
+    except (TypeError, ValueError):
+        raise TypeError(f"expected a number, got {type(scalar).__name__}") from None
+    except OverflowError:
+        number = 0.0 if data.dtype.kind != "f" else math.inf
+    if data.dtype.kind != "f" and not math.isfinite(number):
+        raise MXNetError(
+            f"{scalar} is no number of {data.dtype.name}; convert with .astype('float32')"
+        )
+    return Spec(data.shape, "int64") if data.dtype.kind == "b" else data
+
+
+def beside_any_number(data: Spec, *, scalar: Any) -> Spec:
+    """As `beside_number`, but nan and inf may stand beside integers."""
+    if data.dtype.kind != "f" and isinstance(scalar, (float, np.floating)):
+        scalar = 0
+    return beside_number(data, scalar=scalar)
+
+
+def _checked(check: Callable[[Spec], None], rule: Callable[..., Spec]) -> Callable[..., Spec]:
+    """The rule after a look at the dtype of the first input."""
+    if check is check_any:
+        return rule
+
+    def infer(data: Spec, *others: Spec, **attrs: Any) -> Spec:
+        check(data)
+        return rule(data, *others, **attrs)
+
+    return infer
+
+
+def unbroadcast(g_lhs: Any, g_rhs: Any, lhs_shape: Shape, rhs_shape: Shape) -> tuple[Any, Any]:
+    """Gradients in the result's shape (or None), summed back to the shapes of the two inputs."""
+    if lhs_shape == rhs_shape:
+        return g_lhs, g_rhs
+    if g_lhs is not None and g_lhs.shape != lhs_shape:
+        g_lhs = sum_to(g_lhs, shape=lhs_shape)
+    if g_rhs is not None and g_rhs.shape != rhs_shape:
+        g_rhs = sum_to(g_rhs, shape=rhs_shape)
+    return g_lhs, g_rhs
+
+
+# -- gradient rules --------------------------------------------------------------------------------
+
+#: A gradient: a function of `g` and of what else it names of `y`, `lhs` and `rhs`.
+Gradient = Callable[..., Any]
+
+
+def names_of(gradient: Gradient) -> tuple[str, ...]:
+    """What a gradient reads besides `g`."""
+    return gradient.__code__.co_varnames[1 : gradient.__code__.co_argcount]
+
+
+def _rule_of_arrays(of_lhs: Gradient, of_rhs: Gradient) -> tuple[str, Callable]:
+    """(saves, rule) of an op on two arrays, see `Op.gradient`; only shapes are kept of inputs that
+    neither gradient reads."""
+    reads = {*names_of(of_lhs), *names_of(of_rhs)}
+    order = ["y", "lhs", "rhs"] if "y" in reads else ["lhs", "rhs"]
+    lhs_reads = [order.index(name) for name in names_of(of_lhs)]
+    rhs_reads = [order.index(name) for name in names_of(of_rhs)]
+    lhs_is_shape, rhs_is_shape = "lhs" not in reads, "rhs" not in reads
+
+    def rule(g: Any, *saved: Any, needs: Any = ALL) -> Any:
+        g_lhs = of_lhs(g, *[saved[i] for i in lhs_reads]) if needs[0] else None
+        g_rhs = of_rhs(g, *[saved[i] for i in rhs_reads]) if needs[1] else None
+        lhs, rhs = saved[-2:]
+        return unbroadcast(
+            g_lhs, g_rhs, lhs if lhs_is_shape else lhs.shape, rhs if rhs_is_shape else rhs.shape
+        )
+
+    kept = {"lhs": "lhs.shape" if lhs_is_shape else "lhs",
+            "rhs": "rhs.shape" if rhs_is_shape else "rhs"}  # fmt: skip
+    return " ".join(kept.get(name, name) for name in order), rule
+
+
+def _rule_beside_number(gradient: Gradient, number: str) -> tuple[str, Callable]:
+    """(saves, rule) of an op on an array and a number, which stands where `number` says."""
+    reads = names_of(gradient)
+    saves = " ".join("y" if name == "y" else "data" for name in reads if name != number)
+
+    def rule(g: Any, *saved: Any, scalar: Any) -> Any:
+        rest = iter(saved)
+        return gradient(g, *[scalar if name == number else next(rest) for name in reads])
+
+    return saves, rule if number in reads else gradient
+
+
+# -- one row ---------------------------------------------------------------------------------------
+
+#: Families by name, as `binary.py` declares them.
+FAMILIES: dict[str, Family] = {}
+
+
+class Family:
+    """One function of two operands, and the ops that compute it. A row says:
+
+    name          of the family
+    ufunc         the name of NumPy's ufunc that computes it; "" if no ufunc does so alone
+    means         the result, in words of lhs and rhs; `details` end the sentence
+    broadcast     names of the op on two arrays whose shapes broadcast; they become the op
+    equal         names of the op on two arrays of one shape
+    scalar        names of the op on an array and a number
+    reflected     names of the op on a number and an array; none if it is another family's `scalar`
+    mirror        for comparisons: the family with operands swapped, if it is not this one
+    operator      Python's operator and the name of its method: "+ add"
+    functions     names of `nd.NAME`, a function of arrays and numbers
+    of_numbers    what that gives for two numbers
+    commutative   f(x, y) is f(y, x), to the bit
+    identity      the number for which f(x, number) is x, to the bit
+    truth         the result is true or false, as 1 or 0 in the dtype of the inputs
+    flops         for each element
+    onnx          ONNX's operator; None if there is no single one
+    mxnet         MXNet has these ops
+    check         raises for a dtype that is refused
+    numbers       the table of `scalar_cache` for numbers beside arrays: "fit", "limit" or "exact"
+    integers      (xp, lhs, rhs, out): how integers are computed, if not by the ufunc
+    compute       (xp, lhs, rhs, *, out=None): how all is computed, in place of a ufunc
+    beside        (xp, data, number, out): how an array and a number are computed, if another way
+                  is quicker
+    gradients     of lhs and of rhs; None: there are none, or they are declared below the row
+    """
+
+    def __init__(
+        self, name: str, ufunc: str, means: str, details: str = ".", *,
+        broadcast: str, equal: str, scalar: str, reflected: str = "", mirror: str = "",
+        operator: str = "", functions: str = "", of_numbers: Callable[[Any, Any], Any],
+        commutative: bool = False, identity: float | None = None, truth: bool = False,
+        flops: float = 1, onnx: str | None = None, mxnet: bool = True,
+        check: Callable[[Spec], None] = check_numbers, numbers: str = "fit",
+        integers: Callable[..., Any] | None = None, compute: Callable[..., Any] | None = None,
+        beside: Callable[..., Any] | None = None,
+        gradients: tuple[Gradient, Gradient] | None = None,
+    ):  # fmt: skip
+        FAMILIES[name] = self
+        self.name, self.ufunc, self.means, self.details = name, ufunc, means, details
+        self.mirror, self.operator, self.of_numbers = mirror, operator, of_numbers
+        self.functions = (functions or name).split()
+        self.commutative, self.identity, self.truth = commutative, identity, truth
+        self.flops, self.onnx, self.mxnet = flops, onnx, mxnet
+        self.check, self.numbers, self.integers = check, numbers, integers
+        self.compute = compute or _on_arrays(ufunc, integers, truth)
+
+        rule = _checked(check, broadcast_any)
+        self.broadcast = self._op(broadcast, rule, self.compute, "lhs", "rhs")
+        what = self.broadcast.__doc__
+        self.broadcast.__doc__ = f"{what}\n\n    Shapes broadcast; both inputs have one dtype."
+        rule = _checked(check, equal_any)
+        self.equal = self._op(equal, rule, self.compute, "lhs", "rhs")
+        self.equal.__doc__ = f"{what}\n\n    Both inputs have one shape and one dtype."
+        rule = beside_any_number if numbers == "exact" else beside_number
+        if check is check_float:  # bools are no problem: beside a number they count as int64
+            rule = _checked(check, rule)
+        self.scalar = self._op(scalar, rule, self._on_number(beside), "data", "scalar")
+        self._reflected = None
+        if reflected:
+            self._reflected = self._op(reflected, rule, self._on_number_at_left(), "scalar", "data")
+        if flops == 1 and not truth:
+            self.broadcast.ufunc = self.equal.ufunc = getattr(np, ufunc)
+            self.scalar.ufunc = None if beside else self.equal.ufunc
+        if gradients is not None:
+            of_lhs, of_rhs = gradients
+            saves, of_both = _rule_of_arrays(of_lhs, of_rhs)
+            self.gradient(saves)(of_both)
+            saves, of_data = _rule_beside_number(of_lhs, "rhs")
+            self.scalar.gradient(saves)(of_data)
+            if self._reflected:
+                saves, of_data = _rule_beside_number(of_rhs, "lhs")
+                self._reflected.gradient(saves)(of_data)
+
+    @property
+    def reflected(self) -> Op:
+        """The op on a number and an array: of x and 2 it gives f(2, x)."""
+        return self._reflected or FAMILIES[self.mirror or self.name].scalar
+
+    @property
+    def ops(self) -> tuple[Op, ...]:
+        """The family's own ops."""
+        own = (self.broadcast, self.equal, self.scalar)
+        return own if self._reflected is None else (*own, self._reflected)
+
+    def gradient(self, saves: str = "") -> Callable[[Callable], Callable]:
+        """Attach one rule to both ops on two arrays."""
+
+        def attach(rule: Callable) -> Callable:
+            self.equal.gradient(saves)(rule)
+            return self.broadcast.gradient(saves)(rule)
+
+        return attach
+
+    def __repr__(self) -> str:
+        return f"<family {self.name}: {', '.join(declared.name for declared in self.ops)}>"
+
+    # -- making the ops ----------------------------------------------------------------------------
+
+    def _op(self, names: str, infer: Callable, compute: Callable, lhs: str, rhs: str) -> Op:
+        name, *aliases = names.split()
+        none = {"grad": None} if self.truth else {}
+        declared: Op = op(
+            name, aliases=aliases, infer=infer, flops=self.flops, elementwise=True, **none
+        )(compute)
+        operands = {"lhs": lhs, "rhs": rhs}
+        means = self.means + self.details
+        declared.__doc__ = re.sub(r"\b[lr]hs\b", lambda word: operands[word[0]], means)
+        declared.family = self
+        declared.onnx = self.onnx
+        return declared
+
+    def _on_number(self, beside: Callable | None) -> Callable:
+        """How an array and a number are computed."""
+        table = getattr(scalar_cache, self.numbers)
+        on_arrays, ufunc = self.compute, self.ufunc
+
+        def with_number(xp, data, *, scalar: Number, out=None):
+            return on_arrays(xp, data, table[xp][data.dtype][scalar], out=out)
+
+        def by_ufunc(xp, data, *, scalar: Number, out=None):
+            return getattr(xp, ufunc)(data, table[xp][data.dtype][scalar], out=out)
+
+        def quicker(xp, data, *, scalar: Number, out=None):
+            return beside(xp, data, scalar, out)  # type: ignore[misc]
+
+        def truth(xp, data, *, scalar: Number, out=None):
+            y = getattr(xp, ufunc)(data, table[xp][data.dtype][scalar], out=out)
+            dtype = np.int64 if data.dtype.char == "?" else data.dtype
+            return y.astype(dtype, copy=False) if out is None else y
+
+        if beside is not None:
+            return quicker
+        if self.truth:
+            return truth
+        return with_number if self.integers or not ufunc else by_ufunc
+
+    def _on_number_at_left(self) -> Callable:
+        """How a number and an array are computed."""
+        table = getattr(scalar_cache, self.numbers)
+        on_arrays = self.compute
+
+        def compute(xp, data, *, scalar: Number, out=None):
+            return on_arrays(xp, table[xp][data.dtype][scalar], data, out=out)
+
+        return compute
+
+
+def _on_arrays(ufunc: str, integers: Callable | None, truth: bool) -> Callable:
+    """How two arrays are computed."""
+
+    def by_ufunc(xp, lhs, rhs, *, out=None):
+        return getattr(xp, ufunc)(lhs, rhs, out=out)
+
+    def by_dtype(xp, lhs, rhs, *, out=None):
+        if lhs.dtype.kind == "f":
+            return getattr(xp, ufunc)(lhs, rhs, out=out)
+        return integers(xp, lhs, rhs, out)  # type: ignore[misc]
+
+    def as_truth(xp, lhs, rhs, *, out=None):
+        y = getattr(xp, ufunc)(lhs, rhs, out=out)
+        return y.astype(lhs.dtype, copy=False) if out is None else y
+
+    return as_truth if truth else by_dtype if integers else by_ufunc
