@@ -26,8 +26,8 @@ FILES = (
         str(PACKAGE / name)
         for name in (
             "ndarray/apply.py", "ops/update_multi.py", "ops/update.py", "ops/norm.py",
-            "ops/elementwise.py", "ops/activation.py", "ops/subscript.py", "graph/call.py", "device/parallel.py",
-            "device/quiet.py",
+            "ops/elementwise.py", "ops/activation.py", "ops/subscript.py", "graph/call.py",
+            "device/parallel.py", "device/quiet.py",
         )
     ),
 )  # fmt: skip

@@ -25,6 +25,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from d2lmini.ops.checks import check_float
+from d2lmini.ops.elementwise import FAMILIES, Family
+from d2lmini.ops.unary import UFUNCS
 from d2lmini.symbol.node import Node
 
 #: Stands for the result so far.
@@ -32,57 +35,16 @@ Y = "y"
 
 # -- formulas, by the dtypes for which they hold ---------------------------------------------------
 
+# Of ops that are one ufunc the rows of ops/unary.py and ops/binary.py say so; here are the others.
+
 #: Any numbers.
 _ANY = {
-    "broadcast_add elemwise_add": "lhs + rhs",
-    "broadcast_sub elemwise_sub": "lhs - rhs",
-    "broadcast_mul elemwise_mul": "lhs * rhs",
-    "broadcast_maximum _maximum": "maximum(lhs, rhs)",
-    "broadcast_minimum _minimum": "minimum(lhs, rhs)",
-    "_plus_scalar": "data + scalar",
-    "_minus_scalar": "data - scalar",
-    "_rminus_scalar": "scalar - data",
-    "_mul_scalar": "data * scalar",
-    "_maximum_scalar": "maximum(data, scalar)",
-    "_minimum_scalar": "minimum(data, scalar)",
-    "abs": "absolute(data)",
-    "sign": "sign(data)",
-    "negative": "-data",
-    "square": "square(data)",
     "relu": "maximum(data, 0)",
     "clip": "minimum(maximum(data, a_min), a_max)",
-    "broadcast_equal _equal": "equal(lhs, rhs)",
-    "broadcast_not_equal _not_equal": "not_equal(lhs, rhs)",
-    "broadcast_greater _greater": "greater(lhs, rhs)",
-    "broadcast_greater_equal _greater_equal": "greater_equal(lhs, rhs)",
-    "broadcast_lesser _lesser": "less(lhs, rhs)",
-    "broadcast_lesser_equal _lesser_equal": "less_equal(lhs, rhs)",
-    "broadcast_logical_and _logical_and": "logical_and(lhs, rhs)",
-    "broadcast_logical_or _logical_or": "logical_or(lhs, rhs)",
-    "broadcast_logical_xor _logical_xor": "logical_xor(lhs, rhs)",
-    "_equal_scalar": "equal(data, scalar)",
-    "_not_equal_scalar": "not_equal(data, scalar)",
-    "_greater_scalar": "greater(data, scalar)",
-    "_greater_equal_scalar": "greater_equal(data, scalar)",
-    "_lesser_scalar": "less(data, scalar)",
-    "_lesser_equal_scalar": "less_equal(data, scalar)",
 }
 
 #: float16, float32 and float64.
 _FLOATING = {
-    "broadcast_div elemwise_div": "lhs / rhs",
-    "_div_scalar": "data / scalar",
-    "_rdiv_scalar": "scalar / data",
-    "broadcast_power _power": "power(lhs, rhs)",
-    "_rpower_scalar": "power(scalar, data)",
-    "broadcast_hypot _hypot": "hypot(lhs, rhs)",
-    "_hypot_scalar": "hypot(data, scalar)",
-    "broadcast_arctan2 _arctan2": "arctan2(lhs, rhs)",
-    "_arctan2_scalar": "arctan2(data, scalar)",
-    "_rarctan2_scalar": "arctan2(scalar, data)",
-    "floor": "floor(data)",
-    "ceil": "ceil(data)",
-    "trunc fix": "trunc(data)",
     "_relu_backward": "greater(output, 0) * g",
     "_sigmoid_backward": "(1 - output) * output * g",
     "_tanh_backward": "(1 - output * output) * g",
@@ -90,31 +52,9 @@ _FLOATING = {
 
 #: float32 and float64.
 _WIDE = {
-    "sqrt": "sqrt(data)",
     "rsqrt": "1 / sqrt(data)",
-    "cbrt": "cbrt(data)",
     "rcbrt": "1 / cbrt(data)",
     "reciprocal": "1 / data",
-    "exp": "exp(data)",
-    "expm1": "expm1(data)",
-    "log": "log(data)",
-    "log2": "log2(data)",
-    "log10": "log10(data)",
-    "log1p": "log1p(data)",
-    "sin": "sin(data)",
-    "cos": "cos(data)",
-    "tan": "tan(data)",
-    "arcsin": "arcsin(data)",
-    "arccos": "arccos(data)",
-    "arctan": "arctan(data)",
-    "sinh": "sinh(data)",
-    "cosh": "cosh(data)",
-    "tanh": "tanh(data)",
-    "arcsinh": "arcsinh(data)",
-    "arccosh": "arccosh(data)",
-    "arctanh": "arctanh(data)",
-    "degrees": "degrees(data)",
-    "radians": "radians(data)",
     "sigmoid": "1 / (1 + exp(-data))",
     "softsign": "data / (absolute(data) + 1)",
     "hard_sigmoid": "minimum(maximum(data * alpha + beta, 0), 1)",
@@ -127,6 +67,26 @@ FORMULAS = {
     for names, formula in table.items()
     for name in names.split()
 }
+_KINDS = {"exact": "any", "kept": "floating", "converted": "wide"}
+FORMULAS.update({(n, _KINDS[integers]): f"{u}(data)" for n, (u, integers) in UFUNCS.items()})
+
+
+def _formulas_of(family: Family) -> dict[tuple[str, str], str]:
+    """Each of its ops as the family's ufunc."""
+    kind = "floating" if family.integers or family.check is check_float else "any"
+    operands = {family.broadcast: "lhs, rhs", family.equal: "lhs, rhs"}
+    if family.reflected.family is family:
+        operands[family.reflected] = "scalar, data"
+    operands[family.scalar] = "data, scalar"
+    return {(op.name, kind): f"{family.ufunc}({names})" for op, names in operands.items()}
+
+
+for _family in FAMILIES.values():
+    if _family.ufunc:
+        FORMULAS.update(_formulas_of(_family))
+
+#: Which table has the numbers beside the arrays of a ufunc, if it is not `fit`.
+_TABLES = {family.ufunc: family.numbers for family in FAMILIES.values()}
 
 _OPERATORS: dict[type, str] = {
     ast.Add: "add",
@@ -134,11 +94,6 @@ _OPERATORS: dict[type, str] = {
     ast.Mult: "multiply",
     ast.Div: "divide",
 }
-
-_COMPARISONS = frozenset(
-    "equal not_equal greater greater_equal less less_equal logical_and logical_or logical_xor"
-    .split()
-)  # fmt: skip
 
 
 class Number(NamedTuple):
@@ -209,10 +164,7 @@ def steps_of(node: Node) -> tuple[Step, ...] | None:
         if arg == Y or arg in names:
             return arg if arg == Y else names.index(arg)
         value = attrs[arg[1:]] if isinstance(arg, str) else arg
-        limits = ufunc in ("maximum", "minimum")
-        return Number(
-            "exact" if ufunc in _COMPARISONS else "limit" if limits else "fit", dtype, value
-        )
+        return Number(_TABLES.get(ufunc, "fit"), dtype, value)
 
     return tuple(
         Step(step.ufunc, tuple(argument(step.ufunc, arg) for arg in step.args))

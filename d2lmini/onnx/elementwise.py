@@ -8,25 +8,17 @@ from typing import Any
 import numpy as np
 
 from d2lmini.onnx.writer import Writer, converts
+from d2lmini.ops.core import registry
+from d2lmini.ops.elementwise import FAMILIES, Family
 from d2lmini.symbol.node import Node
 
-#: Ours -> the one operator of ONNX that it is.
-_SAME = {
-    "abs": "Abs", "arccos": "Acos", "arccosh": "Acosh", "arcsin": "Asin", "arcsinh": "Asinh",
-    "arctan": "Atan", "arctanh": "Atanh", "ceil": "Ceil", "cos": "Cos", "cosh": "Cosh",
-    "erf": "Erf", "exp": "Exp", "floor": "Floor", "log": "Log", "negative": "Neg",
-    "reciprocal": "Reciprocal", "relu": "Relu", "sigmoid": "Sigmoid", "sign": "Sign", "sin": "Sin",
-    "sinh": "Sinh", "softsign": "Softsign", "sqrt": "Sqrt", "tan": "Tan", "tanh": "Tanh",
-    "add_n": "Sum",
-    # What does nothing when a net predicts.
-    "_copy": "Identity", "BlockGrad": "Identity", "make_loss": "Identity", "MakeLoss": "Identity",
-}  # fmt: skip
+_NAMES = sorted({op.name for op in registry.values() if op.onnx and op.family is None})
 
 
-@converts(*_SAME)
-def _same(w: Writer, node: Node, *xs: str) -> str:
-    assert node.op is not None
-    return w.add(_SAME[node.op.name], *xs)
+@converts(*_NAMES)
+def _one_operator(w: Writer, node: Node, *xs: str) -> str:
+    assert node.op is not None and node.op.onnx is not None
+    return w.add(node.op.onnx, *xs)
 
 
 @converts("_identity_with_attr_like_rhs")
@@ -158,52 +150,19 @@ def _where(w: Writer, node: Node, condition: str, x: str, y: str) -> str:
 
 # -- two operands ----------------------------------------------------------------------------------
 
-#: Kind of operation -> its operator, and whether that gives true or false.
-_KINDS = {
-    "add": ("Add", False), "plus": ("Add", False), "sub": ("Sub", False), "minus": ("Sub", False),
-    "mul": ("Mul", False), "div": ("Div", False), "power": ("Pow", False),
-    "maximum": ("Max", False), "minimum": ("Min", False), "equal": ("Equal", True),
-    "greater": ("Greater", True), "greater_equal": ("GreaterOrEqual", True),
-    "lesser": ("Less", True), "lesser_equal": ("LessOrEqual", True),
-}  # fmt: skip
+
+def _hypot(w: Writer, a: str, b: str, dtype: np.dtype) -> str:
+    return w.add("Sqrt", w.add("Add", w.add("Mul", a, a), w.add("Mul", b, b)))
 
 
-def _kind(name: str) -> tuple[str, bool]:
-    """'_rminus_scalar' -> ('minus', True): what is done, and is the scalar on the left?"""
-    kind = (
-        name.removeprefix("broadcast").removeprefix("elemwise").removesuffix("_scalar").strip("_")
-    )
-    reverse = kind in ("rminus", "rdiv", "rpower", "rmod")
-    return (kind[1:] if reverse else kind), reverse
-
-
-def binary(w: Writer, kind: str, a: str, b: str, dtype: np.dtype) -> str:
-    """One operation on two values of a dtype, which the result keeps."""
-    if kind in _KINDS:
-        operator, truth = _KINDS[kind]
-        y = w.add(operator, a, b)
-        return w.cast(y, dtype) if truth else y
-    if kind == "not_equal":
-        return w.cast(w.add("Not", w.add("Equal", a, b)), dtype)
-    if kind == "hypot":
-        return w.add("Sqrt", w.add("Add", w.add("Mul", a, a), w.add("Mul", b, b)))
-    if kind == "mod":
-        if dtype.kind in "iu":
-            return w.add("Mod", a, b)
-        return _remainder(w, a, b, dtype)
-    operator = {"logical_and": "And", "logical_or": "Or", "logical_xor": "Xor"}[kind]
-    return w.cast(w.add(operator, w.cast(a, bool), w.cast(b, bool)), dtype)
-
-
-#: What asks how a number and a scalar compare, which then may be any number.
-_TOLD_APART = (
-    "maximum", "minimum", "not_equal", "logical_and", "logical_or", "logical_xor",
-    *(k for k, (_, truth) in _KINDS.items() if truth),
-)  # fmt: skip
+def _not_equal(w: Writer, a: str, b: str, dtype: np.dtype) -> str:
+    return w.add("Not", w.add("Equal", a, b))
 
 
 def _remainder(w: Writer, a: str, b: str, dtype: np.dtype) -> str:
-    """What is left of a, with the sign of b; 0 where b is 0."""
+    """What is left of a, with the sign of b; of floats 0 where b is 0."""
+    if dtype.kind in "iu":
+        return w.add("Mod", a, b)
     zero = w.number(0, dtype)
     rest = w.add("Mod", a, b, fmod=1)
     other_side = w.add("Less", w.add("Mul", w.add("Sign", rest), w.add("Sign", b)), zero)
@@ -211,38 +170,43 @@ def _remainder(w: Writer, a: str, b: str, dtype: np.dtype) -> str:
     return w.add("Where", w.add("Equal", b, zero), zero, rest)
 
 
-_ALL = (*_KINDS, "not_equal", "hypot", "mod", "logical_and", "logical_or", "logical_xor")
-_PLAIN = ("add", "sub", "mul", "div")
-_NAMED = {k for k in _ALL if k not in (*_PLAIN, "plus", "minus")}
+#: Families that no operator of ONNX says alone.
+_WRITTEN = {"hypot": _hypot, "not_equal": _not_equal, "mod": _remainder}
+
+_FAMILIES = [f for f in FAMILIES.values() if f.onnx or f.name in _WRITTEN]
 
 
-@converts(
-    *(f"elemwise_{k}" for k in _PLAIN),
-    *(f"broadcast_{k}" for k in _PLAIN),
-    *(f"broadcast_{k}" for k in _NAMED),
-    *(f"_{k}" for k in _NAMED),
-)
+def _binary(w: Writer, family: Family, a: str, b: str, dtype: np.dtype) -> str:
+    """A family's function of two values of a dtype, which the result keeps."""
+    if family.onnx in ("And", "Or", "Xor"):
+        a, b = w.cast(a, bool), w.cast(b, bool)
+    if family.onnx:
+        y = w.add(family.onnx, a, b)
+    else:
+        y = _WRITTEN[family.name](w, a, b, dtype)
+    return w.cast(y, dtype) if family.truth else y
+
+
+@converts(*(op.name for f in _FAMILIES for op in (f.broadcast, f.equal)))
 def _two(w: Writer, node: Node, a: str, b: str) -> str:
     assert node.op is not None
-    return binary(w, _kind(node.op.name)[0], a, b, _dtype(w, node))
+    return _binary(w, node.op.family, a, b, _dtype(w, node))
 
 
-@converts(
-    *(f"_{k}_scalar" for k in ("plus", "minus", "mul", "div", *_NAMED)),
-    *(f"_{k}_scalar" for k in ("rminus", "rdiv", "rpower", "rmod")),
-)
+@converts(*(op.name for f in _FAMILIES for op in f.ops if op not in (f.broadcast, f.equal)))
 def _scalar(w: Writer, node: Node, x: str) -> str:
     assert node.op is not None
-    kind, reverse = _kind(node.op.name)
+    family = node.op.family
     dtype, value = _dtype(w, node), node.attrs["scalar"]
     wide = dtype
-    if dtype.kind in "iu" and kind in _TOLD_APART:
+    if dtype.kind in "iu" and family.numbers != "fit":
         limits = np.iinfo(dtype)
         if value != value or value % 1 or not limits.min <= value <= limits.max:
             wide = np.dtype("float64")  # a number that the dtype does not hold
             x = w.cast(x, wide)
     c = w.number(value, wide)
-    y = binary(w, kind, c, x, wide) if reverse else binary(w, kind, x, c, wide)
+    a, b = (x, c) if node.op is family.scalar else (c, x)
+    y = _binary(w, family, a, b, wide)
     return y if wide == dtype else w.cast(y, dtype)
 
 

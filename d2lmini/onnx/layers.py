@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini.onnx.elementwise import binary
 from d2lmini.onnx.shapes import first
 from d2lmini.onnx.writer import Writer, converts
 from d2lmini.symbol.node import Node
@@ -292,7 +291,7 @@ def _softmax(w: Writer, node: Node, x: str, *length: str) -> str:
     x = x if out == spec.dtype else w.cast(x, out)
     x = w.add("Neg", x) if node.op.name == "softmin" else x
     if a["temperature"]:
-        x = binary(w, "div", x, w.number(a["temperature"], out), out)
+        x = w.add("Div", x, w.number(a["temperature"], out))
     operator = "LogSoftmax" if node.op.name == "log_softmax" else "Softmax"
     return w.add(operator, x, axis=a["axis"])
 

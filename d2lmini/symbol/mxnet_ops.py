@@ -35,18 +35,15 @@ RENAMED = {
     "unravel_index": "_unravel_index",
 }
 
-#: Names with an underscore in front are ours alone, but for these and families of the same kind.
+#: Names with an underscore in front are ours alone, but for these, those with these prefixes,
+#: and families of arithmetic (elementwise.py).
 UNDERSCORED = frozenset(
-    "_full _zeros _ones _arange _linspace _eye _copyto _copy _identity_with_attr_like_rhs _mod "
-    "_power _maximum _minimum _hypot _equal _not_equal _greater _greater_equal _lesser "
-    "_lesser_equal _logical_and _logical_or _logical_xor _backward_gather_nd _scatter_set_nd "
-    "_rnn_param_concat _shuffle _adamw_update _mp_adamw_update".split()
+    "_full _zeros _ones _arange _linspace _eye _copyto _copy _identity_with_attr_like_rhs "
+    "_backward_gather_nd _scatter_set_nd _rnn_param_concat _shuffle _adamw_update "
+    "_mp_adamw_update".split()
 )
-FAMILIES = ("_contrib_", "_random_", "_sample_")
-NOT_THERE = frozenset(
-    "_arctan2_scalar _rarctan2_scalar _setitem_scalar _contrib_isnan _contrib_isinf "
-    "_contrib_isfinite broadcast_arctan2 digamma".split()
-)
+PREFIXES = ("_contrib_", "_random_", "_sample_")
+NOT_THERE = frozenset("_contrib_isnan _contrib_isinf _contrib_isfinite digamma".split())
 
 #: Attributes that are always written: MXNet requires them, or has another default.
 ALWAYS = {
@@ -66,7 +63,9 @@ COUNTED = frozenset({"concat", "stack", "add_n", "_rnn_param_concat", "UpSamplin
 def mxnet_name(op: Op) -> str | None:
     """The op's name in MXNet; None if MXNet has no such op."""
     name = op.name
-    known = name in UNDERSCORED or name.startswith(FAMILIES) or name.endswith("_scalar")
+    if op.family is not None:
+        return name if op.family.mxnet else None
+    known = name in UNDERSCORED or name.startswith(PREFIXES)
     if name in NOT_THERE or (name.startswith("_") and not known):
         return None
     return f"_{name}" if name.startswith("linalg_") else RENAMED.get(name, name)

@@ -18,6 +18,8 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from d2lmini.ops.elementwise import FAMILIES
+
 
 class _Here(threading.local):
     """Per thread: the manager that names what is made now."""
@@ -80,20 +82,18 @@ _here = _Here()
 
 # -- what nodes are called ---------------------------------------------------------------------
 
-_PAIRS = """
-    add sub mul div mod power maximum minimum hypot arctan2 equal not_equal greater greater_equal
-    lesser lesser_equal logical_and logical_or logical_xor""".split()
-
 #: What nodes made by operators are called, by op, where that is not the op's own name: `a + b` is
-#: '_plus0', `a + 1` is '_plusscalar0', but `a == 1` is '_equal_scalar0'.
+#: '_plus0', `a + 1` is '_plusscalar0'; but `a == 1` is '_equal_scalar0' and `2 ** a` is
+#: '_rpower_scalar0'.
 OPERATOR_HINTS = {
-    **{f"broadcast_{name}": f"_{name}" for name in _PAIRS},
+    **{f.broadcast.name: f.scalar.name.removesuffix("_scalar") for f in FAMILIES.values()},
     **{
-        f"_{name}_scalar": f"_{name}scalar"
-        for name in "plus minus rminus mul div rdiv mod rmod power maximum minimum hypot".split()
+        op.name: op.name.replace("_scalar", "scalar")
+        for f in FAMILIES.values()
+        if f.mxnet and not f.truth
+        for op in (f.scalar, f.reflected)
+        if op.name != "_rpower_scalar"
     },
-    "broadcast_add": "_plus",
-    "broadcast_sub": "_minus",
 }
 
 

@@ -28,12 +28,6 @@ from d2lmini.graph.constant import Constant
 from d2lmini.graph.passes.rewrite import Replacement, rewritten
 from d2lmini.symbol.node import Entry, Node
 
-#: a + b is b + a, to the bit.
-COMMUTATIVE = frozenset(
-    "broadcast_add elemwise_add broadcast_mul elemwise_mul broadcast_maximum _maximum "
-    "broadcast_minimum _minimum broadcast_equal _equal broadcast_not_equal _not_equal".split()
-)
-
 
 def common(outputs: Sequence[Entry]) -> list[Entry]:
     """With each call made once."""
@@ -50,7 +44,7 @@ def _key(node: Node) -> tuple:
     """Equal for calls that give the same result."""
     assert node.op is not None
     inputs: Any = node.inputs
-    if node.op.name in COMMUTATIVE:
+    if node.op.family is not None and node.op.family.commutative:
         inputs = frozenset(inputs)
     return (node.op, inputs, tuple([(k, _attribute(node.attrs[k])) for k in sorted(node.attrs)]))
 

@@ -30,6 +30,7 @@ import numpy as np
 from d2lmini.device.quiet import run_quietly
 from d2lmini.graph.constant import uniform
 from d2lmini.graph.passes.rewrite import Replacement, Rules, call, calls, rewritten, same, spec_of
+from d2lmini.ops.elementwise import FAMILIES
 from d2lmini.ops.scalar_cache import fit
 from d2lmini.symbol.node import Entry, Node
 
@@ -61,19 +62,14 @@ def _(node: Node) -> Replacement:
     return None if drops and node.attrs["p"] else node.inputs[0]
 
 
-@rules("_mul_scalar _div_scalar _power_scalar")
+@rules(" ".join(f.scalar.name for f in FAMILIES.values() if f.identity is not None))
 def _(node: Node) -> Replacement:
-    return same(node, node.inputs[0]) if number_of(node) == 1 else None
-
-
-@rules("_plus_scalar _minus_scalar")
-def _(node: Node) -> Replacement:
-    number = number_of(node)
-    if number != 0:
+    assert node.op is not None
+    number, identity = number_of(node), node.op.family.identity
+    if number != identity:
         return None
-    negative = type(number) is float and math.copysign(1, number) < 0
-    # -0.0 + 0.0 is 0.0; all else stays as it is.
-    exact = type(number) is int or negative == (node.op.name == "_plus_scalar")  # type: ignore[union-attr]
+    # Of floats the sign counts: x + -0.0 is x, but -0.0 + 0.0 is 0.0.
+    exact = type(number) is int or math.copysign(1, number) == math.copysign(1, identity)
     return same(node, node.inputs[0]) if exact else None
 
 

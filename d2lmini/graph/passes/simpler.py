@@ -28,25 +28,12 @@ from d2lmini.graph.constant import uniform
 from d2lmini.graph.passes.rewrite import Replacement, Rules, call, calls, rewritten, same, spec_of
 from d2lmini.graph.passes.sums import axes_of
 from d2lmini.graph.passes.views import reshaped
+from d2lmini.ops.binary import add, power, sub
 from d2lmini.ops.core import Shape
+from d2lmini.ops.elementwise import FAMILIES
 from d2lmini.symbol.node import Entry, Node
 
 rules = Rules()
-
-#: Broadcasting form: (form for equal shapes, beside a number, number on the left).
-FORMS = {
-    "broadcast_add": ("elemwise_add", "_plus_scalar", "_plus_scalar"),
-    "broadcast_sub": ("elemwise_sub", "_minus_scalar", "_rminus_scalar"),
-    "broadcast_mul": ("elemwise_mul", "_mul_scalar", "_mul_scalar"),
-    "broadcast_div": ("elemwise_div", "_div_scalar", "_rdiv_scalar"),
-    "broadcast_maximum": ("_maximum", "_maximum_scalar", "_maximum_scalar"),
-    "broadcast_minimum": ("_minimum", "_minimum_scalar", "_minimum_scalar"),
-    "broadcast_greater": ("_greater", "_greater_scalar", "_lesser_scalar"),
-    "broadcast_greater_equal": ("_greater_equal", "_greater_equal_scalar", "_lesser_equal_scalar"),
-    "broadcast_lesser": ("_lesser", "_lesser_scalar", "_greater_scalar"),
-    "broadcast_lesser_equal": ("_lesser_equal", "_lesser_equal_scalar", "_greater_equal_scalar"),
-}
-_BY_NAME = {form: forms for name, forms in FORMS.items() for form in (name, forms[0])}
 
 
 def simpler(outputs: Sequence[Entry]) -> list[Entry]:
@@ -54,17 +41,19 @@ def simpler(outputs: Sequence[Entry]) -> list[Entry]:
     return rewritten(outputs, rules.of)
 
 
-@rules(" ".join(_BY_NAME))
+@rules(" ".join(op.name for f in FAMILIES.values() for op in (f.broadcast, f.equal)))
 def _(node: Node) -> Replacement:
+    """By the op of the family beside a number, or for equal shapes."""
     assert node.op is not None
-    equal, right, left = _BY_NAME[node.op.name]
+    family = node.op.family
     a, b = node.inputs
     assert a is not None and b is not None
-    for x, number, form in ((a, uniform(b), right), (b, uniform(a), left)):
-        if number is not None and spec_of(x) == spec_of((node, 0)):
-            return same(node, call(form, (x,), node, scalar=number))
-    if spec_of(a).shape == spec_of(b).shape and node.op.name != equal:
-        return same(node, call(equal, (a, b), node))
+    for x, number, op in ((a, uniform(b), family.scalar), (b, uniform(a), family.reflected)):
+        # A power with a number is computed in another way, which rounds otherwise.
+        if number is not None and spec_of(x) == spec_of((node, 0)) and family is not power:
+            return same(node, call(op, (x,), node, scalar=number))
+    if spec_of(a).shape == spec_of(b).shape and node.op is not family.equal:
+        return same(node, call(family.equal, (a, b), node))
     return None
 
 
@@ -74,24 +63,19 @@ def _(node: Node) -> Replacement:
     for x, y in ((a, b), (b, a)):
         minus = calls(y, ("negative",))
         if minus is not None:
-            return call(_sub(node), (x, minus.inputs[0]), node)
+            return call(
+                sub.equal if node.op is add.equal else sub.broadcast, (x, minus.inputs[0]), node
+            )
     return None
-
-
-def _sub(node: Node) -> str:
-    assert node.op is not None
-    return "elemwise_sub" if node.op.name == "elemwise_add" else "broadcast_sub"
 
 
 @rules("elemwise_sub broadcast_sub")
 def _(node: Node) -> Replacement:
-    assert node.op is not None
     a, b = node.inputs
     minus = calls(b, ("negative",))
     if minus is None:
         return None
-    plus = "elemwise_add" if node.op.name == "elemwise_sub" else "broadcast_add"
-    return call(plus, (a, minus.inputs[0]), node)
+    return call(add.equal if node.op is sub.equal else add.broadcast, (a, minus.inputs[0]), node)
 
 
 @rules("elemwise_mul broadcast_mul")
