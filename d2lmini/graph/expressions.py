@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from d2lmini.symbol.node import Node
+from d2lmini.graph.ir import Node
 
 #: Stands for the result so far.
 Y = "y"

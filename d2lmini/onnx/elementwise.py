@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from d2lmini.graph.ir import Node
 from d2lmini.onnx.writer import Writer, converts
-from d2lmini.symbol.node import Node
 
 #: Ours -> the one operator of ONNX that it is.
 _SAME = {

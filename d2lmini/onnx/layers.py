@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from d2lmini.graph.ir import Node
 from d2lmini.onnx.elementwise import binary
 from d2lmini.onnx.shapes import first
 from d2lmini.onnx.writer import Writer, converts
-from d2lmini.symbol.node import Node
 
 # -- products --------------------------------------------------------------------------------------
 
