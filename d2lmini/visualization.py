@@ -23,11 +23,11 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
+from d2lmini.graph.ir import Node, topological, variables_of
 from d2lmini.symbol import Symbol
 from d2lmini.symbol.infer import is_known, shapes_of
-from d2lmini.symbol.lists import arguments, variables
+from d2lmini.symbol.lists import arguments
 from d2lmini.symbol.mxnet_ops import mxnet_name
-from d2lmini.symbol.node import Node, topological
 from d2lmini.symbol.picture import Picture
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -60,7 +60,7 @@ def print_summary(
     """
     _check(symbol)
     given = shape or {}
-    known = {n: given[n.name] for n in variables(symbol._entries) if n.name in given}
+    known = {n: given[n.name] for n in variables_of(symbol._entries) if n.name in given}
     found = shapes_of(symbol._entries, known)
     ends = [int(line_length * p) for p in positions]
 

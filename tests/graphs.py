@@ -23,11 +23,11 @@ from hypothesis import strategies as st
 
 from d2lmini.device.quiet import run_quietly
 from d2lmini.graph.gradient import gradients
+from d2lmini.graph.ir import Draw, Entry, Node, topological
 from d2lmini.graph.typed import typed
 from d2lmini.ops.core import registry
 from d2lmini.ops.spec import Spec
 from d2lmini.random_state import Key
-from d2lmini.symbol.node import Draw, Entry, Node, topological
 from d2lmini.symbol.symbol import Traced
 
 

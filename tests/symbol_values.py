@@ -8,9 +8,9 @@ from typing import Any
 import graphs
 import numpy as np
 
+from d2lmini.graph.ir import topological
 from d2lmini.graph.typed import typed
 from d2lmini.ops.spec import Spec
-from d2lmini.symbol.node import topological
 
 
 def evaluate(symbol: Any, values: Mapping[str, np.ndarray]) -> list[np.ndarray]:

@@ -13,8 +13,8 @@ from chapter_cells import hint_of
 
 from d2lmini import nd, sym
 from d2lmini.gluon import nn
+from d2lmini.graph.ir import topological
 from d2lmini.graph.passes.rewrite import rewritten
-from d2lmini.symbol.node import topological
 
 PATH = Path(__file__).parent.parent / "chapters" / "hybridize.ipynb"
 

@@ -37,10 +37,10 @@ from d2lmini.gluon.nested import flatten
 from d2lmini.graph import fusion, history, parts
 from d2lmini.graph.arena import Arenas
 from d2lmini.graph.cached_op import CachedOp
+from d2lmini.graph.ir import topological
 from d2lmini.graph.program import Program
 from d2lmini.graph.split import cut, residuals
 from d2lmini.ops.core import registry
-from d2lmini.symbol.node import topological
 
 
 @pytest.fixture

@@ -21,9 +21,9 @@ from symbol_values import evaluate
 from test_ops import ROWS, find
 
 from d2lmini import nd, sym
+from d2lmini.graph.ir import Node
 from d2lmini.ops.core import Op
 from d2lmini.symbol.mxnet_ops import WORDS, mxnet_name
-from d2lmini.symbol.node import Node
 
 MXNET = os.environ.get("D2LMINI_MXNET_PYTHON")
 if not MXNET:

@@ -878,7 +878,7 @@ def test_compare_hybrid_finds_an_op_that_is_compiled_wrongly(monkeypatch):
         return variables, outputs
 
     def _all(outputs):
-        from d2lmini.symbol.node import topological
+        from d2lmini.graph.ir import topological
 
         return set(topological(outputs))
 

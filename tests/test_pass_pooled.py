@@ -7,10 +7,10 @@ import pytest
 
 from d2lmini import autograd, nd, sym
 from d2lmini.gluon import nn
+from d2lmini.graph.ir import topological
 from d2lmini.graph.listing import graph_of
 from d2lmini.graph.passes.pooled import RISING, pooled
 from d2lmini.graph.verify import verify
-from d2lmini.symbol.node import topological
 
 POOLS = {
     "squares": dict(kernel=(2, 2), stride=(2, 2)),

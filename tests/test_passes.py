@@ -19,6 +19,7 @@ from d2lmini.graph import passes
 from d2lmini.graph import verify as checker
 from d2lmini.graph.constant import Constant, constant, uniform
 from d2lmini.graph.gradient import gradients
+from d2lmini.graph.ir import Draw, Node, topological
 from d2lmini.graph.listing import graph_of, listing
 from d2lmini.graph.passes import bound, common, folded, identities, scalars, simplify, views
 from d2lmini.graph.passes.sums import sum_of
@@ -27,7 +28,6 @@ from d2lmini.graph.split import cut, residuals
 from d2lmini.graph.verify import GraphError, effects, verify
 from d2lmini.ops.core import registry
 from d2lmini.ops.spec import Spec
-from d2lmini.symbol.node import Draw, Node, topological
 from d2lmini.symbol.symbol import Traced
 
 #: These claim results that are equal to the bit.

@@ -24,11 +24,11 @@ from d2lmini.graph import fusion
 from d2lmini.graph.arena import Arenas
 from d2lmini.graph.blocks import in_blocks
 from d2lmini.graph.expressions import FORMULAS, formula_for, steps_of
+from d2lmini.graph.ir import Draw, Node
 from d2lmini.graph.program import Program
 from d2lmini.graph.typed import typed
 from d2lmini.ops.core import Op, registry
 from d2lmini.ops.spec import Spec
-from d2lmini.symbol.node import Draw, Node
 
 
 def compiled(heads, shapes: dict, training: bool = False, dtype: str = "float32", **options):

@@ -14,9 +14,9 @@ import symbol_values
 
 from d2lmini import sym
 from d2lmini.base import MXNetError
+from d2lmini.graph.ir import Node, topological
 from d2lmini.ops.core import registry
 from d2lmini.symbol.mxnet_ops import UNDERSCORED, WORDS, in_mxnet_words, mxnet_name
-from d2lmini.symbol.node import Node, topological
 
 
 def lenet():

@@ -38,11 +38,11 @@ from d2lmini import autograd, random_state
 from d2lmini.gluon.compiled import CompiledForward, Placed
 from d2lmini.gluon.nested import flatten, regroup
 from d2lmini.graph.cached_op import CachedOp
-from d2lmini.graph.interpret import interpret
+from d2lmini.graph.ir import Node, topological
 from d2lmini.graph.trace import Trace
 from d2lmini.ndarray import NDArray
 from d2lmini.symbol import Symbol
-from d2lmini.symbol.node import Node, topological
+from d2lmini.symbol.evaluate import evaluate
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,7 @@ def _values(placed: Placed, flat: list[Any]) -> dict[Node, list[np.ndarray]]:
         found[node] = [y.asnumpy() for y in outputs]
 
     variables = dict(zip(placed.op.variables, placed.arrays_for(flat)))
-    interpret(placed.trace.symbol._entries, variables, watch, placed.ctx)
+    evaluate(placed.trace.symbol._entries, variables, watch, placed.ctx)
     return found
 
 

@@ -36,13 +36,13 @@ from d2lmini.gluon.nested import flatten, regroup
 from d2lmini.gluon.parameter import Parameter
 from d2lmini.gluon.variables import arrays
 from d2lmini.graph.cached_op import CachedOp, Compiled
-from d2lmini.graph.interpret import interpret
+from d2lmini.graph.ir import Node
 from d2lmini.graph.kept import Kept
 from d2lmini.graph.trace import AsWritten, Trace, here, input_names, one_at_a_time
 from d2lmini.ndarray import NDArray
 from d2lmini.ops.core import modes
 from d2lmini.symbol import Symbol
-from d2lmini.symbol.node import Node
+from d2lmini.symbol.evaluate import evaluate
 from d2lmini.symbol.symbol import output_name
 
 #: The lines of which the user was told that their Block is not compiled.
@@ -170,7 +170,7 @@ class Placed:
                     callback(name, node.op.name, array)
 
         values = dict(zip(self.op.variables, self.arrays_for(flat)))
-        return self.nested(interpret(self.trace.symbol._entries, values, watch, self.ctx))
+        return self.nested(evaluate(self.trace.symbol._entries, values, watch, self.ctx))
 
 
 class CompiledForward:

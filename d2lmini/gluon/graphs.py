@@ -23,10 +23,10 @@ from d2lmini import files, symbol
 from d2lmini import ndarray as nd
 from d2lmini.gluon.nested import flatten, regroup
 from d2lmini.gluon.utils import shape_is_known
+from d2lmini.graph.ir import topological
 from d2lmini.graph.trace import input_names, outside, plain
 from d2lmini.ops.rnn_one import rnn_layer
 from d2lmini.symbol import Symbol
-from d2lmini.symbol.node import topological
 
 
 def graph_of(block: Any, inputs: tuple) -> tuple[Any, dict[str, Any]]:

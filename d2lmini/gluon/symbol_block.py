@@ -31,10 +31,10 @@ from d2lmini.gluon.hybrid_block import HybridBlock
 from d2lmini.gluon.nested import flatten, regroup
 from d2lmini.gluon.parameter import Parameter
 from d2lmini.gluon.parameter_dict import ParameterDict
-from d2lmini.graph.interpret import interpret
+from d2lmini.graph.ir import Node, mutated_by, topological, variables_of
 from d2lmini.graph.trace import here, one_at_a_time, outside, plain
 from d2lmini.symbol import Symbol
-from d2lmini.symbol.node import Node, topological
+from d2lmini.symbol.evaluate import evaluate
 
 
 class SymbolBlock(HybridBlock):
@@ -52,11 +52,8 @@ class SymbolBlock(HybridBlock):
         flat, self._out_form = flatten(outputs)
         self._graph = plain(Symbol(tuple(entry for each in flat for entry in each._entries)))
         self._input_names = [_name_of(x) for each in flatten(list(inputs))[0] for x in each]
-        variables = [node for node in topological(self._graph._entries) if node.op is None]
-        auxiliary = {
-            entry[0] for node in topological(self._graph._entries) for entry in node.mutated
-        }
-        for node in variables:
+        auxiliary = mutated_by(topological(self._graph._entries))
+        for node in variables_of(self._graph._entries):
             if node.name not in self._input_names:
                 self._params_for(node, node in auxiliary)
         prefix = _common_prefix(list(self._params))
@@ -110,14 +107,13 @@ class SymbolBlock(HybridBlock):
             self._complete(flat)
         given = dict(zip(self._input_names, flat, strict=True))
         values: dict[Node, Any] = {}
-        for node in topological(self._graph._entries):
-            if node.op is None:
-                value = given.get(node.name)
-                if value is None:
-                    parameter = self._params[node.name]
-                    value = parameter.var() if ctx is None else parameter.data(ctx)
-                values[node] = value
-        return regroup(interpret(self._graph._entries, values, ctx=ctx), self._out_form)[0]
+        for node in variables_of(self._graph._entries):
+            value = given.get(node.name)
+            if value is None:
+                parameter = self._params[node.name]
+                value = parameter.var() if ctx is None else parameter.data(ctx)
+            values[node] = value
+        return regroup(evaluate(self._graph._entries, values, ctx=ctx), self._out_form)[0]
 
     def _complete(self, flat: list[Any]) -> None:
         """Find unknown shapes from those of the inputs, and make arrays that were put off."""

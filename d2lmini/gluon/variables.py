@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from d2lmini.gluon.utils import shape_is_known
+from d2lmini.graph.ir import Node
 from d2lmini.graph.trace import here
 from d2lmini.ops.core import Spec
 from d2lmini.serialize import DTYPES
 from d2lmini.symbol.attribute import AttrScope
-from d2lmini.symbol.node import Node
 from d2lmini.symbol.symbol import Symbol
 
 

@@ -22,10 +22,9 @@ from collections.abc import Sequence
 
 from d2lmini.graph.constant import CONSTANT
 from d2lmini.graph.fusion import Statement
-from d2lmini.graph.lower import spec_of
+from d2lmini.graph.ir import Node, mutated_by, spec_of
 from d2lmini.graph.views import view_text
 from d2lmini.ndarray.plan import PRODUCT_FLOPS_PER_US
-from d2lmini.symbol.node import Node
 
 #: An operation is long if it is predicted to take so many microseconds, ten times a hand-over to a
 #: worker and more; a product is cut from there on.
@@ -37,7 +36,7 @@ MOST = 4
 def side_by_side(found: Sequence[Statement]) -> list[Statement]:
     """The statements, those that can run at the same time as one. Each joins the one right before
     it; views may stand between."""
-    changed = {entry[0] for each in found for node in each.nodes for entry in node.mutated}
+    changed = mutated_by(node for each in found for node in each.nodes)
     ordered: list[Statement] = []
     last: Statement | None = None
     since: set[Node] = set()  # what was computed by `last` and after it

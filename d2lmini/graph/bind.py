@@ -16,10 +16,10 @@ import numpy as np
 from d2lmini.base import MXNetError
 from d2lmini.context import Context
 from d2lmini.graph.executor import Executor, resized
+from d2lmini.graph.ir import topological
 from d2lmini.ndarray import NDArray, zeros
 from d2lmini.symbol import Symbol
 from d2lmini.symbol.infer import infer_shape_partial, infer_type_partial
-from d2lmini.symbol.node import topological
 
 
 def bind(

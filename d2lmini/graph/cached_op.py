@@ -28,6 +28,7 @@ from d2lmini.context import Context, current_context
 from d2lmini.graph.arena import Arenas
 from d2lmini.graph.gradient import gradients
 from d2lmini.graph.history import Backward, ProgramNode
+from d2lmini.graph.ir import Entry, Node, variables_of
 from d2lmini.graph.kept import Kept, now
 from d2lmini.graph.passes import simplify
 from d2lmini.graph.passes.pooled import pooled
@@ -41,7 +42,6 @@ from d2lmini.graph.typed import typed
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.ops.core import modes
 from d2lmini.symbol import Symbol
-from d2lmini.symbol.node import Entry, Node, topological
 
 #: A program takes so many times the bytes of its text, as measured: code, graph, plan.
 TIMES_TEXT = 40
@@ -70,7 +70,7 @@ class CachedOp:
         self.name = name
         self.flags = dict(flags)
         self.kept = kept or Kept(self.flag(flags, "static_alloc"))
-        self.variables = [node for node in topological(symbol._entries) if node.op is None]
+        self.variables = variables_of(symbol._entries)
         self._compiled: dict[tuple, Compiled] = {}
         self._known: dict[tuple, tuple[Kind, Compiled]] = {}
         self._last: tuple[Any, Any] = (None, None)

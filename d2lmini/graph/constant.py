@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from d2lmini.graph.ir import Entry, Node
 from d2lmini.ops.core import Op, registry
 from d2lmini.ops.spec import Spec
-from d2lmini.symbol.node import Entry, Node
 
 
 class Constant:

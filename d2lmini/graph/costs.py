@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from d2lmini.graph.fusion import Statement
+from d2lmini.graph.ir import Entry, spec_of
 from d2lmini.graph.layout import Kind, Layout
-from d2lmini.graph.lower import spec_of
 from d2lmini.ndarray.plan import BYTES_PER_US, FLOPS_PER_US, PRODUCT_FLOPS_PER_US
-from d2lmini.symbol.node import Entry
 
 #: A statement without its work, in microseconds; what a product of a matrix with a vector reads.
 STATEMENT_US = 0.4

@@ -29,12 +29,12 @@ from d2lmini.autograd.scopes import scope
 from d2lmini.base import MXNetError
 from d2lmini.context import Context
 from d2lmini.graph.cached_op import CachedOp
-from d2lmini.graph.interpret import interpret
+from d2lmini.graph.ir import Node
 from d2lmini.ndarray import NDArray, zeros
 from d2lmini.symbol import Symbol, lists
+from d2lmini.symbol.evaluate import evaluate
 from d2lmini.symbol.infer import infer_shape, infer_type
 from d2lmini.symbol.lists import output_name
-from d2lmini.symbol.node import Node
 
 #: Ops whose gradient does not depend on what comes later: as last ops they need no head gradient.
 LOSSES = frozenset("""
@@ -133,7 +133,7 @@ class Executor:
             else:
                 self._told = set()
                 values = dict(zip(self._op.variables, self._inputs))
-                results = interpret(self._symbol._entries, values, self._tell, self._ctx)
+                results = evaluate(self._symbol._entries, values, self._tell, self._ctx)
                 with autograd.pause():
                     for y, result in zip(self.outputs, results):
                         result.copyto(y)

@@ -25,10 +25,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from d2lmini.graph.ir import Node
 from d2lmini.ops.checks import check_float
 from d2lmini.ops.elementwise import FAMILIES, Family
 from d2lmini.ops.unary import UFUNCS
-from d2lmini.symbol.node import Node
 
 #: Stands for the result so far.
 Y = "y"

@@ -27,10 +27,9 @@ from math import prod
 
 from d2lmini.graph.expressions import steps_of
 from d2lmini.graph.in_c import is_in_c
-from d2lmini.graph.lower import spec_of
+from d2lmini.graph.ir import Entry, Node, mutated_by, spec_of, topological
 from d2lmini.ops.core import Shape
 from d2lmini.ops.reduce import reduced_axes
-from d2lmini.symbol.node import Entry, Node, topological
 
 #: Bytes of one array in a block, at most, and of all of them. The cache that cores share has room
 #: for these; and a call on so much of one lasts long beside the time to get the interpreter back
@@ -72,7 +71,7 @@ def statements(outputs: Sequence[Entry], on_gpu: bool = False) -> list[Statement
     On a GPU a group is one kernel: it is worth while whatever the size, reductions are left out.
     """
     order = topological(outputs)
-    changed = {entry[0] for node in order for entry in node.mutated}
+    changed = mutated_by(order)
     number = {node: i for i, node in enumerate(order)}
     home: dict[Node, Statement] = {}
     for node in order:

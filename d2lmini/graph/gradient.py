@@ -4,7 +4,7 @@ The rules of `ops` are written in operations on values, so what the tape does wi
 traced values as well; what comes out is a graph, which is compiled like any other.
 
 >>> from d2lmini import sym
->>> from d2lmini.symbol.node import Node, topological
+>>> from d2lmini.graph.ir import Node, topological
 >>> from d2lmini.graph.typed import typed
 >>> from d2lmini.ops.spec import Spec
 >>> x = sym.var("x")
@@ -21,9 +21,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from d2lmini.autograd.scopes import scope
+from d2lmini.graph.ir import Entry, Node, topological
 from d2lmini.ops.core import Spec, Y, registry
 from d2lmini.symbol.naming import NameManager, Prefix
-from d2lmini.symbol.node import Entry, Node, topological
 from d2lmini.symbol.symbol import Traced
 
 

@@ -20,12 +20,11 @@ from d2lmini.graph.fusion import (
     reduced,
     rows_per_block,
 )
+from d2lmini.graph.ir import Entry, Node, spec_of
 from d2lmini.graph.layout import Kind
-from d2lmini.graph.lower import spec_of
 from d2lmini.graph.rooms import rooms
 from d2lmini.graph.text import broken, listed
 from d2lmini.ops.core import Shape
-from d2lmini.symbol.node import Entry, Node
 
 if TYPE_CHECKING:
     from d2lmini.graph.codegen import Writer

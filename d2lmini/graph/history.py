@@ -13,13 +13,12 @@ from d2lmini.autograd import tape
 from d2lmini.autograd.scopes import scope
 from d2lmini.autograd.tape import check_version
 from d2lmini.autograd.walk import grad_or_none
-from d2lmini.context import Context
+from d2lmini.graph.ir import Node, interpret, variables_of
 from d2lmini.graph.parts import MOST_PARTS
 from d2lmini.graph.program import Program
 from d2lmini.graph.replay import way_of
-from d2lmini.ndarray.apply import apply
 from d2lmini.ndarray.ndarray import NDArray
-from d2lmini.symbol.node import Entry, topological
+from d2lmini.symbol.evaluate import call_node
 
 if TYPE_CHECKING:
     from d2lmini.graph.cached_op import Compiled
@@ -32,7 +31,7 @@ class Backward:
     def __init__(self, of: Compiled, needs: tuple[bool, ...]):
         self.positions = [i for i in of.reached if needs[i]]
         grads = [g for i, g in zip(of.reached, of.grads) if needs[i]]
-        used = {node for node in topological(grads) if node.op is None}
+        used = set(variables_of(grads))
         self.inputs = [i for i, v in enumerate(of.variables) if v in used]
         self.kept = [i for i, v in enumerate(of.kept_variables) if v in used]
         self.heads = [i for i, v in enumerate(of.heads) if v in used]
@@ -104,7 +103,6 @@ class ProgramNode(tape.Node):
         """The gradients with a history of their own: the call is done again op by op, from the
         inputs with their history, and the tape of that is walked back."""
         of = self.compiled
-        values: dict[Entry, Any] = {}
         copies = []
         for i, (x, parent) in enumerate(zip(self.inputs, self.parents)):
             check_version(self, x, self.versions[i])
@@ -114,9 +112,18 @@ class ProgramNode(tape.Node):
             if i in positions or i in of.forward.mutated:
                 x = x.copy()
             copies.append(x)
-            values[of.variables[i], 0] = x
+        values = dict(zip(of.variables, copies))
+
+        def call(node: Node, inputs: Sequence[Any]) -> Sequence[Any]:
+            """The outputs of a node, which draws as it did in the program."""
+            if node.op is None:
+                return [values[node]]
+            draw = node.attrs.get("rng") if node.op.random else None
+            with nullcontext() if draw is None else random_state.given(self.keys[draw.number]):
+                return call_node(node, inputs, self.ctx)
+
         with scope(True, of.training):
-            outputs = _replayed(of.typed, values, self.keys, self.ctx)
+            outputs = interpret(of.typed, call)
         heads = [(y, g) for y, g in zip(outputs, gs) if g is not None and y._node is not None]
         wanted = [copies[i] for i in positions]
         grads_of_heads = [g for _, g in heads]
@@ -129,22 +136,3 @@ class ProgramNode(tape.Node):
     def release(self) -> None:
         self.parents = None
         self.inputs = self.kept = ()
-
-
-def _replayed(
-    entries: Sequence[Entry], values: dict[Entry, Any], keys: Sequence[Any], ctx: Context
-) -> list[Any]:
-    """The values of a typed graph, those of its variables given, each node an op of its own that
-    draws as it did in the program."""
-    for node in topological(entries):
-        op = node.op
-        if op is None:
-            continue
-        inputs = tuple([None if e is None else values[e] for e in node.inputs])
-        attrs = {k: v for k, v in node.attrs.items() if k not in op.injects}
-        draw = node.attrs.get("rng") if op.random else None
-        with nullcontext() if draw is None else random_state.given(keys[draw.number]):
-            result = apply(op, inputs, attrs, None, ctx)
-        for i, y in enumerate(result if isinstance(result, list) else [result]):
-            values[node, i] = y
-    return [values[entry] for entry in entries]

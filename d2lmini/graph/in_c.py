@@ -22,8 +22,7 @@ from collections.abc import Sequence
 
 from d2lmini.device.cuda.kernels.functions import NotInC
 from d2lmini.device.cuda.kernels.symbols import Body, Name, traced
-from d2lmini.graph.lower import spec_of
-from d2lmini.symbol.node import Node
+from d2lmini.graph.ir import Node, spec_of
 
 
 def value_of(node: Node, inputs: Sequence[Name | None]) -> Name:

@@ -46,9 +46,8 @@ from d2lmini.device.cuda.kernels.launch import Kernel
 from d2lmini.device.cuda.kernels.symbols import Name
 from d2lmini.graph.fusion import Statement
 from d2lmini.graph.in_c import value_of
+from d2lmini.graph.ir import Entry, Node, spec_of
 from d2lmini.graph.layout import Kind, Layout
-from d2lmini.graph.lower import spec_of
-from d2lmini.symbol.node import Entry, Node
 
 if TYPE_CHECKING:
     from d2lmini.graph.codegen import Writer

@@ -24,11 +24,10 @@ from d2lmini.graph.beside import side_by_side
 from d2lmini.graph.constant import CONSTANT
 from d2lmini.graph.expressions import may_overwrite, steps_of
 from d2lmini.graph.fusion import Statement, statements
-from d2lmini.graph.lower import spec_of
+from d2lmini.graph.ir import Entry, Node, mutated_by, spec_of
 from d2lmini.graph.plan import Life, arrange
 from d2lmini.graph.views import seen, view_text
 from d2lmini.ops.spec import Spec
-from d2lmini.symbol.node import Entry, Node
 
 
 class Kind(Enum):
@@ -82,7 +81,7 @@ class Layout:
         self.inputs = inputs
         self.outputs = outputs
         self.statements = ordered
-        self.mutated = {e[0] for s in ordered for n in s.nodes for e in n.mutated}
+        self.mutated = mutated_by(node for statement in ordered for node in statement.nodes)
         self.kinds: dict[Entry, Kind] = {}
         self.owners: dict[Entry, frozenset[Entry]] = {}
         self.last: dict[Entry, int] = {}

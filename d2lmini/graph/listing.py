@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from d2lmini.graph.constant import CONSTANT
+from d2lmini.graph.ir import Entry, Node, topological
 from d2lmini.graph.typed import typed
 from d2lmini.ops.core import Shape, Spec
-from d2lmini.symbol.node import Entry, Node, topological
 from d2lmini.symbol.symbol import Symbol
 
 

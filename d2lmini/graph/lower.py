@@ -10,6 +10,7 @@
 All keep the values to the bit.
 
 >>> from d2lmini import sym
+>>> from d2lmini.graph.ir import topological
 >>> from d2lmini.graph.typed import typed
 >>> from d2lmini.ops.spec import Spec
 >>> x, w, b = sym.var("x"), sym.var("w"), sym.var("b")
@@ -24,57 +25,46 @@ All keep the values to the bit.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 
 from d2lmini.graph.expressions import steps_of
+from d2lmini.graph.ir import Entry, Inputs, Node, spec_of, transform
+from d2lmini.graph.passes.views import reshaped
 from d2lmini.ops.core import registry
-from d2lmini.ops.spec import Spec
-from d2lmini.symbol.node import Entry, Node, topological
 
 _SPREADS = frozenset("_spread broadcast_to broadcast_axis broadcast_like".split())
 
 
 def lowered(outputs: Sequence[Entry]) -> list[Entry]:
-    """The graph behind `outputs` in these pieces; nodes that stay are the same objects unless what
-    stands before them has changed."""
-    made: dict[Node, Node] = {}
-
-    def now(entry: Entry) -> Entry:
-        return made.get(entry[0], entry[0]), entry[1]
-
-    for node in topological(outputs):
-        if node.op is None:
-            continue
-        inputs = tuple([e and now(e) for e in node.inputs])
-        if node.op.name == "FullyConnected" and len(inputs) > 2 and inputs[2] is not None:
-            attrs = {**node.attrs, "no_bias": True}
-            product = Node(node.op, node.name, inputs[:2], attrs, node.specs, site=node.site)
-            made[node] = Node(
-                registry["broadcast_add"], node.name, ((product, 0), inputs[2]), {}, node.specs,
-                node.labels, node.site,
-            )  # fmt: skip
-            continue
-        op, attrs = node.op, node.attrs
-        if op.name == "_relu_backward":
-            op, inputs, attrs = registry["broadcast_mul"], (_mask(node, inputs[1]), inputs[0]), {}
-        if op.elementwise and any(e and _is_spread(e) for e in inputs):
-            inputs = _unspread(node, inputs)
-        if op is not node.op or inputs != node.inputs:
-            made[node] = Node(op, node.name, inputs, attrs, node.specs, node.labels, node.site)
-    return [now(entry) for entry in outputs]
+    """The graph behind `outputs` in these pieces."""
+    return transform(outputs, _lower)
 
 
-def _mask(node: Node, output: Entry | None) -> Entry:
-    """1 where a relu let pass what came, else 0."""
-    op = registry["_greater_scalar"]
-    return Node(op, node.name, (output,), {"scalar": 0.0}, node.specs, site=node.site), 0
+def _lower(node: Node, inputs: Inputs) -> Node | None:
+    op, attrs = node.op, node.attrs
+    if op is None:
+        return None
+    if op.name == "FullyConnected" and len(inputs) > 2 and inputs[2] is not None:
+        product = node.replace(inputs=inputs[:2], attrs={**attrs, "no_bias": True}, labels={})
+        added = ((product, 0), inputs[2])
+        return node.replace(op=registry["broadcast_add"], inputs=added, attrs={})
+    if op.name == "_relu_backward":
+        # 1 where the relu let pass what came, else 0.
+        mask = node.replace(
+            op=registry["_greater_scalar"], inputs=inputs[1:2], attrs={"scalar": 0.0}, labels={}
+        )
+        op, inputs, attrs = registry["broadcast_mul"], ((mask, 0), inputs[0]), {}
+    if op.elementwise and any(e and _is_spread(e) for e in inputs):
+        inputs = _unspread(node, inputs)
+    if op is node.op:
+        return node.with_inputs(inputs)
+    return node.replace(op=op, inputs=inputs, attrs=attrs)
 
 
 def _is_spread(entry: Entry) -> bool:
     return entry[0].op is not None and entry[0].op.name in _SPREADS
 
 
-def _unspread(node: Node, inputs: tuple[Entry | None, ...]) -> tuple[Entry | None, ...]:
+def _unspread(node: Node, inputs: Inputs) -> Inputs:
     """The inputs before they were spread out, where another one has the shape of the result."""
     assert node.specs is not None
     if steps_of(node) is None or len(inputs) < 2:
@@ -96,18 +86,4 @@ def _source(entry: Entry) -> Entry:
     kept = spread.attrs.get("kept", (1,) * (axes - len(spec.shape)) + spec.shape)
     if kept == spec.shape:
         return source
-    assert prod(kept) == spec.size
-    attrs = {"shape": kept, "reverse": False}
-    return (
-        Node(registry["_spread"], spread.name, (source,), {"kept": kept, "shape": kept},
-             (Spec(kept, spec.dtype),), site=spread.site), 0,
-    ) if 0 in kept else (
-        Node(registry["reshape"], spread.name, (source,), attrs, (Spec(kept, spec.dtype),),
-             site=spread.site), 0,
-    )  # fmt: skip
-
-
-def spec_of(entry: Entry) -> Spec:
-    """Shape and dtype of a value of a typed graph."""
-    assert entry[0].specs is not None
-    return entry[0].specs[entry[1]]
+    return reshaped(source, kept, spread)

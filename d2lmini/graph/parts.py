@@ -23,8 +23,8 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from d2lmini.graph.costs import Cost, together
+from d2lmini.graph.ir import Entry, Node
 from d2lmini.graph.layout import Layout
-from d2lmini.symbol.node import Entry, Node
 
 #: Parts of a program, at most.
 MOST_PARTS = 6

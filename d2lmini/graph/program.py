@@ -47,8 +47,7 @@ from d2lmini.engine.failure import OutOfMemoryError, OutOfRangeError
 from d2lmini.graph.arena import Arena, Arenas, Run
 from d2lmini.graph.codegen import Writer
 from d2lmini.graph.costs import ProgramCost, together
-from d2lmini.graph.lower import spec_of
-from d2lmini.symbol.node import Draw, Entry, Node, topological
+from d2lmini.graph.ir import Draw, Entry, Node, mutated_by, spec_of, topological
 
 if TYPE_CHECKING:
     from d2lmini.graph.replay import Replays
@@ -94,7 +93,7 @@ class Program:
         self.specs = [spec_of(entry) for entry in outputs]
         self.anywhere: list[np.ndarray | None] = [None] * len(outputs)
         nodes = [node for node in topological(outputs) if node.op is not None]
-        changed = {entry[0] for node in nodes for entry in node.mutated}
+        changed = mutated_by(nodes)
         self.mutated = [i for i, node in enumerate(self.inputs) if node in changed]
         # Passes may have left out some that draw; the others keep their numbers.
         drawn = [v.number for node in nodes for v in node.attrs.values() if type(v) is Draw]

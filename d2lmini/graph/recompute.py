@@ -27,10 +27,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from d2lmini.graph.passes.rewrite import spec_of
+from d2lmini.graph.ir import Draw, Entry, Inputs, Node, mutated_by, spec_of, topological, transform
 from d2lmini.graph.passes.views import TRANSPOSES, is_reshape
 from d2lmini.graph.split import residuals
-from d2lmini.symbol.node import Draw, Entry, Node, topological
 
 #: Their input is no larger than their output.
 SPREADS = ("_spread", "broadcast_to", "broadcast_axis", "broadcast_like")
@@ -44,73 +43,50 @@ def recomputed(outputs: Sequence[Entry], grads: Sequence[Entry]) -> list[Entry]:
     it was not to be kept: it is no larger, and there is one of it.
     """
     forward = topological(outputs)
-    choice = _Choice(forward, residuals(outputs, grads))
     before = set(forward)
-    made: dict[Node, Node] = {}
+    cheap = _cheap(forward, set(residuals(outputs, grads)))
 
-    def now(entry: Entry) -> Entry:
-        if entry[0] in before:
-            return choice.again(entry)
-        return made.get(entry[0], entry[0]), entry[1]
-
-    for node in topological(grads):
+    def rule(node: Node, inputs: Inputs) -> Node | None:
         if node not in before:
-            inputs = tuple([e and now(e) for e in node.inputs])
-            if inputs != node.inputs:
-                made[node] = _copy(node, inputs)
-    return [now(entry) for entry in grads]
+            return None
+        return node.replace(inputs=inputs) if node in cheap else node
+
+    return transform(grads, rule)
 
 
-class _Choice:
-    """Which values of the forward graph are computed again, and the nodes that do it."""
-
-    def __init__(self, forward: Sequence[Node], kept: Sequence[Entry]):
-        changed = {entry[0] for node in forward for entry in node.mutated}
-        # What such a variable held when it was read, it may hold no more.
-        self.fixed = {n for n in forward if any(e and e[0] in changed for e in n.inputs)} | changed
-        self.kept = set(kept)
-        self.made: dict[Node, Node] = {}
-
-    def again(self, entry: Entry) -> Entry:
-        """The value as backward gets it: the same entry if it is kept or a variable."""
-        node = entry[0]
-        if not self._cheap(node):
-            return entry
-        if node not in self.made:
-            self.made[node] = _copy(node, tuple([e and self.again(e) for e in node.inputs]))
-        return self.made[node], entry[1]
-
-    def _cheap(self, node: Node) -> bool:
-        op = node.op
-        if op is None or node in self.fixed or op.random or op.mutates:
-            return False
-        if len(node.specs or ()) != 1 or any(type(v) is Draw for v in node.attrs.values()):
-            return False
-        inputs = [e for e in node.inputs if e is not None]
-        if not inputs:
-            return True
-        if len(inputs) > 1:
-            return False
-        if is_reshape(node) or op.name in TRANSPOSES or op.name in SPREADS or _widens(node):
-            return True
+def _cheap(forward: Sequence[Node], kept: set[Entry]) -> set[Node]:
+    """The nodes of the forward graph that backward computes again where it needs their values."""
+    changed = mutated_by(forward)
+    cheap: set[Node] = set()
+    there: set[Entry] = set(kept)  # what backward has anyway, or from such values
+    for node in forward:
+        op, inputs = node.op, [e for e in node.inputs if e is not None]
+        # What a variable that is changed held when it was read, it may hold no more.
+        if node in changed or any(e[0] in changed for e in inputs):
+            continue
+        if op is None:
+            there.add((node, 0))
+            continue
+        if op.random or op.mutates or len(node.specs or ()) != 1 or len(inputs) > 1:
+            continue
+        if any(type(value) is Draw for value in node.attrs.values()):
+            continue
         simple = op.name in PARTS or (op.pointwise and not callable(op.flops) and op.flops <= 1)
-        return simple and self._there(inputs[0])
+        if not inputs or _is_view(node) or (simple and inputs[0] in there):
+            cheap.add(node)
+            if all(e in there for e in inputs):
+                there.add((node, 0))
+    return cheap
 
-    def _there(self, entry: Entry) -> bool:
-        """Does backward have this value anyway?"""
-        node = entry[0]
-        if node.op is None:
-            return node not in self.fixed
-        if entry in self.kept:
-            return True
-        return self._cheap(node) and all(e is None or self._there(e) for e in node.inputs)
+
+def _is_view(node: Node) -> bool:
+    """Can all elements of the result be read from the input, which is no larger?"""
+    assert node.op is not None
+    name = node.op.name
+    return is_reshape(node) or name in TRANSPOSES or name in SPREADS or _widens(node)
 
 
 def _widens(node: Node) -> bool:
     assert node.op is not None and node.inputs[0] is not None
     narrow, wide = spec_of(node.inputs[0]).dtype, spec_of((node, 0)).dtype
     return node.op.name == "cast" and narrow.itemsize <= wide.itemsize and np.can_cast(narrow, wide)
-
-
-def _copy(node: Node, inputs: tuple[Entry | None, ...]) -> Node:
-    return Node(node.op, node.name, inputs, node.attrs, node.specs, node.labels, node.site)

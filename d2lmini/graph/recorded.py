@@ -23,9 +23,9 @@ from d2lmini.autograd.tape import Leaf, OpNode
 from d2lmini.autograd.tape import Node as Step
 from d2lmini.base import MXNetError
 from d2lmini.graph.history import ProgramNode
+from d2lmini.graph.ir import Entry, Node, forget_call, transform
 from d2lmini.ndarray import NDArray
 from d2lmini.symbol import Symbol
-from d2lmini.symbol.node import Entry, Node, topological
 
 
 def get_symbol(x: NDArray) -> Symbol:
@@ -79,7 +79,9 @@ class _Written:
             node = Node(step.op, name, inputs, attrs, site=step.site)
             outputs: list[Entry] = [(node, i) for i in range(len(step.outputs))]
         elif isinstance(step, ProgramNode):
-            outputs = _inlined(step, inputs)
+            # The graph of a compiled call, with these inputs.
+            given = {(v, 0): entry for v, entry in zip(step.compiled.variables, inputs)}
+            outputs = transform(step.compiled.typed, forget_call, given)
         else:
             raise MXNetError(f"get_symbol: {step.name} is no operation that a Symbol could name")
         for i, entry in enumerate(outputs):
@@ -91,15 +93,3 @@ class _Written:
             return self.entries[parent]
         self.nulls += 1
         return Node(None, f"null{self.nulls - 1}"), 0
-
-
-def _inlined(step: ProgramNode, inputs: tuple[Entry, ...]) -> list[Entry]:
-    """The graph of a compiled call with these inputs."""
-    made: dict[Node, Entry] = dict(zip(step.compiled.variables, inputs))
-    for node in topological(step.compiled.typed):
-        if node.op is not None:
-            entries = tuple([e and (made[e[0]][0], made[e[0]][1] + e[1]) for e in node.inputs])
-            attrs = {k: v for k, v in node.attrs.items() if k in node.op.attr_set}
-            again = Node(node.op, node.name, entries, attrs, None, node.labels, node.site)
-            made[node] = (again, 0)
-    return [(made[node][0], made[node][1] + i) for node, i in step.compiled.typed]

@@ -25,8 +25,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from d2lmini.graph.expressions import may_overwrite, steps_of
-from d2lmini.graph.lower import spec_of
-from d2lmini.symbol.node import Entry, Node, topological  # noqa: F401  (for the doctest)
+from d2lmini.graph.ir import Entry, Node, spec_of, topological  # noqa: F401  (for the doctest)
 
 
 def rooms(

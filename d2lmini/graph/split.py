@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from d2lmini.symbol.node import Entry, Node, topological
+from d2lmini.graph.ir import Entry, Node, topological, transform
 
 
 def residuals(forward: Sequence[Entry], backward: Sequence[Entry]) -> list[Entry]:
@@ -46,21 +46,4 @@ def cut(entries: Sequence[Entry], at: Sequence[Entry]) -> tuple[list[Node], list
         variable = Node(None, name, specs=specs, site=node.site)
         variables.append(variable)
         replaced[node, i] = (variable, 0)
-    return variables, rebuilt(entries, replaced)
-
-
-def rebuilt(entries: Sequence[Entry], replaced: dict[Entry, Entry]) -> list[Entry]:
-    """The graph behind `entries` with some values replaced by others; nodes that this does not
-    reach stay the same objects."""
-    made: dict[Node, Node] = {}
-
-    def of(entry: Entry) -> Entry:
-        return replaced.get(entry) or (made.get(entry[0], entry[0]), entry[1])
-
-    for node in topological(entries):
-        inputs = tuple([e and of(e) for e in node.inputs])
-        if inputs != node.inputs:
-            made[node] = Node(
-                node.op, node.name, inputs, node.attrs, node.specs, node.labels, node.site
-            )
-    return [of(entry) for entry in entries]
+    return variables, transform(entries, given=replaced)

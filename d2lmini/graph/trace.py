@@ -26,9 +26,9 @@ from d2lmini import callsite, random_state
 from d2lmini.base import MXNetError
 from d2lmini.context import Context
 from d2lmini.engine.road import here as engine_here
+from d2lmini.graph.ir import Entry, Node, forget_call, transform
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.ops.core import Op, Spec, modes
-from d2lmini.symbol.node import Entry, Node, topological
 from d2lmini.symbol.symbol import NotImplementedForSymbol, Symbol, Traced, tracer
 
 _DRAWN = (
@@ -243,16 +243,7 @@ def outside() -> Iterator[None]:
 
 def plain(symbol: Symbol) -> Symbol:
     """The same graph without what belongs to one call: shapes, mode, random keys."""
-    made: dict[Node, Node] = {}
-    for node in topological(symbol._entries):
-        attrs = node.attrs
-        if node.op is not None and node.op.injects:
-            attrs = {k: v for k, v in attrs.items() if k not in node.op.injects}
-        inputs = tuple([e and (made[e[0]], e[1]) for e in node.inputs])
-        made[node] = Node(
-            node.op, node.name, inputs, attrs, None, node.labels, node.site
-        )  # fmt: skip
-    return Symbol(tuple((made[node], i) for node, i in symbol._entries))
+    return Symbol(tuple(transform(symbol._entries, forget_call)))
 
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep

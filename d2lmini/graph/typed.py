@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from d2lmini.base import MXNetError
+from d2lmini.graph.ir import Draw, Entry, Inputs, Node, spec_of, topological, transform
 from d2lmini.ndarray.plan import plan_of
 from d2lmini.ops.spec import Spec
 from d2lmini.symbol.infer import completed
-from d2lmini.symbol.node import Draw, Entry, Node, topological
 
 Variables = dict[Node, Node]
 
@@ -31,20 +31,16 @@ def typed(
     MXNetError for a variable without a spec, and where shapes or dtypes don't fit, with the name of
     the node and the line that made it.
     """
-    made: dict[Node, Node] = {}
     variables: Variables = {}
     entries = completed(entries, {node: spec.shape for node, spec in specs.items()})
-    nodes = topological(entries)
-    draws = {node: number for number, node in enumerate(_drawing(nodes))}
-    for node in nodes:
+    draws = {node: number for number, node in enumerate(_drawing(topological(entries)))}
+
+    def rule(node: Node, inputs: Inputs) -> Node:
         if node.op is None:
             if node not in specs:
                 raise MXNetError(f"nothing is known of variable {node.name!r}: give its shape")
-            made[node] = variables[node] = Node(
-                None, node.name, specs=(specs[node],), labels=node.labels, site=node.site
-            )
-            continue
-        inputs = tuple([e and (made[e[0]], e[1]) for e in node.inputs])
+            variables[node] = node.replace(specs=(specs[node],))
+            return variables[node]
         attrs = node.attrs
         if node.op.injects:
             attrs = dict(attrs)
@@ -53,8 +49,9 @@ def typed(
             if node.op.random:
                 attrs["rng"] = Draw(draws[node])
         outputs = outputs_of(node, inputs, attrs)
-        made[node] = Node(node.op, node.name, inputs, attrs, outputs, node.labels, node.site)
-    return variables, [(made[node], i) for node, i in entries]
+        return node.replace(inputs=inputs, attrs=attrs, specs=outputs)
+
+    return variables, transform(entries, rule)
 
 
 def _drawing(nodes: Sequence[Node]) -> list[Node]:
@@ -66,10 +63,10 @@ def _drawing(nodes: Sequence[Node]) -> list[Node]:
     return drawing
 
 
-def outputs_of(node: Node, inputs: Sequence[Entry | None], attrs: dict) -> tuple[Spec, ...]:
+def outputs_of(node: Node, inputs: Inputs, attrs: dict) -> tuple[Spec, ...]:
     """Specs of all outputs of a node, from those of its inputs."""
     assert node.op is not None
-    known = [e[0].specs[e[1]] for e in inputs if e is not None]  # type: ignore[index]
+    known = [spec_of(e) for e in inputs if e is not None]
     try:
         return plan_of(node.op, known, attrs).outputs
     except (MXNetError, ValueError) as problem:

@@ -3,7 +3,7 @@
 >>> from d2lmini import sym
 >>> from d2lmini.graph.typed import typed
 >>> from d2lmini.ops.spec import Spec
->>> from d2lmini.symbol.node import Node
+>>> from d2lmini.graph.ir import Node
 >>> x = sym.var("x")
 >>> variables, (y,) = typed((x * 2)._entries, {x._entry[0]: Spec((3,), "float32")}, False)
 >>> verify(variables.values(), [y])
@@ -27,10 +27,10 @@ import os
 from collections.abc import Iterable, Sequence
 
 from d2lmini.base import MXNetError
+from d2lmini.graph.ir import Draw, Entry, Node, mutated_by, spec_of, topological
 from d2lmini.ndarray.plan import infer
 from d2lmini.ops.core import as_specs
 from d2lmini.ops.spec import Spec
-from d2lmini.symbol.node import Draw, Entry, Node, topological
 
 #: Are graphs checked after each pass?
 checking = os.environ.get("D2LMINI_VERIFY", "0") not in ("", "0")
@@ -93,7 +93,7 @@ def effects(outputs: Sequence[Entry]) -> dict[str, list[tuple[str, bool]]]:
     """For each variable that some node changes: who reads or changes it, in order, as (name of the
     node, does it change it)."""
     order = topological(outputs)
-    changed = {entry[0] for node in order for entry in node.mutated}
+    changed = mutated_by(order)
     found: dict[str, list[tuple[str, bool]]] = {node.name: [] for node in changed}
     for node in order:
         writes = {entry[0] for entry in node.mutated}
@@ -122,7 +122,7 @@ def _check_attributes(node: Node) -> None:
 def _check_specs(node: Node) -> None:
     op = node.op
     assert op is not None and node.specs is not None
-    known = [e[0].specs[e[1]] for e in node.inputs if e is not None]  # type: ignore[index]
+    known = [spec_of(e) for e in node.inputs if e is not None]
     try:
         given = as_specs(infer(op, known, node.attrs))
     except (MXNetError, TypeError, ValueError, AssertionError) as problem:

@@ -17,10 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini.graph.lower import spec_of
+from d2lmini.graph.ir import Node, spec_of
 from d2lmini.ops.core import Shape
 from d2lmini.ops.subscript import is_at
-from d2lmini.symbol.node import Node
 
 
 def view_text(node: Node) -> str | None:

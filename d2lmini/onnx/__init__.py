@@ -22,12 +22,12 @@ import numpy as np
 from d2lmini import files
 from d2lmini import symbol as symbols
 from d2lmini.base import MXNetError
+from d2lmini.graph.ir import topological
 from d2lmini.ndarray import NDArray, load
 from d2lmini.onnx.graph import exported, predicting
 from d2lmini.onnx.writer import CONVERTERS, Sizes, package
 from d2lmini.ops.core import as_dtype
 from d2lmini.symbol import Symbol
-from d2lmini.symbol.node import topological
 
 __all__ = ["export_model", "get_operator_support", "save_model"]
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from d2lmini.graph.ir import Node
 from d2lmini.onnx.writer import Writer, converts
 from d2lmini.ops.core import registry
 from d2lmini.ops.elementwise import FAMILIES, Family
-from d2lmini.symbol.node import Node
 
 _NAMES = sorted({op.name for op in registry.values() if op.onnx and op.family is None})
 

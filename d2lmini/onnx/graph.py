@@ -21,6 +21,7 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.device.quiet import run_quietly
+from d2lmini.graph.ir import Entry, Inputs, Node, compute, topological, transform
 from d2lmini.graph.typed import typed
 from d2lmini.onnx import elementwise, layers, recurrent, shapes
 from d2lmini.onnx.shapes import first
@@ -28,7 +29,6 @@ from d2lmini.onnx.writer import CONVERTERS, Sizes, Writer, package, tensor_type
 from d2lmini.ops.core import registry
 from d2lmini.ops.spec import Spec
 from d2lmini.symbol.mxnet_ops import in_mxnet_words
-from d2lmini.symbol.node import Entry, Node, topological
 from d2lmini.symbol.symbol import Symbol
 
 #: The modules with the converters.
@@ -71,25 +71,21 @@ def exported(
 
 def predicting(entries: Sequence[Entry]) -> list[Entry]:
     """The graph without the losses that Symbols of training end in."""
-    made: dict[Entry, Entry] = {}
-    for node in topological(entries):
-        inputs = tuple([e and made[e] for e in node.inputs])
-        op, attrs = node.op, node.attrs
-        if op is not None and op.name == "SoftmaxOutput":
-            axis = -1 if attrs["preserve_shape"] else 1
-            op, inputs = registry["softmax"], inputs[:1]
-            attrs = op.bind_attributes((), {"axis": axis}, 0)
-        elif op is not None and op.name in _SHOWN:
-            name, words = _SHOWN[op.name]
-            op, inputs = registry[name], inputs[:1]
-            attrs = op.bind_attributes((), dict(words), 0)
-        if op is not node.op or inputs != node.inputs:
-            node_made = Node(op, node.name, inputs, attrs, labels=node.labels, site=node.site)
+
+    def rule(node: Node, inputs: Inputs) -> Node | None:
+        if node.op is None:
+            return None
+        if node.op.name == "SoftmaxOutput":
+            name, words = "softmax", {"axis": -1 if node.attrs["preserve_shape"] else 1}
+        elif node.op.name in _SHOWN:
+            name, words = _SHOWN[node.op.name]
         else:
-            node_made = node
-        for i in range(node.n_outputs):
-            made[node, i] = (node_made, i)
-    return [made[entry] for entry in entries]
+            return None
+        op = registry[name]
+        attrs = op.bind_attributes((), dict(words), 0)
+        return node.replace(op=op, inputs=inputs[:1], attrs=attrs, specs=None)
+
+    return transform(entries, rule)
 
 
 def sized(
@@ -133,16 +129,7 @@ def sized(
 
 def folded(node: Node, given: Sequence[np.ndarray | None]) -> list[np.ndarray]:
     """What a node gives for arrays."""
-    assert node.op is not None
-    compute = node.op.compute
-    results: list[Any] = []
-
-    def run() -> None:
-        y = compute(np, *given, **node.attrs)
-        results.extend(y if type(y) in (tuple, list) else (y,))
-
-    run_quietly(run)
-    return [np.asarray(y) for y in results]
+    return [np.asarray(y) for y in run_quietly(lambda: compute(np, node, given))]
 
 
 def written(

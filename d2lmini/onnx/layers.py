@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from d2lmini.graph.ir import Node
 from d2lmini.onnx.shapes import first
 from d2lmini.onnx.writer import Writer, converts
-from d2lmini.symbol.node import Node
 
 # -- products --------------------------------------------------------------------------------------
 

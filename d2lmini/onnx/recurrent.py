@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from d2lmini.graph.ir import Node
 from d2lmini.onnx.shapes import first, sliced
 from d2lmini.onnx.writer import Writer, converts
-from d2lmini.symbol.node import Node
 
 _OPERATOR = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "RNN", "rnn_relu": "RNN"}
 _GATES = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "rnn_tanh": (0,), "rnn_relu": (0,)}

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from d2lmini.graph.ir import Entry, Node
 from d2lmini.onnx.writer import Sizes, Writer, converts
 from d2lmini.ops.core import normalize_axes
-from d2lmini.symbol.node import Entry, Node
 
 #: "To the end" in a Slice.
 _FAR = np.iinfo(np.int64).max

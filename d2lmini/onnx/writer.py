@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
+from d2lmini.graph.ir import Entry, Node
 from d2lmini.ops.spec import Spec
-from d2lmini.symbol.node import Entry, Node
 
 #: A shape of which some sizes may follow the batch: these are None.
 Sizes = tuple[int | None, ...]

@@ -17,12 +17,12 @@ from collections.abc import Callable
 from typing import Any
 
 from d2lmini.base import MXNetError
+from d2lmini.graph.ir import Node
 from d2lmini.ops.core import Op, Value, as_dtype
 from d2lmini.serialize import DTYPES
 from d2lmini.symbol.attribute import AttrScope, labels_of
 from d2lmini.symbol.attribute_text import text_of
 from d2lmini.symbol.naming import NameManager
-from d2lmini.symbol.node import Node
 from d2lmini.symbol.symbol import Symbol, captured, tracer, written
 
 

@@ -1,4 +1,4 @@
-"""Symbols on arrays, one operation after the other: `s.eval(x=..., w=...)`.
+"""A graph run op by op: `s.eval(x=..., w=...)`, and what hooks, monitors and SymbolBlocks need.
 
 >>> from d2lmini import nd, sym
 >>> product = sym.dot(sym.var("a"), sym.var("b"))
@@ -7,72 +7,108 @@
 [[11.]]
 <NDArray 1x1 @cpu(0)>]
 
-Nothing is compiled and nothing is recorded: each node is an operation of its own, pushed as if a
-program had written it. `bind` and hybridized nets run a graph as one task.
+Nothing is compiled: on arrays each node is an operation of its own, pushed as if a program had
+written it, which autograd records and `watch` can see. On Symbols the graph is written down again,
+as a part of another one. `bind` and hybridized nets run a graph as one task.
+
+>>> x = sym.var("x")
+>>> with sym.NameManager():
+...     y = sym.relu(x * 2, name="y")
+>>> def watch(node, inputs, outputs):
+...     print(node.name, outputs[0].asnumpy())
+>>> (result,) = evaluate(y._entries, {x._entry[0]: nd.array([-1, 3])}, watch)
+_mulscalar0 [-2.  6.]
+y [0. 6.]
+>>> evaluate(y._entries, {x._entry[0]: sym.var("z")})[0].list_arguments()
+['z']
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from d2lmini.autograd.scopes import scope
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, current_context
+from d2lmini.graph.ir import Entry, Node, Watch, interpret, variables_of
 from d2lmini.ndarray.apply import apply
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.symbol.infer import completed
-from d2lmini.symbol.lists import variables
-from d2lmini.symbol.node import Entry, topological
-from d2lmini.symbol.symbol import Symbol
+from d2lmini.symbol.symbol import Symbol, written
 
 
-def evaluated(symbol: Symbol, ctx: Context, arrays: Mapping[str, NDArray]) -> list[NDArray]:
-    """The outputs of `symbol` in prediction mode, for an array for each variable by name.
+def evaluate(
+    entries: Sequence[Entry],
+    values: Mapping[Node, Any],
+    watch: Watch | None = None,
+    ctx: Context | None = None,
+) -> list[Any]:
+    """The values of `entries`, those of the variables given: all NDArrays, or all Symbols.
+
+    watch: called with each call of an op, its inputs and its outputs. ctx: where arrays are made
+    that have no inputs. MXNetError for a variable without a value.
+    """
+    symbolic = any(isinstance(value, Symbol) for value in values.values())
+
+    def call(node: Node, inputs: Sequence[Any]) -> Sequence[Any]:
+        if node.op is None:
+            if node not in values:
+                raise MXNetError(f"variable {node.name!r} has no value")
+            return [values[node]]
+        if symbolic:
+            labels = dict(node.labels)
+            y = written(node.op, tuple(inputs), node.own_attrs, node.name, labels, named=True)
+            return list(y) if len(y) > 1 else [y]
+        return call_node(node, inputs, None if inputs else ctx)
+
+    return interpret(entries, call, watch)
+
+
+def call_node(node: Node, inputs: Sequence[NDArray | None], ctx: Context | None) -> list[NDArray]:
+    """The outputs of one node for these arrays."""
+    assert node.op is not None
+    result = apply(node.op, tuple(inputs), node.own_attrs, None, ctx)
+    return result if isinstance(result, list) else [result]
+
+
+def _eval(self: Symbol, ctx: Context | None = None, **kwargs: NDArray) -> list[NDArray]:
+    """Its outputs as a list of NDArrays on `ctx`, in prediction mode and unrecorded, given an array
+    for each variable by name; see `symbol.evaluate`.
 
     ValueError for a variable without an array; what an operation says of shapes, dtypes and
     contexts that do not fit, with the name of its node.
     """
-    values: dict[Entry, NDArray] = {}
-    given = {
-        node: arrays[node.name].shape
-        for node in variables(symbol._entries)
-        if isinstance(arrays.get(node.name), NDArray)
+    context = ctx or current_context()
+
+    def call(node: Node, inputs: Sequence[Any]) -> Sequence[Any]:
+        if node.op is None:
+            if node.name not in kwargs:
+                raise ValueError(
+                    f"eval: variable {node.name!r} has no array; give one for each of "
+                    f"{self.list_inputs()}"
+                )
+            return [_move(node.name, kwargs[node.name], context)]
+        try:
+            return call_node(node, inputs, context)
+        except (MXNetError, ValueError) as problem:
+            raise type(problem)(f"eval: node {node.name!r}: {problem}") from None
+
+    shapes = {
+        node: kwargs[node.name].shape
+        for node in variables_of(self._entries)
+        if isinstance(kwargs.get(node.name), NDArray)
     }
-    entries = completed(symbol._entries, given)
     with scope(False, False):
-        for node in topological(entries):
-            if node.op is None:
-                if node.name not in arrays:
-                    raise ValueError(
-                        f"eval: variable {node.name!r} has no array; give one for each of "
-                        f"{symbol.list_inputs()}"
-                    )
-                values[node, 0] = _checked(node.name, arrays[node.name], ctx)
-                continue
-            inputs = tuple([entry and values[entry] for entry in node.inputs])
-            attrs = {k: v for k, v in node.attrs.items() if k in node.op.attr_set}
-            try:
-                results = apply(node.op, inputs, attrs, None, ctx)
-            except (MXNetError, ValueError) as problem:
-                raise type(problem)(f"eval: node {node.name!r}: {problem}") from None
-            for i, y in enumerate([results] if isinstance(results, NDArray) else results):
-                values[node, i] = y
-    return [values[entry] for entry in entries]
+        return interpret(completed(self._entries, shapes), call)
 
 
-def _checked(name: str, array: Any, ctx: Context) -> NDArray:
+def _move(name: str, array: Any, ctx: Context) -> NDArray:
     if not isinstance(array, NDArray):
         raise TypeError(
             f"eval: {name} must be an NDArray, got {type(array).__name__}; make one with nd.array"
         )
     return array.as_in_context(ctx)
-
-
-def _eval(self: Symbol, ctx: Context | None = None, **kwargs: NDArray) -> list[NDArray]:
-    """Its outputs as a list of NDArrays on `ctx`, given an array for each variable by name; see
-    `symbol.evaluate`."""
-    return evaluated(self, ctx or current_context(), kwargs)
 
 
 Symbol.eval = _eval  # type: ignore[attr-defined]

@@ -25,12 +25,12 @@ import numpy as np
 
 from d2lmini import callsite
 from d2lmini.base import MXNetError
+from d2lmini.graph.ir import Entry, Node, topological, variables_of
 from d2lmini.ndarray.plan import infer
 from d2lmini.ops.attributes import as_dtype, converter_of
 from d2lmini.ops.spec import Spec
 from d2lmini.serialize import DTYPES
 from d2lmini.symbol import lists
-from d2lmini.symbol.node import Entry, Node, topological
 from d2lmini.symbol.rules import FREE, RULES, Partial, broadcasts, output_dtypes, same_shape
 from d2lmini.symbol.symbol import Symbol
 
@@ -172,16 +172,10 @@ def _outputs(node: Node, shapes: Sequence[Any]) -> list[Partial]:
 
 def _ask(node: Node, shapes: Sequence[Any]) -> list[Any]:
     try:
-        outputs = infer(node.op, [Spec(shape, "float32") for shape in shapes], _attrs(node))  # type: ignore[arg-type]
+        outputs = infer(node.op, [Spec(shape, "float32") for shape in shapes], node.own_attrs)  # type: ignore[arg-type]
     except MXNetError as problem:
         raise MXNetError(f"{_where(node)}: {problem}") from None
     return [spec.shape for spec in ([outputs] if isinstance(outputs, Spec) else outputs)]
-
-
-def _attrs(node: Node) -> dict[str, Any]:
-    op = node.op
-    assert op is not None
-    return {k: v for k, v in node.attrs.items() if k in op.attr_set}
 
 
 def _guess(calls: Sequence[Node], found: dict[Entry, Partial]) -> bool:
@@ -204,7 +198,7 @@ def _guess(calls: Sequence[Node], found: dict[Entry, Partial]) -> bool:
 def completed(entries: Sequence[Entry], known: Mapping[Node, Partial]) -> Sequence[Entry]:
     """The same graph, with the sizes of zeros and the like that were left open (0) filled in as
     those who use them need it. MXNetError where nobody says it."""
-    made: dict[Node, Node] = {}
+    given: dict[Node, Entry] = {}
     found: dict[Entry, Partial] = {}
     for node in topological(entries):
         if node.op is None or node.inputs or node.specs is not None:
@@ -217,11 +211,8 @@ def completed(entries: Sequence[Entry], known: Mapping[Node, Partial]) -> Sequen
                     f"node {node.name!r}: its size cannot be told: {shape} is all that is known; "
                     "give its shape without 0"
                 )
-            attrs = {**node.attrs, "shape": shape}
-            made[node] = Node(node.op, node.name, (), attrs, None, node.labels, node.site)
-    if not made:
-        return entries
-    return lists.substituted(entries, {old: (new, 0) for old, new in made.items()})
+            given[node] = node.replace(attrs={**node.attrs, "shape": shape}), 0
+    return lists.substituted(entries, given) if given else entries
 
 
 # -- dtypes ----------------------------------------------------------------------------------------
@@ -303,7 +294,7 @@ def _given(symbol: Symbol, args: tuple, kwargs: dict[str, Any], what: str) -> di
     """What the caller says of each variable; a name stands for all variables of that name."""
     if args and kwargs:
         raise ValueError(f"{what}: give known arguments by position or by name, not both")
-    variables = lists.variables(symbol._entries)
+    variables = variables_of(symbol._entries)
     if args:
         nodes: Iterable[Node] = lists.arguments(symbol._entries)
         return {node: value for node, value in zip(nodes, args) if value is not None}

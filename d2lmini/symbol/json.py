@@ -35,11 +35,11 @@ from typing import Any, NoReturn
 
 from d2lmini import files
 from d2lmini.base import MXNetError
+from d2lmini.graph.ir import Entry, Node, topological
 from d2lmini.ops.core import Op, registry
 from d2lmini.symbol.attribute_text import HIDDEN, read_label, stored_label, text_of
 from d2lmini.symbol.compose import INITIAL, WANTED
 from d2lmini.symbol.mxnet_ops import ALWAYS, COUNTED, in_mxnet_words, mxnet_name
-from d2lmini.symbol.node import Entry, Node, topological
 from d2lmini.symbol.symbol import Symbol
 
 #: The version of MXNet whose format this is: 1.9.1.

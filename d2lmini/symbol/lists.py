@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from d2lmini.graph.ir import Entry, Inputs, Node, topological, transform
 from d2lmini.symbol.attribute_text import HIDDEN, text_of
-from d2lmini.symbol.node import Entry, Node, topological
 
 #: Inputs that an op changes in some modes, by op; of the others the op itself says it.
 CHANGED = {"BatchNorm": ("moving_mean", "moving_var")}
@@ -48,11 +48,6 @@ def output_name(entry: Entry) -> str:
 
 
 # -- variables -------------------------------------------------------------------------------------
-
-
-def variables(entries: Sequence[Entry]) -> list[Node]:
-    """All variables, in the order in which they are met."""
-    return [node for node in topological(entries) if node.op is None]
 
 
 def auxiliary(nodes: Sequence[Node]) -> set[Node]:
@@ -105,22 +100,15 @@ def substituted(
     """The same graph with entries in place of some of its variables, or other nodes of one output.
     Nodes that do not depend on them are shared. name: what the node of the first output is called
     then."""
-    heads = {entries[0][0]} if name else set()
-    made: dict[Node, Node] = {}
+    head = entries[0][0] if name else None
 
-    def new(entry: Entry | None) -> Entry | None:
-        if entry is None:
-            return None
-        return given.get(entry[0]) or (made.get(entry[0], entry[0]), entry[1])
+    def rule(node: Node, inputs: Inputs) -> Node | None:
+        if node is head and node.op is not None:
+            return node.replace(name=name, inputs=inputs, specs=None)
+        return None if inputs == node.inputs else node.replace(inputs=inputs, specs=None)
 
-    for node in topological(entries):
-        if node.op is None or node in given:
-            continue
-        inputs = tuple([new(entry) for entry in node.inputs])
-        if inputs != node.inputs or node in heads:
-            called = name if name and node in heads else node.name
-            made[node] = Node(node.op, called, inputs, node.attrs, None, node.labels, node.site)
-    return tuple([new(entry) for entry in entries])  # type: ignore[misc]
+    values = {(node, 0): entry for node, entry in given.items()}
+    return tuple(transform(entries, rule, values))
 
 
 # -- labels and attributes -------------------------------------------------------------------------

@@ -5,7 +5,7 @@ Most names are the same. Some of ours do at once what MXNet takes several for (a
 the ops of our gradients, is an error.
 
 >>> from d2lmini import sym
->>> from d2lmini.symbol.node import topological
+>>> from d2lmini.graph.ir import topological
 >>> gap = sym._contrib_isnan(sym.var("x"), name="gap")
 >>> [node.op.name for node in topological(in_mxnet_words(gap._entries)) if node.op]
 ['_not_equal']
@@ -17,8 +17,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from d2lmini.base import MXNetError
+from d2lmini.graph.ir import Entry, Inputs, Node, Replacement, transform
 from d2lmini.ops.core import Op, registry
-from d2lmini.symbol.node import Entry, Node, topological
 
 #: Our name -> MXNet's own, where it is another (it knows most of ours as aliases, too).
 RENAMED = {
@@ -79,32 +79,22 @@ def in_mxnet_words(
     remove_amp_cast: leave out conversions that mixed precision put in. Where MXNet has no words for
     an op, MXNetError naming it and the node; with `others` it stays.
     """
-    made: dict[Entry, Entry] = {}
-    for node in topological(entries):
-        outputs: Sequence[Entry]
-        inputs = tuple([e and made[e] for e in node.inputs])
+
+    def rule(node: Node, inputs: Inputs) -> Replacement | None:
         if node.op is None:
-            outputs = [(node, 0)]
-        elif node.op.name == "amp_cast" and remove_amp_cast:
-            outputs = inputs[:1]  # type: ignore[assignment]
-        elif node.op.name in WORDS:
-            outputs = [WORDS[node.op.name](node, *inputs)]
-        elif mxnet_name(node.op) is None and not others:
+            return None
+        if node.op.name == "amp_cast" and remove_amp_cast:
+            return inputs[:1]
+        if node.op.name in WORDS:
+            return [WORDS[node.op.name](node, *inputs)]
+        if mxnet_name(node.op) is None and not others:
             raise MXNetError(
                 f"node {node.name!r}: MXNet has no op {node.op.name!r}, which is d2lmini's own, so "
                 "this graph cannot be written to its file format; use ops of MXNet's instead"
             )
-        else:
-            same = all(a == b for a, b in zip(inputs, node.inputs))
-            new = node if same else _with_inputs(node, inputs)
-            outputs = [(new, i) for i in range(node.n_outputs)]
-        for i, entry in enumerate(outputs):
-            made[node, i] = entry
-    return [made[entry] for entry in entries]
+        return None if inputs == node.inputs else node.replace(inputs=inputs, specs=None)
 
-
-def _with_inputs(node: Node, inputs: tuple[Entry | None, ...]) -> Node:
-    return Node(node.op, node.name, inputs, node.attrs, labels=node.labels, site=node.site)
+    return transform(entries, rule)
 
 
 class _Writer:

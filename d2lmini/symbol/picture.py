@@ -20,11 +20,11 @@ from typing import NamedTuple
 
 from d2lmini import callsite
 from d2lmini.base import MXNetError
+from d2lmini.graph.ir import Entry, Node, topological
 from d2lmini.symbol import lists, raster
 from d2lmini.symbol.infer import is_known, shapes_of
 from d2lmini.symbol.layered import Edge, place
 from d2lmini.symbol.naming import operator_hint
-from d2lmini.symbol.node import Entry, Node, topological
 from d2lmini.symbol.symbol import Symbol
 
 #: Beyond this many boxes a picture helps nobody.

@@ -2,7 +2,7 @@
 
 >>> from d2lmini.ops.spec import Spec
 >>> from d2lmini.symbol import Traced
->>> from d2lmini.symbol.node import Node
+>>> from d2lmini.graph.ir import Node
 >>> x = Traced(((Node(None, "x", specs=(Spec((4, 3), "float32"),)), 0),))
 >>> x[1:3].shape, x[:, None, 0].shape, x[..., ::2].shape
 ((2, 3), (4, 1), (4, 2))

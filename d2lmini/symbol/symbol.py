@@ -31,6 +31,7 @@ import numpy as np
 from d2lmini import callsite
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, current_context
+from d2lmini.graph.ir import Draw, Entry, Node, topological, variables_of
 from d2lmini.ndarray.plan import plan_of
 from d2lmini.ops.core import Op, Spec, Value, as_dtype, invoke, modes, registry
 from d2lmini.ops.fluent import Fluent
@@ -39,7 +40,6 @@ from d2lmini.symbol.absent import NotImplementedForSymbol, explain, from_executo
 from d2lmini.symbol.attribute import AttrScope, labels_of
 from d2lmini.symbol.lists import output_name
 from d2lmini.symbol.naming import NameManager, operator_hint
-from d2lmini.symbol.node import Draw, Entry, Node
 from d2lmini.symbol.subscript import getitem
 
 
@@ -117,7 +117,7 @@ class Symbol(Fluent):
 
     def list_inputs(self) -> list[str]:
         """Names of all its variables."""
-        return [node.name for node in lists.variables(self._entries)]
+        return [node.name for node in variables_of(self._entries)]
 
     def get_internals(self) -> Symbol:
         """All outputs of all its nodes as a group: `s.get_internals()['fc1_output']`."""
@@ -135,7 +135,7 @@ class Symbol(Fluent):
         TypeError for what is no Symbol of one output; MXNetError for a name that is no variable."""
         if args and kwargs:
             raise TypeError("give the Symbols by position or by name, not both")
-        variables = lists.variables(self._entries)
+        variables = variables_of(self._entries)
         names = [node.name for node in variables]
         if len(args) > len(names):
             raise TypeError(f"{len(args)} Symbols for {len(names)} variables: {names}")
@@ -164,7 +164,7 @@ class Symbol(Fluent):
 
     def attr_dict(self) -> dict[str, dict[str, str]]:
         """Those of all its nodes that have some, by name."""
-        found = {n.name: lists.attributes(n) for n in lists.topological(self._entries)}
+        found = {n.name: lists.attributes(n) for n in topological(self._entries)}
         return {name: attributes for name, attributes in found.items() if attributes}
 
     def _set_attr(self, **labels: str) -> None:

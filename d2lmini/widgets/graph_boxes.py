@@ -27,6 +27,7 @@ from d2lmini import callsite
 from d2lmini.graph.constant import CONSTANT
 from d2lmini.graph.costs import cost_of
 from d2lmini.graph.fusion import Statement
+from d2lmini.graph.ir import Entry, Node, topological
 from d2lmini.graph.layout import Kind, Layout, laid_out
 from d2lmini.graph.lower import lowered
 from d2lmini.graph.plan import Plan
@@ -34,7 +35,6 @@ from d2lmini.ops.spec import Cost, Spec
 from d2lmini.profiler.summary import in_time
 from d2lmini.symbol.infer import is_known
 from d2lmini.symbol.layered import Edge
-from d2lmini.symbol.node import Entry, Node, topological
 from d2lmini.symbol.picture import folded_into, kind_of, short, words_of
 
 #: A group shows so many of its ops.

@@ -30,6 +30,7 @@ from d2lmini.base import MXNetError
 from d2lmini.gluon.block import Block
 from d2lmini.gluon.hybrid_block import HybridBlock
 from d2lmini.graph.cached_op import Compiled
+from d2lmini.graph.ir import Entry, Node, topological
 from d2lmini.graph.passes import MOST_ROUNDS, PASSES
 from d2lmini.graph.program import Program
 from d2lmini.graph.typed import typed
@@ -39,7 +40,6 @@ from d2lmini.profiler.summary import in_time
 from d2lmini.profiler.trace import Trace
 from d2lmini.symbol.infer import is_known, shapes_of
 from d2lmini.symbol.layered import Edge
-from d2lmini.symbol.node import Entry, Node, topological
 from d2lmini.symbol.picture import short
 from d2lmini.symbol.symbol import Symbol
 from d2lmini.widgets.graph_boxes import Box, Stage, costs_of, fused, of_nodes, shape_in_words

@@ -43,6 +43,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from d2lmini.graph import verify as checker
+from d2lmini.graph.ir import Entry, variables_of
 from d2lmini.graph.passes.common import common
 from d2lmini.graph.passes.dead import dead
 from d2lmini.graph.passes.folding import bound as bound
@@ -53,7 +54,6 @@ from d2lmini.graph.passes.scalars import scalars
 from d2lmini.graph.passes.simpler import simpler
 from d2lmini.graph.passes.sums import sums
 from d2lmini.graph.passes.views import views
-from d2lmini.symbol.node import Entry, topological
 
 Pass = Callable[[Sequence[Entry]], list[Entry]]
 
@@ -79,8 +79,7 @@ def simplify(outputs: Sequence[Entry], passes: Sequence[Pass] = PASSES) -> list[
         for each in passes:
             after = each(current)
             if checker.checking:
-                variables = [node for node in topological(current) if node.op is None]
-                checker.verify(variables, after, like=current)
+                checker.verify(variables_of(current), after, like=current)
             idle = idle + 1 if after == current else 0
             if idle == len(passes):
                 return current

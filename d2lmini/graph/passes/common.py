@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 
 from d2lmini.graph.constant import Constant
+from d2lmini.graph.ir import Entry, Node
 from d2lmini.graph.passes.rewrite import Replacement, rewritten
-from d2lmini.symbol.node import Entry, Node
 
 
 def common(outputs: Sequence[Entry]) -> list[Entry]:

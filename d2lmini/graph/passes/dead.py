@@ -24,9 +24,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from d2lmini.graph.passes.rewrite import Replacement, call, rewritten, spec_of
+from d2lmini.graph.ir import Entry, Node, spec_of, topological
+from d2lmini.graph.passes.rewrite import Replacement, call, rewritten
 from d2lmini.graph.passes.views import reshaped
-from d2lmini.symbol.node import Entry, Node, topological
 
 
 def dead(outputs: Sequence[Entry]) -> list[Entry]:

@@ -37,10 +37,9 @@ import numpy as np
 from d2lmini.base import MXNetError
 from d2lmini.device.quiet import run_quietly
 from d2lmini.graph.constant import CONSTANT, array_of, constant, filled, is_constant, uniform
-from d2lmini.graph.passes.rewrite import Replacement, rewritten, spec_of
+from d2lmini.graph.ir import Draw, Entry, Node, compute, mutated_by, spec_of, topological, transform
+from d2lmini.graph.passes.rewrite import Replacement, rewritten
 from d2lmini.graph.passes.views import is_reshape
-from d2lmini.graph.split import rebuilt
-from d2lmini.symbol.node import Draw, Entry, Node, topological
 
 #: The largest constant that a program holds, in bytes.
 LARGEST = 1 << 20
@@ -61,7 +60,7 @@ def bound(outputs: Sequence[Entry], values: Mapping[str, Any]) -> list[Entry]:
     MXNetError for the name of no variable, and for a variable that some node changes."""
     order = topological(outputs)
     variables = {node.name: node for node in order if node.op is None}
-    changed = {entry[0] for node in order for entry in node.mutated}
+    changed = mutated_by(order)
     replaced: dict[Entry, Entry] = {}
     for name, value in values.items():
         node = variables.get(name)
@@ -71,7 +70,7 @@ def bound(outputs: Sequence[Entry], values: Mapping[str, Any]) -> list[Entry]:
         shape, dtype = spec_of((node, 0))
         value = np.broadcast_to(np.asarray(value, dtype), shape)
         replaced[node, 0] = constant(value, name)
-    return rebuilt(outputs, replaced)
+    return transform(outputs, given=replaced)
 
 
 def _folded(node: Node) -> Replacement:
@@ -119,9 +118,7 @@ def _computed(node: Node, arrays: list[np.ndarray]) -> list[np.ndarray] | None:
     """What the op makes of these arrays; None if it fails, which is then the run's to tell."""
     given = iter(arrays)
     inputs = [None if e is None else next(given) for e in node.inputs]
-    assert node.op is not None
     try:
-        results = run_quietly(lambda: node.op.compute(np, *inputs, **node.attrs))  # type: ignore[union-attr]
+        return run_quietly(lambda: compute(np, node, inputs))
     except Exception:
         return None
-    return list(results) if type(results) in (tuple, list) else [results]

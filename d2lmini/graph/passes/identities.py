@@ -29,10 +29,10 @@ import numpy as np
 
 from d2lmini.device.quiet import run_quietly
 from d2lmini.graph.constant import uniform
-from d2lmini.graph.passes.rewrite import Replacement, Rules, call, calls, rewritten, same, spec_of
+from d2lmini.graph.ir import Entry, Node, spec_of
+from d2lmini.graph.passes.rewrite import Replacement, Rules, call, calls, rewritten, same
 from d2lmini.ops.elementwise import FAMILIES
 from d2lmini.ops.scalar_cache import fit
-from d2lmini.symbol.node import Entry, Node
 
 rules = Rules()
 

@@ -25,10 +25,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from d2lmini.graph.passes.rewrite import Replacement, calls, rewritten, spec_of
+from d2lmini.graph.ir import Entry, Node, spec_of, topological
+from d2lmini.graph.passes.rewrite import Replacement, calls, rewritten
 from d2lmini.graph.passes.sums import axes_of
 from d2lmini.graph.passes.views import is_reshape, reshaped
-from d2lmini.symbol.node import Entry, Node, topological
 
 
 def norms(outputs: Sequence[Entry]) -> list[Entry]:

@@ -26,8 +26,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from d2lmini.graph.passes.rewrite import Replacement, call, calls, rewritten, spec_of
-from d2lmini.symbol.node import Entry, Node, topological
+from d2lmini.graph.ir import Entry, Node, spec_of, topological
+from d2lmini.graph.passes.rewrite import Replacement, call, calls, rewritten
 
 #: Activations that never fall: ops, and what `Activation` may be told.
 RISING = ("relu", "sigmoid", "tanh", "softrelu")

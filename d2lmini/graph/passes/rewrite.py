@@ -23,12 +23,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from d2lmini.graph import ir
+from d2lmini.graph.ir import Entry, Inputs, Node, mutated_by, spec_of, topological, transform
 from d2lmini.ndarray.plan import plan_of
 from d2lmini.ops.core import Op, registry
-from d2lmini.ops.spec import Spec
-from d2lmini.symbol.node import Entry, Node, topological
 
-#: What stands in the place of a node: a value, or one for each output (None: nobody uses it).
+#: What stands in the place of a node: a value, or one for each output (None: no node uses it).
 Replacement = Entry | list[Entry | None] | None
 Rule = Callable[[Node], Replacement]
 
@@ -40,46 +40,33 @@ def rewritten(
     `meet` is told of each node, also of those that are never replaced: as it was, and as it is with
     its inputs replaced."""
     order = topological(outputs)
-    changed = {entry[0] for node in order if node.op and node.op.mutates for entry in node.mutated}
-    # Nodes that stay the same objects are not in here.
-    made: dict[Node, Node | list[Entry | None]] = {}
+    changed = mutated_by(order)
     known = set(order) if changed else set()
+    placed: dict[Node, Node] = {}  # what has become of the nodes that read or change such variables
 
-    def now(entry: Entry) -> Entry:
-        found = made.get(entry[0])
-        if found is None:
-            return entry
-        if type(found) is list:
-            value = found[entry[1]]
-            assert value is not None, f"{entry[0]}: output {entry[1]} was used after all"
-            return value
-        return found, entry[1]  # type: ignore[return-value]
-
-    for node in order:
+    def visit(node: Node, inputs: Inputs) -> ir.Replacement | None:
         if node.op is None:
-            continue
-        inputs = tuple([e and now(e) for e in node.inputs])
-        new = node
-        if inputs != node.inputs:
-            new = made[node] = Node(
-                node.op, node.name, inputs, node.attrs, node.specs, node.labels, node.site
-            )
-            known.add(new)
+            return None
+        new = node.with_inputs(inputs)
         if meet is not None:
             meet(node, new)
-        if changed and any(e is not None and e[0] in changed for e in node.inputs):
-            continue
+        if changed:
+            known.add(new)
+            if any(e is not None and e[0] in changed for e in node.inputs):
+                placed[node] = new
+                return new
         found = rule(new)
         if found is None:
-            continue
-        found = found if type(found) is list else [found]  # type: ignore[list-item]
-        if changed and any(e is not None and _reads(e, changed, known) for e in found):
-            continue
-        for value, spec in zip(found, node.specs or (), strict=True):
+            return new
+        values = found if isinstance(found, list) else [found]
+        if changed and any(e is not None and _reads(e, changed, known) for e in values):
+            return new
+        for value, spec in zip(values, node.specs or (), strict=True):
             assert value is None or spec_of(value) == spec, (node, value, spec)
-        made[node] = found
-    results = [now(entry) for entry in outputs]
-    return results if _in_order(order, changed, made, results) else list(outputs)
+        return values
+
+    results = transform(outputs, visit)
+    return results if _in_order(placed, changed, results) else list(outputs)
 
 
 def _reads(entry: Entry, changed: set[Node], known: set[Node]) -> bool:
@@ -94,24 +81,19 @@ def _reads(entry: Entry, changed: set[Node], known: set[Node]) -> bool:
     return any(e is not None and _reads(e, changed, known) for e in node.inputs)
 
 
-def _in_order(
-    order: Sequence[Node], changed: set[Node], made: dict, results: Sequence[Entry]
-) -> bool:
+def _in_order(placed: dict[Node, Node], changed: set[Node], results: Sequence[Entry]) -> bool:
     """Do the nodes that change variables, and those that read these, run as they did?"""
-    if not changed:
+    if not placed:
         return True
     place = {node: i for i, node in enumerate(topological(results))}
     last: dict[Node, int] = {}
-    for node in order:
-        touched = {e[0] for e in node.inputs if e is not None and e[0] in changed}
-        if not touched:
-            continue
-        at = place.get(made.get(node, node))
+    for node, new in placed.items():
+        at = place.get(new)
         if at is None:
             if node.mutated:
                 return False
             continue
-        for variable in touched:
+        for variable in {e[0] for e in node.inputs if e is not None and e[0] in changed}:
             if at < last.get(variable, -1):
                 return False
             last[variable] = at
@@ -119,13 +101,6 @@ def _in_order(
 
 
 # -- what rules are written with -------------------------------------------------------------------
-
-
-def spec_of(entry: Entry) -> Spec:
-    """Shape and dtype of a value."""
-    specs = entry[0].specs
-    assert specs is not None
-    return specs[entry[1]]
 
 
 def calls(entry: Entry | None, names: Iterable[str]) -> Node | None:

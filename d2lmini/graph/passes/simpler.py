@@ -25,13 +25,13 @@ from collections.abc import Sequence
 from math import prod
 
 from d2lmini.graph.constant import uniform
-from d2lmini.graph.passes.rewrite import Replacement, Rules, call, calls, rewritten, same, spec_of
+from d2lmini.graph.ir import Entry, Node, spec_of
+from d2lmini.graph.passes.rewrite import Replacement, Rules, call, calls, rewritten, same
 from d2lmini.graph.passes.sums import axes_of
 from d2lmini.graph.passes.views import reshaped
 from d2lmini.ops.binary import add, power, sub
 from d2lmini.ops.core import Shape
 from d2lmini.ops.elementwise import FAMILIES
-from d2lmini.symbol.node import Entry, Node
 
 rules = Rules()
 

@@ -32,11 +32,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from d2lmini.graph.passes.rewrite import Replacement, call, calls, rewritten, same, spec_of
+from d2lmini.graph.ir import Entry, Node, spec_of, topological
+from d2lmini.graph.passes.rewrite import Replacement, call, calls, rewritten, same
 from d2lmini.graph.passes.views import reshaped
 from d2lmini.ops.core import Shape
 from d2lmini.ops.reduce import kept_shape, reduced_axes
-from d2lmini.symbol.node import Entry, Node, topological
 
 SUMS = ("sum", "mean", "_sum_to")
 PRODUCTS = ("broadcast_mul", "elemwise_mul")

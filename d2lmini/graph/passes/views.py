@@ -21,9 +21,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from d2lmini.graph.passes.rewrite import Replacement, Rules, call, calls, rewritten, same, spec_of
+from d2lmini.graph.ir import Entry, Node, spec_of
+from d2lmini.graph.passes.rewrite import Replacement, Rules, call, calls, rewritten, same
 from d2lmini.ops.core import Shape
-from d2lmini.symbol.node import Entry, Node
 
 rules = Rules()
 
