@@ -49,10 +49,10 @@ from d2lmini.profiler.waits import WaitList
 if TYPE_CHECKING:
     from d2lmini.callsite import Site
     from d2lmini.context import Context
+    from d2lmini.draw.picture import Picture
     from d2lmini.profiler.account import Account
     from d2lmini.profiler.critical_path import CriticalPath
     from d2lmini.profiler.diff import Diff
-    from d2lmini.profiler.plot import Picture
     from d2lmini.profiler.roofline import Roofline
     from d2lmini.profiler.summary import Summary
 
