@@ -78,7 +78,7 @@ def _unpack(folder, seed):
 
 def _picture(folder, seed):
     figure = pytest.importorskip("matplotlib.figure").Figure((seed, 1))
-    from d2lmini.profiler.plot import Picture
+    from d2lmini.draw.picture import Picture
 
     return lambda: Picture(figure, "").save(folder / "a.png")
 

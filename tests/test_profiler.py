@@ -17,17 +17,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from svg_words import words_of
 from worlds import until
 
 import d2lmini
 from d2lmini import MXNetError, autograd, cpu, engine, gpu, instrument, nd, profile, virtual_gpus
 from d2lmini.device.parallel import parallel_for
+from d2lmini.draw.timeline import columns
 from d2lmini.engine.core import FunctionTask
 from d2lmini.gluon import nn
 from d2lmini.gluon.contrib.nn import SyncBatchNorm
 from d2lmini.graph import parts
 from d2lmini.profiler import Operation, Trace
-from d2lmini.profiler.plot import columns
 
 
 def names(trace: Trace) -> list[str]:
@@ -430,8 +431,9 @@ def test_a_section_of_a_long_trace_can_be_drawn():
     ):
         trace.graph()
     section = trace.graph(51, 54, lines=False)
-    words = [text.get_text() for text in section.figure.axes[0].texts]
-    assert words == [f"{n}  _plus_scalar" for n in (51, 52, 53, 54)]
+    assert [word.text for word in words_of(section)] == [
+        f"{n}  _plus_scalar" for n in (51, 52, 53, 54)
+    ]
     assert str(section).splitlines()[0] == "51 _plus_scalar, after 50"
 
 

@@ -7,6 +7,7 @@ import io
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from svg_words import words_of
 
 from d2lmini import d2l
 from d2lmini.d2l.classes import own_methods, parents
@@ -114,17 +115,15 @@ def test_the_nearest_ancestors_count():
 
 def test_a_box_holds_what_a_class_writes_itself():
     assert own_methods(nn.Dense, ["forward", "hybrid_forward", "hybridize"]) == ["hybrid_forward"]
-    picture = d2l.family(CLASSES, methods=["hybridize", "export"])
-    texts = [text.get_text() for text in picture.figure.axes[0].texts if text.get_text()]
+    texts = [word.text for word in words_of(d2l.family(CLASSES, methods=["hybridize", "export"]))]
     assert texts.count("hybridize") == sum("hybridize" in vars(c) for c in CLASSES)
     assert texts.count("export") == 1
     assert {c.__name__ for c in CLASSES} <= set(texts)
 
 
 def test_derived_classes_stand_below():
-    axes = d2l.family(CLASSES).figure.axes[0]
-    height = {text.get_text(): text.get_position()[1] for text in axes.texts}
-    assert height["Block"] > height["HybridBlock"] == height["Sequential"] > height["Dense"]
+    y = {word.text: word.y for word in words_of(d2l.family(CLASSES))}
+    assert y["Block"] < y["HybridBlock"] == y["Sequential"] < y["Dense"]
 
 
 def test_nothing_to_draw():

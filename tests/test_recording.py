@@ -7,6 +7,7 @@ import threading
 import weakref
 
 import pytest
+from svg_words import arrows_of, words_of
 from test_plot import bars
 
 from d2lmini import MXNetError, cpu, d2l, engine, gpu, nd, virtual_gpus
@@ -146,19 +147,16 @@ def test_the_graph_has_a_box_for_each_operation_and_tells_what_it_draws():
         a += 1
         c = a + b
     picture = d2l.dependency_graph(run)
-    axes = picture.figure.axes[0]
-    words = [text.get_text() for text in axes.texts]
+    words = [word.text for word in words_of(picture)]
     assert words[::2] == ["1  _ones", "2  _mul_scalar", "3  _plus_scalar", "4  broadcast_add"]
     assert words[1::2] == ["a = nd.ones((1, 2))", "b = a * 2", "a += 1", "c = a + b"]
-    arrows = [patch for patch in axes.patches if not patch.get_fill()]
-    dashed = [patch for patch in arrows if patch.get_linestyle() not in ("-", "solid")]
-    assert len(arrows) == 5 and len(dashed) == 1
+    assert arrows_of(picture) == (5, 1)
     assert repr(picture) == (
         "<dependencies of 4 operations: 1 _ones; 2 _mul_scalar, after 1; "
         "3 _plus_scalar, after 1, 2*; 4 broadcast_add, after 2, 3>"
     )
-    plain = d2l.dependency_graph(run, lines=False).figure.axes[0]
-    assert len(plain.texts) == 4 and c.shape == (1, 2)
+    plain = d2l.dependency_graph(run, lines=False)
+    assert len(words_of(plain)) == 4 and c.shape == (1, 2)
 
 
 def test_a_graph_over_devices_says_where():
@@ -166,8 +164,8 @@ def test_a_graph_over_devices_says_where():
         x = nd.ones((2,), ctx=gpu(0))
         y = x.as_in_context(cpu())
     assert y.shape == (2,)
-    words = [t.get_text() for t in d2l.dependency_graph(run, lines=False).figure.axes[0].texts]
-    assert words[-1].endswith("CopyGPU2CPU  gpu(0) out")
+    words = words_of(d2l.dependency_graph(run, lines=False))
+    assert words[-1].text.endswith("CopyGPU2CPU  gpu(0) out")
 
 
 def test_what_cannot_be_drawn():

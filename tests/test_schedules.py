@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from d2lmini import autograd, cpu, engine, gpu, nd, random, virtual_gpus
 from d2lmini.engine import core
 from d2lmini.engine.core import Task, Var
+from d2lmini.engine.operation import Operation
 from d2lmini.engine.stepped_explore import bits_of
-from d2lmini.engine.stepped_records import Operation
 
 Program = Callable[[], object]
 

@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 import d2lmini
 from d2lmini import gluon, nd, sym
 from d2lmini.base import MXNetError
+from d2lmini.draw.layers import GAP, place
 from d2lmini.graph.ir import Node, topological
 from d2lmini.graph.typed import typed
 from d2lmini.ops.core import registry
 from d2lmini.ops.spec import Spec
 from d2lmini.symbol import AttrScope, NameManager, NotImplementedForSymbol, Prefix, Traced
 from d2lmini.symbol.infer import Conflict, merged, shapes_of
-from d2lmini.symbol.layered import GAP, place
 from d2lmini.symbol.picture import KINDS, Picture, kind_of
 
 

@@ -10,7 +10,7 @@ import weakref
 
 import pytest
 
-from d2lmini.profiler.plot import timeline
+from d2lmini.draw.timeline import timeline
 from d2lmini.widgets import base, sampler
 
 anywidget = pytest.importorskip("anywidget")

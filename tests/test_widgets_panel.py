@@ -9,8 +9,8 @@ import pytest
 from matplotlib import image
 
 from d2lmini import MXNetError, engine, nd
+from d2lmini.draw.timeline import timeline
 from d2lmini.engine.road import interrupts
-from d2lmini.profiler.plot import timeline
 from d2lmini.widgets import sampler
 from d2lmini.widgets.controls import control, word
 from d2lmini.widgets.job import NAME, Cancelled, Job

@@ -36,7 +36,7 @@ from d2lmini.d2l.benchmark import Benchmark
 from d2lmini.d2l.compare import compare
 from d2lmini.d2l.memory import get_mem
 from d2lmini.d2l.verdict import Ratio, Verdict
-from d2lmini.profiler.plot import timeline
+from d2lmini.draw.timeline import timeline
 
 if TYPE_CHECKING:
     from matplotlib import pyplot as plt

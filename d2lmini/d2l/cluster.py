@@ -47,7 +47,8 @@ from d2lmini.d2l.alpha_beta import (
 )
 from d2lmini.gluon.trainer import Trainer
 from d2lmini.kvstore.dist import grouped, in_turns
-from d2lmini.profiler.trace import Trace, serial_of
+from d2lmini.profiler.recorder import serial_of
+from d2lmini.profiler.trace import Trace
 
 __all__ = [
     "WAYS", "Fit", "Gradient", "Link", "Prediction", "Rounds", "Scaling", "Step", "Work",

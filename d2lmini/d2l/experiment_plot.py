@@ -14,7 +14,8 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from d2lmini.d2l.experiment_results import amount
-from d2lmini.profiler.plot import STYLES, Picture
+from d2lmini.draw.picture import Picture
+from d2lmini.draw.timeline import STYLES
 from d2lmini.widgets.controls import word
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from d2lmini.d2l.verdict import Verdict
+from d2lmini.draw.picture import Picture
 from d2lmini.ndarray import NDArray
-from d2lmini.profiler.plot import Picture
 from d2lmini.profiler.summary import in_time
 from d2lmini.profiler.trace import Trace
 

@@ -28,9 +28,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from d2lmini.draw.picture import Picture
 from d2lmini.profiler.graph import described
 from d2lmini.profiler.order import implied_left_out
-from d2lmini.profiler.plot import Picture
 from d2lmini.profiler.records import Operation
 from d2lmini.profiler.trace import Profile, Trace
 

@@ -53,9 +53,10 @@ from d2lmini.engine import core, lanes, signals
 from d2lmini.engine.core import Task, Var
 from d2lmini.engine.failure import Failure, Report
 from d2lmini.engine.meeting import Watch
+from d2lmini.engine.operation import place_of
 from d2lmini.engine.road import here
 from d2lmini.engine.stepped_choices import Move, choice
-from d2lmini.engine.stepped_records import Event, Operation, Times, clock_of, place_of
+from d2lmini.engine.stepped_records import Event, SteppedOperation, Times, clock_of, lane_of
 from d2lmini.engine.stepped_view import View
 from d2lmini.engine.waits import block
 
@@ -116,7 +117,7 @@ class SteppedEngine(View):
         self.now_us = 0.0
         self._made_ns = time.perf_counter_ns()
         self.steps = 0  # begun and ended, less those taken back
-        self.operations: dict[int, Operation] = {}
+        self.operations: dict[int, SteppedOperation] = {}
         self._ready: dict[object, list[Task]] = {}  # by lane; by priority and age
         self._ends: dict[Task, float] = {}  # of what runs: when
         self._outcomes: dict[Task, tuple[Failure | None, bool]] = {}
@@ -157,13 +158,13 @@ class SteppedEngine(View):
         super()._claim(task)
         self._operation(task)
 
-    def _operation(self, task: Task) -> Operation:
+    def _operation(self, task: Task) -> SteppedOperation:
         """What is written down of `task`; begins when it is pushed (a meeting: complete)."""
         operation = self.operations.get(task.seq)
         if operation is None:
             by = getattr(here.task, "seq", 0)
             reads, writes = (tuple(map(self._number, each)) for each in (task.shared, task.writes))
-            operation = Operation(task, reads, writes, by, self.now_us)
+            operation = SteppedOperation(task, reads, writes, by, self.clock())
             self.operations[task.seq] = operation
             self.log.append(Event("push", task.seq, task.name, "", self.now_us))
         return operation
@@ -177,7 +178,7 @@ class SteppedEngine(View):
 
     def _hand_out(self, task: Task) -> None:
         operation = self._operation(task)
-        operation.ready_us = self.now_us
+        operation.ready_ns = self.clock()
         operation.status = "ready"
         self._make_ready(task)
 
@@ -218,7 +219,7 @@ class SteppedEngine(View):
 
     def _free_worker(self, task: Task) -> str:
         """The first of its lane that runs nothing."""
-        place, n = place_of(task), self._workers_of(task)
+        place, n = place_of(task.ctx, lane_of(task)), self._workers_of(task)
         names = [f"{place} {i + 1}" for i in range(n)] if n > 1 else [place]
         busy = {self.operations[each.seq].worker for each in self._ends}
         return next(name for name in names if name not in busy)
@@ -288,7 +289,7 @@ class SteppedEngine(View):
             self.running.add(task)
             self._no_longer_ready(task)
         operation.status, operation.worker = "running", worker
-        operation.began_us = self.now_us
+        operation.began_ns = self.clock()
         event = Event("begin", task.seq, task.name, worker, self.now_us)
         self.log.append(event)
         if task in self._outcomes:  # it was taken back: it has run
@@ -313,7 +314,7 @@ class SteppedEngine(View):
             self._settle(task, failure, ran)
             del self._ends[task], self._outcomes[task]
             operation.status = "done" if failure is None else "failed" if ran else "skipped"
-            operation.ended_us = self.now_us
+            operation.ended_ns = self.clock()
             self.log.append(event)
             self._finish(task)
         return self._stepped(Past(event, task, outcome, errors, reports))
@@ -357,13 +358,13 @@ class SteppedEngine(View):
             self.running.discard(task)
             del self._ends[task]
             self._make_ready(task)
-            operation.status, operation.worker, operation.began_us = "ready", "", None
+            operation.status, operation.worker, operation.began_ns = "ready", "", 0
         else:
             self._outcomes[task] = outcome
             self._ends[task] = event.time_us
             self._unfinish(task)
             self._unsettle(task, outcome[1], errors, reports)
-            operation.status, operation.ended_us = "running", None
+            operation.status, operation.ended_ns = "running", 0
         self._past.pop()
         self.steps -= 1
         self.log.remove(event)
@@ -404,7 +405,7 @@ class SteppedEngine(View):
             if each.waits and self._is_ready(each):
                 self._no_longer_ready(each)
                 self.operations[each.seq].status = "waiting"
-                self.operations[each.seq].ready_us = None
+                self.operations[each.seq].ready_ns = 0
 
     # -- waiting -----------------------------------------------------------------------------------
 
@@ -433,7 +434,7 @@ def _rank(task: Task) -> tuple[int, int]:
     return -task.priority, task.seq
 
 
-def _is_meant(operation: Operation, target: int | str) -> bool:
+def _is_meant(operation: SteppedOperation, target: int | str) -> bool:
     if isinstance(target, int):
         return operation.number == target
-    return operation.name == target or target in operation.line
+    return operation.name == target or target in operation.where

@@ -50,9 +50,9 @@ from d2lmini import instrument
 from d2lmini.base import MXNetError
 from d2lmini.engine.core import Task, Var
 from d2lmini.engine.engine import Engine
+from d2lmini.engine.operation import Operation
 from d2lmini.engine.stepped_engine import SteppedEngine
 from d2lmini.engine.stepped_orders import Orders
-from d2lmini.engine.stepped_records import Operation
 
 Order = tuple[int, ...]
 Program = Callable[[], object]
@@ -197,7 +197,7 @@ class _Explorer:
         those = [found.var] if found.var is not None else _named_by_one(one, other)
         why = why.format(", ".join(map(engine.name_of, those)) or "what no operation names")
         found.why = f"{one} and {other} may run in either order, and must not: {why}"
-        found.why += "".join(f"\n  {each}: issued at {each.line}" for each in found.pair)
+        found.why += "".join(f"\n  {each}: issued at {each.where}" for each in found.pair)
 
 
 def explore(

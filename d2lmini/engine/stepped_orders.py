@@ -24,7 +24,7 @@ from itertools import islice
 
 from d2lmini.engine import core
 from d2lmini.engine.core import Task, Var
-from d2lmini.engine.stepped_records import Operation
+from d2lmini.engine.operation import Operation
 
 
 class Orders:

@@ -10,13 +10,13 @@ JSON unharmed.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from d2lmini import callsite
-from d2lmini.callsite import Site
 from d2lmini.engine.core import Task
 from d2lmini.engine.lanes import WIRE
+from d2lmini.engine.operation import Operation
 
 #: What an operation is said to take whose run time nobody predicts, in microseconds.
 UNKNOWN_US = 100.0
@@ -56,64 +56,37 @@ class Text(str):
     __repr__ = str.__str__
 
 
-class Operation:
-    """One operation that was pushed; the fields but `site` are what `state()` tells of it.
+class SteppedOperation(Operation):
+    """An operation of the stepped engine, whose times are those of the virtual clock.
 
-    number, name     as in the log
-    place            "cpu", "gpu(0)", or a lane of it: "gpu(0) in"
-    site             the line that issued it
-    reads, writes    numbers of the Vars it reads, and of those it changes
-    status           waiting, ready, running, done, failed or skipped
-    worker           who ran it; "" before
-    by               number of the operation that pushed it; 0: the program did
-    pushed_us, ready_us, began_us, ended_us     when; None: not yet
+    status   waiting, ready, running, done, failed or skipped
+    by       number of the operation that pushed it; 0: the program did
     """
 
-    __slots__ = (
-        "number", "name", "place", "site", "reads", "writes", "status", "worker", "by",
-        "pushed_us", "ready_us", "began_us", "ended_us",
-    )  # fmt: skip
+    __slots__ = ("by", "status")
 
     def __init__(
-        self, task: Task, reads: tuple[int, ...], writes: tuple[int, ...], by: int, now_us: float
+        self, task: Task, reads: tuple[int, ...], writes: tuple[int, ...], by: int, now_ns: int
     ):
         self.number = task.seq
         self.name = task.name
-        self.place = place_of(task)
-        self.site: Site | None = task.site
-        self.reads = reads
-        self.writes = writes
-        self.status = "waiting"
+        self.ctx, self.lane = task.ctx, lane_of(task)
         self.worker = ""
+        self.thread = threading.current_thread().name
+        self.site = task.site
+        self.priority, self.predicted_us = task.priority, task.predicted_us
+        self.reads, self.writes = reads, writes
+        self.pushed_ns = now_ns
+        self.ready_ns = self.began_ns = self.ended_ns = 0
+        self.failure = None
+        self.footprint = task.footprint()
+        self.status = "waiting"
         self.by = by
-        self.pushed_us = now_us
-        self.ready_us: float | None = None
-        self.began_us: float | None = None
-        self.ended_us: float | None = None
-
-    @property
-    def line(self) -> str:
-        """The line that issued it: "train.py:12: y = x + 1"."""
-        return callsite.describe(self.site)
-
-    def plain(self) -> dict[str, object]:
-        """As data for JSON; the line is put into words."""
-        fields: dict[str, object] = {name: getattr(self, name) for name in self.__slots__}
-        del fields["site"]
-        return {**fields, "line": self.line}
-
-    def __str__(self) -> str:
-        return f"{self.number} {self.name}"
-
-    __repr__ = __str__
 
 
-def place_of(task: Task) -> str:
-    """The lane that runs it, in words: all CPU contexts are one, but for what travels between
-    processes."""
-    place = "cpu" if task.ctx.is_cpu else str(task.ctx)
-    here = task.lane == "compute" or (task.ctx.is_cpu and task.lane != WIRE)
-    return place if here else f"{place} {task.lane}"
+def lane_of(task: Task) -> str:
+    """The lane that serves a task: copies within the CPU are served by those that compute."""
+    return "compute" if task.ctx.is_cpu and task.lane != WIRE else task.lane
 
 
 def predicted_us(task: Task) -> float:

@@ -26,7 +26,7 @@ from weakref import WeakKeyDictionary
 from d2lmini.engine.core import Task, Var
 from d2lmini.engine.engine import Engine
 from d2lmini.engine.stepped_orders import Orders
-from d2lmini.engine.stepped_records import Event, Operation, Text
+from d2lmini.engine.stepped_records import Event, SteppedOperation, Text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,11 +35,12 @@ if TYPE_CHECKING:
 class View(Engine):
     """The part of the stepped engine that only looks."""
 
-    operations: dict[int, Operation]
+    operations: dict[int, SteppedOperation]
     numbers: WeakKeyDictionary[Var, int]
     log: list[Event]
     now_us: float
     steps: int
+    _made_ns: int
     _named: dict[int, str]
 
     def name(self, **values: Any) -> None:
@@ -63,11 +64,11 @@ class View(Engine):
         return f"v{number}" if writer is None else f"v{number} (of {writer})"
 
     @property
-    def ready(self) -> list[Operation]:
+    def ready(self) -> list[SteppedOperation]:
         """The operations that might begin now, by number."""
         return [each for _, each in sorted(self.operations.items()) if each.status == "ready"]
 
-    def _yet_to_begin(self) -> list[Operation]:
+    def _yet_to_begin(self) -> list[SteppedOperation]:
         ahead = ("waiting", "ready")
         return [each for _, each in sorted(self.operations.items()) if each.status in ahead]
 
@@ -119,7 +120,7 @@ class View(Engine):
         return {
             "now_us": self.now_us,
             "steps": self.steps,
-            "operations": [each.plain() for _, each in sorted(self.operations.items())],
+            "operations": [self._plain(each) for _, each in sorted(self.operations.items())],
             "vars": [
                 {
                     "number": number,
@@ -141,10 +142,32 @@ class View(Engine):
             counts[each.status] = counts.get(each.status, 0) + 1
         summary = ", ".join(f"{n} {status}" for status, n in counts.items() if n)
         head = f"{self.now_us:g} us: {summary or 'nothing was pushed'}"
-        table = [(str(each), each.status, each.worker, _when(each)) for each in rows]
+        table = [(str(each), each.status, each.worker, self._when(each)) for each in rows]
         widths = [max((len(row[i]) for row in table), default=0) for i in range(3)]
         lines = ["  ".join([*(c.ljust(w) for c, w in zip(r, widths)), r[3]]) for r in table]
         return "\n".join([head, *(line.rstrip() for line in lines)])
+
+    def _us(self, ns: int) -> float | None:
+        """A time of a record on the virtual clock, which begins at 0; None: it did not happen."""
+        return (ns - self._made_ns) / 1000 if ns else None
+
+    def _when(self, operation: SteppedOperation) -> str:
+        began, ended = self._us(operation.began_ns), self._us(operation.ended_ns)
+        if began is None:
+            return ""
+        return f"since {began:g} us" if ended is None else f"{began:g} to {ended:g} us"
+
+    def _plain(self, operation: SteppedOperation) -> dict[str, Any]:
+        """A record as data for JSON; the line is put into words."""
+        same = ("number", "name", "place", "reads", "writes", "status", "worker", "by")
+        return {
+            **{name: getattr(operation, name) for name in same},
+            "line": operation.where,
+            "pushed_us": self._us(operation.pushed_ns),
+            "ready_us": self._us(operation.ready_ns),
+            "began_us": self._us(operation.began_ns),
+            "ended_us": self._us(operation.ended_ns),
+        }
 
     def __repr__(self) -> str:
         return f"<stepped engine at {self.now_us:g} us, {self.steps} steps>"
@@ -152,11 +175,3 @@ class View(Engine):
 
 def _by_number(tasks: set[Task]) -> list[Task]:
     return sorted(tasks, key=lambda task: task.seq)
-
-
-def _when(operation: Operation) -> str:
-    if operation.began_us is None:
-        return ""
-    if operation.ended_us is None:
-        return f"since {operation.began_us:g} us"
-    return f"{operation.began_us:g} to {operation.ended_us:g} us"

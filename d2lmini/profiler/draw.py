@@ -14,7 +14,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from d2lmini.profiler.plot import Picture, Span, timeline
+from d2lmini.draw.picture import Picture
+from d2lmini.draw.timeline import Span, timeline
 from d2lmini.profiler.records import Operation
 
 if TYPE_CHECKING:

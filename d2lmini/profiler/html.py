@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from d2lmini.draw.timeline import STYLES, columns
 from d2lmini.profiler.draw import names_of, rows_of
-from d2lmini.profiler.plot import STYLES, columns
 from d2lmini.profiler.records import Operation, Wait
 from d2lmini.profiler.summary import in_time, summary_of
 

@@ -35,7 +35,7 @@ from d2lmini.context import Context
 from d2lmini.profiler.records import Change, Records
 
 if TYPE_CHECKING:
-    from d2lmini.profiler.plot import Picture
+    from d2lmini.draw.picture import Picture
     from d2lmini.profiler.trace import Trace
 
 #: Bytes from some time on: [(ns, bytes), ...].
@@ -263,7 +263,8 @@ def _who(holder: Holder) -> tuple[str, str]:
 def _draw(device: DeviceMemory, begin_ns: int, end_ns: int) -> Picture:
     from matplotlib.figure import Figure
 
-    from d2lmini.profiler.plot import STYLES, Picture
+    from d2lmini.draw.picture import Picture
+    from d2lmini.draw.timeline import STYLES
 
     figure = Figure(figsize=(6.6, 2.2), layout="constrained")
     axes = figure.add_subplot(xlabel="milliseconds", ylabel="MB", title=f"memory of {device.ctx}")

@@ -28,7 +28,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
-from itertools import count
 from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -36,12 +35,13 @@ from typing import TYPE_CHECKING, Any
 from d2lmini import callsite, engine, instrument
 from d2lmini.device import blas, storage
 from d2lmini.engine import lanes
-from d2lmini.engine.core import Task, Var
+from d2lmini.engine.core import Task
 from d2lmini.engine.road import here
 from d2lmini.ops.core import modes
 from d2lmini.profiler.gpu import GpuTimes, NvtxRanges
 from d2lmini.profiler.memory import ChangeList
 from d2lmini.profiler.order import Before, ancestors, order_of
+from d2lmini.profiler.recorder import Recorder, serial_of
 from d2lmini.profiler.records import Cut, Operation
 from d2lmini.profiler.threads import this_thread
 from d2lmini.profiler.waits import WaitList
@@ -49,29 +49,18 @@ from d2lmini.profiler.waits import WaitList
 if TYPE_CHECKING:
     from d2lmini.callsite import Site
     from d2lmini.context import Context
+    from d2lmini.draw.picture import Picture
     from d2lmini.profiler.account import Account
     from d2lmini.profiler.critical_path import CriticalPath
     from d2lmini.profiler.diff import Diff
-    from d2lmini.profiler.plot import Picture
     from d2lmini.profiler.roofline import Roofline
     from d2lmini.profiler.summary import Summary
 
 #: The wait at the end of a trace, which is none of the program's.
 CLOSING = "end of profile"
 
-_new = object.__new__
-_serials = count(1)
 
-
-def serial_of(var: Var) -> int:
-    """The number by which traces know a Var; it has none until the first trace meets it."""
-    serial: int = getattr(var, "serial", 0)  # cheaper than to catch the error, for new ones
-    if not serial:
-        var.serial = serial = next(_serials)
-    return serial
-
-
-class Trace(instrument.Instrument):
+class Trace(Recorder):
     """What happened in the scope of a `profile()`.
 
     operations  in the order they were pushed; number 1 is the first
@@ -87,8 +76,11 @@ class Trace(instrument.Instrument):
     Indexed by a number it gives that operation. It keeps no array alive.
     """
 
+    operations: list[Operation]
+
     def __init__(self) -> None:
-        self.operations: list[Operation] = []
+        super().__init__()
+        self.operations = self.pushed = []
         self._waits = WaitList(self)
         self._memory = ChangeList(self)
         self.begin_ns = self.end_ns = 0
@@ -97,7 +89,6 @@ class Trace(instrument.Instrument):
         self.left_ns = 0
         self.shared: dict[int, Cut] = {}
         self.recorded: Trace | None = None
-        self._open: dict[Task, Operation] = {}
         self._joined: dict[int, tuple[int, ...]] = {}  # Vars that meetings came to read
         self._order: list[Before] = []
         self._ancestors: dict[int, set[int]] = {}
@@ -120,72 +111,24 @@ class Trace(instrument.Instrument):
 
     # -- what the engine tells ---------------------------------------------------------------------
 
-    def push(self, task: Task) -> None:
-        # One that is not skipped when a value is missing names its reads only among the shared.
-        reads = task.reads or task.shared
-        each = self._met(task.name, task.ctx, reads, task.writes, task.site, task.predicted_us)
-        each.lane = task.lane
-        each.worker = ""
-        each.priority = task.priority
-        each.footprint = task.footprint()
-        each.ready_ns = each.began_ns = each.ended_ns = 0
-        self._open[task] = each
-        each.pushed_ns = engine.current.clock()
-        self.operations.append(each)  # complete, for another thread may look
+    @staticmethod
+    def clock() -> int:  # type: ignore[override]
+        """The clock of the engine in use: within `engine.stepped()` it is virtual."""
+        return engine.current.clock()
 
     def small(
         self, name: str, ctx: Context, reads: tuple[Any, ...], writes: tuple[Any, ...],
         site: Site | None, predicted_us: float, footprint: Any, begin_ns: int, end_ns: int,
     ) -> None:  # fmt: skip
-        each = self._met(name, ctx, reads, writes, site, predicted_us)
-        each.lane = "compute"
-        each.worker = "caller"
-        each.priority = 0
-        each.footprint = footprint
-        each.pushed_ns = each.ready_ns = each.began_ns = begin_ns
-        each.ended_ns = end_ns
-        self.operations.append(each)
+        super().small(name, ctx, reads, writes, site, predicted_us, footprint, begin_ns, end_ns)
         for var in writes:
             pool = var.pool
             self._memory.told += (
                 end_ns, ctx, var.nbytes, 0, var.serial, None, pool.live, pool.cached
             )  # fmt: skip
 
-    def _met(
-        self, name: str, ctx: Context, reads: tuple[Var, ...], writes: tuple[Var, ...],
-        site: Site | None, predicted_us: float,
-    ) -> Operation:  # fmt: skip
-        """A new operation, with what is known however it goes."""
-        each = _new(Operation)
-        each.number = len(self.operations) + 1
-        each.name = name
-        each.ctx = ctx
-        each.thread = this_thread()
-        each.site = site
-        each.predicted_us = predicted_us
-        each.reads = tuple(map(serial_of, reads))
-        each.writes = tuple(map(serial_of, writes))
-        each.failure = None
-        return each
-
-    def ready(self, task: Task) -> None:
-        each = self._open.get(task)
-        if each is not None:  # else it was pushed before the trace began
-            each.ready_ns = engine.current.clock()
-            if len(task.reads) > len(each.reads):
-                self._join(task, each)
-
-    def _join(self, task: Task, each: Operation) -> None:
-        """A meeting is pushed when its first part joins; the others come later."""
-        reads = tuple(map(serial_of, task.reads))
-        self._joined[each.number] = reads[len(each.reads) :]
-        each.reads = reads
-
-    def start(self, task: Task, worker: str) -> None:
-        each = self._open.get(task)
-        if each is not None:
-            each.worker = worker
-            each.began_ns = engine.current.clock()
+    def _join(self, operation: Operation, later: tuple[int, ...]) -> None:
+        self._joined[operation.number] = later
 
     def issue(self, task: Task, lane: Any) -> None:
         each = self._open.get(task)
@@ -207,13 +150,6 @@ class Trace(instrument.Instrument):
             most, before, worked, ever = self.shared.get(each.number, Cut(0, 0, 0, False))
             cut = Cut(max(most, pieces), before + ns, worked + work_ns, late or ever)
             self.shared[each.number] = cut
-
-    def end(self, task: Task, failure: Any) -> None:
-        each = self._open.pop(task, None)
-        if each is not None:
-            each.ended_ns = engine.current.clock()
-            if failure is not None:
-                each.failure = failure.report.text
 
     def wait(self, kind: str, target: Any, site: Any, begin_ns: int, end_ns: int) -> None:
         if not self._closing:

@@ -12,7 +12,7 @@ How a widget is made, in Python:
             return {"s": time.time()}, []
         def received(self, message):        # what the view sent: model.send({...})
             ...
-        def picture(self):                  # a profiler.plot.Picture, or None
+        def picture(self):                  # a draw.picture.Picture, or None
             return timeline(...)
 
     clock = Clock()
@@ -65,7 +65,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from d2lmini.widgets import sampler
 
 if TYPE_CHECKING:
-    from d2lmini.profiler.plot import Picture
+    from d2lmini.draw.picture import Picture
 
 #: What is sent: a dict that JSON can say, and bytes or arrays beside it.
 Message = tuple[dict[str, Any], Sequence[Any]]

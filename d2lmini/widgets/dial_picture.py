@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from d2lmini.profiler.plot import STYLES, Picture
+from d2lmini.draw.picture import Picture
+from d2lmini.draw.timeline import STYLES
 
 if TYPE_CHECKING:
     from d2lmini.widgets.dial import DialRun

@@ -24,6 +24,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from d2lmini import callsite
+from d2lmini.draw.layers import Edge
+from d2lmini.draw.svg import shorten
 from d2lmini.graph.constant import CONSTANT
 from d2lmini.graph.costs import cost_of
 from d2lmini.graph.fusion import Statement
@@ -34,8 +36,7 @@ from d2lmini.graph.plan import Plan
 from d2lmini.ops.spec import Cost, Spec
 from d2lmini.profiler.summary import in_time
 from d2lmini.symbol.infer import is_known
-from d2lmini.symbol.layered import Edge
-from d2lmini.symbol.picture import folded_into, kind_of, short, words_of
+from d2lmini.symbol.picture import folded_into, kind_of, words_of
 
 #: A group shows so many of its ops.
 MOST_PARTS = 12
@@ -189,7 +190,9 @@ def _of_statement(
     shapes = ", ".join(dict.fromkeys(shape_of(e) for e in kept))
     kinds = {_kind(node) for node in nodes}
     kind = "many" if "many" in kinds else "each"
-    return Box([title, f"→ {shapes}"], kind, [short(p, 34) for p in parts], is_output, True, facts)
+    return Box(
+        [title, f"→ {shapes}"], kind, [shorten(p, 34) for p in parts], is_output, True, facts
+    )
 
 
 def _key(node: Node) -> tuple[Any, ...]:
@@ -227,13 +230,13 @@ def _edges(nodes: Sequence[Node], number: dict[Node, int]) -> dict[Edge, bool]:
 
 def _lines(node: Node, folded: set[Node], shape_of: Callable[[Entry], str]) -> list[str]:
     if node.op is CONSTANT:
-        return [short(repr(node.attrs["value"]), 24), shape_of((node, 0))]
+        return [shorten(repr(node.attrs["value"]), 24), shape_of((node, 0))]
     words = words_of(node, folded, shape_of)
     if node.op is not None:
         shapes = dict.fromkeys(shape_of((node, i)) for i in range(node.n_outputs))
         told = ", ".join(filter(None, shapes))
         words.append(f"→ {told}" if told else "")
-    return [short(line, 36) for line in words if line]
+    return [shorten(line, 36) for line in words if line]
 
 
 def _kind(node: Node) -> str:
@@ -286,7 +289,7 @@ def _facts(node: Node, shape_of: Callable[[Entry], str]) -> list[tuple[str, str]
         facts.append(("gives", shape_of((node, 0)) or "a shape that is not known"))
         for key in node.op.attr_names:
             if key in node.attrs and node.attrs[key] != node.op.defaults.get(key):
-                facts.append((key, short(str(node.attrs[key]), 60)))
+                facts.append((key, shorten(str(node.attrs[key]), 60)))
     if node.site:
         facts.append(("line", callsite.describe(node.site)))
     return facts

@@ -27,6 +27,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from d2lmini.base import MXNetError
+from d2lmini.draw.layers import Edge
+from d2lmini.draw.svg import shorten
 from d2lmini.gluon.block import Block
 from d2lmini.gluon.hybrid_block import HybridBlock
 from d2lmini.graph.cached_op import Compiled
@@ -39,8 +41,6 @@ from d2lmini.profiler.order import implied_left_out
 from d2lmini.profiler.summary import in_time
 from d2lmini.profiler.trace import Trace
 from d2lmini.symbol.infer import is_known, shapes_of
-from d2lmini.symbol.layered import Edge
-from d2lmini.symbol.picture import short
 from d2lmini.symbol.symbol import Symbol
 from d2lmini.widgets.graph_boxes import Box, Stage, costs_of, fused, of_nodes, shape_in_words
 
@@ -201,7 +201,7 @@ def _of_trace(trace: Trace) -> Stage:
         took = [("took", in_time(each.run_ns / 1e9))] if each.ran else []
         facts = [("ran on", each.worker or "nothing"), *took, *costs_of(each.cost)]
         facts += [("line", each.where)] if each.site else []
-        lines = [f"{each.number} {each.name}", short(each.line, 36)]
+        lines = [f"{each.number} {each.name}", shorten(each.line, 36)]
         kind = "copy" if each.is_copy else "compute"
         boxes.append(Box([line for line in lines if line], kind, [], False, False, facts))
     costs = [each.cost for each in operations]

@@ -23,36 +23,37 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from d2lmini.symbol.picture import KINDS, Kind
-from d2lmini.widgets.arrows import (
-    INK,
+from d2lmini.draw import svg
+from d2lmini.draw.picture import Drawing
+from d2lmini.draw.svg import (
+    LINE,
     MARGIN,
     QUIET,
-    Drawing,
-    arranged,
-    arrow,
-    box,
-    broken,
+    Look,
+    arrange,
+    break_lines,
+    draw_arrow,
+    draw_frame,
+    draw_legend,
+    draw_text,
     page,
-    text_at,
 )
+from d2lmini.symbol.picture import KINDS
 from d2lmini.widgets.base import Message, Widget
 from d2lmini.widgets.graph_boxes import Box, Stage
 from d2lmini.widgets.graph_stages import View, views_of
 
-#: Pixels: a line of text in a box, a part of a fused group.
-LINE, PART = 13.0, 17.0
+#: Pixels: a part of a fused group.
+PART = 17.0
 #: Two stages stand beside each other up to this width; what takes work to draw is left out beyond
 #: so many boxes.
 WIDE, MOST_DRAWN = 1100.0, 80
 
-_ACCENT = "#c8501e"
-
 #: How each kind of box looks: those of a Symbol's picture, and those of a trace.
 LOOKS = {
     **KINDS,
-    "compute": Kind("an operation", "#a9c7ea", "#111111"),
-    "copy": Kind("a copy between devices", "#5f9bd1", "#111111", "4 2"),
+    "compute": Look("an operation", "#a9c7ea", "#111111"),
+    "copy": Look("a copy between devices", "#5f9bd1", "#111111", "4 2"),
 }
 
 
@@ -104,7 +105,7 @@ def _scene(stage: Stage) -> dict[str, Any]:
     """A stage for JSON: boxes with the middle of their upper edge, arrows as SVG paths, the arena
     as rectangles of (name, first statement, last, offset, bytes)."""
     sizes = [_size(each) for each in stage.boxes]
-    places = arranged(sizes, list(stage.edges))
+    places = arrange(sizes, list(stage.edges))
     boxes = []
     for each, x, y, (width, height) in zip(stage.boxes, places.x, places.y, sizes):
         where = {"x": round(MARGIN + x, 1), "y": y, "width": round(width, 1), "height": height}
@@ -152,8 +153,8 @@ def _drawing(view: View) -> Drawing:
     scenes = [_scene(stage) for stage in stages]
     beside = sum(scene["size"][0] for scene in scenes) <= WIDE
     parts: list[str] = []
-    head = broken(f"graph of {view.title}", 480 - 2 * MARGIN)
-    parts += [text_at(MARGIN, 20 + 14 * i, line, 11, QUIET) for i, line in enumerate(head)]
+    head = break_lines(f"graph of {view.title}", 480 - 2 * MARGIN)
+    parts += [draw_text(MARGIN, 20 + 14 * i, line, 11, QUIET) for i, line in enumerate(head)]
     left = right = 0.0
     top = bottom = 14.0 * len(head)
     for scene in scenes:
@@ -172,27 +173,24 @@ def _drawing(view: View) -> Drawing:
         wide = 30 + 5.4 * len(LOOKS[kind].means)
         if x + wide > right:
             x, y = MARGIN, y + 16
-        look = LOOKS[kind]
-        corner = 5.0 if kind == "variable" else 2.0
-        parts.append(box(x + 8, y, 16, 10, look.fill, INK, corner, dashes=look.dashes))
-        parts.append(text_at(x + 22, y + 9, look.means, 9, QUIET))
+        parts.append(draw_legend(x, y, LOOKS[kind], kind == "variable"))
         x += wide
     boxes = [each for scene in scenes for each in scene["boxes"]]
     said = ["thick frame: a result"] * any(each["output"] for each in boxes)
     said += ["boxes in a box: done in one pass"] * any(each["parts"] for each in boxes)
     if not all(edge["value"] for scene in scenes for edge in scene["edges"]):
         said.append("dashed arrow: overwrites what that one reads or wrote")
-    parts.append(text_at(MARGIN, y + 28, "; ".join(said), 9, QUIET))
+    parts.append(draw_text(MARGIN, y + 28, "; ".join(said), 9, QUIET))
     return Drawing(page(max(right, 480.0), y + 36, parts), f"graph of {view.title}")
 
 
 def _title(scene: dict[str, Any], left: float, top: float, width: float) -> tuple[list[str], float]:
-    lines = broken(scene["total"], width - 2 * MARGIN)
+    lines = break_lines(scene["total"], width - 2 * MARGIN)
     y = top + 8
     parts = []
     for line in lines:
         y += 14
-        parts.append(text_at(left + MARGIN, y, line, 11, bold=True))
+        parts.append(draw_text(left + MARGIN, y, line, 11, bold=True))
     return parts, y - top + 4
 
 
@@ -201,26 +199,21 @@ def _drawn(scene: dict[str, Any], left: float, top: float) -> list[str]:
     parts = []
     for edge in scene["edges"]:
         path, head = (_moved(edge[name], left, top) for name in ("path", "head"))
-        parts.append(arrow(path, head, "#444444", dashed=not edge["value"]))
+        parts.append(draw_arrow(path, head, "#444444", dashed=not edge["value"]))
     for each in scene["boxes"]:
         parts.append(_box(each, left + each["x"], top + each["y"]))
     return parts
 
 
 def _box(each: dict[str, Any], x: float, y: float) -> str:
-    look = LOOKS[each["kind"]]
-    corner = each["height"] / 2 if each["kind"] == "variable" else 4.0
-    edge, wide = (_ACCENT, 2.5) if each["output"] else ("#444444", 1.0)
-    drawn = box(x, y, each["width"], each["height"], look.fill, edge, corner, wide, look.dashes)
-    y += 2
-    for i, line in enumerate(each["lines"]):
-        y += LINE
-        size = 9 if i else 11
-        drawn += text_at(x, y, line, size, look.text, bold=i == 0, middle=True)
+    height, width = each["height"], each["width"]
+    shown = svg.Box(each["lines"], LOOKS[each["kind"]], each["kind"] == "variable", each["output"])
+    drawn = svg.draw_box(shown, x, y, width, height)
+    y += 2 + LINE * len(each["lines"])
     for part in each["parts"]:
-        drawn += box(x, y + 5, each["width"] - 16, PART - 3, "#ffffff", "#444444", 3)
+        drawn += draw_frame(x, y + 5, each["width"] - 16, PART - 3, "#ffffff", "#444444", 3)
         y += PART
-        drawn += text_at(x, y - 2, part, 9, middle=True)
+        drawn += draw_text(x, y - 2, part, 9, middle=True)
     return drawn
 
 

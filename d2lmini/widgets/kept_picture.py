@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini.profiler.plot import Picture
+from d2lmini.draw.picture import Picture
 
 
 class KeptPicture(Picture):

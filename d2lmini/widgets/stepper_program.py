@@ -36,8 +36,9 @@ import numpy as np
 from d2lmini import callsite, engine, instrument
 from d2lmini.engine import lanes
 from d2lmini.engine.core import Task, Var
+from d2lmini.engine.operation import place_of
 from d2lmini.engine.road import here
-from d2lmini.engine.stepped_records import Times, clock_of, place_of
+from d2lmini.engine.stepped_records import Times, clock_of, lane_of
 from d2lmini.gluon.block import Block
 from d2lmini.ndarray import NDArray
 
@@ -220,7 +221,8 @@ class _Recorder(instrument.Instrument):
         writes = tuple([self.numbers[var] for var in task.writes])
         skipped = self.status[task] == "skipped"
         return Operation(
-            self.tasks[task], task.name, line, where, tuple(reads), writes, place_of(task),
+            self.tasks[task], task.name, line, where, tuple(reads), writes,
+            place_of(task.ctx, lane_of(task)),
             lanes.threads.get(lanes.key_of(task), self.workers),  # type: ignore[call-overload]
             task.priority, 0.0 if skipped else self.us[task], self.by[task], self.status[task],
             self.values[task],

@@ -10,21 +10,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from d2lmini.profiler.order import implied_left_out, order_of
-from d2lmini.profiler.plot import STYLES
-from d2lmini.symbol.layered import Edge
-from d2lmini.symbol.picture import short
-from d2lmini.widgets.arrows import (
+from d2lmini.draw.layers import Edge
+from d2lmini.draw.picture import Drawing
+from d2lmini.draw.svg import (
     MARGIN,
     QUIET,
-    Drawing,
-    arranged,
-    arrow,
-    box,
-    broken,
+    arrange,
+    break_lines,
+    draw_arrow,
+    draw_frame,
+    draw_text,
     page,
-    text_at,
+    shorten,
 )
+from d2lmini.draw.timeline import STYLES
+from d2lmini.profiler.order import implied_left_out, order_of
 from d2lmini.widgets.stepper_play import Play
 from d2lmini.widgets.stepper_program import Program
 from d2lmini.widgets.stepper_words import code_of, title
@@ -49,7 +49,7 @@ def scene(play: Play) -> dict[str, Any]:
     program = play.program
     titles = {n: title(play, n) for n in program.operations}
     below = {  # the line, where the title is the name
-        n: short(code_of(each), 34) if titles[n] == f"{n} {each.name}" else each.name
+        n: shorten(code_of(each), 34) if titles[n] == f"{n} {each.name}" else each.name
         for n, each in program.operations.items()
     }
     widths = [max(6.7 * len(titles[n]) + 16, 5.4 * len(below[n]) + 24, 148.0) for n in titles]
@@ -58,7 +58,7 @@ def scene(play: Play) -> dict[str, Any]:
     for n, (needs, room) in after(program).items():
         edges += [(k - 1, n - 1) for k in sorted(needs | room) if k < n]
         dashed.update((k - 1, n - 1) for k in room)
-    places = arranged([(width, HIGH) for width in widths], edges)
+    places = arrange([(width, HIGH) for width in widths], edges)
     nodes = []
     for (n, each), x, y, width in zip(program.operations.items(), places.x, places.y, widths):
         node = {"number": n, "title": titles[n], "name": each.name, "where": each.where}
@@ -83,20 +83,20 @@ def drawing(play: Play) -> Drawing:
         width, y = found["size"]
     width = max(width, 460.0)
     order = "They began in the order " + ", ".join(map(str, play.order))
-    for line in broken(order, width - 2 * MARGIN):
+    for line in break_lines(order, width - 2 * MARGIN):
         y += 15
-        parts.append(text_at(MARGIN, y, line, 11, bold=True))
+        parts.append(draw_text(MARGIN, y, line, 11, bold=True))
     lanes, y = _lanes(play, width, y + 12)
     words = "an arrow: it needs the value; dashed: it overwrites what was read or written before"
     if len(play.order) >= MOST_DRAWN:
         words = "the live view has the graph"
-    parts += [*lanes, text_at(MARGIN, y + 16, words, 9, QUIET)]
+    parts += [*lanes, draw_text(MARGIN, y + 16, words, 9, QUIET)]
     return Drawing(page(width, y + 26, parts), f"steps of {len(play.order)} operations")
 
 
 def _arrow(edge: dict[str, Any]) -> str:
     color = STYLES["compute"][1] if edge["value"] else "#8a8a8a"
-    return arrow(edge["path"], edge["head"], color, dashed=not edge["value"])
+    return draw_arrow(edge["path"], edge["head"], color, dashed=not edge["value"])
 
 
 def _box(play: Play, node: dict[str, Any]) -> str:
@@ -107,10 +107,10 @@ def _box(play: Play, node: dict[str, Any]) -> str:
     lines = [(node["title"], 11, True), (node["below"], 9, False)]
     lines.append((f"{play.worker[number]}, {when}{how}", 9, False))
     text = "".join(
-        text_at(x, y + 15 + 14 * i, line, size, bold=bold, middle=True)
+        draw_text(x, y + 15 + 14 * i, line, size, bold=bold, middle=True)
         for i, (line, size, bold) in enumerate(lines)
     )
-    return box(x, y, width, HIGH, face, edge) + text
+    return draw_frame(x, y, width, HIGH, face, edge) + text
 
 
 def _lanes(play: Play, width: float, y: float) -> tuple[list[str], float]:
@@ -120,20 +120,24 @@ def _lanes(play: Play, width: float, y: float) -> tuple[list[str], float]:
     scale = (width - LEFT - 2 * MARGIN) / end
     parts = []
     for worker in workers(play.program):
-        parts.append(text_at(MARGIN, y + 15, worker, 10))
+        parts.append(draw_text(MARGIN, y + 15, worker, 10))
         for n, its in play.worker.items():
             if its == worker:
                 x, long = LEFT + scale * play.began_us[n], scale * play.program.operations[n].us
-                parts.append(box(x + long / 2, y + 2, max(long, 1.0), LANE - 4, face, edge, 0))
+                parts.append(
+                    draw_frame(x + long / 2, y + 2, max(long, 1.0), LANE - 4, face, edge, 0)
+                )
                 if long > 14:
-                    parts.append(text_at(x + long / 2, y + 15, str(n), 10, bold=True, middle=True))
+                    parts.append(
+                        draw_text(x + long / 2, y + 15, str(n), 10, bold=True, middle=True)
+                    )
         y += LANE
     parts.append(f'<path d="M{LEFT:g} {y:g}L{LEFT + scale * end:g} {y:g}" stroke="{QUIET}"/>')
     for i in range(5):
         x = LEFT + scale * end * i / 4
         parts.append(f'<path d="M{x:g} {y:g}L{x:g} {y + 4:g}" stroke="{QUIET}"/>')
-        parts.append(text_at(x, y + 14, f"{end * i / 4:.3g}", 9, QUIET, middle=True))
-    parts.append(text_at(MARGIN, y + 14, "time in us", 9, QUIET))
+        parts.append(draw_text(x, y + 14, f"{end * i / 4:.3g}", 9, QUIET, middle=True))
+    parts.append(draw_text(MARGIN, y + 14, "time in us", 9, QUIET))
     return parts, y + 18
 
 

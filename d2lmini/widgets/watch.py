@@ -47,7 +47,7 @@ from d2lmini.widgets.watch_messages import Telling
 from d2lmini.widgets.watch_records import Look, Recent, Sample
 
 if TYPE_CHECKING:
-    from d2lmini.profiler.plot import Picture
+    from d2lmini.draw.picture import Picture
 
 #: Operations, waits and samples that are remembered.
 KEEP = 20_000

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from d2lmini import callsite
+from d2lmini.draw.picture import Picture
+from d2lmini.draw.timeline import by_kind, draw_lanes, figure_of
 from d2lmini.profiler.draw import names_of, rows_of, write_into_bars
-from d2lmini.profiler.plot import Picture, by_kind, draw_lanes, figure_of
 from d2lmini.profiler.records import Wait
 from d2lmini.widgets.base import need
 from d2lmini.widgets.watch_records import Recent, Sample, Seen

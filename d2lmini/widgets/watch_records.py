@@ -26,17 +26,17 @@ import time
 from collections import deque
 from typing import Any, NamedTuple
 
-from d2lmini import callsite, engine, instrument
+from d2lmini import callsite, engine
 from d2lmini.callsite import Site
 from d2lmini.context import Context
 from d2lmini.device import devices
-from d2lmini.engine.core import Task, Var
+from d2lmini.engine.core import Task
 from d2lmini.profiler.order import Before, Ordering
+from d2lmini.profiler.recorder import Recorder
 from d2lmini.profiler.records import Operation, Wait
-from d2lmini.profiler.trace import CLOSING, serial_of
+from d2lmini.profiler.trace import CLOSING
 
 _clock = time.perf_counter_ns
-_new = object.__new__
 
 #: Nanoseconds between two looks at the queue and the memory while operations come and go.
 SAMPLE_NS = 1_000_000
@@ -88,25 +88,26 @@ class Look(NamedTuple):
     waiting: list[Waiting]
 
 
-class Recent(instrument.Instrument):
+class Recent(Recorder):
     """The last operations, waits and samples; at most `keep` of each.
 
     count       operations pushed so far, the number of the last
     operations  the last that ended, waits of the program's threads, samples: deques
     """
 
+    record = Seen
+
     def __init__(self, keep: int):
+        super().__init__()
         self.keep = keep
-        self.count = 0
         self.begin_ns = _clock()
         self.operations: deque[Seen] = deque()
         self.waits: deque[Wait] = deque(maxlen=keep)
         self.samples: deque[Sample] = deque(maxlen=keep)
-        self._open: dict[Task, Seen] = {}
         # From the hooks to `look`: what was pushed (to be put in order), what ended, ... If nobody
         # looks for long, the oldest are lost.
         self._most = most = max(5 * keep, 10_000)
-        self._pushed: deque[Seen] = deque(maxlen=most)
+        self.pushed: deque[Seen] = deque(maxlen=most)
         self._ended: deque[Seen] = deque(maxlen=most)
         self._waited: deque[tuple[Any, ...]] = deque(maxlen=most)
         self._sampled: deque[Sample] = deque(maxlen=most)
@@ -118,70 +119,34 @@ class Recent(instrument.Instrument):
     # -- what the engine tells ---------------------------------------------------------------------
 
     def push(self, task: Task) -> None:
-        # One that is not skipped when a value is missing names its reads only among the shared.
-        each = self._met(task.name, task.ctx, task.reads or task.shared, task.writes, task.site)
-        each.lane = task.lane
-        each.worker = ""
-        each.about = _about(task)
-        each.ready_ns = each.began_ns = each.ended_ns = 0
-        self._open[task] = each
-        each.pushed_ns = now = _clock()
-        self._pushed.append(each)
-        if now - self._sampled_ns > SAMPLE_NS:
-            self._sample(now)
-
-    def _met(
-        self, name: str, ctx: Context, reads: tuple[Var, ...], writes: tuple[Var, ...],
-        site: Site | None,
-    ) -> Seen:  # fmt: skip
-        each = _new(Seen)
-        self.count = each.number = self.count + 1
-        each.name = name
-        each.ctx = ctx
-        each.site = site
-        each.reads = tuple(map(serial_of, reads))
-        each.writes = tuple(map(serial_of, writes))
-        each.failure = None
-        return each
+        super().push(task)
+        operation = self._open[task]
+        operation.about = _about(task)
+        self._sample_if_due(operation.pushed_ns)
 
     def small(
         self, name: str, ctx: Context, reads: tuple[Any, ...], writes: tuple[Any, ...],
         site: Site | None, predicted_us: float, footprint: Any, begin_ns: int, end_ns: int,
     ) -> None:  # fmt: skip
-        each = self._met(name, ctx, reads, writes, site)
-        each.lane = "compute"
-        each.worker = "caller"
-        each.about = getattr(footprint, "__self__", None)  # a Plan's method, or a function
-        each.pushed_ns = each.ready_ns = each.began_ns = begin_ns
-        each.ended_ns = end_ns
-        self._pushed.append(each)
-        self._ended.append(each)
-        if end_ns - self._sampled_ns > SAMPLE_NS:
-            self._sample(end_ns)
+        super().small(name, ctx, reads, writes, site, predicted_us, footprint, begin_ns, end_ns)
+        operation = self.pushed[-1]
+        operation.about = getattr(footprint, "__self__", None)  # a Plan's method, or a function
+        self._ended.append(operation)
+        self._sample_if_due(end_ns)
 
-    def ready(self, task: Task) -> None:
-        each = self._open.get(task)
-        if each is not None:  # else it was pushed before anybody listened
-            each.ready_ns = _clock()
-            if len(task.reads) > len(each.reads):  # a meeting, whose later parts have joined
-                each.reads = tuple(map(serial_of, task.reads))
-                self._joined.add(each)
-
-    def start(self, task: Task, worker: str) -> None:
-        each = self._open.get(task)
-        if each is not None:
-            each.worker = worker
-            each.began_ns = _clock()
+    def _join(self, operation: Seen, later: tuple[int, ...]) -> None:
+        self._joined.add(operation)
 
     def end(self, task: Task, failure: Any) -> None:
-        each = self._open.pop(task, None)
-        if each is not None:
-            each.ended_ns = now = _clock()
-            if failure is not None:
-                each.failure = failure.report.text
-            self._ended.append(each)
-            if now - self._sampled_ns > SAMPLE_NS:
-                self._sample(now)
+        operation = self._open.get(task)
+        super().end(task, failure)
+        if operation is not None:
+            self._ended.append(operation)
+            self._sample_if_due(operation.ended_ns)
+
+    def _sample_if_due(self, now: int) -> None:
+        if now - self._sampled_ns > SAMPLE_NS:
+            self._sample(now)
 
     def wait(self, kind: str, target: Any, site: Any, begin_ns: int, end_ns: int) -> None:
         if kind == CLOSING:
@@ -208,7 +173,7 @@ class Recent(instrument.Instrument):
         waits = sorted(_all_of(self._waited), key=lambda told: told[0])
         ended, found = _all_of(self._ended), []
         done = 0
-        for each in _all_of(self._pushed):
+        for each in _all_of(self.pushed):
             while done < len(waits) and waits[done][0] < each.pushed_ns:
                 found.append(self._wait_of(waits[done]))
                 done += 1

@@ -35,7 +35,7 @@ import numpy as np
 from report import digits, grid, machine, revision
 
 from d2lmini import Context, cpu, engine, gluon, kv, nd, virtual_gpus
-from d2lmini.profiler.plot import STYLES
+from d2lmini.draw.timeline import STYLES
 
 #: A fitted exponent may be this far above what is expected.
 SLACK = 0.1

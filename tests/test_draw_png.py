@@ -8,7 +8,7 @@ import pytest
 from matplotlib.image import imread
 
 from d2lmini import sym
-from d2lmini.symbol import raster
+from d2lmini.draw import png as raster
 
 
 def net():

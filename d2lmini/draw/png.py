@@ -1,6 +1,6 @@
-"""A picture of a Symbol as PNG, for pages that show no SVG: a notebook that is not trusted yet.
+"""A drawing as PNG, for pages that show no SVG: a notebook that is not trusted yet.
 
-Not every SVG: the rectangles, lines and words that `picture.py` writes, handed to matplotlib.
+Not every SVG: the rectangles, lines and words that `svg.py` writes, handed to matplotlib.
 
 >>> from d2lmini import sym
 >>> png(sym.relu(sym.var("x")).picture().svg)[:4] if matplotlib() else b"\\x89PNG"

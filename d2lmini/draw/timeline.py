@@ -1,4 +1,4 @@
-"""Pictures in d2l's blues: who was busy with what, and when.
+"""Timelines in d2l's blues: who was busy with what, and when.
 
     d2l.timeline([
         ("front end", [("push", 0.0, 12e-6), ("wait", 12e-6, 95e-6)]),
@@ -13,15 +13,13 @@ they fill their column (`columns`).
 
 from __future__ import annotations
 
-import io
 import logging
-import os
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from d2lmini import files
+from d2lmini.draw.picture import Picture
 
 #: kind of span -> (face, edge, hatch)
 STYLES: dict[str, tuple[str, str, str]] = {
@@ -69,32 +67,6 @@ def columns(begin: np.ndarray, end: np.ndarray, width: float, least: float) -> B
     share = np.diff(np.interp(edges, times, spent)) / width
     filled = share > 1e-9
     return Bars(np.flatnonzero(~short), edges[:-1][filled], np.minimum(share[filled], 1.0))
-
-
-class Picture:
-    """A matplotlib Figure that a notebook shows, made without pyplot and its global state.
-
-    The Figure is `figure`. The text beside the image is the same in every run.
-    """
-
-    def __init__(self, figure: Any, text: str):
-        self.figure = figure
-        self.text = text
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it to a file; the ending (.png, .svg, .pdf) chooses the format."""
-        with files.beside(path, ending=True) as [place]:
-            self.figure.savefig(place)
-
-    def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
-        # Two dots for each point of the page: sharp on dense screens, the same size everywhere.
-        file = io.BytesIO()
-        self.figure.savefig(file, format="png", dpi=200, metadata={"Software": None})
-        width, height = self.figure.get_size_inches() * 100
-        return file.getvalue(), {"width": int(width), "height": int(height)}
-
-    def __repr__(self) -> str:
-        return f"<{self.text}>"
 
 
 #: What an axis of time counts in: its name, how many there are in a second

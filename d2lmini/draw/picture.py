@@ -1,0 +1,87 @@
+"""Pictures that a notebook shows and stores: figures of matplotlib, and drawings as SVG.
+
+>>> from d2lmini.draw.svg import page
+>>> Drawing(page(30, 20, []), "an empty page")
+<an empty page>
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from math import sqrt
+from typing import Any
+from xml.etree import ElementTree
+
+from d2lmini import files
+from d2lmini.draw import png
+
+#: A drawing larger than this (in its own pixels) gets less than two dots for a pixel: what a
+#: notebook stores stays at 100 kB.
+DENSE = 900_000
+
+
+class Picture:
+    """A matplotlib Figure that a notebook shows, made without pyplot and its global state.
+
+    The Figure is `figure`. The text beside the image is the same in every run.
+    """
+
+    def __init__(self, figure: Any, text: str):
+        self.figure = figure
+        self.text = text
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it to a file; the ending (.png, .svg, .pdf) chooses the format."""
+        with files.beside(path, ending=True) as [place]:
+            self.figure.savefig(place)
+
+    def _repr_png_(self) -> Any:
+        # Two dots for each point of the page: sharp on dense screens, the same size everywhere.
+        file = io.BytesIO()
+        self.figure.savefig(file, format="png", dpi=200, metadata={"Software": None})
+        width, height = self.figure.get_size_inches() * 100
+        return file.getvalue(), {"width": int(width), "height": int(height)}
+
+    def __repr__(self) -> str:
+        return f"<{self.text}>"
+
+
+class Drawing(Picture):
+    """A picture written as SVG; a notebook stores it as PNG, as dense as is not too much to store.
+    Without matplotlib there is the SVG alone."""
+
+    def __init__(self, svg: str, text: str):
+        super().__init__(None, text)
+        self.svg = svg
+        self._png: tuple[bytes, dict[str, int]] | None = None
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it to a file: SVG where the name ends in .svg, else PNG."""
+        if os.fspath(path).endswith(".svg"):
+            files.write(path, self.svg)
+        elif (image := self._repr_png_()) is not None:
+            files.write(path, image[0])
+        else:
+            raise ImportError(f"save: a PNG needs matplotlib, which is not installed: {path}")
+
+    def _repr_png_(self) -> Any:
+        if self._png is None and png.matplotlib() is not None:
+            root = ElementTree.fromstring(self.svg).attrib
+            area = float(root["width"]) * float(root["height"])
+            dense = min(2.0, max(1.0, 2 * sqrt(DENSE / area)))
+            data = _reduce_colours(png.png(self.svg, dense))
+            # A PNG begins with its size in dots.
+            width, height = (int.from_bytes(data[at : at + 4], "big") / dense for at in (16, 20))
+            self._png = data, {"width": round(width), "height": round(height)}
+        return self._png
+
+
+def _reduce_colours(data: bytes) -> bytes:
+    """The PNG in a third of the bytes: it has a few flat colours and letters."""
+    from PIL import Image  # matplotlib's own
+
+    file = io.BytesIO()
+    with Image.open(io.BytesIO(data)) as image:
+        image.convert("RGB").quantize(48, dither=Image.Dither.NONE).save(file, "PNG", optimize=True)
+    return file.getvalue()

@@ -1,0 +1,130 @@
+"""The listener that makes a record of every operation: what a trace and a live view have in common.
+
+The engine calls the methods below under its lock (`instrument`). Each takes the time and the names
+and returns. A record is complete when its operation has ended; `_open` holds those that have not.
+
+>>> from d2lmini import instrument, nd
+>>> with instrument.listening(Recorder()) as recorder:
+...     x = nd.ones((2, 2)) + 1
+...     nd.waitall()
+>>> [str(operation) for operation in recorder.pushed]
+['1 _ones', '2 _plus_scalar']
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import MutableSequence
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from d2lmini import instrument
+from d2lmini.engine.core import Task, Var
+from d2lmini.profiler.records import Operation
+from d2lmini.profiler.threads import this_thread
+
+if TYPE_CHECKING:
+    from d2lmini.callsite import Site
+    from d2lmini.context import Context
+
+_new = object.__new__
+_serials = count(1)
+
+
+def serial_of(var: Var) -> int:
+    """The number by which records name a Var; a Var gets it when the first recorder meets it."""
+    serial: int = getattr(var, "serial", 0)  # cheaper than to catch the error, for new ones
+    if not serial:
+        var.serial = serial = next(_serials)
+    return serial
+
+
+class Recorder(instrument.Instrument):
+    """Records operations. A subclass says which class of records it wants and where they go.
+
+    record  the class of the records
+    pushed  records in the order of their pushes; a record is appended when it is filled, because
+            another thread may read the sequence
+    """
+
+    record: type[Operation] = Operation
+    pushed: MutableSequence[Any]
+
+    def __init__(self) -> None:
+        self.pushed = []
+        self.count = 0
+        self._open: dict[Task, Any] = {}
+
+    #: The clock of all times, in nanoseconds.
+    clock = staticmethod(time.perf_counter_ns)
+
+    def push(self, task: Task) -> None:
+        # A task that runs although a value is missing names its reads only in `shared`.
+        reads = task.reads or task.shared
+        operation = self._new_record(
+            task.name, task.ctx, reads, task.writes, task.site, task.predicted_us
+        )
+        operation.lane = task.lane
+        operation.worker = ""
+        operation.priority = task.priority
+        operation.footprint = task.footprint()
+        operation.ready_ns = operation.began_ns = operation.ended_ns = 0
+        self._open[task] = operation
+        operation.pushed_ns = self.clock()
+        self.pushed.append(operation)
+
+    def small(
+        self, name: str, ctx: Context, reads: tuple[Any, ...], writes: tuple[Any, ...],
+        site: Site | None, predicted_us: float, footprint: Any, begin_ns: int, end_ns: int,
+    ) -> None:  # fmt: skip
+        operation = self._new_record(name, ctx, reads, writes, site, predicted_us)
+        operation.lane = "compute"
+        operation.worker = "caller"
+        operation.priority = 0
+        operation.footprint = footprint
+        operation.pushed_ns = operation.ready_ns = operation.began_ns = begin_ns
+        operation.ended_ns = end_ns
+        self.pushed.append(operation)
+
+    def _new_record(
+        self, name: str, ctx: Context, reads: tuple[Var, ...], writes: tuple[Var, ...],
+        site: Site | None, predicted_us: float,
+    ) -> Any:  # fmt: skip
+        """A record with the fields that do not depend on how the operation runs."""
+        operation = _new(self.record)
+        self.count = operation.number = self.count + 1
+        operation.name = name
+        operation.ctx = ctx
+        operation.thread = this_thread()
+        operation.site = site
+        operation.predicted_us = predicted_us
+        operation.reads = tuple(map(serial_of, reads))
+        operation.writes = tuple(map(serial_of, writes))
+        operation.failure = None
+        return operation
+
+    def ready(self, task: Task) -> None:
+        operation = self._open.get(task)
+        if operation is not None:  # else it was pushed before the recorder listened
+            operation.ready_ns = self.clock()
+            if len(task.reads) > len(operation.reads):
+                reads = tuple(map(serial_of, task.reads))
+                later = reads[len(operation.reads) :]
+                operation.reads = reads
+                self._join(operation, later)
+
+    def _join(self, operation: Any, later: tuple[int, ...]) -> None:
+        """A rendezvous is pushed when its first part joins; it has come to read `later` since."""
+
+    def start(self, task: Task, worker: str) -> None:
+        operation = self._open.get(task)
+        if operation is not None:
+            operation.worker = worker
+            operation.began_ns = self.clock()
+
+    def end(self, task: Task, failure: Any) -> None:
+        operation = self._open.pop(task, None)
+        if operation is not None:
+            operation.ended_ns = self.clock()
+            if failure is not None:
+                operation.failure = failure.report.text
