@@ -11,7 +11,8 @@ execute its line are run, the quick ones first, until one fails (killed) or none
 seed and the tree, so two trees are compared by their shares in each folder.
 
 Everything happens in DIR/tree, a copy of the checkout. `map` takes the test files that it is given,
-default `TESTS`; tests that fail under its tracer are not used.
+default `TESTS`, and those that it has mapped before it leaves; tests that fail under its tracer are
+not used.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,10 +35,10 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("engine", "autograd", "graph")
 #: Test files by their stems, wherever they lie.
-TESTS = """test_tour test_engine test_engine_rules test_engine_skipped test_stepped test_waits
-    test_autograd test_autograd_memory test_recording test_hybridize test_hybridize_calls
-    test_passes test_program test_lazy test_cached_op test_executor test_short_road test_beside
-    test_used_up test_flat_heads test_budget test_explain test_pass_pooled test_plan""".split()
+TESTS = """test_tour test_engine test_autograd test_hybridize test_stepped test_lazy test_recording
+    test_passes test_waits test_program test_engine_rules test_cached_op test_executor
+    test_hybridize_calls test_autograd_memory test_short_road test_used_up test_flat_heads
+    test_engine_skipped test_beside test_budget test_explain test_pass_pooled test_plan""".split()
 #: Tests of one mutant: as many as took so long together when they were mapped (s).
 MOST_S = 12.0
 
@@ -183,8 +184,15 @@ def make_map(folder: Path, stems: list[str]) -> None:
     tree = copy(folder)
     files = [str(p) for s in stems for p in sorted((tree / "tests").rglob(f"{s}.py"))]
     seconds: dict[str, float] = {}
-    lines: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    lines: dict[str, dict[str, list[str]]] = {}
+    if (folder / "map.json").exists():
+        before_this = json.loads((folder / "map.json").read_text())
+        seconds = before_this["seconds"]
+        lines |= before_this["lines"]
     for file in files:
+        name = Path(file).relative_to(tree).as_posix()
+        if any(test.startswith(f"{name}::") for test in seconds):
+            continue  # it was mapped before
         data, report = folder / "coverage", folder / "report.xml"
         settings = folder / "coveragerc"
         sources = "".join(f"\n    {tree}/d2lmini/{each}" for each in FOLDERS)
@@ -195,7 +203,6 @@ def make_map(folder: Path, stems: list[str]) -> None:
         words = [file, f"--junitxml={report}", "--timeout", "100"]
         began = time.monotonic()
         pytest(tree, words, before, 900)
-        name = Path(file).relative_to(tree).as_posix()
         failed, took = set(), Counter()
         for case in ElementTree.parse(report).iter("testcase"):
             test = case.attrib["name"].partition("[")[0]
@@ -206,10 +213,10 @@ def make_map(folder: Path, stems: list[str]) -> None:
         found = coverage.CoverageData(str(data))
         found.read()
         for measured in found.measured_files():
-            by_line = lines[Path(measured).relative_to(tree).as_posix()]
+            by_line = lines.setdefault(Path(measured).relative_to(tree).as_posix(), {})
             for line, contexts in found.contexts_by_lineno(measured).items():
                 tests = {f"{name}::{c.rpartition('.')[2]}" for c in contexts if c}
-                by_line[str(line)] += sorted(tests & seconds.keys())
+                by_line[str(line)] = [*by_line.get(str(line), ()), *sorted(tests & seconds.keys())]
         print(f"{name:36} {len(took):4} tests, {len(failed)} not used, "
               f"{time.monotonic() - began:.0f} s", flush=True)  # fmt: skip
         (folder / "map.json").write_text(json.dumps({"seconds": seconds, "lines": lines}))

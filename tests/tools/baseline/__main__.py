@@ -24,6 +24,7 @@ The exit status of `compare` is 1 if anything differs but counts, first lines, a
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import subprocess
@@ -48,20 +49,18 @@ PARTS = ("api", "printed", "traces", "calls", *(f"bits-{name}" for name in ENGIN
 def part(name: str, folder: Path, like: Path | None, quick: bool) -> None:
     """Make one part of a record, in this process."""
     import d2lmini
-    from baseline import api, calls, corpus, printed, traces
 
-    if name == "api":
-        found: Any = api.record()
-    elif name == "printed":
-        found = printed.record()
-    elif name == "traces":
-        found = traces.record(folder / "traces.stored.json", like and like / "traces.stored.json")
-    elif name == "calls":
-        found = calls.record()
+    # Each part imports its own: what one of them misses in a tree does not take the others along.
+    module = importlib.import_module(f"baseline.{name if '-' not in name else 'corpus'}")
+    if name == "traces":
+        stored = "traces.stored.json"
+        found: Any = module.record(folder / stored, like and like / stored)
+    elif "-" not in name:
+        found = module.record()
     else:
-        programs = corpus.programs(folder / "rows.pickle", like and like / "rows.pickle")
+        programs = module.programs(folder / "rows.pickle", like and like / "rows.pickle")
         chosen = programs[::8] if quick else programs
-        found = corpus.record(chosen, ENGINES[name.removeprefix("bits-")])
+        found = module.record(chosen, ENGINES[name.removeprefix("bits-")])
     tree = str(Path(d2lmini.__file__).resolve().parents[1])
     assert tree == os.environ["PYTHONPATH"].split(os.pathsep)[0], f"it is {tree} that was imported"
     found = {"tree": tree, "found": found}
