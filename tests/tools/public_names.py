@@ -24,8 +24,10 @@ from pathlib import Path
 from typing import Any
 
 import d2lmini
-from d2lmini.ndarray.namespaces import Namespace
 from d2lmini.ops.core import Op
+
+#: What `nd.linalg` and its like are.
+Namespace = type(d2lmini.nd.linalg)
 
 #: Where the library is that was imported: a checkout, or what pip installed.
 HOME = Path(d2lmini.__file__).parents[1]
