@@ -209,7 +209,7 @@ hypot = Family(
     broadcast="broadcast_hypot", equal="_hypot _Hypot", scalar="_hypot_scalar _HypotScalar",
     of_numbers=math.hypot, flops=20, commutative=True, integers=_hypot_of_integers,
     # Not g / y * lhs: 1 / y overflows where y is denormal.
-    gradients=(lambda g, y, lhs: g * (lhs / y), lambda g, y, rhs: g * (rhs / y)),
+    gradients=(lambda g, y, lhs: g * (lhs / y), lambda g, y, lhs, rhs: g * (rhs / y)),
 )  # fmt: skip
 
 arctan2 = Family(

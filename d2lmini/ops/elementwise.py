@@ -21,9 +21,10 @@ wraps around (uint8 + 300 adds 44); a bool array beside a number counts as int64
 would do otherwise, so every number is first looked up in one of the tables of `scalar_cache.py`.
 
 **Gradients** are two functions, for the left and the right operand. Each takes `g` and what it
-needs of `y`, `lhs` and `rhs`, by these names; nothing else is kept for backward. The same functions
-serve an array and a number, which stands in the place of one operand. The gradient of a broadcast
-is a sum: where an input was repeated, the gradients of its copies add up (`unbroadcast`).
+needs of `y`, `lhs` and `rhs`, by these names and without a gap; nothing else is kept for backward.
+The same functions serve an array and a number, which stands in the place of one operand. The
+gradient of a broadcast is a sum: where an input was repeated, the gradients of its copies add up
+(`unbroadcast`).
 """
 
 from __future__ import annotations
@@ -157,34 +158,47 @@ def _rule_of_arrays(of_lhs: Gradient, of_rhs: Gradient) -> tuple[str, Callable]:
     """(saves, rule) of an op on two arrays, see `Op.gradient`; only shapes are kept of inputs that
     neither gradient reads."""
     reads = {*names_of(of_lhs), *names_of(of_rhs)}
-    order = ["y", "lhs", "rhs"] if "y" in reads else ["lhs", "rhs"]
-    lhs_reads = [order.index(name) for name in names_of(of_lhs)]
-    rhs_reads = [order.index(name) for name in names_of(of_rhs)]
-    lhs_is_shape, rhs_is_shape = "lhs" not in reads, "rhs" not in reads
+    order = ("y", "lhs", "rhs") if "y" in reads else ("lhs", "rhs")
+    lhs_part, rhs_part = (_slice_of(names_of(of), order) for of in (of_lhs, of_rhs))
+    lhs_kept, rhs_kept = "lhs" in reads, "rhs" in reads
 
     def rule(g: Any, *saved: Any, needs: Any = ALL) -> Any:
-        g_lhs = of_lhs(g, *[saved[i] for i in lhs_reads]) if needs[0] else None
-        g_rhs = of_rhs(g, *[saved[i] for i in rhs_reads]) if needs[1] else None
+        g_lhs = of_lhs(g, *saved[lhs_part]) if needs[0] else None
+        g_rhs = of_rhs(g, *saved[rhs_part]) if needs[1] else None
         lhs, rhs = saved[-2:]
-        return unbroadcast(
-            g_lhs, g_rhs, lhs if lhs_is_shape else lhs.shape, rhs if rhs_is_shape else rhs.shape
-        )
+        lhs_shape, rhs_shape = lhs.shape if lhs_kept else lhs, rhs.shape if rhs_kept else rhs
+        if lhs_shape == rhs_shape:
+            return g_lhs, g_rhs
+        return unbroadcast(g_lhs, g_rhs, lhs_shape, rhs_shape)
 
-    kept = {"lhs": "lhs.shape" if lhs_is_shape else "lhs",
-            "rhs": "rhs.shape" if rhs_is_shape else "rhs"}  # fmt: skip
-    return " ".join(kept.get(name, name) for name in order), rule
+    saves = [name if name in reads else f"{name}.shape" for name in order]
+    return " ".join(saves), rule
+
+
+def _slice_of(names: tuple[str, ...], order: tuple[str, ...]) -> slice:
+    """Where these names stand in `order`, one after the other."""
+    start = order.index(names[0]) if names else 0
+    part = slice(start, start + len(names))
+    assert order[part] == names, (
+        f"a gradient reads neighbours of {order} in this order, not {names}"
+    )
+    return part
 
 
 def _rule_beside_number(gradient: Gradient, number: str) -> tuple[str, Callable]:
-    """(saves, rule) of an op on an array and a number, which stands where `number` says."""
+    """(saves, rule) of an op on an array and a number, which stands in the place of `number`."""
     reads = names_of(gradient)
     saves = " ".join("y" if name == "y" else "data" for name in reads if name != number)
 
-    def rule(g: Any, *saved: Any, scalar: Any) -> Any:
-        rest = iter(saved)
-        return gradient(g, *[scalar if name == number else next(rest) for name in reads])
+    def with_number_last(g: Any, *saved: Any, scalar: Any) -> Any:
+        return gradient(g, *saved, scalar)
 
-    return saves, rule if number in reads else gradient
+    def with_number_first(g: Any, *saved: Any, scalar: Any) -> Any:
+        return gradient(g, scalar, *saved)
+
+    if number not in reads:
+        return saves, gradient
+    return saves, with_number_last if reads[-1] == number else with_number_first
 
 
 # -- one row ---------------------------------------------------------------------------------------
