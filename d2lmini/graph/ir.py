@@ -230,10 +230,13 @@ def forget_call(node: Node, inputs: Inputs) -> Node:
     return node.replace(inputs=inputs, attrs=node.own_attrs, specs=None)
 
 
-def compute(xp: Any, node: Node, inputs: Sequence[Any]) -> list[Any]:
-    """The outputs that the op of a node computes from these arrays."""
+def compute(xp: Any, node: Node, inputs: Sequence[Any], keys: Sequence[Any] = ()) -> list[Any]:
+    """The outputs that the op of a node computes from these arrays; `keys` are those of `Draw`."""
     assert node.op is not None
-    result = node.op.compute(xp, *inputs, **node.attrs)
+    attrs = node.attrs
+    if node.op.random:
+        attrs = {**attrs, "rng": keys[attrs["rng"].number]}
+    result = node.op.compute(xp, *inputs, **attrs)
     return list(result) if isinstance(result, (tuple, list)) else [result]
 
 

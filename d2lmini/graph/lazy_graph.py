@@ -20,7 +20,7 @@ import numpy as np
 
 from d2lmini.context import Context
 from d2lmini.device.storage import Chunk
-from d2lmini.graph.ir import Draw, Entry, Node
+from d2lmini.graph.ir import Draw, Entry, Node, spec_of
 from d2lmini.ndarray.apply import Operand
 from d2lmini.ops.core import Op, Spec, registry
 from d2lmini.symbol.naming import NameManager, operator_hint
@@ -38,35 +38,38 @@ class Source:
         self.chunk = chunk
 
 
-class Step:
-    """One call of an op that was recorded.
+class Step(Node):
+    """One call of an op that was recorded: a node without a name, which is part of no graph yet.
 
-    inputs   what each input reads, None for one that was left out
+    inputs   what each input reads, as a `Reading`: `Deed.graph` makes entries of them
     attrs    attributes, with the random key that was drawn and the mode at the call
-    specs    of each output
     number   counts up as steps are recorded
-    site     the user's line that made it
-    scope    who counts it
-    results  once it was pushed: where its outputs lie, as far as anybody needs them; it reads
-             nothing then
+    scope    the lazy scope that counts it
+    results  once it was pushed: where its outputs lie, as far as they are needed; it reads nothing
+             then
     """
 
-    __slots__ = ("attrs", "ctx", "inputs", "number", "op", "results", "scope", "site", "specs",
-                 "__weakref__")  # fmt: skip
+    __slots__ = ("ctx", "number", "results", "scope")
+
+    op: Op
+    specs: tuple[Spec, ...]
+    inputs: tuple[Reading | None, ...]  # type: ignore[assignment]
 
     def __init__(
-        self, op: Op, inputs: tuple[Reading | None, ...], attrs: dict[str, Any],
-        specs: tuple[Spec, ...], ctx: Context, site: Any, scope: Any,
-    ):  # fmt: skip
-        self.op = op
-        self.inputs = inputs
-        self.attrs = attrs
+        self,
+        op: Op,
+        inputs: tuple[Reading | None, ...],
+        attrs: dict[str, Any],
+        specs: tuple[Spec, ...],
+        ctx: Context,
+        site: Any,
+        scope: Any,
+    ):
         for name, value in attrs.items():
             if isinstance(value, np.generic):  # in graphs numbers are plain ones
-                self.attrs = {**self.attrs, name: value.item()}
-        self.specs = specs
+                attrs = {**attrs, name: value.item()}
+        super().__init__(op, "", inputs, attrs, specs, site=site)  # type: ignore[arg-type]
         self.ctx = ctx
-        self.site = site
         self.scope = scope
         self.number = next(_numbers)
         self.results: list[Source | None] | None = None
@@ -162,29 +165,32 @@ class Deed:
         """The key without its numbers."""
         return tuple([None if type(each) in (int, float) else each for each in self.key])
 
-    def graph(self) -> tuple[list[Node], list[Entry]]:
-        """The same as a typed graph: variables for the operands, and the outputs."""
+    def graph(self, names: NameManager | None) -> tuple[list[Node], list[Entry]]:
+        """The same as a typed graph: variables for the operands, and the outputs. Without `names`
+        its calls have no names, which only the text of a program shows."""
         variables = [
             Node(None, f"x{i}", specs=(spec,)) for i, (_, _, spec) in enumerate(self.operands)
         ]
         nodes: list[Node] = []
         drawn = 0
-        with NameManager() as names:
-            for step, refs in self.rows:
-                inputs: list[Entry | None] = []
-                for ref in refs:
-                    if ref is None:
-                        inputs.append(None)
-                    elif ref[0] < 0:
-                        inputs.append((variables[ref[1]], 0))
-                    else:
-                        inputs.append(_part((nodes[ref[0]], ref[1]), ref[2], ref[3], names))
-                attrs = step.attrs
-                if step.op.random:
-                    attrs = {**attrs, "rng": Draw(drawn)}
-                    drawn += 1
-                name = names.get(None, operator_hint(step.op.name))
-                nodes.append(Node(step.op, name, tuple(inputs), attrs, step.specs, site=step.site))
+        for step, refs in self.rows:
+            inputs: list[Entry | None] = []
+            for ref in refs:
+                if ref is None:
+                    inputs.append(None)
+                elif ref[0] < 0:
+                    inputs.append((variables[ref[1]], 0))
+                else:
+                    n, i, offset, spec = ref
+                    entry = nodes[n], i
+                    whole = spec is self.rows[n][0].specs[i]
+                    inputs.append(entry if whole else _part(entry, offset, spec, names))
+            attrs = step.attrs
+            if step.op.random:
+                attrs = {**attrs, "rng": Draw(drawn)}
+                drawn += 1
+            name = names.get(None, operator_hint(step.op.name)) if names else ""
+            nodes.append(Node(step.op, name, tuple(inputs), attrs, step.specs, site=step.site))
         return variables, [(nodes[n], i) for n, i in self.outputs]
 
 
@@ -206,22 +212,21 @@ def words_of(attrs: dict[str, Any]) -> list[Any]:
     return words
 
 
-def _part(entry: Entry, offset: int | None, spec: Spec, names: NameManager) -> Entry:
+def _part(entry: Entry, offset: int | None, spec: Spec, names: NameManager | None) -> Entry:
     """A view of a value, as nodes."""
-    node, i = entry
-    assert node.specs is not None
-    whole = node.specs[i]
+    whole = spec_of(entry)
     if whole.size != spec.size:
-        entry = _call("reshape", entry, Spec((whole.size,), spec.dtype), names, shape=(whole.size,))
+        flat = Spec((whole.size,), spec.dtype)
+        entry = _call(names, "reshape", entry, flat, shape=flat.shape)
         begin = offset or 0
-        part = Spec((spec.size,), spec.dtype)
-        entry = _call("slice_axis", entry, part, names, axis=0, begin=begin, end=begin + spec.size)
-        whole = part
+        whole = Spec((spec.size,), spec.dtype)
+        entry = _call(names, "slice_axis", entry, whole, axis=0, begin=begin, end=begin + spec.size)
     if whole.shape != spec.shape:
-        entry = _call("reshape", entry, spec, names, shape=spec.shape)
+        entry = _call(names, "reshape", entry, spec, shape=spec.shape)
     return entry
 
 
-def _call(op: str, entry: Entry, spec: Spec, names: NameManager, **attrs: Any) -> Entry:
+def _call(names: NameManager | None, op: str, entry: Entry, spec: Spec, **attrs: Any) -> Entry:
     attrs = {**registry[op].defaults, **attrs}
-    return Node(registry[op], names.get(None, op), (entry,), attrs, (spec,)), 0
+    name = names.get(None, op) if names else ""
+    return Node(registry[op], name, (entry,), attrs, (spec,)), 0

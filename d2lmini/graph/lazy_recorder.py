@@ -33,6 +33,7 @@ from d2lmini.graph.passes import simplify
 from d2lmini.graph.program import Program
 from d2lmini.ndarray.apply import Operand, OpTask
 from d2lmini.ops.core import Spec
+from d2lmini.symbol.naming import NameManager
 
 #: So many steps may wait; then all of them are pushed.
 MOST_STEPS = 1000
@@ -344,7 +345,7 @@ class Recorder:
             if len(self._programs) >= MOST_PROGRAMS:
                 self._programs.clear()
                 self._forms = {form: alike}
-            variables, outputs = deed.graph()
+            variables, outputs = deed.graph(NameManager())
             program = Program("lazy", variables, simplify(outputs), place)
             alike.append(program)
             specs = [ref[3] for _, refs in deed.rows for ref in refs if ref is not None]

@@ -7,6 +7,7 @@ one step that failed, as if each had been a task.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from d2lmini import engine
@@ -16,7 +17,8 @@ from d2lmini.device.quiet import run_quietly
 from d2lmini.engine.core import Var
 from d2lmini.engine.failure import Failure
 from d2lmini.graph.call import ProgramTask
-from d2lmini.graph.lazy_graph import Deed, Ref
+from d2lmini.graph.ir import Node, compute, interpret
+from d2lmini.graph.lazy_graph import Deed
 from d2lmini.graph.program import Program
 from d2lmini.ndarray.apply import Operand, array_of
 
@@ -69,43 +71,37 @@ class LazyTask(ProgramTask):
     def _one_by_one(self) -> dict[Var, Failure]:
         """Take the steps singly; which outputs are missing, and why."""
         xp = device_of(self.ctx).xp
-        values: list[Any] = []  # of each step: its outputs, or why there are none
-        for step, refs in self.deed.rows:
-            inputs = [None if ref is None else self._value(xp, ref, values) for ref in refs]
+        variables, entries = self.deed.graph(None)
+        operands = dict(zip(variables, self.inputs))
+
+        def call(node: Node, inputs: Sequence[Any]) -> Sequence[Any]:
+            """The outputs of a node, or for each of them why it is missing."""
+            if node.op is None:
+                operand = operands[node]
+                return [self._missing(operand) or array_of(operand)]
+            specs = node.specs or ()
             failure = next((x for x in inputs if isinstance(x, Failure)), None)
             if failure is None:
                 try:
-                    result = step.op.compute(xp, *inputs, **step.attrs)
-                    several = isinstance(result, (tuple, list))
-                    values.append(list(result) if several else [result])
-                    continue
+                    results = compute(xp, node, inputs, self.keys)
+                    pairs = zip(results, specs)
+                    return [xp.ascontiguousarray(y).reshape(spec.shape) for y, spec in pairs]
                 except Exception as problem:
-                    failure = Failure(step.op.name, step.site, problem)
-            values.append(failure)
+                    failure = Failure(node.op.name, node.site, problem)
+            return [failure] * len(specs)
+
         failures: dict[Var, Failure] = {}
-        for (n, i), operand in zip(self.deed.outputs, self.outputs):
+        results = interpret(entries, call)
+        for result, (node, _), operand in zip(results, entries, self.outputs):
             chunk, _, spec = operand
-            if isinstance(values[n], Failure):
-                failures[chunk] = values[n]
+            if isinstance(result, Failure):
+                failures[chunk] = result
                 continue
             try:
                 fresh = chunk.data is None
                 place = chunk.allocate(spec.shape, spec.dtype) if fresh else array_of(operand)
-                xp.copyto(place, xp.asarray(values[n][i]).reshape(spec.shape), casting="same_kind")
+                xp.copyto(place, result, casting="same_kind")
             except Exception as problem:
-                step = self.deed.rows[n][0]
-                failures[chunk] = Failure(step.op.name, step.site, problem)
+                assert node.op is not None
+                failures[chunk] = Failure(node.op.name, node.site, problem)
         return failures
-
-    def _value(self, xp: Any, ref: Ref, values: list[Any]) -> Any:
-        n, i, offset, spec = ref
-        if n < 0:
-            operand = self.inputs[i]
-            return self._missing(operand) or array_of(operand)
-        value = values[n]
-        if isinstance(value, Failure):
-            return value
-        array = xp.ascontiguousarray(value[i])
-        if array.size != spec.size:
-            array = array.reshape(-1)[offset or 0 :][: spec.size]
-        return array.reshape(spec.shape)

@@ -21,7 +21,7 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.device.quiet import run_quietly
-from d2lmini.graph.ir import Entry, Inputs, Node, compute, topological, transform
+from d2lmini.graph.ir import Entry, Inputs, Node, compute, interpret, topological, transform
 from d2lmini.graph.typed import typed
 from d2lmini.onnx import elementwise, layers, recurrent, shapes
 from d2lmini.onnx.shapes import first
@@ -144,30 +144,32 @@ def written(
             names[entry] = w.array(w.values[entry], w.values[entry].dtype, name)
         return names[entry]
 
-    for node in topological(outputs):
+    def convert(node: Node, inputs: Sequence[np.ndarray | None]) -> Sequence[np.ndarray | None]:
+        """The values of a node's outputs that are known; the others have names from now on."""
         w.here = node
         if node.op is None:
             if node.name in params:
-                w.values[node, 0] = params[node.name]
-            else:
-                names[node, 0] = node.name
-            continue
-        given = [None if e is None else w.values.get(e) for e in node.inputs]
+                return [w.values.setdefault((node, 0), params[node.name])]
+            names[node, 0] = node.name
+            return [None]
         known = all(e is None or e in w.values for e in node.inputs)
         if node.op.name in _OF_SHAPE and not w.varies(node):
             e = first(node)
-            given = [np.zeros(w.spec(e).shape, w.spec(e).dtype)]
+            inputs = [np.zeros(w.spec(e).shape, w.spec(e).dtype)]
             known = e not in w.varying
         if known and not node.op.random and not w.varies(node):
-            for i, y in enumerate(folded(node, given)):
-                w.values[node, i] = y
-            continue
+            values = folded(node, inputs)
+            w.values.update({(node, i): y for i, y in enumerate(values)})
+            return values
         converter = CONVERTERS.get(node.op.name)
         if converter is None:
             raise w.problem("this op has no converter to ONNX")
         made = converter(w, node, *("" if e is None else name_of(e) for e in node.inputs))
-        for i, name in enumerate(made if isinstance(made, list) else [made]):
-            names[node, i] = name
+        made = made if isinstance(made, list) else [made]
+        names.update({(node, i): name for i, name in enumerate(made)})
+        return [None] * len(made)
+
+    interpret(outputs, convert)
     for entry in outputs:
         name_of(entry)
     return names

@@ -33,7 +33,7 @@ from d2lmini.gluon.block import Block
 from d2lmini.gluon.hybrid_block import HybridBlock
 from d2lmini.graph.cached_op import Compiled
 from d2lmini.graph.ir import Entry, Node, topological
-from d2lmini.graph.passes import MOST_ROUNDS, PASSES
+from d2lmini.graph.passes import Pass, simplify
 from d2lmini.graph.program import Program
 from d2lmini.graph.typed import typed
 from d2lmini.ops.spec import Cost, Spec
@@ -151,19 +151,14 @@ def _compiled(
     """A typed graph, after each pass that changes something, and in groups."""
     words = "what one call of the net recorded" if program else "as the program wrote it"
     stages = [of_nodes(first, words, outputs, None)]
-    current, idle = list(outputs), 0
-    for _ in range(MOST_ROUNDS):
-        for each in PASSES:
-            after = each(current)
-            idle = 0 if after != current else idle + 1
-            if after != current:
-                before = set(topological(current))
-                stages.append(of_nodes(each.__name__, _about(each), after, before))
-            current = after
-        if idle >= len(PASSES):
-            break
+
+    def add_stage(done: Pass, before: Sequence[Entry], after: Sequence[Entry]) -> None:
+        about, known = _about(done), set(topological(before))
+        stages.append(of_nodes(done.__name__, about, after, known))
+
+    final = simplify(outputs, watch=add_stage)
     on_gpu = program is not None and _is_on_gpu(program)
-    return [*stages, fused(inputs, current, on_gpu, set(topological(current)))]
+    return [*stages, fused(inputs, final, on_gpu, set(topological(final)))]
 
 
 def _about(function: Callable[..., Any]) -> str:

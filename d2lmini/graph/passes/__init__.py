@@ -56,6 +56,7 @@ from d2lmini.graph.passes.sums import sums
 from d2lmini.graph.passes.views import views
 
 Pass = Callable[[Sequence[Entry]], list[Entry]]
+Watch = Callable[[Pass, list[Entry], list[Entry]], None]
 
 #: In the order in which they run.
 PASSES: tuple[Pass, ...] = (
@@ -66,12 +67,15 @@ PASSES: tuple[Pass, ...] = (
 MOST_ROUNDS = 50
 
 
-def simplify(outputs: Sequence[Entry], passes: Sequence[Pass] = PASSES) -> list[Entry]:
+def simplify(
+    outputs: Sequence[Entry], passes: Sequence[Pass] = PASSES, watch: Watch | None = None
+) -> list[Entry]:
     """The graph after all passes, again and again until nothing changes.
 
     The outputs keep their shapes and dtypes, and their values to a few roundings; variables are
     changed as they were. Nodes that stay are the same objects. Gradients are to be taken before:
-    afterwards `BlockGrad` is gone.
+    afterwards `BlockGrad` is gone. watch: called with each pass that changes something, and the
+    graph before and after.
     """
     current = list(outputs)
     idle = 0  # passes in a row that changed nothing
@@ -83,5 +87,7 @@ def simplify(outputs: Sequence[Entry], passes: Sequence[Pass] = PASSES) -> list[
             idle = idle + 1 if after == current else 0
             if idle == len(passes):
                 return current
+            if watch is not None and idle == 0:
+                watch(each, current, after)
             current = after
     raise AssertionError(f"{MOST_ROUNDS} rounds and no end: two passes undo each other's work")
