@@ -51,6 +51,7 @@ from d2lmini.ops.attributes import Number as Number
 from d2lmini.ops.attributes import Shape as Shape
 from d2lmini.ops.attributes import as_dtype as as_dtype
 from d2lmini.ops.attributes import converter_of
+from d2lmini.ops.facts import Facts
 from d2lmini.ops.kernels import Kernel, Kernels
 from d2lmini.ops.spec import Cost as Cost
 from d2lmini.ops.spec import Spec as Spec
@@ -142,8 +143,8 @@ class _Nowhere:
 NOWHERE: Any = _Nowhere()
 
 
-class Op:
-    """One operation. Attributes, all set by the declaration:
+class Op(Facts):
+    """One operation. Attributes, all set by the declaration (those for graphs and files: `Facts`):
 
     name, aliases          names it is found under (`nd.NAME`, `sym.NAME`)
     compute                function on arrays: (xp, *inputs, out=, **attrs) -> array or tuple
@@ -184,6 +185,7 @@ class Op:
         outputs: int | Callable[..., int] = 1,
         mutates: Sequence[str] | Callable[..., Sequence[int]] = (),
         grad: Any = _MISSING,
+        **facts: Any,
     ):
         code = compute.__code__
         positional = code.co_varnames[1 : code.co_argcount]
@@ -212,7 +214,9 @@ class Op:
         self.compute = compute
         self.kernels = Kernels()
         self.name = name
-        self.aliases = tuple(aliases)
+        self.state(facts)
+        other = self.mxnet_name or name
+        self.aliases = (*aliases,) if other in (name, *aliases) else (other, *aliases)
         self.infer = infer or same
         self.flops = flops
         self.elementwise = elementwise
