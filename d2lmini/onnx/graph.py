@@ -25,7 +25,7 @@ from d2lmini.graph.ir import Entry, Inputs, Node, compute, interpret, topologica
 from d2lmini.graph.typed import typed
 from d2lmini.onnx import elementwise, layers, recurrent, shapes
 from d2lmini.onnx.shapes import first
-from d2lmini.onnx.writer import CONVERTERS, Sizes, Writer, package, tensor_type
+from d2lmini.onnx.writer import Sizes, Writer, converter_of, package, tensor_type
 from d2lmini.ops.core import registry
 from d2lmini.ops.spec import Spec
 from d2lmini.symbol.mxnet_ops import in_mxnet_words
@@ -161,7 +161,7 @@ def written(
             values = folded(node, inputs)
             w.values.update({(node, i): y for i, y in enumerate(values)})
             return values
-        converter = CONVERTERS.get(node.op.name)
+        converter = converter_of(node.op)
         if converter is None:
             raise w.problem("this op has no converter to ONNX")
         made = converter(w, node, *("" if e is None else name_of(e) for e in node.inputs))
