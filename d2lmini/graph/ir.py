@@ -200,15 +200,18 @@ Rule = Callable[[Node, Inputs], "Replacement | None"]
 
 
 def transform(
-    entries: Iterable[Entry], rule: Rule | None = None, given: Mapping[Entry, Entry] = _NOTHING  # type: ignore[assignment]
-) -> list[Entry]:  # fmt: skip
+    entries: Sequence[Entry],
+    rule: Rule | None = None,
+    given: Mapping[Entry, Entry] | None = None,
+    order: Sequence[Node] | None = None,
+) -> list[Entry]:
     """The graph behind `entries` with every node replaced by what `rule(node, inputs)` says.
 
     rule    called once with each node, variables too, and what its inputs have become (the same
             tuple where nothing has changed); None leaves the node as it is, but for its inputs
     given   values that are replaced whatever the rule says
+    order   what `topological(entries)` gives, if it is known already
     """
-    entries = list(entries)
     made: dict[Node, Replacement] = {}  # without the nodes that stay the same objects
 
     def renew(entry: Entry) -> Entry:
@@ -224,7 +227,7 @@ def transform(
         assert value is not None, f"{node}: output {i} was used after all"
         return value
 
-    for node in topological(entries):
+    for node in topological(entries) if order is None else order:
         inputs = node.inputs
         if made or given:
             renewed = tuple([entry and renew(entry) for entry in inputs])

@@ -65,7 +65,7 @@ def rewritten(
             assert value is None or spec_of(value) == spec, (node, value, spec)
         return values
 
-    results = transform(outputs, visit)
+    results = transform(outputs, visit, order=order)
     return results if _in_order(placed, changed, results) else list(outputs)
 
 
