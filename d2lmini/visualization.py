@@ -77,7 +77,7 @@ def print_summary(
     for node in nodes:
         if node.op is None and node not in data:
             continue
-        inputs = list(dict.fromkeys(entry[0] for entry in node.inputs if entry is not None))
+        inputs = list(dict.fromkeys(entry[0] for entry in node.sources))
         count = sum(size(n) for n in inputs if n in parameters)
         total += count
         out = found.get((node, 0))

@@ -212,8 +212,8 @@ def _rewritten(
         if before.op is not after.op:
             written = f"writes {after.name} ({after.op.name})"
             return before, f"which the Python does not compute now; there it {written}"
-        if _attributes(before) != _attributes(after):
-            return before, f"traced with {_attributes(before)}, now it is {_attributes(after)}"
+        if before.own_attrs != after.own_attrs:
+            return before, f"traced with {before.own_attrs}, now it is {after.own_attrs}"
         if sources != others:
             return before, "which takes other inputs now"
     if len(was) != len(now) or _outputs(trace, was) != _outputs(fresh, now):
@@ -235,11 +235,6 @@ def _numbered(trace: Trace) -> list[tuple[Node, list[Any]]]:
 def _outputs(trace: Trace, nodes: list[tuple[Node, list[Any]]]) -> list[Any]:
     numbers = {node: i for i, (node, _) in enumerate(nodes)}
     return [(numbers.get(node, node.name), i) for node, i in trace.symbol._entries]
-
-
-def _attributes(node: Node) -> dict[str, Any]:
-    assert node.op is not None
-    return {k: v for k, v in node.attrs.items() if k not in node.op.injects}
 
 
 def _miscompiled(

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 
 from d2lmini.graph.constant import CONSTANT
 from d2lmini.graph.fusion import Statement
-from d2lmini.graph.ir import Node, mutated_by, spec_of
+from d2lmini.graph.ir import Node, mutated_by
 from d2lmini.graph.views import view_text
 from d2lmini.ndarray.plan import PRODUCT_FLOPS_PER_US
 
@@ -68,10 +68,6 @@ def _is_long(node: Node, changed: set[Node]) -> bool:
     """Does it compute long, into a place it is given, and see nothing that changes meanwhile?"""
     op = node.op
     assert op is not None
-    entries = [e for e in node.inputs if e is not None]
-    if not callable(op.flops) or not op.takes_out or any(e[0] in changed for e in entries):
+    if not callable(op.flops) or not op.takes_out or any(e[0] in changed for e in node.sources):
         return False
-    outputs = [spec_of((node, i)) for i in range(len(node.specs or ()))]
-    attrs = {k: v for k, v in node.attrs.items() if k in op.attr_names}
-    cost = op.cost([spec_of(e) for e in entries], outputs, **attrs)
-    return cost.flops > LONG_US * PRODUCT_FLOPS_PER_US
+    return node.cost.flops > LONG_US * PRODUCT_FLOPS_PER_US

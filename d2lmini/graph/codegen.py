@@ -292,7 +292,7 @@ class Writer:
         dead = [
             self._names[entry]
             for node in self.statements[when].nodes
-            for base in [*node.inputs, *((node, i) for i in range(len(node.specs or ())))]
+            for base in [*node.inputs, *node.outputs]
             for entry in (layout.owners[base] if base is not None else ())
             if layout.kinds[entry] is Kind.FRESH and layout.last[entry] == when
         ]
@@ -319,9 +319,9 @@ class Writer:
             self._view(node)
         elif kind is Kind.FRESH:
             names = []
-            for i in range(len(node.specs or ())):
-                names.append(self.identifier(_value_name((node, i))))
-                self._names[node, i] = names[-1]
+            for output in node.outputs:
+                names.append(self.identifier(_value_name(output)))
+                self._names[output] = names[-1]
             target = unpacked(names) if len(names) > 1 else names[0]
             self.write(f"{target} = {self._call(node, self._inputs(node))}", node)
         elif _is_product(node):
@@ -333,7 +333,7 @@ class Writer:
             if steps_of(node) is not None and (row := _one_row(node)):
                 # NumPy is quicker where it need not find out that nothing is broadcast.
                 shape = row
-                inputs = [self.shaped(e, row) for e in node.inputs if e is not None]
+                inputs = [self.shaped(e, row) for e in node.sources]
                 outs = [self.shaped(entry, row)]
             for line in self.lines_of(node, inputs, outs, shape):
                 self.write(line, node)
@@ -361,7 +361,7 @@ class Writer:
         self.write(")")
 
     def _outputs(self, node: Node) -> list[str]:
-        return [self.name_of((node, i)) for i in range(len(node.specs or ()))]
+        return [self.name_of(output) for output in node.outputs]
 
     def _inputs(self, node: Node) -> list[str | None]:
         return [None if e is None else self.name_of(e) for e in node.inputs]

@@ -47,18 +47,14 @@ def cost_of(layout: Layout, statement: Statement) -> Cost:
             continue
         op = node.op
         assert op is not None
-        entries = [e for e in node.inputs if e is not None]
-        outputs = [(node, i) for i in range(len(node.specs or ()))]
-        attrs = {k: v for k, v in node.attrs.items() if k in op.attr_names}
-        specs = [spec_of(e) for e in entries]
-        count = op.cost(specs, [spec_of(e) for e in outputs], **attrs).flops
+        count = node.cost.flops
         flops += count
         if callable(op.flops):
             compute_us += count / PRODUCT_FLOPS_PER_US
             bytes_per_us = READ_PER_US
         else:
             compute_us += count / FLOPS_PER_US
-        for entry in entries + outputs:
+        for entry in node.sources + node.outputs:
             if layout.kinds[entry] is not Kind.BLOCK:
                 moved[entry] = spec_of(entry).nbytes
     nbytes = sum(moved.values())

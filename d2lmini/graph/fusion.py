@@ -28,8 +28,8 @@ from math import prod
 from d2lmini.graph.expressions import steps_of
 from d2lmini.graph.in_c import is_in_c
 from d2lmini.graph.ir import Entry, Node, mutated_by, spec_of, topological
+from d2lmini.graph.passes.sums import axes_of
 from d2lmini.ops.core import Shape
-from d2lmini.ops.reduce import reduced_axes
 
 #: Bytes of one array in a block, at most, and of all of them. The cache that cores share has room
 #: for these; and a call on so much of one lasts long beside the time to get the interpreter back
@@ -63,6 +63,14 @@ class Statement:
         self.position = position
         self.shape = shape
         self.users: set[Statement] = set()
+
+    @property
+    def inputs(self) -> list[Entry]:
+        """What it reads that it does not compute itself."""
+        own = set(self.nodes)
+        return list(
+            dict.fromkeys(e for node in self.nodes for e in node.sources if e[0] not in own)
+        )
 
 
 def statements(outputs: Sequence[Entry], on_gpu: bool = False) -> list[Statement]:
@@ -102,12 +110,12 @@ def _gains(statement: Statement) -> bool:
 
 def _sources(nodes: Sequence[Node], home: dict[Node, Statement]) -> set[Statement]:
     """The statements that compute the inputs of these nodes."""
-    return {home[e[0]] for node in nodes for e in node.inputs if e is not None and e[0] in home}
+    return {home[e[0]] for node in nodes for e in node.sources if e[0] in home}
 
 
 def _finished(nodes: Sequence[Node], home: dict[Node, Statement]) -> set[Statement]:
     """The statements that must be done before these nodes: they read what those reduce."""
-    entries = [e for node in nodes for e in node.inputs if e is not None]
+    entries = [e for node in nodes for e in node.sources]
     return {home[node] for node, _ in entries if node in home and is_reduction(node)}
 
 
@@ -146,7 +154,7 @@ def _shape_in_blocks(node: Node, changed: set[Node], on_gpu: bool) -> Shape | No
     """The shape of the result if the node can be computed block by block, and that is worth it."""
     op = node.op
     assert op is not None and node.specs is not None
-    entries = [e for e in node.inputs if e is not None]
+    entries = node.sources
     if len(node.specs) != 1 or not entries or any(e[0] in changed for e in entries):
         return None
     shapes = [spec_of(e).shape for e in entries]
@@ -178,13 +186,7 @@ def is_reduction(node: Node) -> bool:
 
 def reduced(node: Node) -> tuple[int, ...]:
     """The axes that a reduction reduces."""
-    data = node.inputs[0]
-    assert data is not None and node.op is not None
-    shape = spec_of(data).shape
-    if node.op.name == "_sum_to":
-        kept = (1,) * (len(shape) - len(node.attrs["shape"])) + node.attrs["shape"]
-        return tuple(a for a, n in enumerate(kept) if n == 1)
-    return reduced_axes(node.attrs["axis"], len(shape), node.attrs["exclude"])
+    return axes_of(node, spec_of(node.sources[0]).shape)
 
 
 def _is_reduced_in_blocks(node: Node) -> bool:

@@ -35,11 +35,9 @@ def write_group(writer: Writer, statement: Statement) -> None:
     domain = statement.shape
     assert domain is not None
     nodes = statement.nodes
-    inside = set(nodes)
-    outer = [e for n in nodes for e in n.inputs if e is not None and e[0] not in inside]
     results = [(n, 0) for n in nodes if writer.layout.kinds[n, 0] is Kind.BUFFER]
     totals = [entry for entry in results if is_reduction(entry[0])]
-    entries = [e for e in dict.fromkeys([*outer, *results]) if e not in totals]
+    entries = [e for e in dict.fromkeys([*statement.inputs, *results]) if e not in totals]
     axes = leading([spec_of(e).shape for e in entries], domain)
     axes = min([axes, *(_most_axes(reduced(node)) for node, _ in totals)])
 

@@ -29,8 +29,7 @@ def value_of(node: Node, inputs: Sequence[Name | None]) -> Name:
     """What a node computes, written in C; NotInC if it cannot be."""
     op = node.op
     assert op is not None and node.specs is not None
-    attrs = {key: value for key, value in node.attrs.items() if key in op.attr_names}
-    value = traced(op.compute, inputs, attrs)
+    value = traced(op.compute, inputs, node.own_attrs)
     if not isinstance(value, Name):
         raise NotInC(f"the result of {op.name}")
     # An op may give its input back; what a later op does in place must not change that.

@@ -36,7 +36,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from d2lmini.ops.core import Op
+from d2lmini.ops.core import Cost, Op
 from d2lmini.ops.spec import Spec
 
 #: One value of a graph: a node, and which of its outputs.
@@ -89,10 +89,6 @@ class Node:
             setattr(new, field, value)
         return new
 
-    def with_inputs(self, inputs: Inputs) -> Node:
-        """This node if these are its inputs, else a new one like it that has them."""
-        return self if inputs == self.inputs else self.replace(inputs=inputs)
-
     @property
     def n_outputs(self) -> int:
         """How many outputs it shows: those that only backward uses are not counted."""
@@ -111,6 +107,22 @@ class Node:
             positions = positions(len(self.inputs), self.attrs)
         changed = (self.inputs[i] for i in positions)
         return tuple(entry for entry in changed if entry is not None)
+
+    @property
+    def sources(self) -> list[Entry]:
+        """Where its inputs come from, without those that were left out."""
+        return list(filter(None, self.inputs))
+
+    @property
+    def outputs(self) -> list[Entry]:
+        """All its outputs in a typed graph, also those that only backward uses."""
+        return [(self, i) for i in range(len(self.specs or ()))]
+
+    @property
+    def cost(self) -> Cost:
+        """Predicted FLOPs and bytes of this call in a typed graph."""
+        assert self.op is not None and self.specs is not None
+        return self.op.cost(list(map(spec_of, self.sources)), self.specs, **self.own_attrs)
 
     @property
     def own_attrs(self) -> dict[str, Any]:
@@ -188,15 +200,18 @@ Rule = Callable[[Node, Inputs], "Replacement | None"]
 
 
 def transform(
-    entries: Iterable[Entry], rule: Rule | None = None, given: Mapping[Entry, Entry] = _NOTHING  # type: ignore[assignment]
-) -> list[Entry]:  # fmt: skip
+    entries: Sequence[Entry],
+    rule: Rule | None = None,
+    given: Mapping[Entry, Entry] | None = None,
+    order: Sequence[Node] | None = None,
+) -> list[Entry]:
     """The graph behind `entries` with every node replaced by what `rule(node, inputs)` says.
 
-    rule    called once with each node, variables too, and what its inputs have become; None leaves
-            the node as it is: the same object, unless its inputs have changed
+    rule    called once with each node, variables too, and what its inputs have become (the same
+            tuple where nothing has changed); None leaves the node as it is, but for its inputs
     given   values that are replaced whatever the rule says
+    order   what `topological(entries)` gives, if it is known already
     """
-    entries = list(entries)
     made: dict[Node, Replacement] = {}  # without the nodes that stay the same objects
 
     def renew(entry: Entry) -> Entry:
@@ -212,14 +227,15 @@ def transform(
         assert value is not None, f"{node}: output {i} was used after all"
         return value
 
-    for node in topological(entries):
+    for node in topological(entries) if order is None else order:
         inputs = node.inputs
         if made or given:
-            inputs = tuple([entry and renew(entry) for entry in inputs])
+            renewed = tuple([entry and renew(entry) for entry in inputs])
+            inputs = inputs if renewed == inputs else renewed
         new = None if rule is None else rule(node, inputs)
-        if new is None:
-            new = node.with_inputs(inputs)
-        if new is not node:
+        if new is None and inputs is not node.inputs:
+            new = node.replace(inputs=inputs)
+        if new is not None and new is not node:
             made[node] = new
     return [renew(entry) for entry in entries]
 

@@ -57,10 +57,7 @@ def write_kernel(writer: Writer, statement: Statement) -> None:
     """Write down one group as a kernel and its launch."""
     domain, nodes = statement.shape, statement.nodes
     assert domain is not None
-    inside = set(nodes)
-    inputs = list(
-        dict.fromkeys(e for n in nodes for e in n.inputs if e is not None and e[0] not in inside)
-    )
+    inputs = statement.inputs
     results = [(n, 0) for n in nodes if writer.layout.kinds[n, 0] is Kind.BUFFER]
 
     def formula(*given: Name) -> list[Name]:

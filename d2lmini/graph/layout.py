@@ -107,18 +107,12 @@ class Layout:
             self._enter((node, 0), Kind.INPUT)
         outside = set(self.outputs)
         for statement in self.statements:
-            inside = set(statement.nodes)
-            outside.update(
-                e for n in inside for e in n.inputs if e is not None and e[0] not in inside
-            )
+            outside.update(statement.inputs)
         for statement in self.statements:
             for node in statement.nodes:
-                assert node.op is not None and node.specs is not None
-                for i in range(len(node.specs)):
-                    if statement.shape is not None and (node, i) not in outside:
-                        self._enter((node, i), Kind.BLOCK)
-                    else:
-                        self._enter((node, i), self._kind_of(node))
+                for entry in node.outputs:
+                    stays = statement.shape is not None and entry not in outside
+                    self._enter(entry, Kind.BLOCK if stays else self._kind_of(node))
 
     def _kind_of(self, node: Node) -> Kind:
         assert node.op is not None
@@ -173,11 +167,9 @@ class Layout:
         """The last statement that needs the memory of each value."""
         for when, statement in enumerate(self.statements):
             for node in statement.nodes:
-                for i in range(len(node.specs or ())):
-                    self.last[node, i] = when
-                for entry in node.inputs:
-                    for owner in self.owners[entry] if entry is not None else ():
-                        self.last[owner] = when
+                self.last.update(dict.fromkeys(node.outputs, when))
+                for entry in node.sources:
+                    self.last.update(dict.fromkeys(self.owners[entry], when))
         for entry in self.outputs:
             for owner in self.owners[entry]:
                 self.last[owner] = len(self.statements)
@@ -185,8 +177,7 @@ class Layout:
     # -- buffers -----------------------------------------------------------------------------------
 
     def _make_buffers(self, node: Node, when: int, statement: Statement) -> None:
-        for i in range(len(node.specs or ())):
-            entry = node, i
+        for entry in node.outputs:
             if self.kinds[entry] is not Kind.BUFFER:
                 continue
             buffer = self._in_place(node, when, statement)
@@ -203,7 +194,7 @@ class Layout:
             return None
         at = statement.nodes.index(node) + 1
         before, after = statement.nodes[:at], statement.nodes[at:]
-        for base in [e for reader in reversed(before) for e in reader.inputs if e is not None]:
+        for base in [e for reader in reversed(before) for e in reader.sources]:
             if len(self.owners[base]) != 1:
                 continue
             (owner,) = self.owners[base]

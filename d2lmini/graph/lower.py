@@ -28,10 +28,8 @@ from collections.abc import Sequence
 
 from d2lmini.graph.expressions import steps_of
 from d2lmini.graph.ir import Entry, Inputs, Node, spec_of, transform
-from d2lmini.graph.passes.views import reshaped
+from d2lmini.graph.passes.views import SPREADS, reshaped, shape_before
 from d2lmini.ops.core import registry
-
-_SPREADS = frozenset("_spread broadcast_to broadcast_axis broadcast_like".split())
 
 
 def lowered(outputs: Sequence[Entry]) -> list[Entry]:
@@ -55,13 +53,13 @@ def _lower(node: Node, inputs: Inputs) -> Node | None:
         op, inputs, attrs = registry["broadcast_mul"], ((mask, 0), inputs[0]), {}
     if op.elementwise and any(e and _is_spread(e) for e in inputs):
         inputs = _unspread(node, inputs)
-    if op is node.op:
-        return node.with_inputs(inputs)
+    if op is node.op and inputs == node.inputs:
+        return node
     return node.replace(op=op, inputs=inputs, attrs=attrs)
 
 
 def _is_spread(entry: Entry) -> bool:
-    return entry[0].op is not None and entry[0].op.name in _SPREADS
+    return entry[0].op is not None and entry[0].op.name in SPREADS
 
 
 def _unspread(node: Node, inputs: Inputs) -> Inputs:
@@ -78,12 +76,5 @@ def _unspread(node: Node, inputs: Inputs) -> Inputs:
 
 def _source(entry: Entry) -> Entry:
     """What a spread starts from, in as many axes as its result has."""
-    spread = entry[0]
-    source = spread.inputs[0]
-    assert source is not None
-    spec = spec_of(source)
-    axes = len(spec_of(entry).shape)
-    kept = spread.attrs.get("kept", (1,) * (axes - len(spec.shape)) + spec.shape)
-    if kept == spec.shape:
-        return source
-    return reshaped(source, kept, spread)
+    source, shape = entry[0].sources[0], shape_before(entry[0])
+    return source if shape == spec_of(source).shape else reshaped(source, shape, entry[0])

@@ -110,11 +110,10 @@ class _Uses:
         for when, statement in enumerate(layout.statements):
             for node in statement.nodes:
                 self.made[node] = when
-                for i in range(len(node.specs or ())):
-                    self.of_value[node, i].add(when)
-                for entry in node.inputs:
-                    if entry is not None:
-                        self._read(entry, when)
+                for entry in node.outputs:
+                    self.of_value[entry].add(when)
+                for entry in node.sources:
+                    self._read(entry, when)
         # What is copied is copied at the end of the part that computes it; an input in the first.
         self.copied = {number: self.made.get(entry[0], 0) for entry, number in layout.copied}
         for entry, number in layout.copied:

@@ -28,11 +28,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from d2lmini.graph.ir import Draw, Entry, Inputs, Node, mutated_by, spec_of, topological, transform
-from d2lmini.graph.passes.views import TRANSPOSES, is_reshape
+from d2lmini.graph.passes.views import SPREADS, TRANSPOSES, is_reshape
 from d2lmini.graph.split import residuals
 
-#: Their input is no larger than their output.
-SPREADS = ("_spread", "broadcast_to", "broadcast_axis", "broadcast_like")
 PARTS = ("slice", "slice_axis", "_getitem", "reverse", "cast")
 
 
@@ -60,7 +58,7 @@ def _cheap(forward: Sequence[Node], kept: set[Entry]) -> set[Node]:
     cheap: set[Node] = set()
     there: set[Entry] = set(kept)  # what backward has anyway, or from such values
     for node in forward:
-        op, inputs = node.op, [e for e in node.inputs if e is not None]
+        op, inputs = node.op, node.sources
         # What a variable that is changed held when it was read, it may hold no more.
         if node in changed or any(e[0] in changed for e in inputs):
             continue

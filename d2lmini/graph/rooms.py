@@ -32,13 +32,13 @@ def rooms(
     nodes: Sequence[Node], places: dict[Entry, str], new_name: Callable[[str], str]
 ) -> dict[str, np.dtype]:
     """Give every value of the group that has none a place; the scratch arrays for that by name."""
-    last = {entry: node for node in nodes for entry in node.inputs if entry is not None}
+    last = {entry: node for node in nodes for entry in node.sources}
     _go_where_it_ends(nodes, places, last)
     found: dict[str, np.dtype] = {}
     free: list[str] = []
     for node in nodes:
         entry = node, 0
-        read = dict.fromkeys(e for e in node.inputs if e is not None)
+        read = dict.fromkeys(node.sources)
         dying = [e for e in read if last[e] is node and places[e] in found]
         if entry not in places:
             dtype = spec_of(entry).dtype
@@ -81,7 +81,7 @@ def _is_free(
     for node in nodes[nodes.index(first) : nodes.index(after) + 1]:
         if node not in (first, after) and places.get((node, 0)) == place:
             return False
-        there = [e for e in node.inputs if e is not None and places.get(e) == place]
+        there = [e for e in node.sources if places.get(e) == place]
         if node is first:
             if not all(_may_lie_over(node, e) for e in there):
                 return False

@@ -27,7 +27,7 @@ def residuals(forward: Sequence[Entry], backward: Sequence[Entry]) -> list[Entry
     used = dict.fromkeys(e for e in backward if e[0] in before)
     for node in topological(backward):
         if node not in before:
-            used.update(dict.fromkeys(e for e in node.inputs if e is not None and e[0] in before))
+            used.update(dict.fromkeys(e for e in node.sources if e[0] in before))
     return [entry for entry in used if entry[0].op is not None]
 
 

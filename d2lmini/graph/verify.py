@@ -122,7 +122,7 @@ def _check_attributes(node: Node) -> None:
 def _check_specs(node: Node) -> None:
     op = node.op
     assert op is not None and node.specs is not None
-    known = [spec_of(e) for e in node.inputs if e is not None]
+    known = [spec_of(e) for e in node.sources]
     try:
         given = as_specs(infer(op, known, node.attrs))
     except (MXNetError, TypeError, ValueError, AssertionError) as problem:

@@ -102,7 +102,7 @@ def _visit(node: Node, found: dict[Entry, Partial]) -> None:
             found[entry] = _merge(node, name, given[name], told[name])
     if told.get("out") is not None:
         found[node, 0] = _merge(node, "output", out, told["out"])
-    shapes = [found.get(e) for e in node.inputs if e is not None]
+    shapes = [found.get(e) for e in node.sources]
     if all(shape is not None for shape in shapes):
         for i, shape in enumerate(_outputs(node, shapes)):
             found[node, i] = _merge(node, f"output {i}", found.get((node, i)), shape)

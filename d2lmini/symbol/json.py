@@ -77,7 +77,7 @@ def tojson(symbol: Symbol, remove_amp_cast: bool = True) -> str:
     for node in nodes:
         for entry in node.mutated:
             changes[entry] = changes.get(entry, 0) + 1
-        given = [entry for entry in node.inputs if entry is not None]
+        given = node.sources
         record: dict[str, Any] = {
             "op": "null" if node.op is None else node.op.mxnet_name,
             "name": node.name,

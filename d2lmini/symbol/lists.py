@@ -77,7 +77,7 @@ def internals(entries: Sequence[Entry]) -> tuple[Entry, ...]:
 def children(entries: Sequence[Entry]) -> tuple[Entry, ...]:
     """The inputs of the nodes that `entries` are outputs of."""
     nodes = dict.fromkeys(node for node, _ in entries)
-    return tuple([entry for node in nodes for entry in node.inputs if entry is not None])
+    return tuple([entry for node in nodes for entry in node.sources])
 
 
 def substituted(
@@ -91,7 +91,7 @@ def substituted(
     def rule(node: Node, inputs: Inputs) -> Node | None:
         if node is head and node.op is not None:
             return node.replace(name=name, inputs=inputs, specs=None)
-        return None if inputs == node.inputs else node.replace(inputs=inputs, specs=None)
+        return None if inputs is node.inputs else node.replace(inputs=inputs, specs=None)
 
     values = {(node, 0): entry for node, entry in given.items()}
     return tuple(transform(entries, rule, values))
@@ -125,7 +125,7 @@ def described(entries: Sequence[Entry]) -> str:
             lines.append(f"Variable:{node.name}")
             continue
         lines += ["-" * 20, f"Op:{node.op.name}, Name={node.name}", "Inputs:"]
-        given = [entry for entry in node.inputs if entry is not None]
+        given = node.sources
         lines += [f"\targ[{i}]={n.name}({j})" for i, (n, j) in enumerate(given)]
         known = attributes(node)
         lines += ["Attrs:", *(f"\t{key}={known[key]}" for key in sorted(known))] if known else []

@@ -44,7 +44,7 @@ def in_mxnet_words(
                 f"node {node.name!r}: MXNet has no op {node.op.name!r}, which is d2lmini's own, so "
                 "this graph cannot be written to its file format; use ops of MXNet's instead"
             )
-        return None if inputs == node.inputs else node.replace(inputs=inputs, specs=None)
+        return None if inputs is node.inputs else node.replace(inputs=inputs, specs=None)
 
     return transform(entries, rule)
 

@@ -266,9 +266,7 @@ def _cost(node: Node) -> Cost | None:
     """What an op costs alone; None where nobody knows."""
     if node.op is None or node.op is CONSTANT or node.specs is None:
         return None
-    specs = [e[0].specs[e[1]] for e in node.inputs if e is not None and e[0].specs]
-    attrs = {k: v for k, v in node.attrs.items() if k in node.op.attr_names}
-    return node.op.cost(specs, node.specs, **attrs)
+    return node.cost
 
 
 def costs_of(cost: Cost | None) -> list[tuple[str, str]]:

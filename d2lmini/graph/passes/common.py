@@ -35,7 +35,7 @@ def common(outputs: Sequence[Entry]) -> list[Entry]:
 
     def rule(node: Node) -> Replacement:
         first = met.setdefault(_key(node), node)
-        return None if first is node else [(first, i) for i in range(len(node.specs or ()))]
+        return None if first is node else list(first.outputs)
 
     return rewritten(outputs, rule)
 

@@ -33,9 +33,9 @@ def dead(outputs: Sequence[Entry]) -> list[Entry]:
     """Without parts that are not used."""
     used = set(outputs)
     for node in topological(outputs):
-        used.update(e for e in node.inputs if e is not None)
+        used.update(node.sources)
     parts = {
-        node: [i for i in range(len(node.specs or ())) if (node, i) in used]
+        node: [i for _, i in node.outputs if (node, i) in used]
         for node in topological(outputs)
         if node.op is not None and node.op.name in ("split", "split_v2")
     }

@@ -39,15 +39,16 @@ from d2lmini.device.quiet import run_quietly
 from d2lmini.graph.constant import CONSTANT, array_of, constant, filled, is_constant, uniform
 from d2lmini.graph.ir import Draw, Entry, Node, compute, mutated_by, spec_of, topological, transform
 from d2lmini.graph.passes.rewrite import Replacement, rewritten
-from d2lmini.graph.passes.views import is_reshape
+from d2lmini.graph.passes.views import SPREADS, TRANSPOSES, is_reshape
 
 #: The largest constant that a program holds, in bytes.
 LARGEST = 1 << 20
 
 #: Calls whose result is everywhere what their input is everywhere.
-SPREADING = ("_spread", "broadcast_to", "broadcast_axis", "broadcast_like", "transpose", "swapaxes",
-             "slice", "slice_axis", "slice_like", "tile", "repeat", "reverse", "_getitem", "max",
-             "min")  # fmt: skip
+SPREADING = (
+    *SPREADS, *TRANSPOSES, "slice", "slice_axis", "slice_like", "tile", "repeat", "reverse",
+    "_getitem", "max", "min",
+)  # fmt: skip
 
 
 def folded(outputs: Sequence[Entry]) -> list[Entry]:
@@ -95,7 +96,7 @@ def _folded(node: Node) -> Replacement:
             results = _computed(node, one)
             if results is not None and results[0].size == 1:
                 return _everywhere(node, results[0].reshape(-1)[0].item())
-    known = [e for e in node.inputs if e is not None]
+    known = node.sources
     if sum(spec.nbytes for spec in specs) > LARGEST:
         return None
     if not all(is_constant(e) for e in known):

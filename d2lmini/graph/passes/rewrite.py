@@ -47,7 +47,7 @@ def rewritten(
     def visit(node: Node, inputs: Inputs) -> ir.Replacement | None:
         if node.op is None:
             return None
-        new = node.with_inputs(inputs)
+        new = node if inputs is node.inputs else node.replace(inputs=inputs)
         if meet is not None:
             meet(node, new)
         if changed:
@@ -65,7 +65,7 @@ def rewritten(
             assert value is None or spec_of(value) == spec, (node, value, spec)
         return values
 
-    results = transform(outputs, visit)
+    results = transform(outputs, visit, order=order)
     return results if _in_order(placed, changed, results) else list(outputs)
 
 
@@ -93,7 +93,7 @@ def _in_order(placed: dict[Node, Node], changed: set[Node], results: Sequence[En
             if node.mutated:
                 return False
             continue
-        for variable in {e[0] for e in node.inputs if e is not None and e[0] in changed}:
+        for variable in {e[0] for e in node.sources if e[0] in changed}:
             if at < last.get(variable, -1):
                 return False
             last[variable] = at

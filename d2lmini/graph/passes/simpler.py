@@ -28,9 +28,8 @@ from d2lmini.graph.constant import uniform
 from d2lmini.graph.ir import Entry, Node, spec_of
 from d2lmini.graph.passes.rewrite import Replacement, Rules, call, calls, rewritten, same
 from d2lmini.graph.passes.sums import axes_of
-from d2lmini.graph.passes.views import reshaped
+from d2lmini.graph.passes.views import SPREADS, reshaped, shape_before
 from d2lmini.ops.binary import add, power, sub
-from d2lmini.ops.core import Shape
 from d2lmini.ops.elementwise import FAMILIES
 
 rules = Rules()
@@ -116,11 +115,11 @@ def _(node: Node) -> Replacement:
 @rules("sum _sum_to")
 def _(node: Node) -> Replacement:
     """A sum over copies: the number times how many there are."""
-    inner = calls(node.inputs[0], ("_spread", "broadcast_to", "broadcast_axis", "broadcast_like"))
+    inner = calls(node.inputs[0], SPREADS)
     if inner is None or inner.inputs[0] is None:
         return None
     source, wide = inner.inputs[0], spec_of((inner, 0)).shape
-    kept = _kept(inner, spec_of(source).shape, len(wide))
+    kept = shape_before(inner)
     axes = tuple(a for a in axes_of(node, wide) if wide[a] != 1)
     count = prod(wide[a] for a in axes)
     copies = all(kept[a] == 1 for a in axes)
@@ -133,10 +132,3 @@ def _(node: Node) -> Replacement:
     if target != kept:
         y = call("broadcast_to", (y,), node, shape=target)
     return same(node, reshaped(y, spec_of((node, 0)).shape, node))
-
-
-def _kept(node: Node, shape: Shape, ndim: int) -> Shape:
-    """The shape of what is spread, with as many axes as the result."""
-    assert node.op is not None
-    kept = node.attrs["kept"] if node.op.name == "_spread" else shape
-    return (1,) * (ndim - len(kept)) + tuple(kept)

@@ -29,9 +29,12 @@ rules = Rules()
 
 RESHAPES = ("reshape", "flatten", "expand_dims", "squeeze", "reshape_like")
 TRANSPOSES = ("transpose", "swapaxes")
+#: These repeat elements; their input is no larger than their output.
+SPREADS = ("_spread", "broadcast_to", "broadcast_axis", "broadcast_like")
 #: These keep the elements in their order where the number of elements stays the same.
-PERHAPS = ("sum", "mean", "max", "min", "_sum_to", "_spread", "broadcast_to", "broadcast_axis",
-           "broadcast_like", "slice", "slice_axis", "_getitem", "stack")  # fmt: skip
+PERHAPS = (
+    "sum", "mean", "max", "min", "_sum_to", *SPREADS, "slice", "slice_axis", "_getitem", "stack"
+)  # fmt: skip
 
 
 def views(outputs: Sequence[Entry]) -> list[Entry]:
@@ -104,6 +107,14 @@ def reshaped(source: Entry, shape: Shape, like: Node) -> Entry:
     if 0 in shape:
         return call("_spread", (source,), like, kept=shape, shape=shape)
     return call("reshape", (source,), like, shape=shape)
+
+
+def shape_before(spread: Node) -> Shape:
+    """The shape that one of `SPREADS` starts from, with as many axes as its result has."""
+    assert spread.op is not None
+    shape = spec_of(spread.sources[0]).shape
+    kept = spread.attrs["kept"] if spread.op.name == "_spread" else shape
+    return (1,) * (len(spec_of((spread, 0)).shape) - len(kept)) + tuple(kept)
 
 
 @rules("transpose swapaxes")
