@@ -223,11 +223,16 @@ def make_map(folder: Path, stems: list[str]) -> None:
 
 
 def chosen(mapped: dict[str, Any], mutant: Mutant) -> list[str]:
-    """The tests that execute its line (or one nearby, of the same statement), the quick ones first;
-    the first few of each file before the rest."""
+    """The tests that execute its line (or one nearby, of the same statement), the quick ones first.
+
+    Where the tracer has seen none, as on threads of the engine: those that execute most of its
+    file."""
     by_line = mapped["lines"].get(mutant.file, {})
     near = (mutant.line, mutant.line - 1, mutant.line - 2)
     tests = next((by_line[str(line)] for line in near if by_line.get(str(line))), [])
+    if not tests:
+        often = Counter(test for each in by_line.values() for test in each)
+        tests = [test for test, _ in often.most_common(30)]
     found, total = [], 0.0
     for test in sorted(set(tests), key=lambda t: mapped["seconds"][t]):
         total += mapped["seconds"][test] + 0.01
@@ -262,7 +267,7 @@ def run(folder: Path, seed: int, count: int, minutes: float) -> None:
     for mutant in drawn(tree, seed, count):
         if time.monotonic() > end:
             break
-        if mutant.name in done:
+        if done.get(mutant.name, {"verdict": "not reached"})["verdict"] != "not reached":
             continue
         tests = chosen(mapped, mutant)
         verdict = judge(tree, mutant, tests, sum(mapped["seconds"][t] for t in tests))

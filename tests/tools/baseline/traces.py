@@ -130,7 +130,8 @@ def programs() -> list[tuple[int, Callable[[], None]]]:
     """(virtual GPUs, program), ten of them."""
     two = [gpu(0), gpu(1)]
     return [
-        (0, chains(1, False, 700)), (0, chains(2, False)), (0, chains(3, True)), (0, chains(4, True)),
+        (0, chains(1, False, 700)), (0, chains(2, False)),
+        (0, chains(3, True)), (0, chains(4, True)),
         (0, training([d2lmini.cpu()], False)), (0, training([d2lmini.cpu()], True)),
         (2, training(two, False)), (2, training(two, True)), (1, training([gpu(0)], False)),
         (0, chains(5, True)),
