@@ -223,16 +223,10 @@ def make_map(folder: Path, stems: list[str]) -> None:
 
 
 def chosen(mapped: dict[str, Any], mutant: Mutant) -> list[str]:
-    """The tests that execute its line (or one nearby, of the same statement), the quick ones first.
-
-    Where the tracer has seen none, as on threads of the engine: those that execute most of its
-    file."""
+    """The tests that execute its line, or one shortly before it, the quick ones first."""
     by_line = mapped["lines"].get(mutant.file, {})
     near = (mutant.line, mutant.line - 1, mutant.line - 2)
     tests = next((by_line[str(line)] for line in near if by_line.get(str(line))), [])
-    if not tests:
-        often = Counter(test for each in by_line.values() for test in each)
-        tests = [test for test, _ in often.most_common(30)]
     found, total = [], 0.0
     for test in sorted(set(tests), key=lambda t: mapped["seconds"][t]):
         total += mapped["seconds"][test] + 0.01
