@@ -223,8 +223,7 @@ def make_map(folder: Path, stems: list[str]) -> None:
 
 
 def chosen(mapped: dict[str, Any], mutant: Mutant) -> list[str]:
-    """The tests that execute its line (or one nearby, of the same statement), the quick ones first;
-    the first few of each file before the rest."""
+    """The tests that execute its line, or one shortly before it, the quick ones first."""
     by_line = mapped["lines"].get(mutant.file, {})
     near = (mutant.line, mutant.line - 1, mutant.line - 2)
     tests = next((by_line[str(line)] for line in near if by_line.get(str(line))), [])
@@ -262,7 +261,7 @@ def run(folder: Path, seed: int, count: int, minutes: float) -> None:
     for mutant in drawn(tree, seed, count):
         if time.monotonic() > end:
             break
-        if mutant.name in done:
+        if done.get(mutant.name, {"verdict": "not reached"})["verdict"] != "not reached":
             continue
         tests = chosen(mapped, mutant)
         verdict = judge(tree, mutant, tests, sum(mapped["seconds"][t] for t in tests))

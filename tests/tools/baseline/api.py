@@ -30,17 +30,19 @@ FILES = """
 
 def record() -> dict[str, Any]:
     found: dict[str, Any] = {"names": {}, "mxnet": {}}
+    public: set[str] = set()
     for space in " ".join(SPACES.values()).split():
         listed = listed_in(space)
         for path, value, owner in names_in(space):
             is_listed = path[len(space) + 1 :].partition(".")[0] in listed or ":" in space
             found["names"][path] = {**described(path, value, owner), "listed": is_listed}
-    found["command"] = sorted(m.name for m in pkgutil.iter_modules(d2lmini.__path__))
+            if is_listed and owner is None:
+                public.add(path.rpartition(".")[2])
     d2lmini.install_as_mxnet()
     import mxnet
 
     for name in ["", *(f".{each}" for each in [*dir(mxnet), *FILES])]:
-        found["mxnet"][f"mxnet{name}"] = offered(f"mxnet{name}", found["names"])
+        found["mxnet"][f"mxnet{name}"] = offered(f"mxnet{name}", public)
     return found
 
 
@@ -138,7 +140,7 @@ def usage_of(entry: Entry) -> str:
         return f"{entry.name}: {type(problem).__name__}"
 
 
-def offered(path: str, names: dict[str, Any]) -> str | list[str]:
+def offered(path: str, public: set[str]) -> str | list[str]:
     """What `import mxnet...` gives: a word for what it is, or the public names that it has."""
     try:
         value = importlib.import_module(path)
@@ -150,9 +152,7 @@ def offered(path: str, names: dict[str, Any]) -> str | list[str]:
         return type(value).__name__
     if type(value).__name__ == "LeftOutModule":
         return "left out"
-    public = sorted({name.rpartition(".")[2] for name in names if name.count(".") <= 4})
-    has = [name for name in public if safe_has(value, name)]
-    return sorted({*has, *(name for name in dir(value) if name[0] != "_" and name in public)})
+    return sorted(name for name in public if safe_has(value, name))
 
 
 def safe_has(value: Any, name: str) -> bool:

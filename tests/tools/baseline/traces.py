@@ -84,12 +84,12 @@ def times(trace: Any) -> str:
 # -- programs that are traced ----------------------------------------------------------------------
 
 
-def chains(seed: int, sleep: bool) -> Callable[[], None]:
+def chains(seed: int, sleep: bool, rows: int = 40) -> Callable[[], None]:
     """Tasks of a few chains with joins and waits."""
 
     def run() -> None:
         rng = random.Random(seed)
-        values = [nd.ones((40 + 10 * i, 40)) for i in range(4)]
+        values = [nd.ones((rows + 10 * i, rows)) for i in range(4)]
         lines = [engine.new_var() for _ in values]
         for _ in range(30):
             i, j = rng.randrange(4), rng.randrange(4)
@@ -130,7 +130,8 @@ def programs() -> list[tuple[int, Callable[[], None]]]:
     """(virtual GPUs, program), ten of them."""
     two = [gpu(0), gpu(1)]
     return [
-        (0, chains(1, False)), (0, chains(2, False)), (0, chains(3, True)), (0, chains(4, True)),
+        (0, chains(1, False, 700)), (0, chains(2, False)),
+        (0, chains(3, True)), (0, chains(4, True)),
         (0, training([d2lmini.cpu()], False)), (0, training([d2lmini.cpu()], True)),
         (2, training(two, False)), (2, training(two, True)), (1, training([gpu(0)], False)),
         (0, chains(5, True)),
@@ -138,8 +139,10 @@ def programs() -> list[tuple[int, Callable[[], None]]]:
 
 
 def real() -> list[Any]:
-    """Their traces on the threaded engine, everything queued."""
-    return [traced(n, run, "threaded", {"workers": 2, "inline_below": 0}) for n, run in programs()]
+    """Their traces on the threaded engine, every second with everything queued."""
+    queued = {"workers": 2, "inline_below": 0}
+    options = [queued, {"workers": 2}] * 5
+    return [traced(n, run, "threaded", how) for (n, run), how in zip(programs(), options)]
 
 
 def exact() -> list[Any]:
