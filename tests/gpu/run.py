@@ -1,7 +1,6 @@
 """Everything that needs a real GPU, in one run: `make test-gpu`, ten minutes on a new machine.
 
-    python tests/gpu/run.py [questions | rows | contract | context | order | chapter | measure |
-                            traces] ...
+    python tests/gpu/run.py [questions | rows | contract | order | chapter | measure | traces] ...
 
 One GPU is enough: tests that want several make devices of their own on it. In the order in which
 they run, of which the first two also fill CuPy's cache of kernels, by several processes at once,
@@ -10,7 +9,6 @@ for one kernel made with CUB takes its compiler 4 to 5 s:
 questions  what no stand-in answers (`questions.py`): is a failed GPU told of, is CUB right
 rows       every row of operations and layers, both ways, against NumPy and the CPU (`agreement.py`)
 contract   the tests of devices, with two logical devices
-context    the tests that take a context, with gpu(0)
 order      tests of devices under compute-sanitizer, where that is installed
 chapter    `multiple-gpus` from beginning to end
 measure    a table of rates and times, written to tests/gpu/results with the machine's description
@@ -49,7 +47,6 @@ GROUPS = {
     "rows": f"{PYTEST} -n {PROCESSES} tests/gpu/agreement.py",
     "contract": f"{PYTEST} {DEVICES} tests/test_devices_training.py tests/test_kvstore.py "
     "tests/test_trainer_devices.py",
-    "context": f"{PYTEST} tests/test_gluon_parameter.py tests/test_storage.py",
     "order": f"compute-sanitizer --error-exitcode 9 --target-processes all {PYTEST} {DEVICES}",
     "chapter": f"{sys.executable} tests/tools/run_chapters.py {ROOT} multiple-gpus",
 }
