@@ -170,6 +170,32 @@ def test_operations_beside_the_net_are_part_of_it():
             np.testing.assert_array_equal(ours, theirs)
 
 
+def test_batches_may_be_parts_of_arrays():
+    """Of different sizes, at other places each time; one of them is written."""
+    with gpus():
+        found = []
+        for n, how in ((100, STATIC), (0, {})):
+            net, trainer = start(mlp, how)
+            values = []
+            for i in range(14):
+                rows = (40, 12, 200)[i % 3]
+                data = batch(i % 3, gpu(0), (rows, 6))
+                x, y = data[i % 5 : i % 5 + 4], data[6:8]
+                with engine.bulk(n) if n else nullcontext():
+                    with autograd.record():
+                        loss = net(x)
+                    loss.backward()
+                    if i % 2:
+                        y += 1
+                    trainer.step(4)
+                values += [loss.asnumpy(), data.asnumpy()]
+            found.append(values)
+            lines = [line for line in net.cuda_graphs() if line.startswith("bulk: ")]
+            assert not how or any("replays: 0" not in line for line in lines), lines
+        for ours, theirs in zip(*found, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
 class Sorts(nn.HybridBlock):
     def hybrid_forward(self, F, x):
         return F.sort(x * 1.5)
