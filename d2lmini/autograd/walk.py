@@ -238,7 +238,7 @@ def _place(
         return None
     leaf = parent[0]
     alone = uses[leaf] == 1 and parent not in parts
-    return leaf.grad if alone and leaf.req == "write" and leaf.ctx == node.ctx else None
+    return leaf.grad if alone and leaf.req == "write" and leaf.ctx is node.ctx else None
 
 
 def _add(parts: dict[Entry, list[Any]], entry: Entry, g: Any) -> None:

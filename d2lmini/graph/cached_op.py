@@ -261,7 +261,7 @@ class Compiled:
             results = self._short.call(inputs, keys)
         if results is None:
             for x in inputs:
-                if x._ctx != ctx:
+                if x._ctx is not ctx:
                     raise MXNetError(f"{self.name}: inputs are on {ctx} and {x._ctx}")
             results = self._push(forward, inputs, ctx, keys, self._checked(out))
         if not self.wanted:
@@ -284,7 +284,7 @@ class Compiled:
         for x, spec in zip(outs, self.forward.specs):
             if not isinstance(x, NDArray):
                 raise TypeError(f"{self.name}: out= takes NDArrays, got {type(x).__name__}")
-            if x._spec != spec or x._ctx != self.ctx:
+            if x._spec != spec or x._ctx is not self.ctx:
                 raise MXNetError(
                     f"{self.name}: out= has {x._spec} on {x._ctx}, the result is {spec} on "
                     f"{self.ctx}"

@@ -91,7 +91,7 @@ class ShortRoad:
             chunk = x._chunk
             if chunk.writer is not None or chunk.queue or chunk.error is not None:
                 return None
-            if x._ctx is not ctx and x._ctx != ctx:
+            if x._ctx is not ctx:
                 return None
             if chunk.spec is not x._spec and not is_all(chunk, x):
                 return None
