@@ -122,6 +122,6 @@ def push(
     places = [(y._chunk, y._offset, y._spec) for y in results]
     task = kind(program, operands, places, ctx, keys)
     if not ctx.is_cpu:
-        check_there(ctx, task.reads + task.writes)
+        check_there(task.reads + task.writes)
     engine.current.push(task)
     return results

@@ -108,6 +108,6 @@ def push_parts(
         if changed:
             note_writes(changed)
         if not ctx.is_cpu:
-            check_there(ctx, [x._chunk for x in (*inputs, *results)])
+            check_there([x._chunk for x in (*inputs, *results)])
         engine.current.push(task)
     return results

@@ -128,8 +128,7 @@ def all_reduce(sums: Sequence[Sum]) -> None:
     """Push some sums that are all over the same devices, and `takes` says yes to each."""
     lanes = sums_of(device_of(sums[0].sources[0].context))
     assert lanes is not None
-    for a in (a for each in sums for arrays in each for a in arrays):
-        check_there(a.context, (a._chunk,))
+    check_there(a._chunk for each in sums for arrays in each for a in arrays)
     task = AllReduce(lanes, sums)
     task.site = note_writes([y for each in sums for y in each.targets])
     engine.current.push(task)

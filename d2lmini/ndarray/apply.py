@@ -230,7 +230,7 @@ def push_op(
         specs.append(x._spec)
         if ctx is None:
             ctx = x._ctx
-        elif x._ctx is not ctx and x._ctx != ctx and not (ctx.is_cpu and x._ctx.is_cpu):
+        elif x._ctx is not ctx and not (ctx.is_cpu and x._ctx.is_cpu):
             raise MXNetError(
                 f"{op.name}: inputs are on {ctx} and {x._ctx}; move one with .as_in_context({ctx})"
             )
@@ -278,7 +278,7 @@ def push_op(
     task.reads = tuple(reads)
     task.writes = tuple(writes)
     if not ctx.is_cpu:
-        check_there(ctx, reads + writes)
+        check_there(reads + writes)
     engine.current.push(task)
     if modes.recording:
         for x in inputs:
@@ -314,7 +314,7 @@ def _check_out(op: Op, outs: list, inferred: Any, ctx: Context) -> None:
             raise MXNetError(
                 f"{op.name}: out= has dtype {x._spec.dtype.name}, result is {spec.dtype.name}"
             )
-        if x._ctx.is_cpu is not ctx.is_cpu or not (ctx.is_cpu or x._ctx == ctx):
+        if x._ctx.is_cpu is not ctx.is_cpu or not (ctx.is_cpu or x._ctx is ctx):
             raise MXNetError(f"{op.name}: out= is on {x._ctx}, the inputs are on {ctx}")
 
 

@@ -93,7 +93,7 @@ def to_dlpack(x: Any, **options: Any) -> Any:
     if x._ctx.is_cpu:
         return as_numpy_view(x, "dlpack").__dlpack__(**options)
     device = device_of(x._ctx)
-    check_there(x._ctx, (x._chunk,))
+    check_there((x._chunk,))
     engine.current.wait("dlpack", x._chunk)
     return device.lend(array_of((x._chunk, x._offset, x._spec)), x._chunk, **options)
 

@@ -87,7 +87,7 @@ def upload(array: np.ndarray, ctx: Context) -> Any:
 
 def read(x: Any, by: str) -> np.ndarray:
     """A NumPy copy of an array on a device; waits, named `by` in the ledger."""
-    check_there(x._ctx, (x._chunk,))
+    check_there((x._chunk,))
     result = np.empty(x._spec.shape, x._spec.dtype)
     task = Transfer((x._chunk, x._offset, x._spec), x._ctx, result, cpu())
     engine.current.push(task)
@@ -101,9 +101,7 @@ def across(source: Any, target: Any) -> None:
     op = registry["_copyto"]
     if target._spec.dtype != source._spec.dtype:
         source = source.astype(target._spec.dtype)
-    for x in (source, target):
-        if not x._ctx.is_cpu:
-            check_there(x._ctx, (x._chunk,))
+    check_there((source._chunk, target._chunk))
     whole = is_whole(target)
     if modes.recording:
         autograd.check_in_place(op, (source,), [target], whole)
