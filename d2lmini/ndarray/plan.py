@@ -82,12 +82,16 @@ def plan_of(op: Op, specs: list, attrs: dict[str, Any]) -> Plan:
     """The plan of a call; MXNetError, prefixed with the op's name, if it does not fit.
 
     Attributes that the op itself keeps are known by their number, which is quick, and which the
-    short road goes by (`known_plan`); others by their values."""
+    short road goes by (`known_plan`); others by their values. Where an op has no outputs there is
+    nothing that attributes could decide: the plan of an optimizer's step is found again at the next
+    step, though its rates are others."""
     inputs = tuple([spec.number for spec in specs])
     kept = (attrs.number, *inputs) if type(attrs) is Bound else None
     plan: Plan | None = op.plans.get(kept) if kept else None
     if plan is not None:
         return plan
+    if op.outputs == 0:
+        return op.plans.get(inputs) or _keep(op, inputs, _make(op, specs, attrs))
     # With their types: 1, 1.0 and True are equal, and do not mean the same.
     values = attrs.values()
     key = (*inputs, *values, *map(type, values))
