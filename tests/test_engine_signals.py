@@ -25,9 +25,9 @@ FILES = (
     *(
         str(PACKAGE / name)
         for name in (
-            "ndarray/apply.py", "ops/update_multi.py", "ops/update.py", "ops/norm.py",
-            "ops/elemwise.py", "ops/subscript.py", "graph/call.py", "device/parallel.py",
-            "device/quiet.py",
+            "ndarray/dispatch.py", "ndarray/compute.py", "ops/update_multi.py", "ops/update.py",
+            "ops/norm.py", "ops/elemwise.py", "ops/subscript.py", "graph/call.py",
+            "device/parallel.py", "device/quiet.py",
         )
     ),
 )  # fmt: skip

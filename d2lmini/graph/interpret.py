@@ -22,7 +22,7 @@ from typing import Any
 
 from d2lmini.base import MXNetError
 from d2lmini.context import Context
-from d2lmini.ndarray.apply import apply
+from d2lmini.ndarray.dispatch import apply
 from d2lmini.symbol.node import Entry, Node, topological
 from d2lmini.symbol.symbol import Symbol, written
 

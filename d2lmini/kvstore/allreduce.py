@@ -25,7 +25,8 @@ from d2lmini.device.devices import device_of
 from d2lmini.device.storage import check_there
 from d2lmini.engine.core import Task
 from d2lmini.ndarray import NDArray
-from d2lmini.ndarray.apply import array_of, note_writes
+from d2lmini.ndarray.compute import array_of
+from d2lmini.ndarray.dispatch import note_writes
 from d2lmini.ops.spec import Cost
 
 #: Arrays of up to so many bytes share a call, of so many bytes in all: more would have the first

@@ -26,7 +26,8 @@ from d2lmini.device.devices import device_of, exists, gpus
 from d2lmini.device.interface import not_shared
 from d2lmini.device.storage import Chunk, check_there, pool_of
 from d2lmini.ndarray import transfer
-from d2lmini.ndarray.apply import apply, array_of, wrap
+from d2lmini.ndarray.compute import array_of
+from d2lmini.ndarray.dispatch import apply, wrap
 from d2lmini.ops.core import Spec, as_dtype, registry
 
 

@@ -22,7 +22,8 @@ from d2lmini.context import Context, cpu
 from d2lmini.device.devices import device_of
 from d2lmini.device.storage import Chunk, check_there, pool_of
 from d2lmini.engine.core import Task, Var
-from d2lmini.ndarray.apply import Operand, array_of, is_missing, is_whole, note_writes, wrap
+from d2lmini.ndarray.compute import Operand, array_of, is_missing
+from d2lmini.ndarray.dispatch import is_whole, note_writes, wrap
 from d2lmini.ops.core import Spec, modes, registry
 from d2lmini.ops.spec import Cost
 

@@ -18,9 +18,6 @@ from d2lmini.ops.core import Value, invoke, registry
 _NUMBERS = (int, float, bool, np.number, np.bool_, numbers.Number)
 
 
-_PLAIN = {int, float}
-
-
 class Fluent(Value):
     """A value with operators and methods."""
 
@@ -41,13 +38,12 @@ def _operator(symbol: str, pair: str, scalar: str, reverse: bool = False) -> Cal
     pair_op, scalar_op = registry[pair], registry[scalar]
 
     def method(self: Any, other: Any) -> Any:
-        if type(other) in _PLAIN:
-            inputs, attrs = (self,), {"scalar": other}
-            result = self._short(scalar_op, inputs, attrs)
-            return self._apply(scalar_op, inputs, attrs, None) if result is None else result
+        kind = type(other)
+        if kind is int or kind is float:
+            return self._apply(scalar_op, (self,), {"scalar": other})
         if isinstance(other, Value):
             pair_of = (other, self) if reverse else (self, other)
-            return invoke(pair_op, pair_of, pair_op.defaults, None)
+            return pair_of[0]._apply(pair_op, pair_of, pair_op.defaults)
         if isinstance(other, _NUMBERS):
             return invoke(scalar_op, (self,), {"scalar": other}, None)
         raise TypeError(

@@ -1,6 +1,6 @@
 """Which ops are, on floating arrays, exactly one NumPy ufunc.
 
-For these the way from the call to the kernel can be short (ndarray/apply.py), and the result is
+For these the way from the call to the kernel can be short (ndarray/dispatch.py), and the result is
 known beforehand: shape and dtype of the inputs, if those agree. `op.ufunc` holds the ufunc.
 
 >>> from d2lmini.ops.core import registry
