@@ -273,10 +273,7 @@ def _is_disturbed(current: Any) -> bool:
     """Does it take a task to change memory now? It does while listeners are told of memory, the
     memory checker watches, or a lazy scope records; and for a finalizer in the midst of a move."""
     return bool(
-        instrument.listeners
-        or current._late
-        or quiet.began is not None
-        or lock._is_owned()  # type: ignore[attr-defined]
+        instrument.listeners or current._late or quiet.began is not None or lock._is_owned()  # type: ignore[attr-defined]
     )
 
 
