@@ -205,7 +205,10 @@ def _walk(
         if arrived and True in needs:
             places = NOWHERE
             if node.placing and targets is None:
-                places = [_place(node, parent, uses, parts) for parent in parents]
+                places = [
+                    _place(node, parent, uses, parts) if needed else None
+                    for parent, needed in zip(parents, needs)
+                ]
             grads = node.gradients(gs, graph, needs, places)
         if not retain:
             node.release()

@@ -153,13 +153,14 @@ def apply_any(
     if op.simple and (not inputs or type(inputs[0]) is Array):
         if plan is None:
             plan = known_plan(op, inputs, attrs)
+        where = inputs[0]._ctx if inputs else ctx or current_context()
         if (
             plan is not None
             and plan.simple
+            and where.is_cpu
             and plan.predicted_us < engine.current.inline_below
             and (out is None or not modes.recording)
         ):
-            where = inputs[0]._ctx if inputs else ctx or current_context()
             outs = () if out is None else (out,)
             results = run_inline(plan, inputs, where, outs, attrs)
             if results is not None:
@@ -206,15 +207,13 @@ class Call(Protocol):
 def run_inline(
     call: Call, inputs: Sequence[Any], ctx: Context, outs: Sequence[Any] = (), given: Any = ()
 ) -> list[Any] | None:
-    """Compute `call` here and now: its outputs, new arrays where `outs` has none. None if it has
-    to be queued; then nothing has changed.
+    """Compute `call` here and now, on the CPU: its outputs, new arrays where `outs` has none. None
+    if it has to be queued; then nothing has changed.
 
     What lies in `outs` already is replaced by one copy each, when everything is computed: so an
     output may be an input too, and neither a failure nor Ctrl-C leaves half of a result there."""
     current = engine.current
     if call.predicted_us >= current.inline_below or here.task or instrument.apart:
-        return None
-    if not ctx.is_cpu:
         return None
     if (outs or not call.tiny) and _is_disturbed(current):
         return None
@@ -413,10 +412,15 @@ def queue(
             autograd.check_in_place(op, inputs, outs, all(is_whole(o) for o in outs))
         site = note_writes(outs)
         outs += [wrap(Chunk(pool, spec.nbytes), spec, ctx) for spec in inferred[shown:]]
-    outputs = [(o._chunk, o._offset, o._spec) for o in outs]
-
+    outputs, writes = [], []
+    for y in outs:
+        chunk = y._chunk
+        outputs.append((chunk, y._offset, y._spec))
+        writes.append(chunk)
+        # Only a whole chunk is overwritten; a part of one is changed in place.
+        if out is not None and not is_whole(y):
+            reads.append(chunk)
     task = OpTask(op, operands, outputs, attrs, ctx, plan)
-    writes = [o._chunk for o in outs]
     if op.mutates:
         positions = op.mutates
         if type(positions) is not tuple:
@@ -426,9 +430,6 @@ def queue(
             autograd.check_in_place(op, (), mutated, False)
         site = note_writes(mutated)
         writes += [x._chunk for x in mutated]
-    if out is not None:
-        # Only a whole chunk is overwritten; a part of one is changed in place.
-        reads += [o._chunk for o in outs if not is_whole(o)]
     task.site = site
     task.reads = tuple(reads)
     task.writes = tuple(writes)

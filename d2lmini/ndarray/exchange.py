@@ -56,13 +56,14 @@ def copyto(source: Any, target: Any) -> Any:
         target = wrap(chunk, spec, target)
     if not isinstance(target, type(source)):
         raise TypeError(f"copyto: expected an NDArray or a Context, got {type(target).__name__}")
-    if target.shape != source.shape:
+    if target._spec.shape != source._spec.shape:
         raise MXNetError(f"copyto: source has shape {source.shape}, target {target.shape}")
     if target._chunk is source._chunk and target._offset == source._offset:
         return target  # the same memory
     here, there = source._ctx, target._ctx
-    if here == there or (here.is_cpu and there.is_cpu):
-        apply(registry["_copyto"], (source,), {"dtype": target._spec.dtype}, target)
+    if here is there or (here.is_cpu and there.is_cpu):
+        op = registry["_copyto"]
+        apply(op, (source,), op.bound(dtype=target._spec.dtype), target)
     else:
         transfer.across(source, target)
     return target

@@ -106,8 +106,9 @@ def across(source: Any, target: Any) -> None:
     whole = is_whole(target)
     if modes.recording:
         autograd.check_in_place(op, (source,), [target], whole)
-    ends = [(x._chunk, x._offset, x._spec) for x in (source, target)]
-    task = Transfer(ends[0], source._ctx, ends[1], target._ctx)
+    begin = (source._chunk, source._offset, source._spec)
+    end = (target._chunk, target._offset, target._spec)
+    task = Transfer(begin, source._ctx, end, target._ctx)
     if target._chunk.data is not None:
         task.site = note_writes([target])
     if not whole:
