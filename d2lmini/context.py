@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import ClassVar
 
 from d2lmini.base import loaders
 
@@ -46,44 +46,41 @@ class _ContextMeta(type):
 class Context(metaclass=_ContextMeta):
     """A device: a kind ('cpu', 'gpu', 'cpu_pinned', 'cpu_shared') and a number from 0.
 
-    `Context('gpu', 1)`, `Context(another)` copies. As `with ctx:` it is the default of the
-    calling thread. ValueError for an unknown kind.
+    There is one object for each device, so contexts are equal exactly if they are the same object:
+    `Context('gpu', 1) is gpu(1)`, and `Context(another) is another`. As `with ctx:` it is the
+    default of the calling thread. ValueError for an unknown kind.
     """
 
-    __slots__ = ("_hash", "device_id", "device_typeid", "is_cpu")
+    __slots__ = ("device_id", "device_typeid", "is_cpu")
 
     device_id: int
     device_typeid: int
+    is_cpu: bool
 
     devtype2str = _NAMES
     devstr2type = _CODES
     _default_ctx = threading.local()
+    _known: ClassVar[dict[tuple[str, int], Context]] = {}
 
-    def __init__(self, device_type: str | Context, device_id: int = 0):
+    def __new__(cls, device_type: str | Context, device_id: int = 0) -> Context:
         if isinstance(device_type, Context):
-            other = device_type
-            device_type, device_id = other.device_type, other.device_id
+            return device_type
         if device_type not in _CODES:
             raise ValueError(f"Context: unknown device type {device_type!r}; known: {list(_CODES)}")
-        self.device_typeid = _CODES[device_type]
-        self.device_id = int(device_id)
-        self.is_cpu = device_type != "gpu"
-        self._hash = hash((self.device_typeid, self.device_id))
+        device_id = int(device_id)
+        known = cls._known.get((device_type, device_id))
+        if known is not None:
+            return known
+        context = super().__new__(cls)
+        context.device_typeid = _CODES[device_type]
+        context.device_id = device_id
+        context.is_cpu = device_type != "gpu"
+        return cls._known.setdefault((device_type, device_id), context)
 
     @property
     def device_type(self) -> str:
         """'cpu', 'gpu', 'cpu_pinned' or 'cpu_shared'."""
         return _NAMES[self.device_typeid]
-
-    def __eq__(self, other: Any) -> bool:
-        return self is other or (
-            isinstance(other, Context)
-            and self.device_typeid == other.device_typeid
-            and self.device_id == other.device_id
-        )
-
-    def __hash__(self) -> int:
-        return self._hash
 
     def __repr__(self) -> str:
         return f"{self.device_type}({self.device_id})"

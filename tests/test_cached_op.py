@@ -1,6 +1,6 @@
 """CachedOp: a compiled Symbol as one operation. The eager computation is the oracle.
 
-The short road, where calls go that are over sooner than a hand-over, is looked at for each of the
+Inline execution, of calls that are over sooner than a hand-over, is looked at for each of the
 reasons not to take it; training calls for all that the tape promises of any operation.
 """
 
@@ -18,6 +18,7 @@ from interrupts import ENGINE_FILES, PACKAGE, interrupt_at
 import d2lmini
 from d2lmini import MXNetError, autograd, cpu, engine, instrument, nd, profile, storage, sym
 from d2lmini.graph.cached_op import CachedOp
+from d2lmini.ndarray.dispatch import run_inline
 
 x, w, b = sym.var("x"), sym.var("w"), sym.var("b")
 
@@ -163,7 +164,7 @@ def test_out_with_a_history_is_refused_while_recording():
         f(nd.ones(2), out=y)
 
 
-# -- the short road --------------------------------------------------------------------------------
+# -- inline ------------------------------------------------------------------------------------
 
 
 def test_small_calls_run_where_they_are_made():
@@ -173,10 +174,9 @@ def test_small_calls_run_where_they_are_made():
     assert engine.stats().pending == 0
 
 
-def took_the_short_road(f: CachedOp, *inputs: Any) -> bool:
+def ran_inline(f: CachedOp, *inputs: Any) -> bool:
     (compiled,) = f._compiled.values()
-    short = compiled._short
-    return short is not None and short.call(inputs, ()) is not None
+    return run_inline(compiled._calls, inputs, compiled.ctx) is not None
 
 
 class Ends(instrument.Instrument):
@@ -185,31 +185,31 @@ class Ends(instrument.Instrument):
     def end(self, task: Any, failure: Any) -> None: ...
 
 
-def test_reasons_for_the_long_road():
+def test_reasons_not_to_run_inline():
     f, inputs = layer(), arrays()
     f(*inputs)
-    assert took_the_short_road(f, *inputs)
+    assert ran_inline(f, *inputs)
     # Something is pending on an input.
     go = threading.Event()
     engine.push(lambda: go.wait(30), writes=[inputs[0]._chunk])
-    assert not took_the_short_road(f, *inputs)
+    assert not ran_inline(f, *inputs)
     go.set()
     nd.waitall()
-    assert took_the_short_road(f, *inputs)
+    assert ran_inline(f, *inputs)
     # A reader beside does not matter.
     go = threading.Event()
     engine.push(lambda: go.wait(30), reads=[inputs[0]._chunk])
-    assert took_the_short_road(f, *inputs)
+    assert ran_inline(f, *inputs)
     go.set()
-    # A view of a larger array, another context, somebody who wants each event, the dial.
-    assert not took_the_short_road(f, nd.ones((4, 4))[1:3], *inputs[1:])
-    assert not took_the_short_road(f, inputs[0].as_in_context(cpu(1)), *inputs[1:])
+    # Nor does a view of a larger array; another context, a listener to each event, the dial do.
+    assert ran_inline(f, nd.ones((4, 4))[1:3], *inputs[1:])
+    assert not ran_inline(f, inputs[0].as_in_context(cpu(1)), *inputs[1:])
     with instrument.listening(Ends()):
-        assert not took_the_short_road(f, *inputs)
+        assert not ran_inline(f, *inputs)
     with instrument.listening(instrument.Instrument()), profile():
-        assert took_the_short_road(f, *inputs)
+        assert ran_inline(f, *inputs)
     engine.current.inline_below = 0.0
-    assert not took_the_short_road(f, *inputs)
+    assert not ran_inline(f, *inputs)
 
 
 def test_inside_a_task_it_is_pushed():
@@ -277,12 +277,12 @@ def test_random_numbers_are_those_of_the_eager_program():
     assert not (got[0][0] == got[0][1]).all()
 
 
-def test_ctrl_c_on_the_short_road_leaves_everything_right():
-    """Struck at every call and line of the road and of the program: the call happened or it did
-    not, the lock is free, the books agree, and the next call works."""
+def test_ctrl_c_in_an_inline_call_leaves_everything_right():
+    """Struck at every call and line of the dispatcher and of the program: the call happened or it
+    did not, the lock is free, the books agree, and the next call works."""
     f, inputs = layer(), arrays()
     want = f(*inputs).asnumpy()
-    files = (*ENGINE_FILES, str(PACKAGE / "graph" / "short.py"), str(PACKAGE / "graph" / "call.py"))
+    files = (*ENGINE_FILES, *(str(PACKAGE / f) for f in ("ndarray/dispatch.py", "graph/call.py")))
     for k in range(10_000):
         gc.collect()
         before = storage.stats(cpu()).live

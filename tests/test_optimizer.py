@@ -745,3 +745,16 @@ def test_a_learning_rate_of_0_leaves_the_weight(name):
     adjusted.update(0, weight, nd.array([3.0, 0.1, -1.0]), state)
     assert np.isfinite(weight.asnumpy()).all()
     assert weight.asnumpy().tolist() != [1.0, -2.0, 0.5]
+
+
+def test_the_plan_of_a_step_is_found_again_at_the_next_one():
+    """Though its rate is another, and so are those of Adam at each step."""
+    op = registry["_fused_update"]
+    weights, grads = [nd.ones(3), nd.ones((2, 5))], [nd.ones(3), nd.ones((2, 5))]
+    adam = optimizer.Adam(learning_rate=0.1)
+    states = [adam.create_state(i, w) for i, w in enumerate(weights)]
+    adam.update([0, 1], weights, grads, states)
+    known = list(op.plans.values())
+    adam.set_learning_rate(0.2)
+    adam.update([0, 1], weights, grads, states)
+    assert [id(plan) for plan in op.plans.values()] == [id(plan) for plan in known]

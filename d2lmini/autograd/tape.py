@@ -25,7 +25,7 @@ from typing import Any
 
 from d2lmini import callsite, engine
 from d2lmini.base import MXNetError, alias
-from d2lmini.ops.core import Op, Spec, Y, registry
+from d2lmini.ops.core import Op, Spec, Y, invoke, registry
 
 #: Where a value stands on the tape: (node, which of its outputs).
 Entry = tuple["Node", int]
@@ -304,7 +304,8 @@ def total(parts: list[Any] | None, out: Any = None) -> Any:
     if not parts:
         return None
     if len(parts) == 2 and out is None:
-        return registry["elemwise_add"](*parts)  # tiny ones take the short road
+        return registry["elemwise_add"](*parts)  # a ufunc: tiny ones are computed at once
     if len(parts) > 1:
-        return registry["add_n"](*parts, out=out)
+        op = registry["add_n"]
+        return invoke(op, tuple(parts), op.defaults, out)
     return parts[0] if out is None else registry["_copy"](parts[0], out=out)

@@ -205,7 +205,10 @@ def _walk(
         if arrived and True in needs:
             places = NOWHERE
             if node.placing and targets is None:
-                places = [_place(node, parent, uses, parts) for parent in parents]
+                places = [
+                    _place(node, parent, uses, parts) if needed else None
+                    for parent, needed in zip(parents, needs)
+                ]
             grads = node.gradients(gs, graph, needs, places)
         if not retain:
             node.release()
@@ -238,7 +241,7 @@ def _place(
         return None
     leaf = parent[0]
     alone = uses[leaf] == 1 and parent not in parts
-    return leaf.grad if alone and leaf.req == "write" and leaf.ctx == node.ctx else None
+    return leaf.grad if alone and leaf.req == "write" and leaf.ctx is node.ctx else None
 
 
 def _add(parts: dict[Entry, list[Any]], entry: Entry, g: Any) -> None:

@@ -79,8 +79,12 @@ def install(devices: Sequence[Device], cpu_workers: int | None) -> None:
     global _looked
     for device in _known():
         del _devices[device.ctx]
+        if device.pool is not None:
+            device.pool.there = False
     for device in devices:
         _devices[device.ctx] = device
+        if device.pool is not None:  # it was there before
+            device.pool.there = True
     _looked = bool(devices)
     lanes.install(*_lanes(devices, cpu_workers))
 

@@ -77,6 +77,8 @@ class Pool(Account):
     xp: Any = np
     #: May an array that was made elsewhere become the contents of a chunk?
     adopts = True
+    #: Is its device installed? Not once the scope of a virtual GPU has ended.
+    there = True
 
     def __init__(self, ctx: Context, limit: int | None = None):
         self.ctx = ctx
@@ -398,14 +400,14 @@ def _begin_pool(device: Device) -> Pool:
         return device.pool
 
 
-def check_there(ctx: Context, chunks: Iterable[Any]) -> None:
-    """MXNetError if memory named `ctx` lies on a device that there is no more (`virtual_gpus`)."""
-    pool = pool_of(ctx) if exists(ctx) else None
+def check_there(chunks: Iterable[Any]) -> None:
+    """MXNetError if one of `chunks` lies on a device that there is no more (`virtual_gpus`)."""
     for chunk in chunks:
-        if chunk.pool is not pool and chunk.pool.ctx == ctx:
+        if not chunk.pool.there:
             raise MXNetError(
-                f"the array lies on a {ctx} that there is no more: its virtual_gpus(...) has "
-                "ended. Copy what you need to cpu() before the end, or leave the scope later"
+                f"the array lies on a {chunk.pool.ctx} that there is no more: its "
+                "virtual_gpus(...) has ended. Copy what you need to cpu() before the end, or leave "
+                "the scope later"
             )
 
 

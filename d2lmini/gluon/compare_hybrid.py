@@ -290,7 +290,7 @@ def _unchanged(block: Any) -> Iterator[None]:
 def _logged(log: list[tuple[str, NDArray]]) -> Iterator[None]:
     """A scope that notes the results of all ops on arrays: (op, result)."""
     arrays: Any = NDArray
-    apply, short, mine = arrays._apply, arrays._short, get_ident()
+    apply, mine = arrays._apply, get_ident()
 
     def noting(op: Any, *how: Any, **more: Any) -> Any:
         result = apply(op, *how, **more)
@@ -299,8 +299,8 @@ def _logged(log: list[tuple[str, NDArray]]) -> Iterator[None]:
                 log.append((op.name, each))
         return result
 
-    arrays._apply, arrays._short = staticmethod(noting), lambda *_: None
+    arrays._apply = staticmethod(noting)
     try:
         yield
     finally:
-        arrays._apply, arrays._short = staticmethod(apply), short
+        arrays._apply = staticmethod(apply)

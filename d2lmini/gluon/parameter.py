@@ -342,7 +342,7 @@ class Parameter:
                     return arrays[0]
                 ctx = current_context()
             for array in arrays:
-                if array._ctx == ctx:
+                if array._ctx is ctx:
                     return array
             raise RuntimeError(
                 f"Parameter '{self.name}'{self._place()} was not initialized on context {ctx}. It "

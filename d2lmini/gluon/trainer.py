@@ -227,8 +227,11 @@ class Trainer:
         self._prepare()
         self._rescale(batch_size)
         self._check_fresh(ignore_stale_grad)
-        self._allreduce_grads(batch_size)
-        self._update(ignore_stale_grad)
+        if self._update_on_kvstore:
+            self._step_on_kvstore(batch_size)
+        else:
+            self._allreduce_grads(batch_size)
+            self._update(ignore_stale_grad)
 
     def allreduce_grads(self) -> None:
         """The first part of a step alone: gradients become their sums over all devices. To look
@@ -265,49 +268,56 @@ class Trainer:
         for param in self._params:
             if param._grad_req != "null":
                 for data in param._data or param.list_data():
-                    if not data._fresh_grad:
+                    leaf = data._leaf
+                    if leaf is None or not leaf.fresh:
                         raise UserWarning(_STALE.format(param.name, data.context))
 
+    def _step_on_kvstore(self, batch_size: float) -> None:
+        """Push the gradients to the KVStore, which updates the weights by their sums, and fetch
+        the weights."""
+        keys, grads = self._gradients(batch_size)
+        if isinstance(self._kvstore, kv.KVStore):
+            self._kvstore.push(keys, grads, priority=len(keys))
+            keys.sort()
+            self._kvstore.pull(keys, [self._params[i].list_data() for i in keys])
+        else:
+            for nth, (i, parts) in enumerate(zip(keys, grads)):
+                weights = self._params[i].list_data()
+                self._kvstore.pushpull(i, parts, out=weights, priority=-nth)
+
     def _allreduce_grads(self, batch_size: float | None) -> None:
-        """Sum the gradients over devices; updates the weights too if that is done on the KVStore
-        (`_update` fetches them). batch_size: that of the step; None if an `update` is to come."""
+        """Let the gradients be their sums over devices and processes. batch_size: that of the
+        step; None if an `update` is to come."""
         if self._kvstore is None:
             return
-        keys, grads = [], []
+        keys, grads = self._gradients(batch_size)
+        if isinstance(self._kvstore, kv.DistKVStore):  # a call beside `step` waits for all sums
+            in_step = batch_size is not None
+            self._kvstore.pushpull(keys, grads, priority=len(keys), in_turns=in_step)
+        elif isinstance(self._kvstore, kv.KVStore):
+            self._kvstore.pushpull(keys, grads, priority=len(keys))
+        else:
+            for nth, (i, parts) in enumerate(zip(keys, grads)):
+                self._kvstore.pushpull(i, parts, out=parts, priority=-nth)
+
+    def _gradients(self, batch_size: float | None) -> tuple[list[int], list[list[NDArray]]]:
+        """The keys of the parameters that learn, and their gradients on all devices, in the order
+        in which they are to be summed. (Their priorities are above 0: a sum goes before what is
+        left of backward on its device, which it holds up but little, and travels meanwhile.)"""
         between_processes = isinstance(self._kvstore, kv.DistKVStore)
         if between_processes:
             self._kvstore.divisor = batch_size
         # What travels between processes does so in one order, from the last to the first: it should
         # be that in which backward comes to them.
-        for i in self._in_net if between_processes else range(len(self._params)):
-            param = self._params[i]
-            if param._grad_req != "null":
-                keys.append(i)
-                grads.append(param.list_grad())
-                if between_processes:
-                    _freshen(param)
-        if not isinstance(self._kvstore, kv.KVStore):
-            for nth, (i, parts) in enumerate(zip(keys, grads)):
-                outs = self._params[i].list_data() if self._update_on_kvstore else parts
-                self._kvstore.pushpull(i, parts, out=outs, priority=-nth)
-            return
-        # Above 0 for every key: a sum goes before what is left of backward on its device, which
-        # it holds up but little, so that it can travel on meanwhile.
-        if self._update_on_kvstore:
-            self._kvstore.push(keys, grads, priority=len(keys))
-        elif isinstance(self._kvstore, kv.DistKVStore):  # who calls it alone waits for all sums
-            in_step = batch_size is not None
-            self._kvstore.pushpull(keys, grads, priority=len(keys), in_turns=in_step)
-        else:
-            self._kvstore.pushpull(keys, grads, priority=len(keys))
+        keys = self._in_net if between_processes else range(len(self._params))
+        keys = [i for i in keys if self._params[i]._grad_req != "null"]
+        if between_processes:
+            for i in keys:
+                _freshen(self._params[i])
+        return keys, [self._params[i].list_grad() for i in keys]
 
     def _update(self, ignore_stale_grad: bool) -> None:
-        if self._update_on_kvstore:
-            if not isinstance(self._kvstore, kv.KVStore):
-                return  # `pushpull` has brought the weights
-            learnt = [i for i, p in enumerate(self._params) if p._grad_req != "null"]
-            self._kvstore.pull(learnt, [self._params[i].list_data() for i in learnt])
-            return
+        """Update every weight by its gradient on its device."""
         for some in self._in_parts():
             for device, updater in enumerate(self._updaters):
                 indices: list[int] = []

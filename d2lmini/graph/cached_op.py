@@ -26,6 +26,7 @@ from d2lmini.autograd import tape
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, current_context
 from d2lmini.graph.arena import Arenas
+from d2lmini.graph.call import Calls
 from d2lmini.graph.gradient import gradients
 from d2lmini.graph.history import Backward, ProgramNode
 from d2lmini.graph.ir import Entry, Node, variables_of
@@ -35,7 +36,6 @@ from d2lmini.graph.passes.pooled import pooled
 from d2lmini.graph.program import Program
 from d2lmini.graph.recompute import recomputed
 from d2lmini.graph.replay_tasks import way_of
-from d2lmini.graph.short import ShortRoad
 from d2lmini.graph.split import cut, residuals
 from d2lmini.graph.trace import one_at_a_time
 from d2lmini.graph.typed import typed
@@ -248,22 +248,13 @@ class Compiled:
             self.outputs = outputs = simplify(outputs)
         self.forward = Program(name, variables, outputs + kept, ctx, arenas)
         self.nbytes = TIMES_TEXT * len(self.forward.source)
-        self._push = way_of(self.forward, ctx, static)
-        short = ctx.is_cpu and ShortRoad.leads(self.forward)
-        self._short = ShortRoad(self.forward, ctx) if short else None
+        self._calls = Calls(self.forward, ctx, way_of(self.forward, ctx, static))
 
     def __call__(self, inputs: Sequence[NDArray], out: Any) -> list[NDArray]:
         ctx = self.ctx
         forward = self.forward
         keys = [random_state.next_key(ctx) for _ in range(forward.draws)] if forward.draws else ()
-        results = None
-        if out is None and self._short is not None:
-            results = self._short.call(inputs, keys)
-        if results is None:
-            for x in inputs:
-                if x._ctx != ctx:
-                    raise MXNetError(f"{self.name}: inputs are on {ctx} and {x._ctx}")
-            results = self._push(forward, inputs, ctx, keys, self._checked(out))
+        results = self._calls(inputs, keys, () if out is None else self._checked(out))
         if not self.wanted:
             return results
         node = ProgramNode(self, inputs, results, keys)
@@ -274,8 +265,6 @@ class Compiled:
 
     def _checked(self, out: Any) -> Sequence[Any]:
         """What was given as `out=`, as a list; an error at the call if it does not fit."""
-        if out is None:
-            return ()
         outs = list(out) if isinstance(out, (list, tuple)) else [out]
         if len(outs) != len(self.outputs):
             raise MXNetError(
@@ -284,7 +273,7 @@ class Compiled:
         for x, spec in zip(outs, self.forward.specs):
             if not isinstance(x, NDArray):
                 raise TypeError(f"{self.name}: out= takes NDArrays, got {type(x).__name__}")
-            if x._spec != spec or x._ctx != self.ctx:
+            if x._spec != spec or x._ctx is not self.ctx:
                 raise MXNetError(
                     f"{self.name}: out= has {x._spec} on {x._ctx}, the result is {spec} on "
                     f"{self.ctx}"

@@ -1,25 +1,27 @@
-"""A call of a program on arrays: one task of the engine.
+"""A call of a program on arrays: computed inline, or one task of the engine.
 
-What an op does in `ndarray/apply.py` a program does here: outputs are made, a task is pushed, the
-call returns. Memory for intermediate results is none of the queue's business: an arena exists while
-its program runs, so there are never more than workers. Outputs count as pending until they are
-there, as those of any operation.
+As calls of ops are, by `ndarray/dispatch.py`. Where a call is queued, outputs are made, a task is
+pushed, the call returns. Memory for intermediate results is none of the queue's business: an arena
+exists while its program runs, so there are never more than workers. Outputs count as pending until
+they are there, as those of any operation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from d2lmini import callsite, engine
+from d2lmini import engine
+from d2lmini.base import MXNetError
 from d2lmini.context import Context
 from d2lmini.device.quiet import run_quietly
-from d2lmini.device.storage import Chunk, check_there, pool_of
-from d2lmini.engine.core import Task
+from d2lmini.device.storage import SMALL, Chunk, check_there, pool_of
+from d2lmini.engine.core import Task, lock
 from d2lmini.graph.program import Program
-from d2lmini.ndarray.apply import Operand, array_of, wrap
+from d2lmini.ndarray.compute import Operand, array_of
+from d2lmini.ndarray.dispatch import note_writes, run_inline, wrap
 from d2lmini.ndarray.ndarray import NDArray
 
 
@@ -102,6 +104,53 @@ class ProgramTask(Task):
         return places
 
 
+class Calls:
+    """The calls of one program in one context: each computed inline where it is small and its
+    inputs are there, else pushed as a task by `way` (see `way_of`).
+
+    A `dispatch.Call`. `run` is used with the engine's lock held, so one arena serves all inline
+    calls of programs that share their arenas, and `run` owns that memory; None before the first.
+    """
+
+    __slots__ = (
+        "cost", "ctx", "name", "nowhere", "outputs", "predicted_us", "program", "run", "tiny",
+        "way",
+    )  # fmt: skip
+
+    run: Any
+
+    def __init__(self, program: Program, ctx: Context, way: Callable[..., list[NDArray]]):
+        self.program = program
+        self.ctx = ctx
+        self.way = way
+        self.name = program.name
+        self.outputs = program.specs
+        self.tiny = all([spec.nbytes < SMALL for spec in program.specs])
+        # Not inline if it changes an input: such writes are noted, and in several steps.
+        never = not ctx.is_cpu or program.mutated
+        self.predicted_us = float("inf") if never else program.predicted_us
+        self.nowhere = program.anywhere
+        cost = program.cost
+        self.cost = lambda: cost  # traces keep it longer than the program
+        self.run = None
+
+    def __call__(
+        self, inputs: Sequence[NDArray], keys: Sequence[Any], outs: Sequence[Any] = ()
+    ) -> list[NDArray]:
+        """The outputs, new arrays where `outs` has none. MXNetError for inputs elsewhere."""
+        ctx = self.ctx
+        if self.run is None and self.predicted_us < engine.current.inline_below:
+            with lock:
+                self.run = self.program.arenas.function(self.program)
+        results = run_inline(self, inputs, ctx, outs, keys)
+        if results is not None:
+            return results
+        for x in inputs:
+            if x._ctx is not ctx:
+                raise MXNetError(f"{self.name}: inputs are on {ctx} and {x._ctx}")
+        return self.way(self.program, inputs, ctx, keys, outs)
+
+
 def push(
     program: Program, inputs: Sequence[NDArray], ctx: Context, keys: Sequence[Any],
     outs: Sequence[Any] = (), kind: type[ProgramTask] = ProgramTask,
@@ -114,14 +163,11 @@ def push(
         results.append(wrap(Chunk(pool, spec.nbytes), spec, ctx) if given is None else given)
     changed = [inputs[i] for i in program.mutated] + [x for x in outs if x is not None]
     if changed:
-        site = callsite.find()
-        for x in changed:
-            begin = x._offset or 0
-            x._chunk.note_write(begin, begin + x._spec.size, site)
+        note_writes(changed)
     operands = [(x._chunk, x._offset, x._spec) for x in inputs]
     places = [(y._chunk, y._offset, y._spec) for y in results]
     task = kind(program, operands, places, ctx, keys)
     if not ctx.is_cpu:
-        check_there(ctx, task.reads + task.writes)
+        check_there(task.reads + task.writes)
     engine.current.push(task)
     return results

@@ -22,7 +22,8 @@ from d2lmini.device.storage import Chunk, check_there, pool_of
 from d2lmini.engine.core import Var
 from d2lmini.graph.call import ProgramTask, push
 from d2lmini.graph.program import Program
-from d2lmini.ndarray.apply import Operand, array_of, is_whole, note_writes, wrap
+from d2lmini.ndarray.compute import Operand, array_of
+from d2lmini.ndarray.dispatch import is_whole, note_writes, wrap
 from d2lmini.ndarray.ndarray import NDArray
 
 
@@ -108,6 +109,6 @@ def push_parts(
         if changed:
             note_writes(changed)
         if not ctx.is_cpu:
-            check_there(ctx, [x._chunk for x in (*inputs, *results)])
+            check_there([x._chunk for x in (*inputs, *results)])
         engine.current.push(task)
     return results

@@ -13,6 +13,7 @@ from d2lmini.autograd import tape
 from d2lmini.autograd.scopes import scope
 from d2lmini.autograd.tape import check_version
 from d2lmini.autograd.walk import grad_or_none
+from d2lmini.graph.call import Calls
 from d2lmini.graph.ir import Node, interpret, variables_of
 from d2lmini.graph.parts import MOST_PARTS
 from d2lmini.graph.program import Program
@@ -42,7 +43,7 @@ class Backward:
             f"{of.name}_backward", variables, grads, of.ctx, of.arenas,
             MOST_PARTS if of.overlaps else 1,
         )  # fmt: skip
-        self.push = way_of(self.program, of.ctx, of.static)
+        self.calls = Calls(self.program, of.ctx, way_of(self.program, of.ctx, of.static))
 
 
 class ProgramNode(tape.Node):
@@ -93,7 +94,7 @@ class ProgramNode(tape.Node):
         inputs += [tape.zeros(self.outputs[i], self.ctx) if gs[i] is None else gs[i]
                    for i in backward.heads]  # fmt: skip
         outs = [places[i] for i in backward.positions]
-        results = backward.push(backward.program, inputs, self.ctx, self.keys, outs)
+        results = backward.calls(inputs, self.keys, outs)
         grads: list[Any] = [None] * n
         for i, g in zip(backward.positions, results):
             grads[i] = g

@@ -21,7 +21,7 @@ import numpy as np
 from d2lmini.context import Context
 from d2lmini.device.storage import Chunk
 from d2lmini.graph.ir import Draw, Entry, Node, spec_of
-from d2lmini.ndarray.apply import Operand
+from d2lmini.ndarray.compute import Operand
 from d2lmini.ops.core import Op, Spec, registry
 from d2lmini.symbol.naming import NameManager, operator_hint
 

@@ -31,7 +31,7 @@ from d2lmini.graph.lazy_graph import Deed, Reading, Source, Step, cone, readings
 from d2lmini.graph.lazy_task import LazyTask
 from d2lmini.graph.passes import simplify
 from d2lmini.graph.program import Program
-from d2lmini.ndarray.apply import Operand, OpTask
+from d2lmini.ndarray.compute import Operand, OpTask
 from d2lmini.ops.core import Spec
 from d2lmini.symbol.naming import NameManager
 

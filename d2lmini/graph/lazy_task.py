@@ -20,7 +20,7 @@ from d2lmini.graph.call import ProgramTask
 from d2lmini.graph.ir import Node, compute, interpret
 from d2lmini.graph.lazy_graph import Deed
 from d2lmini.graph.program import Program
-from d2lmini.ndarray.apply import Operand, array_of
+from d2lmini.ndarray.compute import Operand, array_of
 
 
 class LazyTask(ProgramTask):

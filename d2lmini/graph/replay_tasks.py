@@ -41,7 +41,7 @@ from d2lmini.graph.lazy_graph import words_of
 from d2lmini.graph.program import Program
 from d2lmini.graph.replay import Replays
 from d2lmini.ndarray import NDArray
-from d2lmini.ndarray.apply import OpTask, array_of
+from d2lmini.ndarray.dispatch import OpTask, array_of
 from d2lmini.ops.core import Spec, registry
 from d2lmini.ops.update_multi import numbers_of
 

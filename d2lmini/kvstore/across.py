@@ -28,7 +28,8 @@ from d2lmini.engine import lanes
 from d2lmini.kvstore.allreduce import AllReduce, Sum
 from d2lmini.kvstore.mpi import Plan, World
 from d2lmini.ndarray import NDArray
-from d2lmini.ndarray.apply import array_of, note_writes
+from d2lmini.ndarray.compute import array_of
+from d2lmini.ndarray.dispatch import note_writes
 from d2lmini.ops.spec import Cost
 
 

@@ -25,7 +25,8 @@ from d2lmini.device.devices import device_of
 from d2lmini.device.storage import check_there
 from d2lmini.engine.core import Task
 from d2lmini.ndarray import NDArray
-from d2lmini.ndarray.apply import array_of, note_writes
+from d2lmini.ndarray.compute import array_of
+from d2lmini.ndarray.dispatch import note_writes
 from d2lmini.ops.spec import Cost
 
 #: Arrays of up to so many bytes share a call, of so many bytes in all: more would have the first
@@ -128,8 +129,7 @@ def all_reduce(sums: Sequence[Sum]) -> None:
     """Push some sums that are all over the same devices, and `takes` says yes to each."""
     lanes = sums_of(device_of(sums[0].sources[0].context))
     assert lanes is not None
-    for a in (a for each in sums for arrays in each for a in arrays):
-        check_there(a.context, (a._chunk,))
+    check_there(a._chunk for each in sums for arrays in each for a in arrays)
     task = AllReduce(lanes, sums)
     task.site = note_writes([y for each in sums for y in each.targets])
     engine.current.push(task)

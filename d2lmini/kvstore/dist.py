@@ -42,7 +42,8 @@ from d2lmini.kvstore.allreduce import Sum, keep
 from d2lmini.kvstore.local import Key, KVStore, Pairs
 from d2lmini.kvstore.mpi import Plan, world
 from d2lmini.ndarray import NDArray
-from d2lmini.ndarray.apply import array_of, note_writes
+from d2lmini.ndarray.compute import array_of
+from d2lmini.ndarray.dispatch import note_writes
 from d2lmini.ops.core import registry
 from d2lmini.ops.spec import Cost
 

@@ -36,7 +36,8 @@ from d2lmini.kvstore.dist import DistKVStore, operand
 from d2lmini.kvstore.local import Key, Pairs
 from d2lmini.kvstore.server import How, Request
 from d2lmini.ndarray import NDArray, array
-from d2lmini.ndarray.apply import array_of, note_writes
+from d2lmini.ndarray.compute import array_of
+from d2lmini.ndarray.dispatch import note_writes
 
 _numbers = count()
 

@@ -31,11 +31,13 @@ from d2lmini.kvstore.allreduce import Sum, all_reduce, buckets, keep, summed_by,
 from d2lmini.kvstore.base import KVStoreBase
 from d2lmini.kvstore.compression import Compression
 from d2lmini.ndarray import NDArray
-from d2lmini.ops.core import registry
+from d2lmini.ops.core import invoke, registry
 
 #: The names of those that sum on the CPU, and where the arrays are; see `create`.
 LOCAL = ("local", "local_allreduce_cpu", "local_update_cpu")
 DEVICE = ("device", "local_allreduce_device", "nccl")
+
+_ADD = registry["add_n"]
 
 Key = Any  # int or str
 Pairs = list[tuple[Key, list[NDArray]]]
@@ -98,9 +100,9 @@ class KVStore(KVStoreBase):
             with engine.prioritized(priority - nth):
                 value = self._at_home(k, values)
                 if self._updater is None:
-                    _add(self._parts(k, values, value.context), value)
+                    _add(self._parts(k, values, value._ctx), value)
                 else:
-                    sums.append((k, _total(self._parts(k, values, value.context)), value))
+                    sums.append((k, _total(self._parts(k, values, value._ctx)), value))
         if sums:
             with engine.prioritized(priority):
                 self._update(sums)
@@ -200,8 +202,9 @@ class KVStore(KVStoreBase):
         if self._compression is not None:
             send = self._compression.send
             return [send((key, i), x, ctx) for i, x in enumerate(values)]
-        place = _place(ctx)
-        return [x if _place(x.context) == place else x.copyto(ctx) for x in values]
+        return [
+            x if x._ctx is ctx or (x._ctx.is_cpu and ctx.is_cpu) else x.copyto(ctx) for x in values
+        ]
 
     def _update(self, sums: list[tuple[Key, NDArray, NDArray]]) -> None:
         if not isinstance(self._updater, opt.Updater):
@@ -211,7 +214,7 @@ class KVStore(KVStoreBase):
         # Where the values lie: one task for all values there, if the optimizer takes lists.
         by_place: dict[Context, list[tuple[Key, NDArray, NDArray]]] = {}
         for each in sums:
-            by_place.setdefault(_place(each[2].context), []).append(each)
+            by_place.setdefault(_place(each[2]._ctx), []).append(each)
         for some in by_place.values():
             self._updater(*map(list, zip(*some, strict=True)))
 
@@ -224,9 +227,9 @@ class KVStore(KVStoreBase):
     def _check_shapes(self, call: str, key: Key, arrays: list[NDArray]) -> None:
         if key not in self._store:
             raise MXNetError(f"{call}: key {key!r} was not initialized: call init first")
-        shape = self._store[key].shape
+        shape = self._store[key]._spec.shape
         for x in arrays:
-            if x.shape != shape:
+            if x._spec.shape != shape:
                 raise MXNetError(f"{call}: key {key!r} has shape {shape}, an array {x.shape}")
 
     def _pairs(self, call: str, key: Any, value: Any) -> Pairs:
@@ -306,12 +309,12 @@ def _place(ctx: Context) -> Context:
 
 def _total(parts: list[NDArray]) -> NDArray:
     """Their sum, from first to last; a single array as it is."""
-    return parts[0] if len(parts) == 1 else registry["add_n"](*parts)
+    return parts[0] if len(parts) == 1 else invoke(_ADD, tuple(parts), _ADD.defaults)
 
 
 def _add(parts: list[NDArray], value: NDArray) -> None:
     """Their sum, from first to last, into `value`."""
     if len(parts) > 1 and parts[0].dtype == value.dtype:
-        registry["add_n"](*parts, out=value)
+        invoke(_ADD, tuple(parts), _ADD.defaults, value)
     else:
         _total(parts).copyto(value)

@@ -1,45 +1,157 @@
-"""How an op computes where arrays are not NumPy's: on a GPU, with the module of its device.
+"""How a queued op computes: an `OpTask`, one call of an op, run by a worker.
 
-The op's kernel for such a device, or without one the same `op.compute(xp, ...)` with another `xp`.
-A worker runs this, and nothing in it waits: it puts work on the stream of its device. Memory is the
-module's own business there, so what an op returns fresh becomes the contents of its output
-(`adopt`, which serves NumPy's too), and `out=` is for arrays that are there already.
+The task gathers the arrays of its inputs, and computes into the memory of its outputs, or into new
+memory where an output has none yet. `xp` is the module of the task's device: NumPy, or CuPy on a
+GPU, where a worker only puts work on the device's stream, and nothing here waits. The kernel is
+the op's own for that kind of device, or `op.compute` with that `xp`.
+
+>>> import numpy as np
+>>> from d2lmini.ops.core import registry
+>>> x = np.arange(4.0)
+>>> overlaps(np, registry["negative"], [x], [x])            # reads each place before it writes it
+False
+>>> overlaps(np, registry["negative"], [x[1:]], [x[:-1]])   # reads some places too late
+True
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from d2lmini.context import Context
+from d2lmini.device.devices import device_of
+from d2lmini.device.parallel import GRAIN, parallel_for
+from d2lmini.device.quiet import run_quietly
 from d2lmini.device.storage import Chunk
-from d2lmini.ops.core import Op, Spec
+from d2lmini.engine.core import Task, Var
+from d2lmini.ndarray.plan import Plan
+from d2lmini.ops.core import ASSIGNING, Op, Spec
 from d2lmini.ops.kernels import kind_of
 
+#: Where an array lies: its memory, the element where it begins (None: it is the whole), its spec.
+Operand = tuple[Chunk, "int | None", Spec]
 
-def compute_there(
-    xp: Any, op: Op, arrays: list, attrs: dict[str, Any], outputs: list, places: list
-) -> None:
-    """Compute the outputs, operands as in `OpTask`; `places` has their arrays where there are any,
-    else None."""
-    compute = op.kernel_for(kind_of(xp))
-    single = len(outputs) == 1
-    there = all(place is not None for place in places)
-    if there and op.takes_out and not _clash(op, places, arrays):
-        compute(xp, *arrays, out=places[0] if single else tuple(places), **attrs)
-        return
-    results = compute(xp, *arrays, **attrs)
-    seen = list(arrays)
-    for (chunk, _, spec), place, result in zip(
-        outputs, places, (results,) if single else results, strict=True
+
+class OpTask(Task):
+    """One call of an op: where its inputs lie, where its outputs go."""
+
+    __slots__ = ("attrs", "inputs", "op", "outputs", "plan")
+
+    spares = defers = True
+
+    def __init__(
+        self,
+        op: Op,
+        inputs: list[Operand],
+        outputs: list[Operand],
+        attrs: dict[str, Any],
+        ctx: Context,
+        plan: Plan,
     ):
-        if place is None:
-            adopt(xp, op, chunk, spec, result, seen)
-            seen.append(result)
-        else:
-            xp.copyto(place, result, casting="same_kind")
+        # The fields of Task, set here: a call saved on every small operation.
+        self.name = op.name
+        self.ctx = ctx
+        self.priority = 0
+        self.predicted_us = plan.predicted_us
+        self.site = None
+        self.cancelled = None
+        self.waits = 0
+        self.op = op
+        self.inputs = inputs
+        self.outputs = outputs
+        self.attrs = attrs
+        self.plan = plan
+
+    @property
+    def atomic(self) -> bool:  # type: ignore[override]
+        return self.op.atomic
+
+    @property
+    def in_steps(self) -> bool:
+        op = self.op
+        if op.mutates or self.outputs[0][0].data is not None:
+            return not op.atomic
+        return False  # nearly every operation: its results are new
+
+    def keeps(self, var: Var) -> bool:
+        if var in self.reads:
+            return True
+        # Assigned to by the program, x[:] = y. What is copied, y.copyto(x), is a result like y.
+        return (
+            self.op.name in ASSIGNING
+            and var.data is not None  # type: ignore[attr-defined]
+            and (self.op.name != "_copyto" or not is_missing(self.reads[0]))
+        )
+
+    @property
+    def cost(self) -> Any:
+        """Predicted FLOPs and bytes."""
+        return self.plan.cost()
+
+    def footprint(self) -> Any:
+        return self.plan.cost
+
+    def run(self) -> None:
+        run_quietly(self._compute)
+
+    def _compute(self) -> None:
+        op = self.op
+        xp: Any = np if self.ctx.is_cpu else device_of(self.ctx).xp
+        kernel = op.compute if xp is np else op.kernel_for(kind_of(xp))
+        arrays = [None if i is None else array_of(i) for i in self.inputs]
+        single = len(self.outputs) == 1
+        places: list[Any] = []
+        written: list[Any] = []  # the places that held something before
+        complete = op.takes_out
+        for operand in self.outputs:
+            chunk, _, spec = operand
+            place = None
+            if chunk.data is not None:
+                place = array_of(operand)
+                written.append(place)
+            elif xp is np and op.takes_out and (chunk.weight or not single):
+                place = chunk.allocate(spec.shape, spec.dtype)
+            else:  # a small result, or one that the op or the GPU's module makes itself
+                complete = False
+            places.append(place)
+        if complete and not (written and overlaps(xp, op, written, arrays)):
+            if single and op.elementwise and xp is np and places[0].size >= 2 * GRAIN:
+                compute_in_pieces(op, arrays, self.attrs, places[0])
+            else:
+                out = places[0] if single else tuple(places)
+                kernel(xp, *arrays, out=out, **self.attrs)
+            return
+        results = kernel(xp, *arrays, **self.attrs)
+        seen = arrays
+        for (chunk, _, spec), place, result in zip(
+            self.outputs, places, (results,) if single else results, strict=True
+        ):
+            if place is None:
+                adopt(xp, op, chunk, spec, result, seen)
+                seen.append(result)
+            else:
+                xp.copyto(place, result, casting="same_kind")
+
+
+def is_missing(var: Var) -> bool:
+    """Was its value never computed?"""
+    return var.error is not None and not var.error.unchanged
+
+
+def array_of(operand: Operand) -> Any:
+    """The operand's memory as an array of its shape, of its device's module."""
+    chunk, offset, spec = operand
+    data = chunk.data
+    if offset is None:
+        return data if data.shape == spec.shape else data.reshape(spec.shape)
+    return data.reshape(-1)[offset : offset + spec.size].reshape(spec.shape)
 
 
 def adopt(xp: Any, op: Op, chunk: Chunk, spec: Spec, result: Any, seen: list) -> None:
-    """Make `result` the contents of a fresh chunk: itself if nobody else sees it, else a copy."""
+    """Make `result` the contents of a new chunk: itself if it is not among the arrays `seen`, no
+    view, and in C order; else a copy."""
     if not isinstance(result, xp.ndarray):
         result = xp.asarray(result)
     if result.shape != spec.shape or result.dtype != spec.dtype:
@@ -52,19 +164,48 @@ def adopt(xp: Any, op: Op, chunk: Chunk, spec: Spec, result: Any, seen: list) ->
         xp.copyto(chunk.allocate(spec.shape, spec.dtype), result)
 
 
-def _clash(op: Op, places: list, arrays: list) -> bool:
-    """Would writing the result destroy what is still to be read? As in `apply`; whole arrays and
-    views are stretches of memory here."""
+def compute_in_pieces(op: Op, arrays: list, attrs: dict[str, Any], out: np.ndarray) -> None:
+    """A pointwise op, cut along the first axis (or flat, where all shapes agree)."""
+    if all(a.shape == out.shape or a.size == 1 for a in arrays) and out.flags.c_contiguous:
+        arrays = [a.reshape(-1) for a in arrays]
+        out = out.reshape(-1)
+    rows = out.shape[0]
+    # One pass gains nothing from the cache, so its pieces are large and few.
+    grain = 4 * GRAIN if op.ufunc else GRAIN
+    n = min(-(-out.size // grain), rows)
+    cut = [a.ndim == out.ndim and a.shape[0] == rows and rows > 1 for a in arrays]
+
+    def piece(i: int) -> None:
+        part = slice(i * rows // n, (i + 1) * rows // n)
+        op.compute(
+            np, *(a[part] if c else a for a, c in zip(arrays, cut, strict=True)),
+            out=out[part], **attrs,
+        )  # fmt: skip
+
+    def whole() -> None:
+        op.compute(np, *arrays, out=out, **attrs)
+
+    # An op of several passes gains from pieces that fit the cache even when nobody helps.
+    parallel_for(n, piece, whole if op.ufunc else None)
+
+
+def overlaps(xp: Any, op: Op, places: list, arrays: list) -> bool:
+    """Would writing the results into `places` destroy what is still to be read from `arrays`? A
+    pointwise op may write over an input that it reads at the very same places, no op over one that
+    is shifted or of another shape."""
     for place in places:
-        begin, end = _stretch(place)
         for array in arrays:
-            first, last = (0, 0) if array is None else _stretch(array)
+            if array is None or (xp is np and not np.may_share_memory(place, array)):
+                continue
+            begin, end = _stretch(xp, place)
+            first, last = _stretch(xp, array)
             same = first == begin and place.shape == array.shape
             if first < end and begin < last and not (op.elementwise and same):
                 return True
     return False
 
 
-def _stretch(array: Any) -> tuple[int, int]:
-    begin = array.data.ptr
+def _stretch(xp: Any, array: Any) -> tuple[int, int]:
+    """The addresses between which `array` lies: arrays here are in C order."""
+    begin = array.__array_interface__["data"][0] if xp is np else array.data.ptr
     return begin, begin + array.nbytes

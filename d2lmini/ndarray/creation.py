@@ -20,7 +20,7 @@ from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu, current_context
 from d2lmini.device.storage import pool_of
 from d2lmini.ndarray import exchange
-from d2lmini.ndarray.apply import apply
+from d2lmini.ndarray.dispatch import apply
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.ops.core import Op, as_dtype, registry
 

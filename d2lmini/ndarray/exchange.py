@@ -26,7 +26,8 @@ from d2lmini.device.devices import device_of, exists, gpus
 from d2lmini.device.interface import not_shared
 from d2lmini.device.storage import Chunk, check_there, pool_of
 from d2lmini.ndarray import transfer
-from d2lmini.ndarray.apply import apply, array_of, wrap
+from d2lmini.ndarray.compute import array_of
+from d2lmini.ndarray.dispatch import apply, wrap
 from d2lmini.ops.core import Spec, as_dtype, registry
 
 
@@ -55,13 +56,14 @@ def copyto(source: Any, target: Any) -> Any:
         target = wrap(chunk, spec, target)
     if not isinstance(target, type(source)):
         raise TypeError(f"copyto: expected an NDArray or a Context, got {type(target).__name__}")
-    if target.shape != source.shape:
+    if target._spec.shape != source._spec.shape:
         raise MXNetError(f"copyto: source has shape {source.shape}, target {target.shape}")
     if target._chunk is source._chunk and target._offset == source._offset:
         return target  # the same memory
     here, there = source._ctx, target._ctx
-    if here == there or (here.is_cpu and there.is_cpu):
-        apply(registry["_copyto"], (source,), {"dtype": target._spec.dtype}, target)
+    if here is there or (here.is_cpu and there.is_cpu):
+        op = registry["_copyto"]
+        apply(op, (source,), op.bound(dtype=target._spec.dtype), target)
     else:
         transfer.across(source, target)
     return target
@@ -93,7 +95,7 @@ def to_dlpack(x: Any, **options: Any) -> Any:
     if x._ctx.is_cpu:
         return as_numpy_view(x, "dlpack").__dlpack__(**options)
     device = device_of(x._ctx)
-    check_there(x._ctx, (x._chunk,))
+    check_there((x._chunk,))
     engine.current.wait("dlpack", x._chunk)
     return device.lend(array_of((x._chunk, x._offset, x._spec)), x._chunk, **options)
 

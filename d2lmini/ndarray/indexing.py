@@ -38,7 +38,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini import autograd
-from d2lmini.ndarray.apply import apply
+from d2lmini.ndarray.dispatch import apply
 from d2lmini.ndarray.exchange import from_array
 from d2lmini.ndarray.keys import Index, parse, stretch
 from d2lmini.ops.core import Shape, Value, invoke, modes, registry

@@ -33,10 +33,11 @@ from d2lmini.context import Context
 from d2lmini.device.devices import device_of
 from d2lmini.device.storage import Chunk
 from d2lmini.engine.budget import Handle
-from d2lmini.ndarray import apply as road
-from d2lmini.ndarray import exchange, indexing, short, transfer
-from d2lmini.ndarray.apply import apply, array_of, push_op
+from d2lmini.ndarray import dispatch, exchange, indexing, transfer
+from d2lmini.ndarray.compute import array_of
+from d2lmini.ndarray.dispatch import apply, wrap
 from d2lmini.ndarray.left_out import LeftOut
+from d2lmini.ndarray.plan import plan_of
 from d2lmini.ops.core import Spec, as_dtype, invoke, modes, registry
 from d2lmini.ops.fluent import Fluent
 from d2lmini.ops.reshape_codes import infer_reshape
@@ -61,8 +62,7 @@ class NDArray(Fluent):
     # NumPy arrays on the left of an operator leave the operation to us.
     __array_priority__ = 1000.0
 
-    _apply = staticmethod(push_op)
-    _short = short.apply_small
+    _apply = staticmethod(apply)
 
     # -- what it is --------------------------------------------------------------------------------
 
@@ -202,27 +202,16 @@ class NDArray(Fluent):
 
     def _view(self, offset: int | None, shape: tuple[int, ...]) -> NDArray:
         """A handle of the same memory: from element `offset` of this array, of `shape`."""
-        view = NDArray.__new__(NDArray)
-        view._chunk = self._chunk
-        view._handle = self._handle
-        view._offset = self._offset if not offset else (self._offset or 0) + offset
-        view._spec = Spec(shape, self._spec.dtype)
-        if view._offset is None and view._spec.nbytes != self._chunk.nbytes:
-            view._offset = 0
-        view._ctx = self._ctx
-        view._node = None
-        return view
+        chunk = self._chunk
+        spec = Spec(shape, self._spec.dtype)
+        begin = self._offset if not offset else (self._offset or 0) + offset
+        if begin is None and spec.nbytes != chunk.nbytes:
+            begin = 0
+        return wrap(chunk, spec, self._ctx, self._handle, begin)
 
     def _alias(self, node: Any) -> NDArray:
         """Another handle of all of it, with `node` as its place on the tape."""
-        alias = NDArray.__new__(NDArray)
-        alias._chunk = self._chunk
-        alias._handle = self._handle
-        alias._offset = self._offset
-        alias._spec = self._spec
-        alias._ctx = self._ctx
-        alias._node = node
-        return alias
+        return wrap(self._chunk, self._spec, self._ctx, self._handle, self._offset, node)
 
     def reshape(self, *shape: Any, reverse: bool = False, **kwargs: Any) -> NDArray:
         """A view of another shape: `reshape(2, 3)` or `reshape((2, 3))`, with MXNet's codes 0
@@ -264,7 +253,7 @@ class NDArray(Fluent):
         op = registry[name]
         _, attrs = op.bind((self,), attrs)
         if inplace:
-            return self._view(None, road.plan_of(op, [self._spec], attrs).outputs[0].shape)
+            return self._view(None, plan_of(op, [self._spec], attrs).outputs[0].shape)
         return invoke(op, (self,), attrs, None)
 
     # -- gradients ---------------------------------------------------------------------------------
@@ -393,5 +382,5 @@ def _zeros(spec: Spec, ctx: Context) -> NDArray:
     return apply(registry["_zeros"], (), {"shape": spec.shape, "dtype": spec.dtype}, None, ctx)
 
 
-road.Array = short.Array = NDArray
+dispatch.Array = NDArray
 tape.zeros = _zeros

@@ -13,9 +13,11 @@ the time that asking again takes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
+
+import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.device.storage import SMALL
@@ -39,30 +41,67 @@ class Plan:
 
     outputs       specs of the outputs, hidden ones included
     predicted_us  predicted run time
-    tiny          the one output, if it takes less than 4 KiB and the op is a simple one; else None
-    kernel        `compute` with these attributes, once it was seen to give that as a new array, in
-                  order (whether it does so, or gives a view, goes by specs and attributes alone);
-                  None before
+    tiny          does each output take less than 4 KiB?
+    simple        may `dispatch.run_inline` compute such a call without a task? It may if the op
+                  makes one output, changes no input, and takes no key and no mode
+    small         both
+    kernel        `compute` with these attributes, once it was seen to give the output as a new
+                  array, in C order (whether it does so, or gives a view, goes by specs and
+                  attributes alone); None before
     inputs, attrs of the first such call
     """
 
-    __slots__ = ("attrs", "inputs", "kernel", "op", "outputs", "predicted_us", "tiny")
+    nowhere = (None,)
+
+    __slots__ = (
+        "attrs", "inputs", "kernel", "name", "op", "outputs", "predicted_us", "simple", "small",
+        "tiny",
+    )  # fmt: skip
 
     def __init__(
         self, op: Op, inputs: tuple[Spec, ...], attrs: dict[str, Any], outputs: tuple[Spec, ...],
         predicted_us: float,
     ):  # fmt: skip
         self.op = op
+        self.name = op.name
         self.inputs = inputs
         self.attrs = attrs
         self.outputs = outputs
         self.predicted_us = predicted_us
-        self.tiny = None
-        if op.simple and len(outputs) == 1 and outputs[0].nbytes < SMALL:
-            self.tiny = outputs[0]
+        self.tiny = all([spec.nbytes < SMALL for spec in outputs])
+        self.simple = op.simple and len(outputs) == 1 and (self.tiny or op.takes_out)
+        self.small = self.simple and self.tiny
         self.kernel: Callable[..., Any] | None = None
 
-    def keep_kernel(self) -> None:
+    def run(
+        self, arrays: Sequence[Any], places: Sequence[Any], attrs: dict[str, Any]
+    ) -> tuple[np.ndarray]:
+        """Compute the one output: into its place, else into new memory. As `Program.run`."""
+        place = places[0]
+        if place is not None:
+            self.op.compute(np, *arrays, out=place, **attrs)
+            return (place,)
+        if self.kernel is not None:
+            if type(attrs) is Bound:
+                return (self.kernel(np, *arrays),)
+            return (self.op.compute(np, *arrays, **attrs),)
+        return (self._checked(self.op.compute(np, *arrays, **attrs), arrays),)
+
+    def _checked(self, result: Any, arrays: Sequence[Any]) -> np.ndarray:
+        """`result` as what a chunk can hold: as promised, in C order, and no view of an input. If
+        it is so already, the plan keeps the kernel that gives such."""
+        spec = self.outputs[0]
+        if type(result) is not np.ndarray:
+            return np.array(result, spec.dtype, order="C")
+        if result.shape != spec.shape or result.dtype != spec.dtype:
+            raise AssertionError(f"computed {result.shape} {result.dtype}, promised {spec}")
+        if result.base is not None or not result.flags.carray or any(a is result for a in arrays):
+            # Without `order` a copy of a transposed array is in Fortran's order too.
+            return np.array(result, spec.dtype, order="C")
+        self._keep_kernel()
+        return result
+
+    def _keep_kernel(self) -> None:
         """Make `kernel`: `compute` whose defaults are the attributes. A call that names none is
         0.3 us shorter."""
         compute: Any = self.op.compute
@@ -81,13 +120,16 @@ class Plan:
 def plan_of(op: Op, specs: list, attrs: dict[str, Any]) -> Plan:
     """The plan of a call; MXNetError, prefixed with the op's name, if it does not fit.
 
-    Attributes that the op itself keeps are known by their number, which is quick, and which the
-    short road goes by (`known_plan`); others by their values."""
+    Attributes that the op itself keeps are known by their number, which is quick; others by their
+    values. Where an op has no outputs there is nothing that attributes could decide: the plan of an
+    optimizer's step is found again at the next step, though its rates are others."""
     inputs = tuple([spec.number for spec in specs])
     kept = (attrs.number, *inputs) if type(attrs) is Bound else None
     plan: Plan | None = op.plans.get(kept) if kept else None
     if plan is not None:
         return plan
+    if op.outputs == 0:
+        return op.plans.get(inputs) or _keep(op, inputs, _make(op, specs, attrs))
     # With their types: 1, 1.0 and True are equal, and do not mean the same.
     values = attrs.values()
     key = (*inputs, *values, *map(type, values))
@@ -108,12 +150,15 @@ def _keep(op: Op, key: tuple, plan: Plan) -> Plan:
 
 
 def known_plan(op: Op, inputs: tuple, attrs: dict[str, Any]) -> Plan | None:
-    """The plan of a call on these arrays, if one like it, with attributes in the same words, came
-    before."""
-    if type(attrs) is not Bound:
-        return None
+    """The plan of a call on these arrays, if one like it came before, with attributes in the same
+    words, or equal ones."""
     n = len(inputs)
     try:
+        if type(attrs) is not Bound:
+            if not op.simple:  # then nothing depends on finding it sooner than `plan_of`
+                return None
+            values = attrs.values()
+            return op.plans.get((*[x._spec.number for x in inputs], *values, *map(type, values)))
         if n == 1:
             return op.plans.get((attrs.number, inputs[0]._spec.number))
         if n == 2:
@@ -123,7 +168,7 @@ def known_plan(op: Op, inputs: tuple, attrs: dict[str, Any]) -> Plan | None:
             a, b, c = inputs
             return op.plans.get((attrs.number, a._spec.number, b._spec.number, c._spec.number))
         return op.plans.get((attrs.number, *[x._spec.number for x in inputs]))
-    except AttributeError:  # an input was left out
+    except (AttributeError, TypeError):  # an input was left out; an attribute cannot be hashed
         return None
 
 

@@ -22,7 +22,8 @@ from d2lmini.context import Context, cpu
 from d2lmini.device.devices import device_of
 from d2lmini.device.storage import Chunk, check_there, pool_of
 from d2lmini.engine.core import Task, Var
-from d2lmini.ndarray.apply import Operand, array_of, is_missing, is_whole, note_writes, wrap
+from d2lmini.ndarray.compute import Operand, array_of, is_missing
+from d2lmini.ndarray.dispatch import is_whole, note_writes, wrap
 from d2lmini.ops.core import Spec, modes, registry
 from d2lmini.ops.spec import Cost
 
@@ -87,7 +88,7 @@ def upload(array: np.ndarray, ctx: Context) -> Any:
 
 def read(x: Any, by: str) -> np.ndarray:
     """A NumPy copy of an array on a device; waits, named `by` in the ledger."""
-    check_there(x._ctx, (x._chunk,))
+    check_there((x._chunk,))
     result = np.empty(x._spec.shape, x._spec.dtype)
     task = Transfer((x._chunk, x._offset, x._spec), x._ctx, result, cpu())
     engine.current.push(task)
@@ -101,14 +102,13 @@ def across(source: Any, target: Any) -> None:
     op = registry["_copyto"]
     if target._spec.dtype != source._spec.dtype:
         source = source.astype(target._spec.dtype)
-    for x in (source, target):
-        if not x._ctx.is_cpu:
-            check_there(x._ctx, (x._chunk,))
+    check_there((source._chunk, target._chunk))
     whole = is_whole(target)
     if modes.recording:
         autograd.check_in_place(op, (source,), [target], whole)
-    ends = [(x._chunk, x._offset, x._spec) for x in (source, target)]
-    task = Transfer(ends[0], source._ctx, ends[1], target._ctx)
+    begin = (source._chunk, source._offset, source._spec)
+    end = (target._chunk, target._offset, target._spec)
+    task = Transfer(begin, source._ctx, end, target._ctx)
     if target._chunk.data is not None:
         task.site = note_writes([target])
     if not whole:

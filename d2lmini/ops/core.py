@@ -87,12 +87,8 @@ class Value:
     __slots__ = ()
 
     @staticmethod
-    def _apply(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any) -> Any:
+    def _apply(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None) -> Any:
         raise NotImplementedError
-
-    def _short(self, op: Op, inputs: tuple, attrs: dict[str, Any]) -> Any:
-        """A quicker `_apply` for the commonest calls; None where there is none."""
-        return None
 
 
 class Bound(dict):
@@ -313,6 +309,8 @@ class Op(Facts):
             args, attrs = self.bind(args, kwargs)
         else:
             attrs = self.defaults
+        if args and isinstance(args[0], Value):  # `invoke`, here: a call saved on every operation
+            return args[0]._apply(self, args, attrs, out)
         return invoke(self, args, attrs, out)
 
     def bind(self, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
@@ -431,12 +429,7 @@ def invoke(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None) -> Any
     """Apply `op`: the one road. The first input's kind of value decides how."""
     if not inputs or not isinstance(inputs[0], Value):
         raise TypeError(_explain_inputs(op, inputs))
-    x = inputs[0]
-    if out is None:
-        result = x._short(op, inputs, attrs)
-        if result is not None:
-            return result
-    return x._apply(op, inputs, attrs, out)
+    return inputs[0]._apply(op, inputs, attrs, out)
 
 
 def op(name: str | Callable | None = None, **rules: Any) -> Any:

@@ -31,8 +31,6 @@ from d2lmini.ops.elementwise import FAMILIES, Family
 
 NUMBERS = (int, float, bool, np.number, np.bool_, numbers.Number)
 
-_PLAIN = {int, float}
-
 
 class Fluent(Value):
     """A value with operators and methods."""
@@ -53,13 +51,12 @@ def _operator(symbol: str, pair_op: Op, scalar_op: Op, reverse: bool = False) ->
     """A method for `self OP other`: the op on a pair of values or on a value and a number."""
 
     def method(self: Any, other: Any) -> Any:
-        if type(other) in _PLAIN:
-            inputs, attrs = (self,), {"scalar": other}
-            result = self._short(scalar_op, inputs, attrs)
-            return self._apply(scalar_op, inputs, attrs, None) if result is None else result
+        kind = type(other)
+        if kind is int or kind is float:
+            return self._apply(scalar_op, (self,), {"scalar": other})
         if isinstance(other, Value):
             pair_of = (other, self) if reverse else (self, other)
-            return invoke(pair_op, pair_of, pair_op.defaults, None)
+            return pair_of[0]._apply(pair_op, pair_of, pair_op.defaults)
         if isinstance(other, NUMBERS):
             return invoke(scalar_op, (self,), {"scalar": other}, None)
         raise TypeError(

@@ -32,7 +32,7 @@ from d2lmini.autograd.scopes import scope
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, current_context
 from d2lmini.graph.ir import Entry, Node, Watch, interpret, variables_of
-from d2lmini.ndarray.apply import apply
+from d2lmini.ndarray.dispatch import apply
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.symbol.infer import completed
 from d2lmini.symbol.symbol import Symbol, written

@@ -85,6 +85,6 @@ class _Value(Fluent):
         self.writer = writer
 
     @staticmethod
-    def _apply(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any) -> _Value:
+    def _apply(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None) -> _Value:
         entries = tuple([None if x is None else x.entry for x in inputs])
         return inputs[0].writer.write(op, entries, attrs)

@@ -57,7 +57,7 @@ class Symbol(Fluent):
         self._entries = entries
 
     @staticmethod
-    def _apply(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any) -> Symbol:
+    def _apply(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None) -> Symbol:
         """Write down `op` on Symbols; the road of operators, methods and gradient rules."""
         if out is not None and out is not inputs[0]:  # x += 1 makes a new Symbol under the old name
             raise MXNetError(f"{op.name}: out= has no meaning for Symbols; use what is returned")

@@ -1,6 +1,6 @@
 """Where the microseconds of one small operation go: `y = x + 1` on 2x2, line by line.
 
-Such an operation takes the short road: from the operator's method down to `apply_small`. A real
+Such an operation takes the fast path: from the operator's method to `dispatch.apply`. A real
 call is watched to see which functions it passes and which of their lines it executes. To price
 these lines, each function is compiled again and again, each time with a `return` put before the
 next line. One version after another takes the function's place, `x + 1` is timed with each, all in
@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 import numpy as np
 
 from d2lmini import nd, storage
-from d2lmini.ndarray import short
+from d2lmini.ndarray import dispatch
 
 
 @dataclass
@@ -54,7 +54,7 @@ class Stage:
 
     def cut_before(self, line: int) -> CodeType | None:
         """The function's code, returning where `line` would begin; None if no statement starts
-        there. What it returns is not None, which on the short road would mean "not here"."""
+        there."""
         tree = ast.parse("\n".join(self.source))
         cut = Cut(line)
         cut.visit(tree)
@@ -173,8 +173,8 @@ def account(loops: int = 640, rounds: int = 120) -> tuple[list[tuple[str, float]
     """(what, nanoseconds) for each call and line, then the whole, then NumPy's call alone."""
     x = nd.ones((2, 2))
     x.wait_to_read()
-    stages = watch(lambda: x + 1, short.apply_small)
-    assert stages, "y = x + 1 did not take the short road"
+    stages = watch(lambda: x + 1, dispatch.apply)
+    assert stages, "y = x + 1 did not take the fast path"
     programs, labels = [], []
 
     def price(stage: Stage, depth: int, label: str) -> None:

@@ -6,7 +6,7 @@ The net of `net_call`, 512-256-128-2 with relu between, on one example, in six w
     least    the same, each by a function that does what no asynchronous library can leave out:
              under a lock it looks at the state of every input, and makes an object for the output
     compute  the functions of d2lmini's ops on arrays of NumPy
-    road     d2lmini's short road: plan, lock, state of the inputs, compute, memory, NDArray
+    road     d2lmini's dispatcher: plan, lock, state of the inputs, compute, memory, NDArray
     ops      nd.FullyConnected and nd.Activation, with their attributes by name
     net      layers of Gluon, not hybridized: hooks, parameters, hybrid_forward
 
@@ -114,8 +114,8 @@ def ways() -> dict[str, Callable[[], Any]]:
         ),
         "road": partial(
             forward, array, calls,
-            lambda x, w, b, attrs: x._short(fc, (x, w, b), attrs),
-            lambda x: x._short(act, (x,), curve),
+            lambda x, w, b, attrs: x._apply(fc, (x, w, b), attrs),
+            lambda x: x._apply(act, (x,), curve),
         ),
         "ops": partial(
             forward, array, named,

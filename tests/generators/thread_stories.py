@@ -92,7 +92,7 @@ import signal, threading
 from interrupts import ENGINE_FILES, PACKAGE, interrupt_at
 engine = mx.engine
 FILES = (*ENGINE_FILES, *(str(PACKAGE / name) for name in (
-    "ndarray/apply.py", "ndarray/short.py", "graph/short.py", "graph/call.py",
+    "ndarray/dispatch.py", "ndarray/compute.py", "graph/call.py",
     "ops/update_multi.py", "autograd/walk.py", "autograd/tape.py", "gluon/trainer.py",
     "device/parallel.py",
 )))

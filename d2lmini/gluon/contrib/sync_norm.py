@@ -40,7 +40,8 @@ from d2lmini.engine.meeting import Meeting
 from d2lmini.gluon.nn.norm import BatchNorm
 from d2lmini.graph.trace import AsWritten, here
 from d2lmini.ndarray import NDArray
-from d2lmini.ndarray.apply import array_of, wrap
+from d2lmini.ndarray.compute import array_of
+from d2lmini.ndarray.dispatch import wrap
 from d2lmini.ops.core import modes, registry
 
 #: A device may be so many calls of a layer ahead of the others.

@@ -1,0 +1,479 @@
+"""How an op or a compiled program is applied to NDArrays: here and now, or by a task.
+
+    apply(op, inputs, attrs, out)     an op
+    run_inline(call, inputs, ctx)     whatever has a kernel: an op's `Plan`, a compiled program
+
+A small call whose inputs are there is computed at once, on the caller's thread (`run_inline`, the
+fast path): on four numbers a NumPy kernel takes a third of a microsecond, and the way there must
+not take ten. The one lock is held meanwhile, so nothing that is read or written here changes.
+Results are new arrays, or come to lie in tiny ones that were given as `out=`. A call that is too
+large, whose inputs are pending, failed, views or on a device, or that fails, is queued: shape,
+dtype and context errors are raised here, on the caller's thread; what can only fail while it
+computes fails inside the task and is kept on the outputs' Vars.
+
+>>> from d2lmini import engine, nd
+>>> x = nd.ones((2, 2))
+>>> before = engine.stats().inline
+>>> y = x + 1
+>>> engine.stats().inline - before
+1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from time import perf_counter_ns
+from typing import Any, Protocol
+
+import numpy as np
+
+from d2lmini import autograd, callsite, engine, instrument, random_state
+from d2lmini.base import MXNetError
+from d2lmini.context import Context, current_context
+from d2lmini.device import quiet
+from d2lmini.device.quiet import run_locked
+from d2lmini.device.storage import SMALL, Chunk, Pool, check_there, pool_of
+from d2lmini.engine.budget import Handle
+from d2lmini.engine.core import lock
+from d2lmini.engine.road import here
+from d2lmini.ndarray.compute import OpTask, array_of
+from d2lmini.ndarray.plan import Plan, known_plan, plan_of, ufunc_plan
+from d2lmini.ops.core import Op, Spec, Value, modes
+
+#: The class of arrays; `NDArray` registers itself here, for it stands on this module.
+Array: Any = None
+
+new = object.__new__
+ndarray = np.ndarray
+
+#: No ufunc on arrays under 4 KiB is predicted to take longer than this.
+SMALL_US = 12.0
+
+
+def wrap(
+    chunk: Chunk, spec: Spec, ctx: Context, handle: Handle | None = None,
+    offset: int | None = None, node: Any = None,
+) -> Any:  # fmt: skip
+    """An NDArray in `chunk`: the whole, or from element `offset` on. Arrays that share a chunk
+    share its handle."""
+    array = new(Array)
+    array._chunk = chunk
+    array._handle = Handle(chunk) if handle is None and chunk.weight else handle
+    array._offset = offset
+    array._spec = spec
+    array._ctx = ctx
+    array._node = node
+    return array
+
+
+def apply(
+    op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None, ctx: Context | None = None
+) -> Any:
+    """Apply `op` to NDArrays; one NDArray, or a list of them.
+
+    Here are the commonest calls, with every Python call spared that can be: one tiny new array is
+    made as a known plan says, or as `x + 1` and `x * y` do, by a single ufunc on arrays of one
+    spec, for which no plan has to be looked up. All others are `apply_any`'s."""
+    if out is not None or not inputs or type(inputs[0]) is not Array:
+        return apply_any(op, inputs, attrs, out, ctx, None)
+    current = engine.current
+    x = inputs[0]
+    spec = x._spec
+    beside = spec.beside
+    plan = None
+    if op.ufunc is None or beside is None:
+        plan = known_plan(op, inputs, attrs)
+        if plan is None or not plan.small or plan.predicted_us >= current.inline_below:
+            return apply_any(op, inputs, attrs, out, ctx, plan)
+        spec = plan.outputs[0]
+    elif current.inline_below < SMALL_US:
+        return apply_any(op, inputs, attrs, out, ctx, None)
+    if here.task or instrument.apart:
+        return apply_any(op, inputs, attrs, out, ctx, plan)
+    watched = instrument.all_in_one
+    result = None
+    chunk = x._chunk
+    with lock:
+        begin_ns = perf_counter_ns() if watched else 0
+        if (
+            chunk.writer is None
+            and not chunk.queue
+            and chunk.error is None
+            and (chunk.spec is x._spec or _is_all(chunk, x))
+        ):
+            a = chunk.data
+            try:
+                others: Any = () if len(inputs) == 1 else _ready(inputs[1:], x._ctx)
+                if others is None:
+                    pass
+                elif plan is not None:
+                    if plan.kernel is not None:
+                        result = run_locked(plan.kernel, np, a, *others)
+                    else:
+                        (result,) = run_locked(plan.run, (a, *others), plan.nowhere, attrs)
+                elif attrs:
+                    result = run_locked(op.ufunc, a, beside[attrs["scalar"]])  # type: ignore[index]
+                elif not others:
+                    result = run_locked(op.ufunc, a)
+                elif inputs[1]._spec is spec:
+                    result = run_locked(op.ufunc, a, *others)
+            except Exception:  # the task keeps it on the outputs, or `queue` knows what no array is
+                result = None
+            if result is not None:
+                pool = chunk.pool
+                chunk = Chunk(pool, spec.nbytes)
+                chunk.data = result if type(result) is ndarray else np.asarray(result)
+                chunk.spec = spec
+                pool.live += spec.nbytes
+                current.inlined = inlined = current.inlined + 1
+                if not inlined & 63:
+                    pool.review()
+                if watched:
+                    known = ufunc_plan(op, inputs, attrs) if plan is None else plan
+                    _tell(known, x._ctx, inputs, (chunk,), begin_ns)
+    if result is None:
+        return apply_any(op, inputs, attrs, out, ctx, plan)
+    array = new(Array)  # as `wrap`, here: a call saved on every small operation
+    array._chunk = chunk
+    array._handle = array._offset = array._node = None
+    array._spec = spec
+    array._ctx = x._ctx
+    for x in inputs:
+        if x._node is not None:
+            if modes.recording:
+                autograd.recorded(op, inputs, attrs, [array])
+            break
+    return array
+
+
+def apply_any(
+    op: Op, inputs: tuple, attrs: dict[str, Any], out: Any, ctx: Context | None, plan: Plan | None
+) -> Any:
+    """`apply` for any call; `plan` is that of the call if it was looked up already."""
+    if op.simple and (not inputs or type(inputs[0]) is Array):
+        if plan is None:
+            plan = known_plan(op, inputs, attrs)
+        where = inputs[0]._ctx if inputs else ctx or current_context()
+        if (
+            plan is not None
+            and plan.simple
+            and where.is_cpu
+            and plan.predicted_us < engine.current.inline_below
+            and (out is None or not modes.recording)
+        ):
+            outs = () if out is None else (out,)
+            results = run_inline(plan, inputs, where, outs, attrs)
+            if results is not None:
+                for x in inputs:
+                    if x._node is not None:
+                        if modes.recording:
+                            autograd.recorded(op, inputs, attrs, results)
+                        break
+                return results[0]
+    return queue(op, inputs, attrs, out, ctx, plan)
+
+
+# -- inline --------------------------------------------------------------------------------------
+
+
+class Call(Protocol):
+    """What `run_inline` computes: calls of an op (`Plan`), or of a program, on inputs of certain
+    specs.
+
+    outputs       specs of its outputs
+    tiny          does each of them take less than 4 KiB?
+    nowhere       a None for each of them
+    cost          predicts FLOPs and bytes of a call
+    """
+
+    name: str
+    predicted_us: float
+    tiny: bool
+
+    @property
+    def outputs(self) -> Sequence[Spec]: ...
+
+    @property
+    def nowhere(self) -> Sequence[Any]: ...
+
+    @property
+    def cost(self) -> Callable[[], Any]: ...
+
+    def run(self, arrays: Sequence[Any], places: Sequence[Any], given: Any) -> Sequence[Any]:
+        """The results: computed into their places, or where there is none as new arrays in C order
+        that share no memory. `given` are the attributes of an op, the random keys of a program."""
+
+
+def run_inline(
+    call: Call, inputs: Sequence[Any], ctx: Context, outs: Sequence[Any] = (), given: Any = ()
+) -> list[Any] | None:
+    """Compute `call` here and now, on the CPU: its outputs, new arrays where `outs` has none. None
+    if it has to be queued; then nothing has changed.
+
+    What lies in `outs` already is replaced by one copy each, when everything is computed: so an
+    output may be an input too, and neither a failure nor Ctrl-C leaves half of a result there."""
+    current = engine.current
+    if call.predicted_us >= current.inline_below or here.task or instrument.apart:
+        return None
+    if (outs or not call.tiny) and _is_disturbed(current):
+        return None
+    watched = instrument.all_in_one
+    with lock:
+        begin_ns = perf_counter_ns() if watched else 0
+        chunks = places = call.nowhere
+        try:
+            arrays = _ready(inputs, ctx)
+            if arrays is None or (outs and not _may_replace(outs, call.outputs)):
+                return None
+            pool = inputs[0]._chunk.pool if inputs else pool_of(ctx)
+            if not call.tiny:
+                chunks, places = _allocated(call.outputs, outs, pool)
+            results = run_locked(call.run, arrays, places, given)
+        except Exception:  # the task keeps it on the outputs, or `queue` knows what no array is
+            return None
+        if outs or not call.tiny:
+            found = _enter(call.outputs, results, chunks, outs, pool, ctx)
+        else:
+            found = _adopt(call.outputs, results, pool, ctx)
+        current.inlined = inlined = current.inlined + 1
+        if not inlined & 63:
+            pool.review()
+        if watched:
+            _tell(call, ctx, inputs, tuple([y._chunk for y in found]), begin_ns)
+    return found
+
+
+def _ready(inputs: Iterable[Any], ctx: Context) -> list[np.ndarray] | None:
+    """The arrays of the inputs, if nothing is pending on them, none has failed, and all are on the
+    CPU in this context (lock held)."""
+    arrays = []
+    for x in inputs:
+        chunk = x._chunk
+        if chunk.writer is not None or chunk.queue or chunk.error is not None or x._ctx is not ctx:
+            return None
+        if chunk.spec is x._spec or _is_all(chunk, x):
+            arrays.append(chunk.data)
+        elif chunk.data is not None and ctx.is_cpu:  # a view
+            arrays.append(array_of((chunk, x._offset, x._spec)))
+        else:
+            return None
+    return arrays
+
+
+def _is_all(chunk: Chunk, x: Any) -> bool:
+    """Is `x` all of its memory, in that very shape, and on the CPU? If so, it is remembered."""
+    if chunk.data is None or chunk.data.shape != x._spec.shape or not x._ctx.is_cpu:
+        return False
+    chunk.spec = x._spec
+    return True
+
+
+def _is_disturbed(current: Any) -> bool:
+    """Does it take a task to change memory now? It does while listeners are told of memory, the
+    memory checker watches, or a lazy scope records; and for a finalizer in the midst of a move."""
+    return bool(
+        instrument.listeners or current._late or quiet.began is not None or lock._is_owned()  # type: ignore[attr-defined]
+    )
+
+
+def _may_replace(outs: Sequence[Any], specs: Sequence[Spec]) -> bool:
+    """Is each of `outs` a tiny array on the CPU, like its spec, whose memory no task reads or
+    writes (lock held)?"""
+    for out, spec in zip(outs, specs):
+        if out is None:
+            continue
+        if type(out) is not Array or out._spec is not spec or spec.nbytes >= SMALL:
+            return False
+        if not out._ctx.is_cpu:
+            return False
+        chunk = out._chunk
+        if chunk.writer is not None or chunk.readers or chunk.queue or chunk.error is not None:
+            return False
+        if chunk.data is None:
+            return False
+    return True
+
+
+def _allocated(
+    specs: Sequence[Spec], outs: Sequence[Any], pool: Pool
+) -> tuple[Sequence[Chunk | None], Sequence[np.ndarray | None]]:
+    """New memory for the outputs that are not tiny, as chunks and as arrays (lock held)."""
+    chunks: list[Chunk | None] = [None] * len(specs)
+    places: list[np.ndarray | None] = [None] * len(specs)
+    for i, spec in enumerate(specs):
+        if spec.nbytes >= SMALL and (i >= len(outs) or outs[i] is None):
+            chunk = chunks[i] = Chunk(pool, spec.nbytes)
+            places[i] = chunk.allocate(spec.shape, spec.dtype)
+    return chunks, places
+
+
+def _adopt(
+    specs: Sequence[Spec], results: Sequence[np.ndarray], pool: Pool, ctx: Context
+) -> list[Any]:
+    """Tiny results as the memory of new arrays, entered in the books (lock held)."""
+    arrays = []
+    for result, spec in zip(results, specs):
+        chunk = Chunk(pool, spec.nbytes)
+        chunk.data = result
+        chunk.spec = spec
+        pool.live += spec.nbytes
+        arrays.append(wrap(chunk, spec, ctx))
+    return arrays
+
+
+def _enter(
+    specs: Sequence[Spec], results: Sequence[Any], chunks: Sequence[Chunk | None],
+    outs: Sequence[Any], pool: Pool, ctx: Context,
+) -> list[Any]:  # fmt: skip
+    """Results as arrays: those in `chunks`, `outs`, each filled by one call, and new ones (lock
+    held)."""
+    arrays: list[Any] = []
+    for i, (result, spec, chunk) in enumerate(zip(results, specs, chunks)):
+        if chunk is not None:
+            chunk.filled = True
+            arrays.append(wrap(chunk, spec, ctx))
+        elif i < len(outs) and outs[i] is not None:
+            out = outs[i]
+            chunk = out._chunk
+            begin = out._offset or 0
+            chunk.note_write(begin, begin + spec.size, callsite.find())
+            chunk.version += 1
+            if chunk.weight:  # of which `out` is a part
+                chunk.filled = True
+            place = chunk.data if chunk.spec is spec else array_of((chunk, out._offset, spec))
+            place[...] = result
+            arrays.append(out)
+        else:
+            arrays += _adopt((spec,), (result,), pool, ctx)
+    return arrays
+
+
+def _tell(
+    call: Call, ctx: Context, inputs: Iterable[Any], writes: tuple[Chunk, ...], begin_ns: int
+) -> None:
+    """Let listeners know of what was computed inline (lock held)."""
+    end_ns = perf_counter_ns()
+    writes[0].pool.review()  # what was given back before is told before
+    reads = tuple([x._chunk for x in inputs])
+    instrument.emit(
+        "small", call.name, ctx, reads, writes, callsite.find(2), call.predicted_us, call.cost,
+        begin_ns, end_ns,
+    )  # fmt: skip
+
+
+# -- the queue -----------------------------------------------------------------------------------
+
+
+def queue(
+    op: Op, inputs: tuple, attrs: dict[str, Any], out: Any, ctx: Context | None, plan: Plan | None
+) -> Any:
+    """Apply `op` by a task; the results as one NDArray or a list. plan: that of the call, if it is
+    known."""
+    operands: list[Any] = []
+    reads = []
+    for x in inputs:
+        if x is None:
+            operands.append(None)
+            continue
+        if not isinstance(x, Array):
+            if isinstance(x, Value):  # a traced value, which takes the arrays into its graph
+                return x._apply(op, inputs, attrs, out)
+            raise _not_an_array(op, x)
+        operands.append((x._chunk, x._offset, x._spec))
+        reads.append(x._chunk)
+        if ctx is None:
+            ctx = x._ctx
+        elif x._ctx is not ctx and not (ctx.is_cpu and x._ctx.is_cpu):
+            raise MXNetError(
+                f"{op.name}: inputs are on {ctx} and {x._ctx}; move one with .as_in_context({ctx})"
+            )
+    ctx = ctx or current_context()
+    if plan is None:
+        plan = plan_of(op, [x._spec for x in inputs if x is not None], attrs)
+    inferred = plan.outputs
+    if op.injects:
+        attrs = dict(attrs)
+        if op.random:
+            attrs["rng"] = random_state.next_key(ctx)
+        if "training" in op.injects:
+            attrs["training"] = modes.training
+    shown = len(inferred)
+    if shown > 1 and callable(op.outputs):
+        # The others are for backward alone: BatchNorm's mean and deviation.
+        shown = op.outputs(**attrs)
+    pool = reads[0].pool if reads else pool_of(ctx)
+    site = None
+    if out is None:
+        outs = [wrap(Chunk(pool, spec.nbytes), spec, ctx) for spec in inferred]
+    else:
+        outs = list(out) if isinstance(out, (list, tuple)) else [out]
+        _check_out(op, outs, inferred[:shown], ctx)
+        if modes.recording:
+            autograd.check_in_place(op, inputs, outs, all(is_whole(o) for o in outs))
+        site = note_writes(outs)
+        outs += [wrap(Chunk(pool, spec.nbytes), spec, ctx) for spec in inferred[shown:]]
+    outputs, writes = [], []
+    for y in outs:
+        chunk = y._chunk
+        outputs.append((chunk, y._offset, y._spec))
+        writes.append(chunk)
+        # Only a whole chunk is overwritten; a part of one is changed in place.
+        if out is not None and not is_whole(y):
+            reads.append(chunk)
+    task = OpTask(op, operands, outputs, attrs, ctx, plan)
+    if op.mutates:
+        positions = op.mutates
+        if type(positions) is not tuple:
+            positions = positions(len(inputs), attrs)
+        mutated = [inputs[i] for i in positions]
+        if modes.recording:
+            autograd.check_in_place(op, (), mutated, False)
+        site = note_writes(mutated)
+        writes += [x._chunk for x in mutated]
+    task.site = site
+    task.reads = tuple(reads)
+    task.writes = tuple(writes)
+    if not ctx.is_cpu:
+        check_there(reads + writes)
+    engine.current.push(task)
+    if modes.recording:
+        for x in inputs:
+            if x is not None and x._node is not None:
+                autograd.recorded(op, inputs, attrs, outs)
+                break
+    return outs[0] if shown == 1 else outs[:shown]
+
+
+def is_whole(x: Any) -> bool:
+    """Is `x` all of its chunk?"""
+    return x._offset is None and x._spec.nbytes == x._chunk.nbytes
+
+
+def note_writes(arrays: Iterable[Any]) -> callsite.Site | None:
+    """Existing arrays are about to be written: autograd may want to know where, and by whom."""
+    site = callsite.find()
+    for x in arrays:
+        begin = x._offset or 0
+        x._chunk.note_write(begin, begin + x._spec.size, site)
+    return site
+
+
+def _check_out(op: Op, outs: list, inferred: Any, ctx: Context) -> None:
+    if len(outs) != len(inferred):
+        raise MXNetError(f"{op.name}: gives {len(inferred)} outputs, out= has {len(outs)}")
+    for x, spec in zip(outs, inferred, strict=True):
+        if not isinstance(x, Array):
+            raise TypeError(f"{op.name}: out= takes NDArrays, got {type(x).__name__}")
+        if x._spec.shape != spec.shape:
+            raise MXNetError(f"{op.name}: out= has shape {x._spec.shape}, result is {spec.shape}")
+        if x._spec.dtype != spec.dtype:
+            raise MXNetError(
+                f"{op.name}: out= has dtype {x._spec.dtype.name}, result is {spec.dtype.name}"
+            )
+        if x._ctx.is_cpu is not ctx.is_cpu or not (ctx.is_cpu or x._ctx is ctx):
+            raise MXNetError(f"{op.name}: out= is on {x._ctx}, the inputs are on {ctx}")
+
+
+def _not_an_array(op: Op, x: Any) -> TypeError:
+    hint = "; make an NDArray of it with nd.array(...)" if hasattr(x, "__len__") else ""
+    return TypeError(f"{op.name}: expected NDArrays, got {type(x).__name__}{hint}")
