@@ -270,7 +270,7 @@ def test_the_ring_is_emptied_between_looks_by_the_sampler():
             x + 1
         nd.waitall()
         until(lambda: len(w._recent.operations) == 51)
-        assert not w._recent.pushed and not w._recent._ended
+        assert not w._recent._pushed and not w._recent._ended
 
 
 def test_if_nobody_looks_the_oldest_are_lost_and_nothing_grows():
@@ -279,7 +279,7 @@ def test_if_nobody_looks_the_oldest_are_lost_and_nothing_grows():
     with instrument.listening(recent):
         for _ in range(30_000):
             x + 1
-    assert len(recent.pushed) == len(recent._ended) == recent._most < 30_000
+    assert len(recent._pushed) == len(recent._ended) == recent._most < 30_000
     look = recent.look()
     assert look.ended[-1].number == recent.count == 30_000
     assert len(recent.operations) == 100 and not recent._after

@@ -7,7 +7,7 @@ and returns. A record is complete when its operation has ended; `_open` holds th
 >>> with instrument.listening(Recorder()) as recorder:
 ...     x = nd.ones((2, 2)) + 1
 ...     nd.waitall()
->>> [str(operation) for operation in recorder.pushed]
+>>> [str(operation) for operation in recorder._pushed]
 ['1 _ones', '2 _plus_scalar']
 """
 
@@ -42,21 +42,21 @@ def serial_of(var: Var) -> int:
 class Recorder(instrument.Instrument):
     """Records operations. A subclass says which class of records it wants and where they go.
 
-    record  the class of the records
-    pushed  records in the order of their pushes; a record is appended when it is filled, because
-            another thread may read the sequence
+    _record  the class of the records
+    _pushed  records in the order of their pushes; a record is appended when it is filled, because
+             another thread may read the sequence
     """
 
-    record: type[Operation] = Operation
-    pushed: MutableSequence[Any]
+    _record: type[Operation] = Operation
+    _pushed: MutableSequence[Any]
 
     def __init__(self) -> None:
-        self.pushed = []
+        self._pushed = []
         self.count = 0
         self._open: dict[Task, Any] = {}
 
     #: The clock of all times, in nanoseconds.
-    clock = staticmethod(time.perf_counter_ns)
+    _clock = staticmethod(time.perf_counter_ns)
 
     def push(self, task: Task) -> None:
         # A task that runs although a value is missing names its reads only in `shared`.
@@ -70,8 +70,8 @@ class Recorder(instrument.Instrument):
         operation.footprint = task.footprint()
         operation.ready_ns = operation.began_ns = operation.ended_ns = 0
         self._open[task] = operation
-        operation.pushed_ns = self.clock()
-        self.pushed.append(operation)
+        operation.pushed_ns = self._clock()
+        self._pushed.append(operation)
 
     def small(
         self, name: str, ctx: Context, reads: tuple[Any, ...], writes: tuple[Any, ...],
@@ -84,14 +84,14 @@ class Recorder(instrument.Instrument):
         operation.footprint = footprint
         operation.pushed_ns = operation.ready_ns = operation.began_ns = begin_ns
         operation.ended_ns = end_ns
-        self.pushed.append(operation)
+        self._pushed.append(operation)
 
     def _new_record(
         self, name: str, ctx: Context, reads: tuple[Var, ...], writes: tuple[Var, ...],
         site: Site | None, predicted_us: float,
     ) -> Any:  # fmt: skip
         """A record with the fields that do not depend on how the operation runs."""
-        operation = _new(self.record)
+        operation = _new(self._record)
         self.count = operation.number = self.count + 1
         operation.name = name
         operation.ctx = ctx
@@ -106,7 +106,7 @@ class Recorder(instrument.Instrument):
     def ready(self, task: Task) -> None:
         operation = self._open.get(task)
         if operation is not None:  # else it was pushed before the recorder listened
-            operation.ready_ns = self.clock()
+            operation.ready_ns = self._clock()
             if len(task.reads) > len(operation.reads):
                 reads = tuple(map(serial_of, task.reads))
                 later = reads[len(operation.reads) :]
@@ -120,11 +120,11 @@ class Recorder(instrument.Instrument):
         operation = self._open.get(task)
         if operation is not None:
             operation.worker = worker
-            operation.began_ns = self.clock()
+            operation.began_ns = self._clock()
 
     def end(self, task: Task, failure: Any) -> None:
         operation = self._open.pop(task, None)
         if operation is not None:
-            operation.ended_ns = self.clock()
+            operation.ended_ns = self._clock()
             if failure is not None:
                 operation.failure = failure.report.text

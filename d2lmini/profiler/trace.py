@@ -80,7 +80,7 @@ class Trace(Recorder):
 
     def __init__(self) -> None:
         super().__init__()
-        self.operations = self.pushed = []
+        self.operations = self._pushed = []
         self._waits = WaitList(self)
         self._memory = ChangeList(self)
         self.begin_ns = self.end_ns = 0
@@ -112,7 +112,7 @@ class Trace(Recorder):
     # -- what the engine tells ---------------------------------------------------------------------
 
     @staticmethod
-    def clock() -> int:  # type: ignore[override]
+    def _clock() -> int:  # type: ignore[override]
         """The clock of the engine in use: within `engine.stepped()` it is virtual."""
         return engine.current.clock()
 

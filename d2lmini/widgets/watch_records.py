@@ -95,7 +95,7 @@ class Recent(Recorder):
     operations  the last that ended, waits of the program's threads, samples: deques
     """
 
-    record = Seen
+    _record = Seen
 
     def __init__(self, keep: int):
         super().__init__()
@@ -107,7 +107,7 @@ class Recent(Recorder):
         # From the hooks to `look`: what was pushed (to be put in order), what ended, ... If nobody
         # looks for long, the oldest are lost.
         self._most = most = max(5 * keep, 10_000)
-        self.pushed: deque[Seen] = deque(maxlen=most)
+        self._pushed: deque[Seen] = deque(maxlen=most)
         self._ended: deque[Seen] = deque(maxlen=most)
         self._waited: deque[tuple[Any, ...]] = deque(maxlen=most)
         self._sampled: deque[Sample] = deque(maxlen=most)
@@ -129,7 +129,7 @@ class Recent(Recorder):
         site: Site | None, predicted_us: float, footprint: Any, begin_ns: int, end_ns: int,
     ) -> None:  # fmt: skip
         super().small(name, ctx, reads, writes, site, predicted_us, footprint, begin_ns, end_ns)
-        operation = self.pushed[-1]
+        operation = self._pushed[-1]
         operation.about = getattr(footprint, "__self__", None)  # a Plan's method, or a function
         self._ended.append(operation)
         self._sample_if_due(end_ns)
@@ -173,7 +173,7 @@ class Recent(Recorder):
         waits = sorted(_all_of(self._waited), key=lambda told: told[0])
         ended, found = _all_of(self._ended), []
         done = 0
-        for each in _all_of(self.pushed):
+        for each in _all_of(self._pushed):
             while done < len(waits) and waits[done][0] < each.pushed_ns:
                 found.append(self._wait_of(waits[done]))
                 done += 1
