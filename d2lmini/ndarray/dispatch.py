@@ -215,7 +215,11 @@ def run_inline(
     current = engine.current
     if call.predicted_us >= current.inline_below or here.task or instrument.apart:
         return None
-    if (outs or not call.tiny) and _is_disturbed(current):
+    # To replace contents or take memory from the pool is a task's business while listeners are told
+    # of memory or the memory checker watches, and for a finalizer in the midst of a move.
+    if (outs or not call.tiny) and (
+        instrument.listeners or current._late or quiet.began is not None or lock._is_owned()  # type: ignore[attr-defined]
+    ):
         return None
     watched = instrument.all_in_one
     with lock:
@@ -268,14 +272,6 @@ def _is_all(chunk: Chunk, x: Any) -> bool:
     return True
 
 
-def _is_disturbed(current: Any) -> bool:
-    """Does it take a task to change memory now? It does while listeners are told of memory, the
-    memory checker watches, or a lazy scope records; and for a finalizer in the midst of a move."""
-    return bool(
-        instrument.listeners or current._late or quiet.began is not None or lock._is_owned()  # type: ignore[attr-defined]
-    )
-
-
 def _may_replace(outs: Sequence[Any], specs: Sequence[Spec]) -> bool:
     """Is each of `outs` a tiny array on the CPU, like its spec, whose memory no task reads or
     writes (lock held)?"""
@@ -289,7 +285,7 @@ def _may_replace(outs: Sequence[Any], specs: Sequence[Spec]) -> bool:
         chunk = out._chunk
         if chunk.writer is not None or chunk.readers or chunk.queue or chunk.error is not None:
             return False
-        if chunk.data is None:
+        if chunk.spec is not spec and not _is_all(chunk, out) and chunk.data is None:
             return False
     return True
 
