@@ -33,6 +33,7 @@ from d2lmini.context import Context, current_context
 from d2lmini.device import quiet
 from d2lmini.device.quiet import run_locked
 from d2lmini.device.storage import SMALL, Chunk, Pool, check_there, pool_of
+from d2lmini.engine import signals
 from d2lmini.engine.budget import Handle
 from d2lmini.engine.core import lock
 from d2lmini.engine.road import here
@@ -322,25 +323,30 @@ def _enter(
     outs: Sequence[Any], pool: Pool, ctx: Context,
 ) -> list[Any]:  # fmt: skip
     """Results as arrays: those in `chunks`, `outs`, each filled by one call, and new ones (lock
-    held)."""
-    arrays: list[Any] = []
-    for i, (result, spec, chunk) in enumerate(zip(results, specs, chunks)):
-        if chunk is not None:
-            chunk.filled = True
-            arrays.append(wrap(chunk, spec, ctx))
-        elif i < len(outs) and outs[i] is not None:
-            out = outs[i]
-            chunk = out._chunk
-            begin = out._offset or 0
-            chunk.note_write(begin, begin + spec.size, callsite.find())
-            chunk.version += 1
-            if chunk.weight:  # of which `out` is a part
+    held). Of several `outs` Ctrl-C comes upon all as they were, or all filled."""
+    held = signals.hold() if len(outs) > 1 else None
+    try:
+        arrays: list[Any] = []
+        for i, (result, spec, chunk) in enumerate(zip(results, specs, chunks)):
+            if chunk is not None:
                 chunk.filled = True
-            place = chunk.data if chunk.spec is spec else array_of((chunk, out._offset, spec))
-            place[...] = result
-            arrays.append(out)
-        else:
-            arrays += _adopt((spec,), (result,), pool, ctx)
+                arrays.append(wrap(chunk, spec, ctx))
+            elif i < len(outs) and outs[i] is not None:
+                out = outs[i]
+                chunk = out._chunk
+                begin = out._offset or 0
+                chunk.note_write(begin, begin + spec.size, callsite.find())
+                chunk.version += 1
+                if chunk.weight:  # of which `out` is a part
+                    chunk.filled = True
+                place = chunk.data if chunk.spec is spec else array_of((chunk, out._offset, spec))
+                place[...] = result
+                arrays.append(out)
+            else:
+                arrays += _adopt((spec,), (result,), pool, ctx)
+    finally:
+        if held is not None:
+            signals.release(held)
     return arrays
 
 
