@@ -338,7 +338,7 @@ def test_questions_and_dials(act: Callable):
     strike_everywhere(scenario)
 
 
-FILES = (*ENGINE_FILES, str(PACKAGE / "ndarray" / "apply.py"))
+FILES = (*ENGINE_FILES, *(str(PACKAGE / "ndarray" / f) for f in ("dispatch.py", "compute.py")))
 
 
 @pytest.mark.parametrize(

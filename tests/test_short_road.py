@@ -1,18 +1,21 @@
-"""The short road of operations on tiny arrays: who goes it, and that it is the same to all eyes."""
+"""Inline execution without a task: which calls it takes, and that nothing else is different."""
 
 from __future__ import annotations
 
 import copy
 import pickle
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from interrupts import PACKAGE
 
-from d2lmini import instrument, nd
+from d2lmini import autograd, engine, gluon, instrument, nd
 from d2lmini.gluon import nn
+from d2lmini.ndarray import dispatch
 from d2lmini.ops.core import registry
 
 
@@ -163,3 +166,150 @@ def test_attributes_given_once_are_those_of_each_call_after_it():
             assert nd.clip(x, a_min=least, a_max=1).asnumpy().tolist() == expected
             assert nd.clip(x, least, 1).asnumpy().tolist() == expected
     assert short(lambda: nd.clip(x, a_min=0, a_max=1)) == ["clip"]
+
+
+# -- writes into arrays that are there -------------------------------------------------------------
+
+
+@pytest.fixture
+def queued(monkeypatch) -> list[str]:
+    """The names of the operations that a task is made for."""
+    names: list[str] = []
+    queue = dispatch.queue
+
+    def noting(op: Any, *how: Any) -> Any:
+        names.append(op.name)
+        return queue(op, *how)
+
+    monkeypatch.setattr(dispatch, "queue", noting)
+    return names
+
+
+WRITES: dict[str, Callable[[Any, Any], Any]] = {
+    "x += y": lambda x, y: x.__iadd__(y),
+    "x *= 2": lambda x, y: x.__imul__(2),
+    "out=x": lambda x, y: nd.softmax(y, out=x),
+    "out=x, x read": lambda x, y: nd.dot(x, x.reshape((2, 2)), out=x),
+    "x[:] = y": lambda x, y: x.__setitem__(slice(None), y),
+    "x[1] = y[0]": lambda x, y: x.__setitem__(1, y[0]),
+    "x[0] = 3": lambda x, y: x.__setitem__(0, 3),
+    "y.copyto(x)": lambda x, y: y.copyto(x),
+}
+
+
+@pytest.mark.parametrize("how", WRITES)
+def test_a_write_into_a_tiny_array_takes_no_task(how: str, queued: list[str]):
+    found = []
+    for kind in ("naive", "threaded"):
+        with engine.use(kind):
+            x, y = nd.array([[1, 2], [3, 4]]), nd.array([[5, 6], [7, 9]])
+            for _ in range(2):
+                WRITES[how](x, y)
+            queued.clear()
+            version = x._chunk.version
+            WRITES[how](x, y)
+            assert x._chunk.version == version + 1
+            found.append(x.asnumpy())
+    assert not queued
+    np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.parametrize("req", ["write", "add"])
+@pytest.mark.parametrize("hybrid", [False, True])
+def test_backward_writes_gradients_without_a_task(req: str, hybrid: bool, queued: list[str]):
+    net, x = nn.Dense(3, in_units=4), nd.ones((2, 4))
+    net.initialize()
+    net.collect_params().setattr("grad_req", req)
+    if hybrid:
+        net.hybridize()
+    for _ in range(3):
+        queued.clear()
+        with autograd.record():
+            y = net(x)
+        y.backward()
+    assert not queued
+    assert net.bias.grad().asnumpy().tolist() == [6 if req == "add" else 2] * 3
+
+
+def test_a_write_waits_for_those_who_read():
+    x, go, seen = nd.ones((2, 2)), threading.Event(), []
+
+    def read() -> None:
+        go.wait(30)
+        seen.append(x._chunk.data.copy())
+
+    engine.push(read, reads=[x])
+    x += 1
+    go.set()
+    assert x.asnumpy().tolist() == [[2, 2], [2, 2]] and seen[0].tolist() == [[1, 1], [1, 1]]
+
+
+def test_a_write_that_fails_leaves_what_was_there(monkeypatch):
+    x, y = nd.ones((2, 2)), nd.ones((2, 2))
+    nd.softmax(y, out=x)
+    before = x.asnumpy()
+    monkeypatch.setattr(registry["softmax"], "plans", {})
+    nd.softmax(y, out=x)
+    monkeypatch.setattr(registry["softmax"], "compute", lambda *_, **__: 1 / 0)
+    nd.softmax(y, out=x)
+    with pytest.raises(Exception, match="division by zero"):
+        x.wait_to_read()
+    assert (x._chunk.data == before).all()
+
+
+def test_a_result_that_is_not_tiny_takes_no_task_either(queued: list[str]):
+    x = nd.ones((64, 64))
+    for _ in range(2):
+        queued.clear()
+        y, z, v = x + 1, nd.dot(x, x), x[3:5] * 2
+    assert not queued
+    assert (y.asnumpy() == 2).all() and (z.asnumpy() == 64).all() and (v.asnumpy() == 2).all()
+    engine.current.check()
+
+
+# -- how long the way is ---------------------------------------------------------------------------
+
+
+def calls(call: Callable[[], Any]) -> int:
+    """How many Python functions of the library `call()` calls in this thread."""
+    home, n = str(PACKAGE), 0
+
+    def count(frame: Any, event: str, _: Any) -> None:
+        nonlocal n
+        n += event == "call" and frame.f_code.co_filename.startswith(home)
+
+    nd.waitall()
+    sys.setprofile(count)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return n
+
+
+def test_calls_of_the_five_ways():
+    x, wide, net = nd.ones((4, 4)), nd.ones((64, 64)), nn.Dense(3, in_units=4)
+    net.initialize()
+    trainer = gluon.Trainer(net.collect_params(), "sgd")
+
+    def forward() -> Any:
+        with autograd.record():
+            return net(x).sum()
+
+    def step() -> None:
+        trainer.step(4)
+
+    ways: dict[str, tuple[Callable[[], Any], int]] = {
+        "dot 4x4": (lambda: nd.dot(x, x), 8),
+        "dot 64x64": (lambda: nd.dot(wide, wide), 25),
+        "x + 1 tiny": (lambda: x + 1, 4),
+        "x + 1 16 KB": (lambda: wide + 1, 25),
+        "forward": (forward, 45),
+        "backward": (lambda: heads.pop().backward(), 95),
+        "step": (step, 105),
+    }
+    for _ in range(3):
+        heads = [forward()]
+        found = {name: calls(way) for name, (way, _) in ways.items()}
+    over = {name: n for name, n in found.items() if n > ways[name][1]}
+    assert not over, over

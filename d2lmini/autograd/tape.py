@@ -121,7 +121,7 @@ class OpNode(Node):
     versions  beside each array the version of its memory that is meant, else None
     """
 
-    __slots__ = ("attrs", "op", "saved", "versions")
+    __slots__ = ("attrs", "op", "placing", "saved", "versions")
 
     op: Op
     attrs: dict[str, Any]
@@ -131,10 +131,6 @@ class OpNode(Node):
     @property
     def name(self) -> str:  # type: ignore[override]
         return self.op.name
-
-    @property
-    def placing(self) -> bool:  # type: ignore[override]
-        return self.op.placing
 
     def gradients(
         self, gs: list[Any], graph: bool, needs: Sequence[bool], places: Any
@@ -223,6 +219,7 @@ def recorded(op: Op, inputs: tuple, attrs: dict[str, Any], outs: list[Any]) -> N
         parents.append(entry)
     node = new(OpNode)
     node.op = op
+    node.placing = op.placing
     node.attrs = attrs
     node.parents = tuple(parents)
     node.order = next(_order)

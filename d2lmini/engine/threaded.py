@@ -17,7 +17,7 @@ from itertools import count
 from typing import Any
 
 from d2lmini import callsite, instrument
-from d2lmini.engine import lanes
+from d2lmini.engine import lanes, signals
 from d2lmini.engine.bulk import Segment
 from d2lmini.engine.core import Task
 from d2lmini.engine.engine import Engine
@@ -95,7 +95,12 @@ class ThreadedEngine(Engine):
     # -- pushing ----------------------------------------------------------------------------------
 
     def push(self, task: Task) -> None:
-        if self._is_for_later(task):
+        if (
+            self.lock._is_owned()  # type: ignore[attr-defined]
+            or signals.noted
+            or self._late
+            or self.recorder is not None
+        ) and self._is_for_later(task):
             return
         user = here.task is None
         small = task.predicted_us < self.inline_below and task.ctx.is_cpu

@@ -33,6 +33,7 @@ from d2lmini.context import Context, current_context
 from d2lmini.device import quiet
 from d2lmini.device.quiet import run_locked
 from d2lmini.device.storage import SMALL, Chunk, Pool, check_there, pool_of
+from d2lmini.engine import signals
 from d2lmini.engine.budget import Handle
 from d2lmini.engine.core import lock
 from d2lmini.engine.road import here
@@ -215,7 +216,11 @@ def run_inline(
     current = engine.current
     if call.predicted_us >= current.inline_below or here.task or instrument.apart:
         return None
-    if (outs or not call.tiny) and _is_disturbed(current):
+    # To replace contents or take memory from the pool is a task's business while listeners are told
+    # of memory or the memory checker watches, and for a finalizer in the midst of a move.
+    if (outs or not call.tiny) and (
+        instrument.listeners or current._late or quiet.began is not None or lock._is_owned()  # type: ignore[attr-defined]
+    ):
         return None
     watched = instrument.all_in_one
     with lock:
@@ -268,14 +273,6 @@ def _is_all(chunk: Chunk, x: Any) -> bool:
     return True
 
 
-def _is_disturbed(current: Any) -> bool:
-    """Does it take a task to change memory now? It does while listeners are told of memory, the
-    memory checker watches, or a lazy scope records; and for a finalizer in the midst of a move."""
-    return bool(
-        instrument.listeners or current._late or quiet.began is not None or lock._is_owned()  # type: ignore[attr-defined]
-    )
-
-
 def _may_replace(outs: Sequence[Any], specs: Sequence[Spec]) -> bool:
     """Is each of `outs` a tiny array on the CPU, like its spec, whose memory no task reads or
     writes (lock held)?"""
@@ -289,7 +286,7 @@ def _may_replace(outs: Sequence[Any], specs: Sequence[Spec]) -> bool:
         chunk = out._chunk
         if chunk.writer is not None or chunk.readers or chunk.queue or chunk.error is not None:
             return False
-        if chunk.data is None:
+        if chunk.spec is not spec and not _is_all(chunk, out) and chunk.data is None:
             return False
     return True
 
@@ -326,25 +323,30 @@ def _enter(
     outs: Sequence[Any], pool: Pool, ctx: Context,
 ) -> list[Any]:  # fmt: skip
     """Results as arrays: those in `chunks`, `outs`, each filled by one call, and new ones (lock
-    held)."""
-    arrays: list[Any] = []
-    for i, (result, spec, chunk) in enumerate(zip(results, specs, chunks)):
-        if chunk is not None:
-            chunk.filled = True
-            arrays.append(wrap(chunk, spec, ctx))
-        elif i < len(outs) and outs[i] is not None:
-            out = outs[i]
-            chunk = out._chunk
-            begin = out._offset or 0
-            chunk.note_write(begin, begin + spec.size, callsite.find())
-            chunk.version += 1
-            if chunk.weight:  # of which `out` is a part
+    held). Of several `outs` Ctrl-C comes upon all as they were, or all filled."""
+    held = signals.hold() if len(outs) > 1 else None
+    try:
+        arrays: list[Any] = []
+        for i, (result, spec, chunk) in enumerate(zip(results, specs, chunks)):
+            if chunk is not None:
                 chunk.filled = True
-            place = chunk.data if chunk.spec is spec else array_of((chunk, out._offset, spec))
-            place[...] = result
-            arrays.append(out)
-        else:
-            arrays += _adopt((spec,), (result,), pool, ctx)
+                arrays.append(wrap(chunk, spec, ctx))
+            elif i < len(outs) and outs[i] is not None:
+                out = outs[i]
+                chunk = out._chunk
+                begin = out._offset or 0
+                chunk.note_write(begin, begin + spec.size, callsite.find())
+                chunk.version += 1
+                if chunk.weight:  # of which `out` is a part
+                    chunk.filled = True
+                place = chunk.data if chunk.spec is spec else array_of((chunk, out._offset, spec))
+                place[...] = result
+                arrays.append(out)
+            else:
+                arrays += _adopt((spec,), (result,), pool, ctx)
+    finally:
+        if held is not None:
+            signals.release(held)
     return arrays
 
 

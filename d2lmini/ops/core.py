@@ -294,7 +294,9 @@ class Op(Facts):
     ) -> Sequence[Any]:
         """Ask the rule: the gradients of the inputs, None for those that have none."""
         if self.selective or self.placing or self.rule_attrs:
-            options: dict[str, Any] = {k: attrs[k] for k in self.rule_attrs}
+            options: dict[str, Any] = {}
+            for name in self.rule_attrs:  # (a comprehension would cost a call)
+                options[name] = attrs[name]
             if self.selective:
                 options["needs"] = needs
             if self.placing:

@@ -94,8 +94,8 @@ def FullyConnected(
 
 @FullyConnected.gradient(saves="data data.shape weight")
 def _(g, data, shape, weight, *, num_hidden, no_bias, flatten, needs=ALL, places=NOWHERE):
-    rows = _rows(shape, flatten)
     flat = len(shape) == 2  # reshaping would change nothing
+    rows = shape if flat else _rows(shape, flatten)
     g = g if flat else g.reshape((rows[0], num_hidden))
     dx = dw = None
     if needs[0]:
