@@ -19,14 +19,14 @@ import numpy as np
 
 from d2lmini import autograd, random
 from d2lmini.base import MXNetError
+from d2lmini.compat.test_utils.compare import assert_almost_equal, default_numeric_eps, get_tols
+from d2lmini.compat.test_utils.samples import rand_ndarray
+from d2lmini.compat.test_utils.surroundings import default_context, default_dtype
 from d2lmini.context import Context
 from d2lmini.graph.cached_op import CachedOp
 from d2lmini.ndarray import NDArray, array
 from d2lmini.symbol import Symbol
 from d2lmini.symbol.infer import infer_shape
-from d2lmini.test_utils.compare import assert_almost_equal, default_numeric_eps, get_tols
-from d2lmini.test_utils.samples import rand_ndarray
-from d2lmini.test_utils.surroundings import default_context, default_dtype
 
 Function = Callable[..., Any]
 

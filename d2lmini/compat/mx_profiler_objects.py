@@ -21,8 +21,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from d2lmini.base import MXNetError
+from d2lmini.compat.mx_profiler import profiler
 from d2lmini.profiler.chrome import Mark
-from d2lmini.profiler.classic import profiler
 
 #: Whom a marker is for -> the letter of the format.
 SCOPES = {"global": "g", "marker": "t", "process": "p", "task": "t", "thread": "t"}

@@ -31,8 +31,8 @@ import numpy as np
 
 from d2lmini import engine
 from d2lmini.base import MXNetError
+from d2lmini.distributed import throttle
 from d2lmini.engine.core import Var
-from d2lmini.kvstore import thin
 
 #: What is to be done, a verb; then (name, dtype and shape) of each array.
 Plan = tuple[Any, ...]
@@ -69,12 +69,12 @@ class World:
         self._gone: dict[int, int] = {}  # rank -> how many it had come to when it ended
         self._room: dict[int, np.ndarray] = {}
         self._unfinished: list[Any] = []
-        self._link = thin.current()
+        self._link = throttle.current()
         self._rounds = (self.size - 1).bit_length()  # until one process's word has come to all
 
     def agree(self, plan: Plan) -> None:
         """Until all processes are here with this plan; MXNetError if one differs, or is gone."""
-        self._plan, self._link = plan, thin.current()
+        self._plan, self._link = plan, throttle.current()
         self._begun += 1
         if self.size == 1:
             return

@@ -24,9 +24,9 @@ from d2lmini.context import Context
 from d2lmini.device.cuda import module
 from d2lmini.device.cuda.nccl import SumLane, sums_of
 from d2lmini.device.devices import device_of
+from d2lmini.distributed.mpi import Plan, World
 from d2lmini.engine import lanes
 from d2lmini.kvstore.allreduce import AllReduce, Sum
-from d2lmini.kvstore.mpi import Plan, World
 from d2lmini.ndarray import NDArray
 from d2lmini.ndarray.apply import array_of, note_writes
 from d2lmini.ops.spec import Cost

@@ -11,7 +11,7 @@ MPI's own launcher starts them. Beside it this one
 Its exit status is 0 if all processes ended well. A process notes in a folder who it is, and at its
 end that it ended well: one that is gone without that was killed.
 
-On several machines `mpiexec` or `srun` start the same program: see `kvstore.dist`.
+On several machines `mpiexec` or `srun` start the same program: see `distributed.dist`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pathlib import Path
 import psutil
 
 from d2lmini import files
-from d2lmini.kvstore.mpi import world
+from d2lmini.distributed.mpi import world
 
 #: So often the processes are looked at.
 LOOK_S = 0.05
@@ -50,7 +50,17 @@ def launch(n: int, file: str, args: Sequence[str] = ()) -> int:
     mpiexec = _mpiexec()
     with tempfile.TemporaryDirectory() as folder:
         job = subprocess.Popen(
-            [*mpiexec, "-n", str(n), sys.executable, "-m", "d2lmini.launch", folder, file, *args],
+            [
+                *mpiexec,
+                "-n",
+                str(n),
+                sys.executable,
+                "-m",
+                "d2lmini.distributed.launch",
+                folder,
+                file,
+                *args,
+            ],
             env=_environment(n),
         )
         try:

@@ -10,8 +10,8 @@ import os
 import sys
 from pathlib import Path
 
-from d2lmini.mxnet_alias import install_as_mxnet
-from d2lmini.mxnet_alias.runner import PROGRAM
+from d2lmini.compat.mxnet_alias import install_as_mxnet
+from d2lmini.compat.mxnet_alias.runner import PROGRAM
 
 if __name__ == "__mp_main__":
     install_as_mxnet()

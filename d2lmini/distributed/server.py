@@ -25,10 +25,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from d2lmini.distributed import throttle
+from d2lmini.distributed.mpi import SLEEP_S, World, wait_until
 from d2lmini.engine.core import Task
 from d2lmini.engine.road import here
-from d2lmini.kvstore import thin
-from d2lmini.kvstore.mpi import SLEEP_S, World, wait_until
 
 _REQUEST, _GRADS, _VALUES = range(3)  # the tags of messages
 
@@ -61,7 +61,7 @@ class Request(NamedTuple):
 def push(job: World, request: Request, grads: Sequence[np.ndarray]) -> None:
     """Send gradients; until the server has begun to take them in."""
     sent = packed(job, grads, request.half)
-    thin.current().hold(time.monotonic(), sent.nbytes)
+    throttle.current().hold(time.monotonic(), sent.nbytes)
     asked = job.served.isend(request, 0, _REQUEST)
     job.until(job.served.Issend(sent, 0, _GRADS))
     job.until(asked)
@@ -69,7 +69,7 @@ def push(job: World, request: Request, grads: Sequence[np.ndarray]) -> None:
 
 def pull(job: World, request: Request, targets: Sequence[Sequence[np.ndarray]]) -> None:
     """Fetch values, each into all of its targets."""
-    thin.current().hold(time.monotonic(), 0)
+    throttle.current().hold(time.monotonic(), 0)
     buffer = job.space(1, sum(copies[0].nbytes for copies in targets), np.dtype(np.uint8))
     asked = job.served.isend(request, 0, _REQUEST)
     job.until(job.served.Irecv(buffer, 0, _VALUES))
@@ -157,7 +157,7 @@ class Server:
                 return
         values = store.values(request, rank)
         sent = np.concatenate([x.reshape(-1).view(np.uint8) for x in values])
-        thin.current().hold(time.monotonic(), sent.nbytes)
+        throttle.current().hold(time.monotonic(), sent.nbytes)
         wait_until(comm.Isend(sent, rank, _VALUES).Test)
 
 

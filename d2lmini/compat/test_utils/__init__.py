@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from d2lmini.test_utils.checks import (
+from d2lmini.compat.test_utils.checks import (
     check_consistency,
     check_numeric_gradient,
     check_symbolic_backward,
@@ -24,7 +24,7 @@ from d2lmini.test_utils.checks import (
     compare_optimizer,
     simple_forward,
 )
-from d2lmini.test_utils.compare import (
+from d2lmini.compat.test_utils.compare import (
     almost_equal,
     assert_allclose,
     assert_almost_equal,
@@ -42,7 +42,7 @@ from d2lmini.test_utils.compare import (
     same,
     same_array,
 )
-from d2lmini.test_utils.samples import (
+from d2lmini.compat.test_utils.samples import (
     assign_each,
     assign_each2,
     collapse_sum_like,
@@ -58,7 +58,7 @@ from d2lmini.test_utils.samples import (
     random_sample,
     random_uniform_arrays,
 )
-from d2lmini.test_utils.surroundings import (
+from d2lmini.compat.test_utils.surroundings import (
     assert_exception,
     default_context,
     default_dtype,

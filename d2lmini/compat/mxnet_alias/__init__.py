@@ -10,7 +10,7 @@
 >>> mx.image.imread("cat.jpg")
 Traceback (most recent call last):
 NotImplementedError: mxnet.image.imread is left out of d2lmini, as all of MXNet's image operations
->>> d2lmini.mxnet_alias.uninstall()
+>>> d2lmini.compat.mxnet_alias.uninstall()
 
 How it works. Python asks the finders in `sys.meta_path` for a module it has not loaded. Ours
 answers for `mxnet` and all below it, and puts the *same* module object that d2lmini has into
@@ -36,9 +36,9 @@ from typing import Any
 
 import d2lmini
 from d2lmini.base import alias
-from d2lmini.mxnet_alias import left_out
-from d2lmini.mxnet_alias.left_out import LeftOutModule, Missing
-from d2lmini.mxnet_alias.old_numpy import OneElementArray
+from d2lmini.compat.mxnet_alias import left_out
+from d2lmini.compat.mxnet_alias.left_out import LeftOutModule, Missing
+from d2lmini.compat.mxnet_alias.old_numpy import OneElementArray
 
 __all__ = ["install_as_mxnet", "installed", "uninstall"]
 
@@ -60,7 +60,7 @@ _MODULES = """
     optimizer profiler random runtime symbol test_utils util visualization""".split()
 
 # Modules that are elsewhere in MXNet.
-_ELSEWHERE = {"contrib.onnx": "onnx", "executor": "graph.executor"}
+_ELSEWHERE = {"contrib.onnx": "onnx", "executor": "compat.executor"}
 
 # What `mxnet` shows beside modules.
 _NAMES = """

@@ -17,8 +17,8 @@ on a thread of their own: one that is ready early waits. Arrays travel in bucket
 costs its time whatever its size; the plan of the buckets depends on shapes and dtypes alone, and so
 does their order: in a Trainer's step some travel later, during the next forward pass (`in_turns`).
 
-Gradients on GPUs are summed by NCCL where it is there (`across`), without coming to the host; else
-they come and go by pinned memory.
+Gradients on GPUs are summed by NCCL where it is there (`nccl_multiprocess`), without coming to the
+host; else they come and go by pinned memory.
 
 MXNet's KVStore of this name keeps the weights on servers, to which gradients are pushed; how they
 are summed here is how Horovod does it (Sergeev and Del Balso, arXiv:1802.05799).
@@ -35,12 +35,12 @@ from d2lmini import engine
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu
 from d2lmini.device.cuda.nccl import SumLane
+from d2lmini.distributed import nccl_multiprocess, throttle
+from d2lmini.distributed.mpi import Plan, world
 from d2lmini.engine import lanes
 from d2lmini.engine.core import FunctionTask, Var
-from d2lmini.kvstore import across, thin
 from d2lmini.kvstore.allreduce import Sum, keep
 from d2lmini.kvstore.local import Key, KVStore, Pairs
-from d2lmini.kvstore.mpi import Plan, world
 from d2lmini.ndarray import NDArray
 from d2lmini.ndarray.apply import array_of, note_writes
 from d2lmini.ops.core import registry
@@ -90,6 +90,8 @@ class DistKVStore(KVStore):
     in all processes. buckets_sent: how many were exchanged (or will be, when all that was pushed is
     done).
     """
+
+    spans_processes = True
 
     def __init__(self, kind: str = "dist_sync"):
         super().__init__(kind)
@@ -214,9 +216,9 @@ class DistKVStore(KVStore):
     ) -> set[Key]:
         """Push those sums that NCCL can take over the GPUs of all processes; their keys."""
         found: dict[Key, tuple[list[NDArray], SumLane]] = {}
-        if not self._half and not any(thin.current()):
+        if not self._half and not any(throttle.current()):
             for k, values in pairs[::-1]:
-                lane = across.lane_of(values, outs[k]) if k in outs else None
+                lane = nccl_multiprocess.lane_of(values, outs[k]) if k in outs else None
                 if lane is not None:
                     self._check_shapes("push", k, values)
                     found[k] = values, lane
@@ -228,7 +230,7 @@ class DistKVStore(KVStore):
         for bucket in in_turns(plans) if alternating else plans:
             some = [keys[i] for i in bucket.members]
             sums = [Sum(found[k][0], outs[k]) for k in some]
-            across.all_reduce(found[some[0]][1], sums, self._world, bucket.plan)
+            nccl_multiprocess.all_reduce(found[some[0]][1], sums, self._world, bucket.plan)
             for k in some:  # values stay where their sums are
                 if self._store[k].context != outs[k][0].context:
                     self._store[k] = self._store[k].copyto(outs[k][0].context)

@@ -102,7 +102,7 @@ def _server(n: int) -> Rounds:
 
 
 def _shares(n: int) -> Rounds:
-    """How `kvstore.mpi` does it. First all ask whether they agree, a few bytes in log2 n rounds;
+    """How `mpi` does it. First all ask whether they agree, a few bytes in log2 n rounds;
     then each sends every other one its share, adds up its own in the order of the ranks, and sends
     that to all: two rounds, the bytes of the ring, n - 1 messages in each."""
     height = math.ceil(math.log2(n))

@@ -31,10 +31,10 @@ import numpy as np
 from d2lmini import engine, files
 from d2lmini import optimizer as opt
 from d2lmini.base import MXNetError
-from d2lmini.kvstore import server
-from d2lmini.kvstore.dist import DistKVStore, operand
+from d2lmini.distributed import server
+from d2lmini.distributed.dist import DistKVStore, operand
+from d2lmini.distributed.server import How, Request
 from d2lmini.kvstore.local import Key, Pairs
-from d2lmini.kvstore.server import How, Request
 from d2lmini.ndarray import NDArray, array
 from d2lmini.ndarray.apply import array_of, note_writes
 
@@ -48,6 +48,7 @@ class AsyncKVStore(DistKVStore):
     many of other ranks came between a rank's pull and its next push.
     """
 
+    is_async = True
     #: How many processes' batches one update is made of.
     batches = 1
 

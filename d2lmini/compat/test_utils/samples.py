@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
+from d2lmini.compat.test_utils.surroundings import default_dtype
 from d2lmini.context import Context
 from d2lmini.ndarray import NDArray, array
-from d2lmini.test_utils.surroundings import default_dtype
 
 
 def rand_shape_nd(num_dim: int, dim: int = 10, allow_zero_size: bool = False) -> tuple[int, ...]:

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
+from d2lmini.compat.executor import Executor, resized
 from d2lmini.context import Context
-from d2lmini.graph.executor import Executor, resized
 from d2lmini.ndarray import NDArray, zeros
 from d2lmini.symbol import Symbol
 from d2lmini.symbol.infer import infer_shape_partial, infer_type_partial
@@ -62,7 +62,8 @@ def simple_bind(
     memory is used where it suffices, and to which new ones are added; then the arguments
     `shared_arg_names` are the arrays of `shared_exec`.
 
-    RuntimeError if the shapes do not suffice or do not fit.
+    RuntimeError if the shapes do not suffice or do not fit; MXNetError for sparse storage, and for
+    contexts of two kinds.
     """
     _check_groups(self, ctx, group2ctx)
     for name, stype in (stype_dict or {}).items():

@@ -1,6 +1,6 @@
 """Run an old program, a script or a notebook, with `import mxnet` meaning d2lmini.
 
-    from d2lmini.mxnet_alias.runner import run
+    from d2lmini.compat.mxnet_alias.runner import run
     status = run("train.py", ["--epochs", "3"])        # 0, or 1 after an error was printed
 
 To the program all is as if Python had started it: `__name__` is "__main__", `sys.argv` is its own,
@@ -25,7 +25,7 @@ from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
 from typing import Any
 
-from d2lmini.mxnet_alias import install_as_mxnet
+from d2lmini.compat.mxnet_alias import install_as_mxnet
 
 #: Where child processes find the program's path (see `spawned.py`).
 PROGRAM = "D2LMINI_PROGRAM"
@@ -78,7 +78,7 @@ def _as_main(path: str, arguments: Sequence[str], notebook: bool) -> Iterator[Mo
         # Processes that the program starts run it again, as "__mp_main__", to find its functions;
         # they start with this module, which installs the alias first.
         os.environ[PROGRAM] = os.path.abspath(path)
-        module.__spec__ = ModuleSpec("d2lmini.mxnet_alias.spawned", None)
+        module.__spec__ = ModuleSpec("d2lmini.compat.mxnet_alias.spawned", None)
     try:
         yield module
     finally:

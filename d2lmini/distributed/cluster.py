@@ -34,7 +34,7 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from d2lmini.d2l.alpha_beta import (
+from d2lmini.distributed.alpha_beta import (
     DRAWS,
     WAYS,
     Fit,
@@ -45,8 +45,8 @@ from d2lmini.d2l.alpha_beta import (
     fit,
     rounds_of,
 )
+from d2lmini.distributed.dist import grouped, in_turns
 from d2lmini.gluon.trainer import Trainer
-from d2lmini.kvstore.dist import grouped, in_turns
 from d2lmini.profiler.trace import Trace, serial_of
 
 __all__ = [

@@ -1,6 +1,6 @@
 """Names of MXNet that d2lmini does not have: they import, and say what they are when used.
 
->>> from d2lmini.mxnet_alias.left_out import LeftOutModule
+>>> from d2lmini.compat.mxnet_alias.left_out import LeftOutModule
 >>> image = LeftOutModule("mxnet.image", "as all of MXNet's image operations")
 >>> imread = image.imread               # as at the top of a program that may not need it
 >>> imread("cat.jpg")
