@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.ops.checks import check_float
-from d2lmini.ops.core import Number, Op, Spec, op
+from d2lmini.ops.core import Number, Op, Spec, op, registry
 from d2lmini.ops.limits import at_least, at_most
 from d2lmini.ops.numbers import fit
 from d2lmini.ops.passing import copied
@@ -188,7 +188,7 @@ def _(g, y, *, alpha):
     return g * ((y > 0) * (y < 1)) * alpha
 
 
-@op(infer=numbers_only, flops=5, elementwise=True)
+@op(infer=numbers_only, flops=5, elementwise=True, always_written=("scalar",))
 def smooth_l1(xp, data, *, scalar: float = 1.0, out=None):
     """(scalar * data)**2 / 2 where abs(data) < 1 / scalar**2, else abs(data) - 0.5 / scalar**2.
 
@@ -237,7 +237,7 @@ def _(g, data, *, a_min, a_max):
 # -- questions with a yes or no answer -----------------------------------------------------------
 
 
-def _question(name: str) -> Callable[[Callable], Op]:
+def _question(name: str, **facts: Any) -> Callable[[Callable], Op]:
     """Declare an op that answers with 0 or 1 in the dtype of its input."""
 
     def declare(function: Callable) -> Op:
@@ -246,7 +246,7 @@ def _question(name: str) -> Callable[[Callable], Op]:
             return y if out is not None else y.astype(data.dtype, copy=False)
 
         compute.__doc__ = function.__doc__
-        return op(name, elementwise=True, grad=None)(compute)
+        return op(name, elementwise=True, grad=None, **facts)(compute)
 
     return declare
 
@@ -257,19 +257,35 @@ def logical_not(xp, data, out):
     return xp.equal(data, 0, out=out)
 
 
-@_question("_contrib_isnan")
+@_question("_contrib_isnan", in_mxnet=False)
 def isnan(xp, data, out):
     """1 where data is nan, else 0, in data's dtype."""
     return xp.isnan(data, out=out)
 
 
-@_question("_contrib_isinf")
+@isnan.written_in_mxnet
+def _(data):
+    return registry["_not_equal"](data, data)
+
+
+@_question("_contrib_isinf", in_mxnet=False)
 def isinf(xp, data, out):
     """1 where data is inf or -inf, else 0, in data's dtype."""
     return xp.isinf(data, out=out)
 
 
-@_question("_contrib_isfinite")
+@isinf.written_in_mxnet
+def _(data):
+    return registry["abs"](data) == float("inf")
+
+
+@_question("_contrib_isfinite", in_mxnet=False)
 def isfinite(xp, data, out):
     """1 where data is neither nan nor inf nor -inf, else 0, in data's dtype."""
     return xp.isfinite(data, out=out)
+
+
+@isfinite.written_in_mxnet
+def _(data):
+    nothing = registry["elemwise_sub"](data, data)  # 0, or nan
+    return registry["_equal"](nothing, nothing)

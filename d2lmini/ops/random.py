@@ -306,7 +306,8 @@ def _categories(data: Spec, *, shape: Shape, get_prob: bool, dtype: Any) -> list
 
 
 @op("_sample_multinomial", aliases=("sample_multinomial",), infer=_categories, grad=None,
-    flops=_FLOPS, outputs=lambda get_prob=False, **_: 2 if get_prob else 1)  # fmt: skip
+    flops=_FLOPS, outputs=lambda get_prob=False, **_: 2 if get_prob else 1,
+    mxnet_outputs=2)  # fmt: skip
 def sample_multinomial(
     xp, data, *, shape: Shape = (), get_prob: bool = False, dtype: DType = "int32", rng
 ):
@@ -343,7 +344,7 @@ def _picked(xp: Any, upper: Any, count: int, rng: Any) -> Any:
     return xp.searchsorted(sums.ravel(), uniform + row, "right") - row * K
 
 
-@op("_shuffle", aliases=("shuffle",), flops=_FLOPS, grad=None)
+@op("_shuffle", aliases=("shuffle",), flops=_FLOPS, grad=None, in_mxnet=True)
 def shuffle(xp, data, *, rng, out=None):
     """The rows of data (its first axis) in random order."""
     order: Any = ...

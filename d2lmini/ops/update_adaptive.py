@@ -92,7 +92,8 @@ def _decoupled_adam_update(
 
 
 @op(
-    "_adamw_update", infer=_adamw, mutates=["mean", "var"], elementwise=True, flops=14, grad=None
+    "_adamw_update", infer=_adamw, mutates=["mean", "var"], elementwise=True, flops=14, grad=None,
+    same_shape=False, in_mxnet=True,
 )  # fmt: skip
 def adamw_update(
     xp, weight, grad, mean, var, rescale_grad, *, lr: float, eta: float, beta1: float = 0.9,
@@ -129,7 +130,7 @@ def adamw_update(
 
 @op(
     "_mp_adamw_update", infer=_adamw, mutates=["mean", "var", "weight32"], elementwise=True,
-    flops=15, grad=None,
+    flops=15, grad=None, same_shape=False, in_mxnet=True,
 )  # fmt: skip
 def mp_adamw_update(
     xp, weight, grad, mean, var, weight32, rescale_grad, *, lr: float, eta: float,

@@ -331,7 +331,7 @@ def preloaded_multi_mp_sgd_mom_update(
 
 @op(
     infer=lambda *data, num_arrays=1: (), outputs=0, mutates=lambda n, attrs: range(n), flops=0,
-    grad=None,
+    grad=None, always_written=("num_arrays",),
 )  # fmt: skip
 def reset_arrays(xp, *data, num_arrays: int = 1):
     """Set all the arrays to zero; no output."""
