@@ -14,6 +14,7 @@ from fakes.machine import CUBLASError, CUDARuntimeError
 from worlds import until
 
 from d2lmini import MXNetError, cpu_pinned, engine, gpu, nd, storage
+from d2lmini.context import gpu_memory_info
 from d2lmini.device.cuda import current, module, staging, streams
 from d2lmini.device.cuda.device import logical_gpus
 from d2lmini.device.devices import device_of
@@ -123,6 +124,14 @@ def test_the_event_of_a_gpu_that_failed_is_that_gpus_failure(cupy, gpus, monkeyp
     assert (y + 1).asnumpy().tolist() == [2] * 4
 
 
+class CUSOLVERError(RuntimeError):
+    """What `cupy.cuda.cusolver` raises."""
+
+    def __init__(self, status: int):
+        super().__init__("CUSOLVER_STATUS_ALLOC_FAILED")
+        self.status = status
+
+
 def test_a_library_that_finds_no_memory_is_called_again(cupy, gpus, monkeypatch):
     """cuBLAS takes memory for itself, which CuPy's pool may be keeping."""
     gemm, device = Library.gemm, device_of(gpu(0))
@@ -146,6 +155,34 @@ def test_a_library_that_finds_no_memory_is_called_again(cupy, gpus, monkeypatch)
     with pytest.raises(MemoryError, match=r"out of memory on gpu\(0\)"):
         nd.dot(x, x).asnumpy()
     assert device.dead is None
+
+
+@pytest.mark.parametrize("name", ["cholesky", "inv", "det", "slogdet", "qr", "eigh", "solve"])
+def test_so_is_cusolver(cupy, gpus, monkeypatch, name):
+    A = nd.array([[4, 2], [2, 5]], ctx=gpu(0), dtype="float64")
+    calls = {
+        "cholesky": lambda: nd.linalg.potrf(A),
+        "inv": lambda: nd.linalg.inverse(A),
+        "det": lambda: nd.linalg.det(A),
+        "slogdet": lambda: nd.linalg.slogdet(A)[1],
+        "qr": lambda: nd.linalg.gelqf(A)[0],
+        "eigh": lambda: nd.linalg.syevd(A)[1],
+        "solve": lambda: nd.linalg.trsm(A, A),
+    }
+    want = calls[name]().asnumpy()
+    errors, function = [CUSOLVERError(2)], getattr(cupy.linalg, name)
+
+    def short(*arguments):
+        if errors:
+            raise errors.pop()
+        return function(*arguments)
+
+    monkeypatch.setattr(cupy.linalg, name, short)
+    np.testing.assert_array_equal(calls[name]().asnumpy(), want)
+    assert not errors
+    errors += [CUSOLVERError(2), CUSOLVERError(2)]
+    with pytest.raises(MemoryError, match=r"out of memory on gpu\(0\)"):
+        calls[name]().asnumpy()
 
 
 # -- asking CUDA -----------------------------------------------------------------------------------
@@ -194,6 +231,30 @@ def test_a_thread_that_has_no_gpu_of_ours_asks_none(cupy, monkeypatch):
         thread.join()
         assert asked and set(asked) == {1} and current.in_use == {1}
         assert runtime.getDevice() == 0  # nothing of the user's was changed
+
+
+def test_a_serial_engine_makes_no_context_on_another_gpu(cupy, monkeypatch):
+    """It runs tasks on the user's thread, whose current GPU is GPU 0."""
+    monkeypatch.setattr(current, "in_use", set())
+    cupy.machine.contexts.clear()
+    with logical_gpus(2), engine.use("naive"):
+        x = nd.array(np.arange(6).reshape(2, 3), ctx=gpu(1))
+        y = nd.dot(x, x.T) + nd.ones((2, 2), ctx=gpu(1))
+        assert y.asnumpy().tolist() == [[6, 15], [15, 51]]
+        pinned = y.as_in_context(cpu_pinned(1))
+        assert pinned.as_in_context(gpu(1)).copy().asnumpy().sum() == 87
+        assert sum(gpu_memory_info(1)) > 0
+        gpu(1).empty_cache()
+        with pytest.raises(MXNetError, match="scale must be"):
+            nd.random.normal(0, -1, shape=(2,), ctx=gpu(1)).wait_to_read()
+        assert cupy.machine.contexts == {1}
+        log = []
+        # A user's function may push: it runs on his thread, which comes to GPU 1 for that.
+        engine.push(lambda: engine.push(lambda: log.append("pushed")), writes=[x], ctx=gpu(1))
+        nd.waitall()
+        assert log == ["pushed"]
+        assert cupy.cuda.runtime.getDevice() == 0
+    assert current.in_use == {1}
 
 
 @pytest.mark.parametrize("error, words", [

@@ -667,7 +667,8 @@ UPDATES = [
 @pytest.mark.parametrize("op", UPDATES, ids=lambda op: op.name)
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_optimizer_steps_of_many_parameters(op, dtype):
-    """float16 with a master copy; five parameters are two launches; the numbers may change."""
+    """float16 with a master copy; five parameters are two launches; the numbers may change, and may
+    lie in memory, as in a CUDA graph."""
     rng = np.random.default_rng(4)
     mixed = dtype == "float16"
     clip = next(name for name in op.attr_names if name.startswith("clip_grad"))
@@ -683,16 +684,22 @@ def test_optimizer_steps_of_many_parameters(op, dtype):
     if op.name == "_adamw_update":
         return  # it looks at a number on the device, and is no formula
     texts = len(elementwise_module._kernels)
-    for factor in (1.0, 0.5):
+    for factor, in_memory in ((1.0, False), (0.5, False), (0.25, True)):
         for xp, arrays in ((np, data), (cupy, there)):
             now = [s._replace(attrs=_scaled(s.attrs, factor)) for s in steps]
             groups = um._groups(now, arrays)
+            numbers = None
+            if in_memory and xp is cupy:
+                found = um.numbers_of(now, [Spec(a.shape, a.dtype) for a in data])
+                numbers = cupy.asarray(np.array(found[1]))
+                now = steps  # whose own numbers are not looked at
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(updates, "MOST", 2)
-                run_quietly(um.run, xp, now, groups, [group[0] for group in groups])
+                run_quietly(um.run, xp, now, groups, [group[0] for group in groups], numbers)
     for a, b in zip(data, there, strict=True):
         same(b.get(), a, 2e-3 if mixed else 2e-5)
-    assert len(elementwise_module._kernels) - texts <= 4  # with decay and without
+    # With decay and without; numbers that are given, and in memory.
+    assert len(elementwise_module._kernels) - texts <= 8
 
 
 def _scaled(attrs: dict[str, Any], factor: float) -> dict[str, Any]:

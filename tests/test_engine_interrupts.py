@@ -119,16 +119,29 @@ def test_push(state: str):
         strike_everywhere(with_fresh_engine if state == "first of an engine" else scenario)
 
 
-@pytest.mark.parametrize("state", ["first", "joins", "full", "does not fit", "meets another"])
+IN_BULK = [
+    "first", "joins", "full", "does not fit", "meets another", "writes what it read",
+    "writes what others read",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("state", IN_BULK)
 def test_push_in_bulk(state: str):
     def scenario():
         cells, names = Cells(), []
+        go = threading.Event()
+        if state == "writes what others read":
+            engine.push(lambda: go.wait(30), reads=[cells.a])
         with engine.bulk(3 if state == "full" else 10):
             if state in ("joins", "full"):
                 names = ["one", "two"]
                 for name in names:
                     cells.push(name)
-            if state == "does not fit":  # a segment that reads a Var takes no task that writes it
+            if state == "does not fit":  # another priority
+                with engine.prioritized(1):
+                    engine.push(lambda: cells.log.append("one"), reads=[cells.a])
+                names = ["one"]
+            if state.startswith("writes what"):
                 engine.push(lambda: cells.log.append("one"), reads=[cells.a])
                 names = ["one"]
             if state == "meets another":
@@ -137,6 +150,7 @@ def test_push_in_bulk(state: str):
                 others.join()
                 names = ["theirs"]
             struck = yield lambda: cells.push("it")
+        go.set()
         cells.verify(once=(*names, *(() if struck else ("it",))), at_most_once=("it",))
 
     def other_segment(cells: Cells) -> None:

@@ -603,6 +603,30 @@ def test_rule_7_a_segment_is_in_line_from_each_push_on(go):
     assert log == ["in bulk", "needs a"]
 
 
+@pytest.mark.parametrize("others", ["nobody", "a reader", "a writer"])
+def test_rule_7_a_segment_may_write_what_it_has_read(go, others: str):
+    """It stands in line as a writer then, behind those who came before it, and is one hand-over."""
+    a, log = engine.new_var(), []
+    with engine.use("threaded", workers=2):
+        if others != "nobody":
+            kind = {"reads" if others == "a reader" else "writes": [a]}
+            engine.push(lambda: (go.wait(30), log.append(others)), **kind)
+        engine.set_bulk_size(10)
+        engine.push(lambda: log.append("reads"), reads=[a])
+        engine.push(lambda: log.append("writes"), writes=[a])
+        engine.push(lambda: log.append("reads again"), reads=[a])
+        (segment,) = engine.current.segments.values()
+        assert len(segment.parts) == 3 and not segment.shared and list(segment.writes) == [a]
+        engine.set_bulk_size(0)
+        engine.push(lambda: log.append("last"), reads=[a])
+        assert "reads" not in log or others == "nobody"
+        go.set()
+        engine.waitall()
+        engine.current.check()
+    first = [] if others == "nobody" else [others]
+    assert log == [*first, "reads", "writes", "reads again", "last"]
+
+
 TOUCHES = {
     "push": lambda v: engine.push(int, writes=[v]),
     "push that reads": lambda v: engine.push(int, reads=[v], writes=[engine.new_var()]),

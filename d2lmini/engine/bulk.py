@@ -10,7 +10,8 @@ when anybody waits for everything. MXNet calls the same thing bulk execution.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
 
 from d2lmini.engine import core
 from d2lmini.engine.core import Task, Var
@@ -20,7 +21,12 @@ OPEN = 1 << 30
 
 
 class Segment(Task):
-    """A batch of tasks, claimed and run as one, in push order. Tasks leave it as they have run."""
+    """A batch of tasks, claimed and run as one, in push order. Tasks leave it as they have run.
+
+    as_one  a task that does what all of them do, where the device has one (`graph.replay_bulk`)
+    """
+
+    as_one: ClassVar[Callable[[Segment], Any]] = lambda segment: None
 
     __slots__ = ("lane", "open", "parts")
 
@@ -42,13 +48,13 @@ class Segment(Task):
         return all(task.defers for task in self.parts)
 
     def fits(self, task: Task) -> bool:
-        """Can `task` join? Not across contexts, lanes or priorities, and a Var that the segment
-        reads cannot be written by it: others may be reading that too."""
+        """Can `task` join? Not across contexts, lanes or priorities; nor if it writes a Var that
+        the segment reads and that others are in line for: theirs comes first."""
         return (
             task.ctx == self.ctx
             and task.lane == self.lane
             and task.priority == self.priority
-            and not any(var in self.shared for var in task.writes)
+            and all(core.is_last(self, var) for var in task.writes if var in self.shared)
         )
 
     def touches(self, variables: Iterable[Var]) -> bool:
@@ -61,6 +67,9 @@ class Segment(Task):
             self._claim(task)
             self.parts.append(task)
         except BaseException:  # Ctrl-C: it touches what it is in line for, no more
+            for var in [var for var in self.shared if var in self.writes]:
+                core.mend((var,))
+                del (self.writes if self in var.readers else self.shared)[var]
             for named in (self.shared, self.writes):
                 for var in [var for var in named if not core.in_line(self, var)]:
                     del named[var]
@@ -73,7 +82,11 @@ class Segment(Task):
                 core.claim_var(self, var, False)
         for var in task.writes:
             var.version += task.counts
-            if var not in self.writes:
+            if var in self.shared:
+                self.writes[var] = None
+                core.become_writer(self, var)
+                del self.shared[var]
+            elif var not in self.writes:
                 self.writes[var] = None
                 core.claim_var(self, var, True)
 

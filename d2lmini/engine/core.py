@@ -285,6 +285,18 @@ def claim_var(task: Task, var: Var, writes: bool) -> bool:
     return False
 
 
+def become_writer(task: Task, var: Var) -> None:
+    """Let a reader of `var`, after whom nobody is in line, stand there as a writer instead."""
+    if task in var.readers:
+        # In line as a writer before it ceases to be a reader: `mend` finds it as one of them.
+        var.queue = deque(((task, True),))
+        var.readers.discard(task)
+        if not var.readers:
+            _pass_on(var, [])
+    else:
+        var.queue[-1] = (task, True)
+
+
 def passes_through(task: Task) -> bool:
     """Can `task` run at once, without standing in line? If nobody is before it and no value is
     missing, what it writes is counted as written."""
@@ -346,6 +358,11 @@ def withdraw(task: Task) -> list[Task]:
         if var.queue and var.writer is None:
             _pass_on(var, ready)
     return ready
+
+
+def is_last(task: Task, var: Var) -> bool:
+    """Is nobody in line behind `task`, which holds `var` or waits for it?"""
+    return var.queue[-1][0] is task if var.queue else True
 
 
 def leave(task: Task, var: Var) -> None:

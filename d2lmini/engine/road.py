@@ -304,12 +304,14 @@ class Road:
     def _run(self, task: Task, worker: str) -> None:
         """Run a granted task, or the tasks of a segment one by one, and pass on what it held."""
         if isinstance(task, Segment):
+            together = self._run_as_one(task, worker)
             while task.parts:
-                outcome = self._execute(task.parts[0], worker)
+                outcome = together or self._execute(task.parts[0], worker)
                 with self.lock:
                     self._settle(task.parts[0], *outcome)
                     del outcome  # a failure lives by its Vars alone
                     task.parts.popleft()
+            del together
             with self.lock:
                 self._finish(task)
         else:
@@ -318,6 +320,17 @@ class Road:
                 self._settle(task, *outcome)
                 del outcome
                 self._finish(task)
+
+    def _run_as_one(self, segment: Segment, worker: str) -> tuple[Failure | None, bool] | None:
+        """Run all tasks of a segment at one go, where its device can: the outcome of each, as
+        `_execute` says it. None: nothing was done."""
+        if segment.ctx.is_cpu or instrument.listeners:  # those are told of each task
+            return None
+        one = Segment.as_one(segment)
+        if one is None:
+            return None
+        outcome = self._execute(one, worker)
+        return outcome if one.ran else None
 
     def _run_here(self, task: Task) -> None:
         """Run a ready task on a user's thread. Ctrl-C waits until the library's own tasks have

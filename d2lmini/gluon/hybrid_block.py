@@ -261,10 +261,12 @@ class HybridBlock(Block):
         return list(self._compiled().guards.misses)
 
     def cuda_graphs(self) -> list[str]:
-        """A line for each program that is to be CUDA graphs: of how many it is made, or why it runs
-        op by op. Empty unless hybridized with static_alloc and static_shape, and on such a GPU."""
-        replays = [program.replays for program in programs_of(self._compiled())]
-        return [str(each) for each in replays if each is not None]
+        """A line for each program that is to be CUDA graphs, and for each bulk segment that begins
+        with it: of how many it is made, or why it runs op by op. Empty unless hybridized with
+        static_alloc and static_shape, and on such a GPU."""
+        found = [program.replays for program in programs_of(self._compiled())]
+        replays = [each for each in found if each is not None]
+        return [str(each) for one in replays for each in (one, *one.segments.values())]
 
     def program(self, *inputs: Any) -> Programs:
         """The programs compiled so far, forward and backward; they print as Python. With inputs:

@@ -33,7 +33,7 @@ from d2lmini.graph.passes import simplify
 from d2lmini.graph.passes.pooled import pooled
 from d2lmini.graph.program import Program
 from d2lmini.graph.recompute import recomputed
-from d2lmini.graph.replay import way_of
+from d2lmini.graph.replay_tasks import way_of
 from d2lmini.graph.short import ShortRoad
 from d2lmini.graph.split import cut, residuals
 from d2lmini.graph.trace import one_at_a_time

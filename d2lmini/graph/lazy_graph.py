@@ -151,7 +151,7 @@ class Deed:
                 key.append((*refs[-1][:3], id(spec)))  # type: ignore[index]
             self.rows.append((step, refs))
             key.append(step.op)
-            key += _words(step)
+            key += words_of(step.attrs)
         self.operands: list[Operand] = list(found)
         self.outputs = [(places[step], i) for step, i in outputs]
         self.key = (*key, *self.outputs)
@@ -188,11 +188,11 @@ class Deed:
         return variables, [(nodes[n], i) for n, i in self.outputs]
 
 
-def _words(step: Step) -> list[Any]:
+def words_of(attrs: dict[str, Any]) -> list[Any]:
     """The attributes of a step as part of a key. With their types: 1, 1.0 and True are equal, and
     do not mean the same."""
     words: list[Any] = []
-    for name, value in step.attrs.items():
+    for name, value in attrs.items():
         if name != "rng":
             words.append(type(value))
             if type(value) is float and value == 0:
@@ -201,7 +201,7 @@ def _words(step: Step) -> list[Any]:
                 hash(value)
             except TypeError:
                 # Numbers in an array do not all show; slices cannot be hashed before Python 3.12.
-                value = id(step) if isinstance(value, np.ndarray) else repr(value)
+                value = object() if isinstance(value, np.ndarray) else repr(value)
             words.append(value)
     return words
 

@@ -6,7 +6,8 @@ has addresses in it, so a `Take`, one recording of a program, says for each arra
 
     an input    is the array it was before, as parameters are, or was lent by another take, as what
                 backward needs: its own address is in the graph;
-                or lies anywhere, as each batch does: it is copied to a place of the take first
+                or lies anywhere, as each batch does, or on the host, as the numbers of an
+                optimizer's step do: it is copied to a place of the take first
     an output   has a place that was given, as gradients have: the graph writes there;
                 or has none: the take has memory for it, which it lends
 
@@ -23,18 +24,18 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from d2lmini.context import Context
+import numpy as np
+
 from d2lmini.device.cuda import lanes
 from d2lmini.device.cuda.memory import Block
 from d2lmini.device.cuda.recording import Recording, Workspace, recorded, workspace_of
-from d2lmini.device.devices import device_of
 from d2lmini.graph.arena import Run
-from d2lmini.graph.call import ProgramTask, push
-from d2lmini.graph.call_parts import push_parts
 from d2lmini.graph.program import Program
-from d2lmini.ndarray import NDArray
+
+if TYPE_CHECKING:
+    from d2lmini.graph.replay_tasks import SegmentProgram
 
 #: Takes of a program at a time: results of so many calls may be held at once.
 MOST = 4
@@ -121,10 +122,12 @@ class Replays:
 
     reason    why it is not recorded; None as long as it may be
     replayed  so many calls were replays
+    segments  of bulk segments that begin with this program, by what they do (`replay_bulk`)
     """
 
-    def __init__(self, program: Program):
-        self.program = program
+    def __init__(self, program: Program | SegmentProgram):
+        self.program: Any = program
+        self.segments: dict[tuple, Replays] = {}
         self.reason: str | None = None
         if len(program.parts) > 1:
             self.reason = "it runs in parts, so that its first results can travel meanwhile"
@@ -154,12 +157,19 @@ class Replays:
     ) -> list[Any]:
         """The outputs: `Program.run`, by a replay where that is possible. `chunks()` gives those
         that `arrays` and `places` lie in."""
+        results = self.replay(arrays, places, keys, chunks)
+        return self.program.run(arrays, places, keys) if results is None else results
+
+    def replay(
+        self, arrays: Sequence[Any], places: Sequence[Any], keys: Sequence[Any], chunks: Callable
+    ) -> list[Any] | None:
+        """The outputs by a replay, or by what is recorded now; None where neither is possible."""
         if self.reason is None:
             lane = lanes.here.lane
             if lane is not self._lane:  # the first call, or one in another `logical_gpus`
                 self._forget()
                 self._lane, self._function = lane, None
-            at = [array.data.ptr for array in arrays]
+            at = [0 if isinstance(x, np.ndarray) else x.data.ptr for x in arrays]
             to = [0 if place is None else place.data.ptr for place in places]
             for take in self._takes:
                 if take.fits(at, to):
@@ -172,11 +182,11 @@ class Replays:
                 return self._take(arrays, places, keys, at, to, chunks)
             self._called = True
             self._remember(chunks())
-        return self.program.run(arrays, places, keys)
+        return None
 
     def _remember(self, chunks: Sequence[Any]) -> None:
         for were, chunk in zip(self._were, chunks):
-            if chunk.block not in were:
+            if chunk is not None and chunk.block not in were:
                 were.append(chunk.block)
 
     def _has_room(self, at: Sequence[int]) -> bool:
@@ -202,28 +212,35 @@ class Replays:
     def _take(
         self, arrays: Sequence[Any], places: Sequence[Any], keys: Sequence[Any],
         at: Sequence[int], to: Sequence[int], chunks: Callable,
-    ) -> list[Any]:  # fmt: skip
-        """Run it in the memory of a new take, which is recorded then."""
+    ) -> list[Any] | None:  # fmt: skip
+        """Run it in the memory of a new take, which is recorded then; None if there is no memory
+        for that."""
         lane = self._lane
         xp, program, workspace = lane.device.xp, self.program, workspace_of(lane)
         lie_in = chunks()
         stays = [
-            (chunk.block in were or address in workspace.lends) and i not in self._lies_anywhere
+            bool(address)
+            and (chunk.block in were or address in workspace.lends)
+            and i not in self._lies_anywhere
             for i, (address, chunk, were) in enumerate(zip(at, lie_in, self._were))
         ]
         self._remember(lie_in)
-        if self._function is None:
-            self._function = program.function()
-        inputs = [
-            xp.ndarray(x.shape, x.dtype, x.data) if stay else xp.empty(x.shape, x.dtype)
-            for x, stay in zip(arrays, stays)
-        ]
-        outs = [
-            xp.empty(spec.shape, spec.dtype)
-            if place is None
-            else xp.ndarray(place.shape, place.dtype, place.data)
-            for place, spec in zip(places, program.specs)
-        ]
+        try:
+            if self._function is None:
+                self._function = program.function()
+            inputs = [
+                xp.ndarray(x.shape, x.dtype, x.data) if stay else xp.empty(x.shape, x.dtype)
+                for x, stay in zip(arrays, stays)
+            ]
+            outs = [
+                xp.empty(spec.shape, spec.dtype)
+                if place is None
+                else xp.ndarray(place.shape, place.dtype, place.data)
+                for place, spec in zip(places, program.specs)
+            ]
+        except MemoryError:
+            self._give_up("there is no memory for a recording")
+            return None
         take = Take(lane, workspace, self._function, inputs, outs)
         take.at = [address if stay else 0 for address, stay in zip(at, stays)]
         take.to = list(to)
@@ -268,36 +285,3 @@ class Replays:
 def _bury(takes: list[Take]) -> None:
     while takes:
         takes.pop().bury()
-
-
-class ReplayTask(ProgramTask):
-    """A call of a program that may be a replay."""
-
-    __slots__ = ()
-
-    fills = False  # results that have no memory yet get it where they are computed
-
-    def _results(self, arrays: list[Any], places: list[Any]) -> list[Any]:
-        replays = self.program.replays
-        assert replays is not None
-        return replays.run(arrays, places, self.keys, self._chunks)
-
-    def _chunks(self) -> list[Any]:
-        return [operand[0] for operand in (*self.inputs, *self.outputs)]
-
-
-def push_replayed(
-    program: Program, inputs: Sequence[NDArray], ctx: Context, keys: Sequence[Any],
-    outs: Sequence[Any] = (),
-) -> list[NDArray]:  # fmt: skip
-    """Push a call, to be replayed where that is possible."""
-    return push(program, inputs, ctx, keys, outs, ReplayTask)
-
-
-def way_of(program: Program, ctx: Context, static: bool) -> Callable[..., list[NDArray]]:
-    """How calls of a program are pushed; `static`: whether shapes and memory stay what they are."""
-    if static and device_of(ctx).kind == "cuda":
-        program.replays = Replays(program)
-        if program.replays.reason is None:
-            return push_replayed
-    return push_parts if len(program.parts) > 1 else push

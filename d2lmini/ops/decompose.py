@@ -36,6 +36,7 @@ from d2lmini.ops.products import matmul
 from d2lmini.ops.triangle import (
     check_square,
     extractdiag,
+    lapack,
     like_square,
     makediag,
     one_per_matrix,
@@ -59,7 +60,7 @@ def potrf(xp, A, *, lower: bool = True):
 
     Only the lower triangle of A is read. Not positive definite: an error at run time.
     """
-    y = xp.linalg.cholesky(A)
+    y = lapack(xp, "cholesky", A)
     return y if lower else y.swapaxes(-1, -2)
 
 
@@ -80,7 +81,7 @@ def potri(xp, A, *, lower: bool = True):
 
     Only that triangle of A is looked at. `linalg_trsm` is cheaper and safer where it serves.
     """
-    T = xp.linalg.inv(operand(xp, A, lower, False))
+    T = lapack(xp, "inv", operand(xp, A, lower, False))
     left, right = (T.swapaxes(-1, -2), T) if lower else (T, T.swapaxes(-1, -2))
     return matmul(xp, left, right)
 
@@ -101,14 +102,14 @@ def _(g, y, A, *, lower):
 @op("linalg_inverse", infer=like_square, flops=_cubic(2.0))
 def inverse(xp, A):
     """A^-1. A singular matrix: an error at run time. Cost: 2 n^3."""
-    return xp.linalg.inv(A)
+    return lapack(xp, "inv", A)
 
 
 @op("_linalg_inverse_or_zero", infer=like_square, flops=_cubic(3.0))
 def inverse_or_zero(xp, A):
     """A^-1 where there is one, else zeros: what `linalg_det` needs to go on after a singular A."""
-    singular = (xp.linalg.slogdet(A)[1] == -xp.inf)[..., None, None]
-    return xp.linalg.inv(xp.where(singular, xp.eye(A.shape[-1], dtype=A.dtype), A)) * ~singular
+    singular = (lapack(xp, "slogdet", A)[1] == -xp.inf)[..., None, None]
+    return lapack(xp, "inv", xp.where(singular, xp.eye(A.shape[-1], dtype=A.dtype), A)) * ~singular
 
 
 @inverse.gradient(saves="y")
@@ -120,7 +121,7 @@ def _(g, y):
 @op("linalg_det", infer=one_per_matrix, flops=_cubic(2 / 3), mxnet_outputs=3)
 def det(xp, A):
     """Determinant: (..., n, n) -> (...), or (1,) for one matrix. A singular A gets no gradient."""
-    return xp.linalg.det(A).reshape(A.shape[:-2] or (1,))
+    return lapack(xp, "det", A).reshape(A.shape[:-2] or (1,))
 
 
 @det.gradient(saves="y A A.shape")
@@ -137,7 +138,7 @@ def slogdet(xp, A):
 
     A singular matrix gives 0 and -inf. The sign has no gradient, nor has a singular A.
     """
-    sign, logabsdet = xp.linalg.slogdet(A)
+    sign, logabsdet = lapack(xp, "slogdet", A)
     sign = xp.where(logabsdet == -xp.inf, 0, sign)  # CuPy leaves it 1 or -1
     shape: Shape = A.shape[:-2] or (1,)
     return sign.reshape(shape), logabsdet.reshape(shape)
@@ -164,7 +165,7 @@ def gelqf(xp, A):
 
     The rows of Q are orthonormal, L is lower triangular.
     """
-    Q, R = xp.linalg.qr(A.swapaxes(-1, -2))
+    Q, R = lapack(xp, "qr", A.swapaxes(-1, -2))
     return Q.swapaxes(-1, -2), R.swapaxes(-1, -2)
 
 
@@ -189,7 +190,7 @@ def syevd(xp, A):
     (..., n, n) -> U (..., n, n) with the vectors in rows, each so that its largest component is
     positive, and L (..., n). The gradient needs all eigenvalues distinct. Reads the lower triangle.
     """
-    L, vectors = xp.linalg.eigh(A)
+    L, vectors = lapack(xp, "eigh", A)
     U = vectors.swapaxes(-1, -2)
     largest = xp.take_along_axis(U, abs(U).argmax(-1, keepdims=True), -1)
     return U * xp.where(largest < 0, -1, 1).astype(U.dtype), L

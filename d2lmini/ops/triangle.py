@@ -19,16 +19,24 @@ diagonal (or triangle) out and to put it in are each other's gradients.
 
 from __future__ import annotations
 
+from functools import partial
 from math import isqrt
 from typing import Any
 
 import numpy as np
 
 from d2lmini.base import MXNetError
+from d2lmini.device.cuda.lanes import with_memory
 from d2lmini.ops.checks import check_float, check_shape
 from d2lmini.ops.core import ALL, Spec, op
 from d2lmini.ops.linalg import gemm2
 from d2lmini.ops.products import matmul
+
+
+def lapack(xp: Any, name: str, *arrays: Any) -> Any:
+    """What the function of `xp.linalg` gives. On a GPU with a second try where memory is short:
+    cuSOLVER takes some for its own use, that CuPy's pool may be keeping."""
+    return with_memory(partial(getattr(xp.linalg, name), *arrays))
 
 
 def check_square(A: Spec) -> None:
@@ -244,9 +252,9 @@ def trsm(
     """
     A = operand(xp, A, lower, transpose)
     if rightside:
-        y = xp.linalg.solve(A.swapaxes(-1, -2), B.swapaxes(-1, -2)).swapaxes(-1, -2)
+        y = lapack(xp, "solve", A.swapaxes(-1, -2), B.swapaxes(-1, -2)).swapaxes(-1, -2)
     else:
-        y = xp.linalg.solve(A, B)
+        y = lapack(xp, "solve", A, B)
     return y * y.dtype.type(alpha) if alpha != 1.0 else y
 
 

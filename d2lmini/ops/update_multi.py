@@ -25,6 +25,7 @@ The `multi_` and `preloaded_multi_` ops are MXNet's own ones of this kind.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -79,11 +80,14 @@ def pieces_of(sizes: Sequence[int], grain: int = GRAIN) -> list[list[tuple[int, 
     return [*pieces, together] if together else pieces
 
 
-def run(xp: Any, steps: Sequence[Step], groups: list[tuple], outs: Sequence[Any]) -> None:
+def run(
+    xp: Any, steps: Sequence[Step], groups: list[tuple], outs: Sequence[Any], numbers: Any = None
+) -> None:
     """Take all steps, in blocks, over all cores. groups: the arrays of each step, weight first;
-    outs: where each new weight goes."""
+    outs: where each new weight goes; numbers: on a GPU, an array of those in the steps' formulas
+    (`numbers_of`), to be read from there."""
     if xp is not np:
-        _run_together(xp, steps, groups, outs)
+        _run_together(xp, steps, groups, outs, numbers)
         return
     flat = [[a.reshape(-1) for a in arrays] for arrays in groups]
     places = [out.reshape(-1) for out in outs]
@@ -98,24 +102,55 @@ def run(xp: Any, steps: Sequence[Step], groups: list[tuple], outs: Sequence[Any]
     parallel_for(len(pieces), body)
 
 
-def _run_together(xp: Any, steps: Sequence[Step], groups: list[tuple], outs: Sequence[Any]) -> None:
+def _run_together(
+    xp: Any, steps: Sequence[Step], groups: list[tuple], outs: Sequence[Any], numbers: Any
+) -> None:
     """On a GPU: steps that differ in their arrays alone are one launch."""
+    ordered = [all(a.flags.c_contiguous for a in (*arrays, out))
+               for arrays, out in zip(groups, outs, strict=True)]  # fmt: skip
+    for members, name, formula in _launches(steps, groups, outs, ordered):
+        if formula is None:
+            for i in members:
+                _take(xp, steps[i], groups[i], outs[i])
+            continue
+        parts = [groups[i] for i in members], [outs[i] for i in members]
+        kernels.updates.update(xp, name, formula, *parts, numbers)
+        if numbers is not None:
+            numbers = numbers[len(formula.numbers) :]
+
+
+def _launches(
+    steps: Sequence[Step], groups: Sequence[Sequence[Any]], outs: Sequence[Any],
+    ordered: Sequence[bool],
+) -> list[tuple[list[int], str, Any]]:  # fmt: skip
+    """Which steps make a launch, the kernel's name and formula. That is None for an array of
+    numbers, or a decision that depends on one. Of `groups` and `outs` only dtypes are read."""
     alike: dict[Any, list[int]] = {}
     for i, (step, arrays, out) in enumerate(zip(steps, groups, outs, strict=True)):
         kept = tuple(a.dtype for a in arrays), out.dtype, out is arrays[0]
-        ordered = all(a.flags.c_contiguous for a in (*arrays, out))
         numbers = all(isinstance(v, (int, float)) for v in step.attrs.values())
-        attrs = tuple(step.attrs.items()) if ordered and numbers else i
+        attrs = tuple(step.attrs.items()) if ordered[i] and numbers else i
         alike.setdefault((step.op, step.mixed, kept, attrs), []).append(i)
-    for members in alike.values():
-        step = steps[members[0]]
-        compute = partial(_with_master, step.op) if step.mixed else step.op.compute
-        parts = [groups[i] for i in members], [outs[i] for i in members]
-        try:
-            kernels.updates.update(xp, step.op.name.strip("_"), compute, step.attrs, *parts)
-        except kernels.functions.NotInC:  # an array of numbers, or a decision that depends on one
-            for i in members:
-                _take(xp, steps[i], groups[i], outs[i])
+    launches = []
+    for (rule, mixed, (dtypes, out_dtype, in_place), _), members in alike.items():
+        compute = partial(_with_master, rule) if mixed else rule.compute
+        formula = None
+        with suppress(kernels.functions.NotInC):
+            place = None if in_place else out_dtype
+            formula = kernels.updates.Formula(compute, steps[members[0]].attrs, dtypes, place)
+        launches.append((members, rule.name.strip("_"), formula))
+    return launches
+
+
+def numbers_of(steps: Sequence[Step], data: Sequence[Spec]) -> tuple[Any, list[float]] | None:
+    """What a GPU does for `_fused_update` of arrays of these specs, apart from the numbers in it,
+    and these; None if it does not read them from memory."""
+    groups = _groups(steps, data)
+    launches = _launches(steps, groups, [specs[0] for specs in groups], [True] * len(steps))
+    if any(formula is None for _, _, formula in launches):
+        return None
+    key = tuple((*members, name, formula.text) for members, name, formula in launches)
+    return key, [float(x) for _, _, formula in launches for x in formula.numbers]
 
 
 def _with_master(
@@ -153,13 +188,14 @@ def _all_but_gradients(n: int, attrs: dict[str, Any]) -> list[int]:
     return positions
 
 
-@op(infer=lambda *data, steps: (), outputs=0, mutates=_all_but_gradients, flops=0, grad=None)
-def _fused_update(xp, *data, steps):
-    """Take each of `steps` in place, on its share of the arrays; no output.
+@op(infer=lambda *data, **attrs: (), outputs=0, mutates=_all_but_gradients, flops=0, grad=None)
+def _fused_update(xp, *data, steps, numbers=None):
+    """Take each of `steps` in place, on its share of the arrays; no output. In a CUDA graph it
+    reads their `numbers`, which differ from step to step, from memory.
 
     Shapes and dtypes are the caller's business: the optimizer made the states."""
     groups = _groups(steps, data)
-    run(xp, steps, groups, [arrays[0] for arrays in groups])
+    run(xp, steps, groups, [arrays[0] for arrays in groups], numbers)
     return ()
 
 

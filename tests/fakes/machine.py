@@ -150,6 +150,7 @@ class Machine:
         self.host_clock: Clock = {}
         self.queues: list[Queue] = []
         self._busy: dict[Queue, None] = {}  # those that have work, in order
+        self.contexts: set[int] = set()  # on which devices `use_device` has made one
         self.local = threading.local()
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
@@ -203,6 +204,7 @@ class Machine:
         if not 0 <= device < self.devices:
             raise CUDARuntimeError(101)
         self.local.device = device
+        self.contexts.add(device)
 
     @property
     def streams(self) -> list[Any]:

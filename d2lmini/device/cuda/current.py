@@ -6,8 +6,9 @@ belong to another program where this one uses `gpu(1)` alone. `cudaSetDevice` do
 thread cannot make another device current for a moment and then return to GPU 0.
 
 So a thread whose current GPU is not `in_use` lets another thread ask, for which the right GPU is
-current for ever. There is one such thread for each GPU, started when it is first needed. The
-threads of lanes never need it: they make their GPU the current one and keep it.
+current for ever, and run its tasks (`NaiveEngine`). There is one such thread for each GPU, started
+when it is first needed. The threads of lanes never need it: they make their GPU the current one and
+keep it.
 """
 
 from __future__ import annotations
@@ -33,12 +34,14 @@ def is_in_use(cuda: Any) -> bool:
 
 
 def ask(device: CudaDevice, question: Callable[[], Any]) -> Any:
-    """The answer to a question that never blocks, on a thread whose current GPU is that of
-    `device`. What the question raises is raised here."""
+    """The answer to a question, on a thread whose current GPU is that of `device`, or the
+    question's error. It must wait for no other thread that asks."""
     with _door:
         asker = _askers.get(device.ordinal)
         if asker is None:
             asker = _askers[device.ordinal] = _Asker(device)
+    if asker is threading.current_thread():
+        return question()
     answers: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
     asker.questions.put((question, answers))
     answer, problem = answers.get()

@@ -47,6 +47,12 @@ _NO_MEMORY = {
 _all: weakref.WeakSet[CudaDevice] = weakref.WeakSet()
 
 
+class _Question(FunctionTask):
+    """A function of ours, which pushes nothing."""
+
+    __slots__ = ()
+
+
 class CudaDevice(Device):
     """GPU number `ordinal` of CUDA under the name `ctx`.
 
@@ -218,7 +224,7 @@ class CudaDevice(Device):
         """The answer to a question that one asks of CUDA: on the worker, waited for as `by`."""
         answers: list[Any] = []
         tag = Var()
-        task = FunctionTask(lambda: answers.append(question()), by, (), (tag,), self.ctx)
+        task = _Question(lambda: answers.append(question()), by, (), (tag,), self.ctx)
         engine.current.push(task)
         engine.current.wait(by, tag)
         return answers[0]

@@ -6,7 +6,8 @@ Then the task counts as done; who needs its result on the host waits for the mar
 
 A worker makes its device and stream the current ones when it runs its first task, and they stay so:
 CuPy keeps both per thread. A user's thread that runs a task itself (`NaiveEngine`) does so for the
-length of the task.
+length of the task, or lets another thread run it where a return to the GPU that was current would
+make a context there (`current`).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from d2lmini.device.cuda.memory import Block
 from d2lmini.device.cuda.staging import Staging
 from d2lmini.device.cuda.streams import Mark, Stream
 from d2lmini.engine import road
-from d2lmini.engine.core import Task, lock
+from d2lmini.engine.core import FunctionTask, Task, lock
 
 if TYPE_CHECKING:
     from d2lmini.device.cuda.device import CudaDevice
@@ -88,11 +89,25 @@ class CudaLane:
             try:
                 if here.lane is self:
                     self._run(task)
+                elif self._may_enter(task):
+                    self._enter_and_run(task)
                 else:
-                    with self.entered():
-                        self._run(task)
+                    current.ask(device, lambda: self._enter_and_run(task))
             except Exception as problem:
                 raise device.explained(problem) from None
+
+    def _may_enter(self, task: Task) -> bool:
+        """May this thread make the lane's GPU its current one to run `task`? Always where that is a
+        user's function, which may push, and so wait for what this thread holds."""
+        return (
+            road.here.pool is not None
+            or type(task) is FunctionTask
+            or current.is_in_use(self.device.xp.cuda)
+        )
+
+    def _enter_and_run(self, task: Task) -> None:
+        with self.entered():
+            self._run(task)
 
     def _run(self, task: Task) -> None:
         stream = self.stream

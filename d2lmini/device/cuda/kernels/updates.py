@@ -5,9 +5,11 @@ to `MOST` parameters go into one: row r of its blocks (blockIdx.y) works on para
 
 The step is an op of `ops/update.py` or `update_adaptive.py`, which computes on names in C as those
 of a fused group do (`symbols`). Its numbers, such as a learning rate that changes with every step,
-become parameters of the kernel: the text stays the same, and it is compiled once.
+become parameters of the kernel: the text stays the same, and it is compiled once. In a CUDA graph
+arguments stay what they were, so there the kernel reads its numbers from memory.
 
-    update(cupy, "adam_update", adam_update.compute, {"lr": 0.001}, groups, weights)
+    formula = Formula(adam_update.compute, {"lr": 0.001}, dtypes)
+    update(cupy, "adam_update", formula, groups, weights)
 """
 
 from __future__ import annotations
@@ -48,38 +50,46 @@ class _Array(NamedTuple):
 def update(
     xp: Any,
     name: str,
-    compute: Callable[..., Any],
-    attrs: dict[str, Any],
+    formula: Formula,
     groups: Sequence[Sequence[Any]],
     outs: Sequence[Any],
+    numbers: Any = None,
 ) -> None:
-    """For each group of arrays `compute(xp, *arrays, out=out, **attrs)`, element by element, with
-    what that does to arrays in place. `name` is that of the kernel.
+    """Compute `formula` for each group of arrays and its place in `outs`. `name` is that of the
+    kernel. `numbers`: an array of float64 to read its numbers from, instead of those it has.
 
     Arrays in order (C-contiguous); all groups of the same dtypes, and either all have their first
-    array for `out` or none has one of its arrays. NotInC if `compute` is no formula of single
-    elements: then nothing was done.
+    array for `out` or none has one of its arrays.
     """
     in_place = outs[0] is groups[0][0]
-    dtypes = [np.dtype(a.dtype) for a in groups[0]]
-    step = _Step(compute, attrs, dtypes, None if in_place else np.dtype(outs[0].dtype))
+    values = formula.numbers if numbers is None else [numbers]
     for begin in range(0, len(groups), MOST):
         part, places = groups[begin : begin + MOST], outs[begin : begin + MOST]
         sizes = [out.size for out in places]
         args: list[Any] = []
         for arrays, out in zip(part, places):
             args += [*arrays, *([] if in_place else [out]), out.size]
-        index = index_type(sizes)
-        kernel = _kernel(name, step.arrays, step.lines, step.parameters, len(part), index)
-        kernel(xp, max(sizes), *args, *step.numbers, rows=len(part))
+        kernel = _kernel(name, formula.text, len(part), index_type(sizes), numbers is not None)
+        kernel(xp, max(sizes), *args, *values, rows=len(part))
 
 
-class _Step:
-    """What is done with one element of each array: lines of C, and the numbers they need."""
+class _Text(NamedTuple):
+    """What is done with one element of each array: lines of C, and the numbers that they need, as
+    (C type, name)."""
+
+    arrays: tuple[_Array, ...]
+    lines: tuple[str, ...]
+    parameters: tuple[tuple[str, str], ...]
+
+
+class Formula:
+    """What `compute(xp, *arrays, out=out, **attrs)` does, element by element, with what that does
+    to arrays in place: its `text`, and the `numbers` in it. `out`: the dtype of a place that is
+    none of the arrays. NotInC if `compute` is no formula of single elements."""
 
     def __init__(
         self, compute: Callable[..., Any], attrs: dict[str, Any], dtypes: Sequence[np.dtype],
-        out: np.dtype | None,
+        out: np.dtype | None = None,
     ):  # fmt: skip
         body = Body(as_parameters=True)
         names = [f"x{i}" for i in range(len(dtypes))]
@@ -96,23 +106,24 @@ class _Step:
             if is_written and set(names) & set(re.findall(r"\w+", value.text)):
                 # Read before anything is stored.
                 value.text = body.line(value.text, value.dtype).text
-        self.arrays = tuple(_Array(n, v.dtype, w) for n, v, w in zip(names, values, written))
+        arrays = tuple(_Array(n, v.dtype, w) for n, v, w in zip(names, values, written))
         stores = [f"{name} = {stored_text(v)};" for name, v, w in zip(names, values, written) if w]
-        self.lines = (*body.lines, *stores)
-        self.parameters = tuple((c_type(d), name) for name, (d, _) in body.parameters.items())
+        parameters = tuple((c_type(d), name) for name, (d, _) in body.parameters.items())
+        self.text = _Text(arrays, (*body.lines, *stores), parameters)
         self.numbers = [d.type(value) for d, value in body.parameters.values()]
 
 
 @lru_cache(maxsize=256)
-def _kernel(
-    name: str, arrays: tuple[_Array, ...], body: tuple[str, ...],
-    numbers: tuple[tuple[str, str], ...], count: int, index: str,
-) -> Kernel:  # fmt: skip
-    """The kernel for `count` parameters: their arrays and sizes in turn, then the numbers."""
+def _kernel(name: str, step: _Text, count: int, index: str, from_memory: bool) -> Kernel:
+    """The kernel for `count` parameters: their arrays and sizes in turn, then the numbers, or where
+    these are."""
+    arrays, body, numbers = step
     mine = [(a.pointer, a.name) for a in arrays]
     types = [f"const {kind} {word}" for kind, word in numbers]
     each = [*mine, (f"const {index}", "n")]
-    given = [f"{kind} {word}_{r}" for r in range(count) for kind, word in each] + types
+    given = [f"{kind} {word}_{r}" for r in range(count) for kind, word in each]
+    given += ["const double* numbers"] if from_memory else types
+    read = [f"{typed} = numbers[{i}];" for i, typed in enumerate(types)] if from_memory else []
     choice = [
         f"case {r}: " + " ".join(f"{word} = {word}_{r};" for _, word in each) + " break;"
         for r in range(count)
@@ -131,6 +142,7 @@ def _kernel(
         "    switch (blockIdx.y) {",
         *(f"        {line}" for line in choice),
         "    }",
+        *(f"    {line}" for line in read),
         f"    const {index} threads = gridDim.x * blockDim.x;",
         f"    for ({index} i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += threads)",
         *broken("        element(", values),
