@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.context import Context
+from d2lmini.cuda.ops.update import numbers_of
 from d2lmini.device.devices import device_of
 from d2lmini.device.quiet import run_quietly
 from d2lmini.device.storage import Chunk
@@ -43,7 +44,6 @@ from d2lmini.graph.replay import Replays
 from d2lmini.ndarray import NDArray
 from d2lmini.ndarray.apply import OpTask
 from d2lmini.ops.core import Spec, registry
-from d2lmini.ops.update_multi import numbers_of
 
 _UPDATE = registry["_fused_update"]
 

@@ -1,4 +1,4 @@
-"""LSTM and GRU on a GPU: a step is a product and one kernel (`device/cuda/kernels/recurrent.py`).
+"""LSTM and GRU on a GPU: a step is a product and one kernel (`kernels.recurrent`).
 
 Kernels compute the slopes of a step where its gradient comes, so nothing is prepared for backward.
 """
@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from d2lmini.device.cuda import kernels
 from d2lmini.ops.products import matmul
-from d2lmini.ops.rnn_layers import BACKWARDS, GRU, KINDS, LSTM, Clip, Layer
+from d2lmini.ops.rnn_layers import BACKWARDS, GRU, KINDS, LSTM, Clip, Layer, layer_of
 
 
 class _Before:
@@ -88,6 +86,6 @@ class FusedGRU(GRU):
 FUSED: dict[str, type[Layer]] = {**KINDS, "lstm": FusedLSTM, "gru": FusedGRU}
 
 
-def layer_of(xp: Any, mode: str, clip: Clip | None = None) -> Layer:
-    """The layer of a kind that computes on arrays of a module."""
-    return (KINDS if xp is np else FUSED)[mode](xp, clip)
+@layer_of.kernel("cuda")
+def _(xp: Any, mode: str, clip: Clip | None = None) -> Layer:
+    return FUSED[mode](xp, clip)

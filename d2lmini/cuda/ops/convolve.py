@@ -9,18 +9,22 @@ an order that sizes alone decide, so results are the same each time.
 
 (cuDNN, which knows better ways for most sizes, cannot be reached through CuPy any more.)
 
-The three functions are told in `convolve.py`.
+`ops.convolve` describes the three functions. Where each filter has one channel, kernels compute
+them without columns (`kernels.depthwise`).
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from math import prod
 from typing import Any
 
 from d2lmini.device.cuda import kernels
+from d2lmini.ops.columns import col2im, im2col
+from d2lmini.ops.convolve import choose_way
 from d2lmini.ops.products import matmul
-from d2lmini.ops.windows import Geometry
+from d2lmini.ops.windows import Geometry, geometry
 
 #: Columns take no more bytes than this, unless those of one image do.
 WORKSPACE = 256 << 20
@@ -76,3 +80,26 @@ def convolve_weight(xp: Any, x: Any, g: Any, geo: Geometry, groups: int, dw: Any
         # All images of a filter, and of a tap, in one row.
         grads = g[part].swapaxes(0, 1).reshape(groups, F // groups, -1)
         total += matmul(xp, grads, columns.reshape(groups, rows // groups, -1).swapaxes(1, 2))
+
+
+@choose_way.kernel("cuda")
+def _(xp: Any, N: int, w: Any, geo: Geometry, groups: int) -> Any:
+    return kernels.depthwise if groups > 1 and w[1] == 1 else sys.modules[__name__]
+
+
+@im2col.kernel("cuda")
+def _(xp, data, *, kernel, stride=(), dilate=(), pad=(), out=None):
+    N, C, *size = data.shape
+    geo = geometry(tuple(size), kernel, stride, dilate, pad)
+    if out is None:
+        out = xp.empty((N, C * geo.taps, prod(geo.out)), data.dtype)
+    kernels.windows.im2col(xp, xp.ascontiguousarray(data), out, geo)
+    return out
+
+
+@col2im.kernel("cuda")
+def _(xp, data, *, output_size, kernel, stride=(), dilate=(), pad=()):
+    geo = geometry(output_size, kernel, stride, dilate, pad)
+    image = xp.empty((data.shape[0], data.shape[1] // geo.taps, *output_size), data.dtype)
+    kernels.windows.col2im(xp, xp.ascontiguousarray(data), image, geo)
+    return image
