@@ -53,6 +53,7 @@ from d2lmini.ops.attributes import as_dtype as as_dtype
 from d2lmini.ops.attributes import converter_of
 from d2lmini.ops.facts import Facts
 from d2lmini.ops.kernels import Kernel, Kernels
+from d2lmini.ops.signature import signature_of
 from d2lmini.ops.spec import Cost as Cost
 from d2lmini.ops.spec import Spec as Spec
 from d2lmini.ops.spec import new_number
@@ -187,29 +188,24 @@ class Op(Facts):
         grad: Any = _MISSING,
         **facts: Any,
     ):
-        code = compute.__code__
-        positional = code.co_varnames[1 : code.co_argcount]
-        keywords = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
-        given = compute.__kwdefaults__ or {}
-        self.variadic = bool(code.co_flags & 0x04)  # CO_VARARGS: the function has *data
-        self.input_names = (
-            (code.co_varnames[code.co_argcount + code.co_kwonlyargcount],)
-            if self.variadic
-            else positional
-        )
-        self.arity = -1 if self.variadic else len(positional)
-        self.n_required = len(positional) - len(compute.__defaults__ or ())
+        signature = signature_of(compute)
+        keywords, given = signature.words, signature.defaults
+        self.variadic = signature.variadic
+        self.input_names = signature.inputs
+        self.arity = -1 if self.variadic else len(signature.inputs)
+        self.n_required = signature.n_required
         self.takes_out = "out" in keywords
         self.random = "rng" in keywords
         self.injects = tuple(k for k in keywords if k in ("rng", "training"))
-        self.simple = not self.injects and not mutates and outputs == 1
+        plain = not compute.__code__.co_flags & 0x08  # CO_VARKEYWORDS: its attributes are **attrs
+        self.simple = plain and not self.injects and not mutates and outputs == 1
         self.attr_names = tuple(k for k in keywords if k not in ("out", "rng", "training"))
         self.defaults = Bound((k, given[k]) for k in self.attr_names if k in given)
         self.required = tuple(k for k in self.attr_names if k not in given)
         self.converters = {
-            k: converter_of(compute.__annotations__[k])
+            k: converter_of(signature.annotations[k])
             for k in self.attr_names
-            if k in compute.__annotations__
+            if k in signature.annotations
         }
         self.compute = compute
         self.kernels = Kernels()

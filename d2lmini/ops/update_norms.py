@@ -22,7 +22,7 @@ import numpy as np
 from d2lmini.base import MXNetError
 from d2lmini.device.parallel import GRAIN, parallel_for
 from d2lmini.ops.core import Spec, op
-from d2lmini.ops.update import like_weight, like_weight32, scaled
+from d2lmini.ops.update import like_weight, like_weight32, mixed, scaled
 from d2lmini.ops.update_adaptive import average
 
 # -- LAMB ------------------------------------------------------------------------------------------
@@ -98,22 +98,7 @@ def mp_lamb_update_phase1(
     )  # fmt: skip
 
 
-@op(
-    infer=_phase2, mutates=["weight32"], elementwise=True, flops=3, grad=None, same_shape=False
-)  # fmt: skip
-def mp_lamb_update_phase2(
-    xp, weight, g, r1, r2, weight32, *, lr: float, lower_bound: float = -1.0,
-    upper_bound: float = -1.0, out=None,
-):  # fmt: skip
-    """`lamb_update_phase2` in mixed precision."""
-    lamb_update_phase2.compute(
-        xp, weight32, g, r1, r2, lr=lr, lower_bound=lower_bound, upper_bound=upper_bound,
-        out=weight32,
-    )  # fmt: skip
-    if out is None:
-        return weight32.astype(weight.dtype)
-    xp.copyto(out, weight32, casting="same_kind")
-    return out
+mp_lamb_update_phase2 = mixed(lamb_update_phase2, _phase2, same_shape=False)
 
 
 # -- LARS ------------------------------------------------------------------------------------------
