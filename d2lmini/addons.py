@@ -33,7 +33,9 @@ from d2lmini.base import MXNetError
 
 #: What the core asks for, and which "module" or "module:name" of an add-on provides it.
 HOOKS = {
-    "gpu": "d2lmini.device.cuda.device",
+    "gpu": "d2lmini.cuda.device",
+    "program_kernels": "d2lmini.cuda.program_kernels",
+    "sum_over_processes": "d2lmini.cuda.nccl_multiprocess",
     "kvstore.dist": "d2lmini.distributed:create",
     "launch": "d2lmini.distributed.launch:launch",
     "export_onnx": "d2lmini.onnx.block:export_onnx",
@@ -44,6 +46,7 @@ HOOKS = {
 #: Public names: the module that shows them, and which module of an add-on provides them.
 NAMES = {
     ("d2lmini", "d2lmini.compat.mxnet_alias"): "install_as_mxnet",
+    ("d2lmini.device", "d2lmini.cuda.module"): "allow_tf32",
     ("d2lmini.kvstore", "d2lmini.distributed"): "AsyncKVStore DistKVStore thin_link",
     ("d2lmini.profiler", "d2lmini.compat.mx_profiler"): """
         dump dump_profile dumps pause profiler_set_config profiler_set_state resume set_config

@@ -57,7 +57,7 @@ def ctx(request):
 def gpus_of_this_machine():
     """Which GPUs there are for the tests that make none: see this module."""
     try:
-        from d2lmini.device.cuda import module
+        from d2lmini.cuda import module
     except ModuleNotFoundError:  # as `test_addons.py` has it
         yield
         return

@@ -16,8 +16,8 @@ from test_cuda_graphs import STATIC, batch, gpus, graphs_launched, lenet, made, 
 
 from d2lmini import MXNetError, autograd, engine, gluon, gpu, instrument, nd
 from d2lmini import random as mx_random
+from d2lmini.cuda import replay, replay_tasks
 from d2lmini.gluon import nn
-from d2lmini.graph import replay, replay_tasks
 
 pytestmark = [
     pytest.mark.skipif(cuda_cpp.COMPILER is None, reason="there is no g++"),

@@ -22,8 +22,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from d2lmini import sym
 from d2lmini.base import MXNetError
-from d2lmini.cuda.ops import rnn, update
-from d2lmini.device.cuda.kernels import (
+from d2lmini.cuda import program_kernels
+from d2lmini.cuda.kernels import (
     cross_entropy,
     depthwise,
     moments,
@@ -34,15 +34,15 @@ from d2lmini.device.cuda.kernels import (
     updates,
     windows,
 )
-from d2lmini.device.cuda.kernels import elementwise as elementwise_module
-from d2lmini.device.cuda.kernels.elementwise import Operand, elementwise
-from d2lmini.device.cuda.kernels.functions import NotInC
-from d2lmini.device.cuda.kernels.fused import fused
-from d2lmini.device.cuda.kernels.launch import Kernel
-from d2lmini.device.cuda.kernels.symbols import Name, names, traced
-from d2lmini.device.cuda.kernels.typed import TypedKernel
+from d2lmini.cuda.kernels import elementwise as elementwise_module
+from d2lmini.cuda.kernels.elementwise import Operand, elementwise
+from d2lmini.cuda.kernels.functions import NotInC
+from d2lmini.cuda.kernels.fused import fused
+from d2lmini.cuda.kernels.launch import Kernel
+from d2lmini.cuda.kernels.symbols import Name, names, traced
+from d2lmini.cuda.kernels.typed import TypedKernel
+from d2lmini.cuda.ops import rnn, update
 from d2lmini.device.quiet import run_quietly
-from d2lmini.graph import kernel_group
 from d2lmini.graph import program as program_module
 from d2lmini.graph.codegen import Writer
 from d2lmini.graph.fusion import _NOT_BY_BLOCKS
@@ -852,7 +852,7 @@ def test_a_group_of_one_op_compiles_under_its_title(dtype):
         found = re.search(r'kernel\("(\w+)", \'\'\'(.*?)\'\'\'', text, re.DOTALL)
         if found is None:  # CuPy's own kernel does it
             continue
-        nvrtc.compiled(kernel_group.kernel(found[1], found[2]).source, "sm_90")
+        nvrtc.compiled(program_kernels.kernel(found[1], found[2]).source, "sm_90")
         compiled.append(name)
     assert len(compiled) > 3, compiled
 

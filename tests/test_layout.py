@@ -33,7 +33,7 @@ FLOORS = {
     6: "gluon",
     7: "profiler widgets",
     8: "cli d2l random __init__ __main__",
-    9: "compat distributed onnx",
+    9: "compat cuda distributed onnx",
 }
 ADDONS = frozenset(FLOORS[9].split())
 FLOOR_OF = {name: floor for floor, names in FLOORS.items() for name in names.split()}

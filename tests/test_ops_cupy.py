@@ -21,8 +21,8 @@ from op_rows.case import Case
 from test_ops import GRADIENT_ROWS, OP_ROWS, each, find, saved_value
 
 from d2lmini import random_state
+from d2lmini.cuda.kernels import random as kernels
 from d2lmini.device import parallel
-from d2lmini.device.cuda.kernels import random as kernels
 from d2lmini.ops.core import Op, as_specs, registry
 from d2lmini.ops.distributions import draw
 from d2lmini.ops.fluent import Fluent

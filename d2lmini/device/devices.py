@@ -110,11 +110,18 @@ def _lanes(
     return threads, cpu_workers, runners
 
 
+def _reason() -> str:
+    """Why there are no GPUs."""
+    try:
+        return addons.find("gpu").module.missing()
+    except MXNetError as problem:
+        return str(problem)
+
+
 def _missing(ctx: Context) -> str:
     found = _known()
     count = f"{len(found) or 'no'} GPU{'' if len(found) == 1 else 's'}"
-    cuda = addons.find("gpu", required=False)
-    why = "" if found or cuda is None else f". {cuda.module.missing()}"
+    why = "" if found else f". {_reason()}"
     return (
         f"{ctx} is not available: this process has {count}. Use ctx=cpu(), or make virtual GPUs, "
         f"which compute on the CPU's cores: d2lmini.virtual_gpus({ctx.device_id + 1}), or the "

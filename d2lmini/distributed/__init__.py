@@ -2,7 +2,7 @@
 
 dist        `DistKVStore`: sums over all processes, in buckets that travel while others compute
 dist_async  `AsyncKVStore`: rank 0 keeps the weights; `server` updates them, no rank waits
-mpi         how the processes exchange arrays; `nccl_multiprocess` their GPUs
+mpi         how the processes exchange arrays
 throttle    `thin_link`: messages take as long as on a slower network
 launch      `python -m d2lmini launch -n 4 train.py`
 cluster     what n processes would give; from `alpha_beta`, what one exchange costs

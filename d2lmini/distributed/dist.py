@@ -17,7 +17,7 @@ on a thread of their own: one that is ready early waits. Arrays travel in bucket
 costs its time whatever its size; the plan of the buckets depends on shapes and dtypes alone, and so
 does their order: in a Trainer's step some travel later, during the next forward pass (`in_turns`).
 
-Gradients on GPUs are summed by NCCL where it is there (`nccl_multiprocess`), without coming to the
+Gradients on GPUs are summed by NCCL where it is there (in the add-on `cuda`), without coming to the
 host; else they come and go by pinned memory.
 
 MXNet's KVStore of this name keeps the weights on servers, to which gradients are pushed; how they
@@ -31,11 +31,10 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from d2lmini import engine
+from d2lmini import addons, engine
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu
-from d2lmini.device.cuda.nccl import SumLane
-from d2lmini.distributed import nccl_multiprocess, throttle
+from d2lmini.distributed import throttle
 from d2lmini.distributed.mpi import Plan, world
 from d2lmini.engine import lanes
 from d2lmini.engine.core import FunctionTask, Var
@@ -215,10 +214,11 @@ class DistKVStore(KVStore):
         self, pairs: Pairs, outs: dict[Key, list[NDArray]], alternating: bool
     ) -> set[Key]:
         """Push those sums that NCCL can take over the GPUs of all processes; their keys."""
-        found: dict[Key, tuple[list[NDArray], SumLane]] = {}
-        if not self._half and not any(throttle.current()):
+        nccl = addons.find("sum_over_processes", required=False)
+        found: dict[Key, tuple[list[NDArray], Any]] = {}
+        if nccl is not None and not self._half and not any(throttle.current()):
             for k, values in pairs[::-1]:
-                lane = nccl_multiprocess.lane_of(values, outs[k]) if k in outs else None
+                lane = nccl.lane_of(values, outs[k]) if k in outs else None
                 if lane is not None:
                     self._check_shapes("push", k, values)
                     found[k] = values, lane
@@ -230,7 +230,7 @@ class DistKVStore(KVStore):
         for bucket in in_turns(plans) if alternating else plans:
             some = [keys[i] for i in bucket.members]
             sums = [Sum(found[k][0], outs[k]) for k in some]
-            nccl_multiprocess.all_reduce(found[some[0]][1], sums, self._world, bucket.plan)
+            nccl.all_reduce(found[some[0]][1], sums, self._world, bucket.plan)
             for k in some:  # values stay where their sums are
                 if self._store[k].context != outs[k][0].context:
                     self._store[k] = self._store[k].copyto(outs[k][0].context)

@@ -6,7 +6,6 @@ from typing import Any
 
 from d2lmini import addons
 from d2lmini.base import MXNetError
-from d2lmini.device.cuda import module
 from d2lmini.kvstore.base import KVStoreBase
 from d2lmini.kvstore.local import DEVICE, LOCAL, KVStore
 
@@ -32,7 +31,7 @@ def create(name: str = "local") -> Any:
             f"KVStore {name!r} is unknown; 'dist_sync' and 'dist_async' train past one machine, "
             "'local' and 'device' over the devices of one process"
         )
-    if kind == "nccl" and module.nccl() is None:
+    if kind == "nccl" and not _has_nccl():
         raise MXNetError(
             "KVStore 'nccl' needs NVIDIA's library (pip install nvidia-nccl-cu12) and a GPU of "
             "CUDA; 'device' does the same without"
@@ -40,3 +39,8 @@ def create(name: str = "local") -> Any:
     if kind not in LOCAL + DEVICE:
         raise MXNetError(f"KVStore type {name!r} is unknown; choose 'local' or 'device'")
     return KVStore(kind)
+
+
+def _has_nccl() -> bool:
+    cuda = addons.find("gpu", required=False)
+    return cuda is not None and cuda.module.nccl() is not None

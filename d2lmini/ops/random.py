@@ -11,7 +11,7 @@ True
 an array of `shape`; `_random_NAME_like` numbers in the shape and dtype of its input. Parameters out
 of range are found while drawing, as in MXNet: the error is kept on the result. Names and
 parameters are MXNet 1.9's; the streams are not (a seed gives other numbers there, and others on a
-GPU than on the CPU: see `device/cuda/kernels/random.py`).
+GPU than on the CPU: see `cuda/kernels/random.py`).
 """
 
 from __future__ import annotations

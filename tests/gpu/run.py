@@ -131,7 +131,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("groups", nargs="*", choices=[*GROUPS, "measure", []])
     parser.add_argument("--fake", action="store_true", help="measure on the fake; writes nothing")
     options = parser.parse_args(arguments)
-    from d2lmini.device.cuda import module
+    from d2lmini.cuda import module
 
     if options.fake:
         from fakes.cuda import fake_cuda

@@ -51,8 +51,8 @@ def some_gpus(
         # Not at the head of the file: tests run without the add-on too (`test_addons.py`).
         from fakes.cuda import fake_cuda
 
-        from d2lmini.device.cuda import module
-        from d2lmini.device.cuda.device import logical_gpus
+        from d2lmini.cuda import module
+        from d2lmini.cuda.device import logical_gpus
 
         cupy = (
             real_cupy() if kind == "cuda" else stack.enter_context(fake_cuda(max(n, 1), seed=seed))

@@ -5,6 +5,7 @@ A file here registers kernels with the ops of the file of the same name in `d2lm
 matmul by cuBLAS (`products`) is registered here.
 """
 
+from d2lmini.cuda import products
 from d2lmini.cuda.ops import (
     convolve,
     cross_entropy,
@@ -13,9 +14,9 @@ from d2lmini.cuda.ops import (
     pool,
     random,
     rnn,
+    triangle,
     update,
 )
-from d2lmini.device.cuda import products
 from d2lmini.ops.products import matmul
 
 matmul.kernel("cuda")(products.matmul)

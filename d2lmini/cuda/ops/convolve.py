@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from math import prod
 from typing import Any
 
-from d2lmini.device.cuda import kernels
+from d2lmini.cuda import kernels
 from d2lmini.ops.columns import col2im, im2col
 from d2lmini.ops.convolve import choose_way
 from d2lmini.ops.products import matmul

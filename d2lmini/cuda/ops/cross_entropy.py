@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from d2lmini.device.cuda import kernels
+from d2lmini.cuda import kernels
 from d2lmini.ops.cross_entropy import (
     factor_of,
     other_axes,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from d2lmini.device.cuda import kernels
+from d2lmini.cuda import kernels
 from d2lmini.ops.pool import (
     Pool,
     Pooling,

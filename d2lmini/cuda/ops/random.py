@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from d2lmini.device.cuda import kernels
+from d2lmini.cuda import kernels
 from d2lmini.ops.distributions import draw, draw_each, standard_uniform
 from d2lmini.ops.random import pick, random_randint, shuffle
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from d2lmini.device.cuda import kernels
+from d2lmini.cuda import kernels
 from d2lmini.ops.products import matmul
 from d2lmini.ops.rnn_layers import BACKWARDS, GRU, KINDS, LSTM, Clip, Layer, layer_of
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from d2lmini.device.cuda import kernels
+from d2lmini.cuda import kernels
 from d2lmini.ops.spec import Spec
 from d2lmini.ops.update import with_master
 from d2lmini.ops.update_multi import Step, groups_of, run, take_step
