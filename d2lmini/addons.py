@@ -24,10 +24,9 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 from d2lmini.base import MXNetError
 
@@ -118,17 +117,23 @@ def _explain(what: str, problem: ModuleNotFoundError) -> str:
     return f"{what} needs the add-on {problem.name}, which is missing from this copy of d2lmini"
 
 
-class _SecondNames(MetaPathFinder, Loader):
+class _SecondNames:
     """Lets `import` find the modules of `MODULES` by their public names, as the same objects.
 
     This finder comes first: the usual finder would look for "d2lmini.test_utils.checks" in the
-    folder of the package `test_utils`, and would load that file a second time.
+    folder of the package `test_utils`, and would load that file a second time. (It has the methods
+    of `importlib.abc`'s classes, whose import would take longer than that of this file.)
     """
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         for public, module in MODULES.items():
             if fullname.startswith(public) and fullname[len(public) :][:1] in ("", "."):
-                return ModuleSpec(fullname, self, origin=module + fullname[len(public) :])
+                return ModuleSpec(
+                    fullname, cast(Any, self), origin=module + fullname[len(public) :]
+                )
+        return None
+
+    def create_module(self, spec: ModuleSpec) -> None:
         return None
 
     def exec_module(self, module: ModuleType) -> None:
@@ -138,4 +143,4 @@ class _SecondNames(MetaPathFinder, Loader):
         sys.modules[spec.name] = import_module(spec.origin)
 
 
-sys.meta_path.insert(0, _SecondNames())
+sys.meta_path.insert(0, cast(Any, _SecondNames()))
