@@ -23,6 +23,7 @@ After MXNet 1.x, whose bulk segments are CUDA graphs with MXNET_USE_CUDA_GRAPHS=
 from __future__ import annotations
 
 import copy
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -207,12 +208,17 @@ class SegmentProgram:
             task.program.function() if isinstance(task, _Call) else None for task in self._tasks
         ]
 
+        # Weakly: recordings keep this function, and would keep the programs and so themselves.
+        mine = weakref.ref(self)
+
         def run(arrays: Sequence[Any], places: Sequence[Any], keys: Sequence[Any]) -> list[Any]:
-            slots = (*self.inputs, *self._outputs)
+            program = mine()
+            assert program is not None
+            slots = (*program.inputs, *program._outputs)
             for memory, array in zip(slots, (*arrays, *places)):
                 memory.data = array
             try:
-                self._run(functions, keys)
+                program._run(functions, keys)
             finally:
                 for memory in slots:  # it belongs to the recording
                     memory.data = None
