@@ -5,6 +5,7 @@ On the fake of CUDA, as in `test_cuda_graphs`, with its checks of order and memo
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from contextlib import nullcontext, suppress
 from typing import Any
@@ -168,6 +169,53 @@ def test_operations_beside_the_net_are_part_of_it():
             assert not how or any("replays: 0" not in line for line in lines), lines
         for ours, theirs in zip(*found, strict=True):
             np.testing.assert_array_equal(ours, theirs)
+
+
+def test_batches_may_be_parts_of_arrays():
+    """Of different sizes, at other places each time; one of them is written."""
+    with gpus():
+        found = []
+        for n, how in ((100, STATIC), (0, {})):
+            net, trainer = start(mlp, how)
+            values = []
+            for i in range(14):
+                rows = (40, 12, 200)[i % 3]
+                data = batch(i % 3, gpu(0), (rows, 6))
+                x, y = data[i % 5 : i % 5 + 4], data[6:8]
+                with engine.bulk(n) if n else nullcontext():
+                    with autograd.record():
+                        loss = net(x)
+                    loss.backward()
+                    if i % 2:
+                        y += 1
+                    trainer.step(4)
+                values += [loss.asnumpy(), data.asnumpy()]
+            found.append(values)
+            lines = [line for line in net.cuda_graphs() if line.startswith("bulk: ")]
+            assert not how or any("replays: 0" not in line for line in lines), lines
+        for ours, theirs in zip(*found, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
+def test_memory_is_given_back_with_the_net():
+    with gpus() as machine:
+        nd.waitall()
+        gpu(0).empty_cache()
+        before = machine.used[0]
+        net, trainer = start(mlp)
+        for i in range(6):
+            loss = step(net, trainer, batch(i, gpu(0)), 100)
+        want = loss.asnumpy()
+        assert any("replays: 3" in line for line in net.cuda_graphs())
+        del net, trainer
+        gc.collect()
+        nd.waitall()
+        gpu(0).empty_cache()
+        np.testing.assert_array_equal(loss.asnumpy(), want)  # what is held stays
+        del loss
+        gc.collect()
+        gpu(0).empty_cache()
+        assert machine.used[0] == before
 
 
 class Sorts(nn.HybridBlock):

@@ -122,7 +122,7 @@ class Replays:
 
     reason    why it is not recorded; None as long as it may be
     replayed  so many calls were replays
-    segments  of bulk segments that begin with this program, by what they do (`replay_bulk`)
+    segments  of bulk segments that begin with this program, by what they do (`replay_tasks`)
     """
 
     def __init__(self, program: Program | SegmentProgram):

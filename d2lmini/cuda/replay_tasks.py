@@ -23,6 +23,7 @@ After MXNet 1.x, whose bulk segments are CUDA graphs with MXNET_USE_CUDA_GRAPHS=
 from __future__ import annotations
 
 import copy
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -40,7 +41,7 @@ from d2lmini.graph.call import ProgramTask, push
 from d2lmini.graph.lazy_graph import words_of
 from d2lmini.graph.program import Program
 from d2lmini.ndarray import NDArray
-from d2lmini.ndarray.apply import OpTask
+from d2lmini.ndarray.apply import OpTask, array_of
 from d2lmini.ops.core import Spec, registry
 
 _UPDATE = registry["_fused_update"]
@@ -107,7 +108,7 @@ class Wiring:
     """The tasks of a segment, and which of them meet in which arrays.
 
     key      equal for segments that do the same; None: one of the tasks can be no part of a graph
-    inputs   the chunks that have contents; `mutated`: positions of those that tasks change
+    inputs   what they read: operands; but chunks where tasks change them, at positions `mutated`
     outputs  the chunks whose contents the tasks make, with the `specs` of these
     keys     the random keys of the programs
     numbers  what the optimizer's steps read from memory, such as a learning rate
@@ -116,7 +117,7 @@ class Wiring:
 
     def __init__(self, segment: Segment):
         self.tasks: list[Any] = list(segment.parts)
-        numbers: dict[Chunk, int] = {}
+        numbers: dict[Any, int] = {}  # of chunks and operands
         made: dict[Chunk, Spec] = {}
         self.keys: list[Any] = []
         self.numbers: list[float] = []
@@ -144,27 +145,32 @@ class Wiring:
                     key.append(None)
                     continue
                 chunk, offset, spec = operand
-                key += [numbers.setdefault(chunk, len(numbers)), offset, spec.number]
+                if chunk.data is None or chunk in segment.writes:
+                    key += [numbers.setdefault(chunk, len(numbers)), offset, chunk.nbytes]
+                else:  # it may be another part of another chunk the next time
+                    key.append(numbers.setdefault(operand, len(numbers)))
+                key.append(spec.number)
             for chunk, _, spec in task.outputs:
                 if chunk.data is None:
                     made.setdefault(chunk, spec)
-        key += [chunk.data is None for chunk in numbers]
-        self.inputs = [chunk for chunk in numbers if chunk not in made]
-        self.mutated = [i for i, chunk in enumerate(self.inputs) if chunk in segment.writes]
+        key += [slot in made for slot in numbers]
+        self.inputs = [slot for slot in numbers if slot not in made]
+        self.mutated = [i for i, slot in enumerate(self.inputs) if isinstance(slot, Chunk)]
         self.outputs = list(made)
         self.specs = list(made.values())
-        if self.owner is not None and all(chunk.data is not None for chunk in self.inputs):
+        if self.owner is not None and all(self.inputs[i].data is not None for i in self.mutated):
             self.key = tuple(key)
 
     @property
     def arrays(self) -> list[Any]:
         """Those of the inputs, and the numbers if there are any."""
         numbers = [np.array(self.numbers)] if self.numbers else []
-        return [chunk.data for chunk in self.inputs] + numbers
+        return [s.data if isinstance(s, Chunk) else array_of(s) for s in self.inputs] + numbers
 
     def chunks(self) -> list[Any]:
         """The chunks of all arrays; None for numbers."""
-        return [*self.inputs, *([None] if self.numbers else []), *self.outputs]
+        chunks = [slot if isinstance(slot, Chunk) else slot[0] for slot in self.inputs]
+        return [*chunks, *([None] if self.numbers else []), *self.outputs]
 
 
 class SegmentProgram:
@@ -181,8 +187,9 @@ class SegmentProgram:
         self.name = "bulk: " + ", ".join(dict.fromkeys(task.name for task in wiring.tasks))
         self.specs = wiring.specs
         self.mutated = wiring.mutated
-        memory = {c: _Memory(c.nbytes) for c in (*wiring.inputs, *wiring.outputs)}
-        self.inputs = [memory[chunk] for chunk in wiring.inputs]
+        slots = (*wiring.inputs, *wiring.outputs)
+        memory = {s: _Memory(s.nbytes if isinstance(s, Chunk) else s[2].nbytes) for s in slots}
+        self.inputs = [memory[slot] for slot in wiring.inputs]
         self._numbers = _Memory(0)
         if wiring.numbers:
             self.inputs.append(self._numbers)
@@ -196,22 +203,36 @@ class SegmentProgram:
             task.program.function() if isinstance(task, _Call) else None for task in self._tasks
         ]
 
+        # Weakly: recordings keep this function, and would keep the programs and so themselves.
+        mine = weakref.ref(self)
+
         def run(arrays: Sequence[Any], places: Sequence[Any], keys: Sequence[Any]) -> list[Any]:
-            for memory, array in zip((*self.inputs, *self._outputs), (*arrays, *places)):
+            program = mine()
+            assert program is not None
+            slots = (*program.inputs, *program._outputs)
+            for memory, array in zip(slots, (*arrays, *places)):
                 memory.data = array
-            drawn, numbers = 0, self._numbers.data
-            for i, (task, function) in enumerate(zip(self._tasks, functions)):
-                self.at = i
-                if isinstance(task, _Call):
-                    task.function = function
-                    task.keys = keys[drawn : drawn + task.program.draws]
-                    drawn += task.program.draws
-                elif task.op is _UPDATE:
-                    task.attrs = {**task.attrs, "numbers": numbers}
-                task.run()
+            try:
+                program._run(functions, keys)
+            finally:
+                for memory in slots:  # it belongs to the recording
+                    memory.data = None
             return list(places)
 
         return run
+
+    def _run(self, functions: Sequence[Any], keys: Sequence[Any]) -> None:
+        drawn = 0
+        for i, (task, function) in enumerate(zip(self._tasks, functions)):
+            self.at = i
+            if isinstance(task, _Call):
+                task.function = function
+                task.keys = keys[drawn : drawn + task.program.draws]
+                drawn += task.program.draws
+            elif task.op is _UPDATE:
+                task = copy.copy(task)
+                task.attrs = {**task.attrs, "numbers": self._numbers.data}
+            task.run()
 
     def run_in(
         self, run: Run, arrays: Sequence[Any], places: Sequence[Any], keys: Sequence[Any]
@@ -233,8 +254,15 @@ def _stand_in(task: Any, memory: dict[Any, _Memory]) -> Any:
     return made
 
 
-def _moved(operands: Sequence[Any], memory: dict[Chunk, _Memory]) -> list[Any]:
-    return [operand and (memory[operand[0]], *operand[1:]) for operand in operands]
+def _moved(operands: Sequence[Any], memory: dict[Any, _Memory]) -> list[Any]:
+    """Operands in that memory, which has those that stand for themselves as a whole."""
+    found: list[Any] = []
+    for operand in operands:
+        if operand is None or operand[0] in memory:
+            found.append(operand and (memory[operand[0]], *operand[1:]))
+        else:
+            found.append((memory[operand], None, operand[2]))
+    return found
 
 
 class SegmentTask(Task):

@@ -196,8 +196,9 @@ class HybridBlock(Block):
 
         What was compiled is forgotten. Memory is always planned for each shape; with static_alloc
         that of intermediate results is kept between calls, however much it is. With static_shape
-        besides, calls on CUDA's GPUs are CUDA graphs where that is possible (`cuda_graphs`). The
-        other flags are MXNet's and have no effect. TypeError for unknown ones.
+        besides, calls on CUDA's GPUs are CUDA graphs where that is possible (`cuda_graphs`), and
+        `engine.bulk` around a training step makes that one graph. The other flags are MXNet's and
+        have no effect. TypeError for unknown ones.
         """
         if kwargs:
             raise TypeError(

@@ -19,16 +19,22 @@ from d2lmini.cuda.nccl import SumLane
 from d2lmini.device.devices import device_of
 from d2lmini.kvstore.allreduce import Side
 
+#: The stand-ins for CUDA's libraries, where this runs on them (`stub/run.py behaviour`).
+STUB = "gpu_stub_boot" if "gpu_stub_boot" in sys.modules else ""
+
 #: A kernel writes to address 8. After that CUDA answers everything with an error, for that process.
-POKE = """
+#: Kernels on the stand-ins do nothing, so there the GPU is lost in another way.
+POKE = f"""
+{f"import {STUB}, time" if STUB else ""}
 import cupy
-from d2lmini import gpu, nd
-from d2lmini.device.devices import device_of
+from d2lmini import engine, gpu, nd
 
 x = nd.ones(4, ctx=gpu(0))
 x.wait_to_read()
-poke = cupy.RawKernel('extern "C" __global__ void poke(int* p) { *p = 1; }', "poke")
-device_of(gpu(0)).ask(lambda: poke((1,), (1,), (cupy.uint64(8),)), "poke")
+poke = cupy.RawKernel('extern "C" __global__ void poke(int* p) {{ *p = 1; }}', "poke")
+engine.push(lambda: poke((1,), (1,), (cupy.uint64(8),)), writes=[x], ctx=gpu(0))
+{f"time.sleep(0.2); {STUB}.lose(700)" if STUB else ""}
+print("issued", flush=True)
 WAIT
 """
 
@@ -42,6 +48,7 @@ def test_a_gpu_that_failed_is_told_of(wait: str):
         text=True,
         env=dict(os.environ),
     )
+    assert done.stdout == "issued\n", "it is told of by no wait"
     assert "MXNetError" in done.stderr and "gpu(0) failed" in done.stderr, done.stderr[-2000:]
 
 

@@ -1,6 +1,6 @@
 """Everything that needs a real GPU, in one run: `make test-gpu`, ten minutes on a new machine.
 
-    python tests/gpu/run.py [questions | rows | contract | context | order | chapter | measure] ...
+    python tests/gpu/run.py [questions | rows | contract | order | chapter | measure | traces] ...
 
 One GPU is enough: tests that want several make devices of their own on it. In the order in which
 they run, of which the first two also fill CuPy's cache of kernels, by several processes at once,
@@ -9,10 +9,10 @@ for one kernel made with CUB takes its compiler 4 to 5 s:
 questions  what no stand-in answers (`questions.py`): is a failed GPU told of, is CUB right
 rows       every row of operations and layers, both ways, against NumPy and the CPU (`agreement.py`)
 contract   the tests of devices, with two logical devices
-context    the tests that take a context, with gpu(0)
 order      tests of devices under compute-sanitizer, where that is installed
 chapter    `multiple-gpus` from beginning to end
 measure    a table of rates and times, written to tests/gpu/results with the machine's description
+traces     a step's Chrome trace by PyTorch and by JAX, where they are installed (`peer_traces.py`)
 
 A group that gave nothing to the GPU has failed, whatever its tests say. Ends with the groups that
 failed, if any. `--fake` takes the fake of CUDA for `measure`, to see that the script works.
@@ -47,7 +47,6 @@ GROUPS = {
     "rows": f"{PYTEST} -n {PROCESSES} tests/gpu/agreement.py",
     "contract": f"{PYTEST} {DEVICES} tests/test_devices_training.py tests/test_kvstore.py "
     "tests/test_trainer_devices.py",
-    "context": f"{PYTEST} tests/test_gluon_parameter.py tests/test_storage.py",
     "order": f"compute-sanitizer --error-exitcode 9 --target-processes all {PYTEST} {DEVICES}",
     "chapter": f"{sys.executable} tests/tools/run_chapters.py {ROOT} multiple-gpus",
 }
@@ -55,7 +54,7 @@ ENVIRONMENT = {
     "D2LMINI_TEST_GPUS": "cuda",
     "D2LMINI_TEST_CTX": "gpu(0)",
     "D2LMINI_LOGICAL_GPUS": "2",
-    "PYTHONPATH": os.pathsep.join(sys.path[:4]),
+    "PYTHONPATH": os.pathsep.join([*sys.path[:4], os.environ.get("PYTHONPATH", "")]),
 }
 #: What IPython runs first of all in a chapter's process.
 STARTUP = "profile_default/startup/count.py"
@@ -115,9 +114,11 @@ def table(cupy: Any, **small: dict) -> tuple[str, str]:
     return name, "\n".join(lines) + "\n"
 
 
-def write_table(cupy: Any) -> bool:
+def write_table(_group: str) -> bool:
     """Measure, and store the table under the GPU's name."""
-    name, text = table(cupy)
+    from d2lmini.cuda import module
+
+    name, text = table(module.cupy())
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{slug}.md"
@@ -126,9 +127,19 @@ def write_table(cupy: Any) -> bool:
     return True
 
 
+def write_traces(_group: str) -> bool:
+    """Let other libraries record a step, in a process that has nothing of ours."""
+    command = [sys.executable, str(HERE / "peer_traces.py"), str(RESULTS)]
+    return subprocess.run(command).returncode == 0
+
+
+#: Those that are no tests.
+OTHERS = {"measure": write_table, "traces": write_traces}
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="what needs a real GPU; all groups by default")
-    parser.add_argument("groups", nargs="*", choices=[*GROUPS, "measure", []])
+    parser.add_argument("groups", nargs="*", choices=[*GROUPS, *OTHERS, []])
     parser.add_argument("--fake", action="store_true", help="measure on the fake; writes nothing")
     options = parser.parse_args(arguments)
     from d2lmini.cuda import module
@@ -150,12 +161,8 @@ def main(arguments: list[str] | None = None) -> int:
     if not module.count():
         print(f"no GPU to test on: {module.missing()}")
         return 1
-    groups = options.groups or [*GROUPS, "measure"]
-    failed = [
-        group
-        for group in groups
-        if not (write_table(module.cupy()) if group == "measure" else run_group(group))
-    ]
+    groups = options.groups or [*GROUPS, *OTHERS]
+    failed = [group for group in groups if not OTHERS.get(group, run_group)(group)]
     print(f"failed: {', '.join(failed)}" if failed else "all groups passed")
     return bool(failed)
 

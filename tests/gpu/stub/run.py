@@ -11,7 +11,8 @@ contract     every row of operations and layers: shapes, dtypes, launches, waits
 capture      what of small nets becomes CUDA graphs
 lost_device  whether every wait ends when the GPU fails
 titles       all generated kernels, compiled by the real NVRTC for sm_90
-behaviour    what the library must not do, and what it relies on: tests by pytest
+behaviour    what the library must not do, and what it relies on: tests by pytest; and of the
+             questions to a real GPU those that do not ask for values
 
 It needs Linux on x86-64, a C++ compiler, and the packages that pip brings: CuPy as a wheel and as
 sources. Where something of that is missing, this is said loudly, and the exit status is 77. What it
@@ -34,6 +35,8 @@ BUILT = ROOT / "build" / "gpu-stub"
 
 CHECKS = ("contract", "capture", "lost_device", "titles", "behaviour")
 NOT_RUN = 77
+#: Those that the stand-ins can answer.
+QUESTIONS = [f"{HERE.parent / 'questions.py'}::test_a_gpu_that_failed_is_told_of"]
 
 
 def missing() -> str:
@@ -66,7 +69,7 @@ def run(python: str, check: str, words: list[str]) -> bool:
     command = [python, str(HERE / f"{check}.py"), *words]
     if check == "behaviour":
         command = [python, "-m", "pytest", "-q", "-p", "gpu_stub_boot", "-p", "no:cacheprovider"]
-        command += ["-p", "no:xdist", str(HERE / "behaviour.py")]
+        command += ["-p", "no:xdist", str(HERE / "behaviour.py"), *QUESTIONS]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "D2LMINI_TEST_CTX": "gpu(0)"}
     begin = time.monotonic()
     status = subprocess.run(command, cwd=ROOT, env=environment).returncode
