@@ -43,7 +43,7 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
-from d2lmini import base, context, engine, instrument
+from d2lmini import addons, base, context, engine, instrument
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu, cpu_pinned, current_context, gpu, num_gpus
 
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
         d2l,
         gluon,
         initializer,
-        io,
         kvstore,
         lr_scheduler,
         metric,
@@ -63,7 +62,6 @@ if TYPE_CHECKING:
         random,
         runtime,
         symbol,
-        test_utils,
         util,
         visualization,
         widgets,
@@ -77,7 +75,6 @@ if TYPE_CHECKING:
     from d2lmini.device import storage
     from d2lmini.device.virtual_device import virtual_gpus
     from d2lmini.graph.lazy import lazy
-    from d2lmini.mxnet_alias import install_as_mxnet
     from d2lmini.profiler import profile
     from d2lmini.profiler.lint import lint_waits
     from d2lmini.symbol import AttrScope
@@ -85,10 +82,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# `num_gpus` asks the devices, a floor up; `Symbol.bind` is the executor's, two floors up.
+# `num_gpus` asks the devices, a floor up.
 base.loaders["devices"] = lambda: importlib.import_module("d2lmini.device.devices")
-base.loaders["cuda"] = lambda: importlib.import_module("d2lmini.device.cuda.device")
-base.loaders["executor"] = lambda: importlib.import_module("d2lmini.graph.bind")
 base.loaders["CachedOp"] = lambda: importlib.import_module("d2lmini.graph.cached_op").CachedOp
 base.loaders["get_symbol"] = lambda: importlib.import_module("d2lmini.graph.recorded").get_symbol
 
@@ -104,8 +99,8 @@ __all__ = [
 _SWITCHES = ("is_np_array", "is_np_shape", "np_shape", "set_np_shape", "use_np_shape")
 
 _MODULES = (
-    "autograd", "d2l", "gluon", "initializer", "io", "kvstore", "lr_scheduler", "metric",
-    "optimizer", "profiler", "random", "runtime", "test_utils", "util", "visualization", "widgets",
+    "autograd", "d2l", "gluon", "initializer", "kvstore", "lr_scheduler", "metric", "optimizer",
+    "profiler", "random", "runtime", "util", "visualization", "widgets",
 )  # fmt: skip
 
 # Imported when first asked for: (module, attribute or None for the module itself).
@@ -117,7 +112,6 @@ _LAZY = {
     "AttrScope": ("d2lmini.symbol", "AttrScope"),
     "init": ("d2lmini.initializer", None),
     "kv": ("d2lmini.kvstore", None),
-    "install_as_mxnet": ("d2lmini.mxnet_alias", "install_as_mxnet"),
     **{name: (f"d2lmini.{name}", None) for name in _MODULES},
     "viz": ("d2lmini.visualization", None),
     "storage": ("d2lmini.device.storage", None),
@@ -133,17 +127,20 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
+    if name in _LAZY:
+        module, attribute = _LAZY[name]
+        value = importlib.import_module(module)
+        value = value if attribute is None else getattr(value, attribute)
+    elif name in addons.names_of(__name__):
+        value = addons.attribute_of(__name__, name)
+    else:
         raise AttributeError(f"d2lmini has no {name!r}; it has {', '.join(__all__)}")
-    module, attribute = _LAZY[name]
-    value = importlib.import_module(module)
-    value = value if attribute is None else getattr(value, attribute)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    return sorted({*globals(), *_LAZY, *addons.names_of(__name__)})
 
 
 if os.environ.get("D2LMINI_VIRTUAL_GPUS"):

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from d2lmini import addons
 from d2lmini.device import devices
-from d2lmini.device.cuda import module
 
 __all__ = ["Feature", "Features", "feature_list"]
 
@@ -76,7 +76,8 @@ def feature_list() -> list[Feature]:
 def _of_gpus() -> set[str]:
     if not any(device.kind == "cuda" for device in devices.gpus()):
         return set()
-    return {"CUDA", "CUDA_RTC"} | ({"NCCL"} if module.nccl() is not None else set())
+    has_nccl = addons.find("gpu").module.nccl() is not None
+    return {"CUDA", "CUDA_RTC"} | ({"NCCL"} if has_nccl else set())
 
 
 class Features(OrderedDict[str, Feature]):

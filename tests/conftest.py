@@ -56,8 +56,11 @@ def ctx(request):
 @pytest.fixture(scope="session", autouse=True)
 def gpus_of_this_machine():
     """Which GPUs there are for the tests that make none: see this module."""
-    from d2lmini.device.cuda import module
-
+    try:
+        from d2lmini.cuda import module
+    except ModuleNotFoundError:  # as `test_addons.py` has it
+        yield
+        return
     if os.environ.get("D2LMINI_TEST_FAKE_CUDA"):
         from fakes.cuda import fake_cuda
 

@@ -34,8 +34,8 @@ EVERY_WAY = """
 import numpy as np
 from fakes.cuda import fake_cuda
 from d2lmini import autograd, engine, gpu, nd
-from d2lmini.device.cuda import module
-from d2lmini.device.cuda.device import logical_gpus
+from d2lmini.cuda import module
+from d2lmini.cuda.device import logical_gpus
 from my_ops import Bumps
 
 def answers(ctx, hybridized):

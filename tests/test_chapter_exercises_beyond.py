@@ -12,7 +12,7 @@ from chapter_cells import code_of, hint_of, names_in, words_of
 
 from d2lmini.d2l import cluster
 from d2lmini.d2l.cluster import Link
-from d2lmini.kvstore import dist
+from d2lmini.distributed import dist
 
 NAME = "beyond-one-machine"
 

@@ -29,8 +29,8 @@ from d2lmini import (
     sym,
     virtual_gpus,
 )
-from d2lmini.device.cuda import module
-from d2lmini.device.cuda.device import logical_gpus
+from d2lmini.cuda import module
+from d2lmini.cuda.device import logical_gpus
 from d2lmini.device.quiet import run_quietly
 from d2lmini.gluon import nn
 from d2lmini.gluon.nested import flatten

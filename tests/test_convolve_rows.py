@@ -8,7 +8,8 @@ from op_rows import conv as plain
 
 from d2lmini import autograd, engine, nd
 from d2lmini.base import MXNetError
-from d2lmini.ops import convolve, convolve_columns, convolve_each, convolve_rows, convolve_wide
+from d2lmini.cuda.ops import convolve as convolve_columns
+from d2lmini.ops import convolve, convolve_each, convolve_rows, convolve_wide
 from d2lmini.ops.windows import geometry
 
 
@@ -90,7 +91,7 @@ def test_arrays_may_lie_in_memory_as_they_like():
 
 def way_of(N, w, size, pad=0, stride=1, groups=1, xp=np):
     geo = geometry(size, w[2:], (stride,) * len(size), (), (pad,) * len(size))
-    return convolve._way(xp, N, w, geo, groups)
+    return convolve.choose_way(xp, N, w, geo, groups)
 
 
 def test_chosen_for_few_channels_and_many_images():

@@ -5,6 +5,7 @@ On the fake of CUDA, as in `test_cuda_graphs`, with its checks of order and memo
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from contextlib import nullcontext, suppress
 from typing import Any
@@ -16,8 +17,8 @@ from test_cuda_graphs import STATIC, batch, gpus, graphs_launched, lenet, made, 
 
 from d2lmini import MXNetError, autograd, engine, gluon, gpu, instrument, nd
 from d2lmini import random as mx_random
+from d2lmini.cuda import replay, replay_tasks
 from d2lmini.gluon import nn
-from d2lmini.graph import replay, replay_tasks
 
 pytestmark = [
     pytest.mark.skipif(cuda_cpp.COMPILER is None, reason="there is no g++"),
@@ -194,6 +195,27 @@ def test_batches_may_be_parts_of_arrays():
             assert not how or any("replays: 0" not in line for line in lines), lines
         for ours, theirs in zip(*found, strict=True):
             np.testing.assert_array_equal(ours, theirs)
+
+
+def test_memory_is_given_back_with_the_net():
+    with gpus() as machine:
+        nd.waitall()
+        gpu(0).empty_cache()
+        before = machine.used[0]
+        net, trainer = start(mlp)
+        for i in range(6):
+            loss = step(net, trainer, batch(i, gpu(0)), 100)
+        want = loss.asnumpy()
+        assert any("replays: 3" in line for line in net.cuda_graphs())
+        del net, trainer
+        gc.collect()
+        nd.waitall()
+        gpu(0).empty_cache()
+        np.testing.assert_array_equal(loss.asnumpy(), want)  # what is held stays
+        del loss
+        gc.collect()
+        gpu(0).empty_cache()
+        assert machine.used[0] == before
 
 
 class Sorts(nn.HybridBlock):

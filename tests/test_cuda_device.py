@@ -30,10 +30,10 @@ from d2lmini import (
     storage,
 )
 from d2lmini.context import gpu_memory_info
+from d2lmini.cuda import module, staging
+from d2lmini.cuda.device import logical_gpus
+from d2lmini.cuda.streams import Stream
 from d2lmini.device import devices
-from d2lmini.device.cuda import module, staging
-from d2lmini.device.cuda.device import logical_gpus
-from d2lmini.device.cuda.streams import Stream
 from d2lmini.device.devices import device_of
 
 MB = 1 << 20

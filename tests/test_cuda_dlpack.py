@@ -13,10 +13,10 @@ from fakes.dlpack import Capsule
 from worlds import until
 
 from d2lmini import MXNetError, engine, gpu, nd
+from d2lmini.cuda import module
+from d2lmini.cuda.device import logical_gpus
+from d2lmini.cuda.memory import Block
 from d2lmini.device import dlpack
-from d2lmini.device.cuda import module
-from d2lmini.device.cuda.device import logical_gpus
-from d2lmini.device.cuda.memory import Block
 from d2lmini.device.devices import device_of
 
 pytestmark = pytest.mark.skipif(cuda_cpp.COMPILER is None, reason="there is no g++")

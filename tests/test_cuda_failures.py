@@ -15,8 +15,8 @@ from worlds import until
 
 from d2lmini import MXNetError, cpu_pinned, engine, gpu, nd, storage
 from d2lmini.context import gpu_memory_info
-from d2lmini.device.cuda import current, module, staging, streams
-from d2lmini.device.cuda.device import logical_gpus
+from d2lmini.cuda import current, module, staging, streams
+from d2lmini.cuda.device import logical_gpus
 from d2lmini.device.devices import device_of
 from d2lmini.gluon.data import ArrayDataset, DataLoader
 

@@ -20,10 +20,9 @@ from fakes.cuda import fake_cuda
 from d2lmini import MXNetError, autograd, cpu, engine, gluon, gpu, nd
 from d2lmini import random as mx_random
 from d2lmini import symbol as mx_sym
-from d2lmini.device.cuda import module
-from d2lmini.device.cuda.device import logical_gpus
+from d2lmini.cuda import module, replay
+from d2lmini.cuda.device import logical_gpus
 from d2lmini.gluon import nn, rnn
-from d2lmini.graph import replay
 from d2lmini.graph.cached_op import CachedOp
 
 pytestmark = pytest.mark.skipif(cuda_cpp.COMPILER is None, reason="there is no g++")

@@ -22,7 +22,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from d2lmini import sym
 from d2lmini.base import MXNetError
-from d2lmini.device.cuda.kernels import (
+from d2lmini.cuda import program_kernels
+from d2lmini.cuda.kernels import (
     cross_entropy,
     depthwise,
     moments,
@@ -33,23 +34,24 @@ from d2lmini.device.cuda.kernels import (
     updates,
     windows,
 )
-from d2lmini.device.cuda.kernels import elementwise as elementwise_module
-from d2lmini.device.cuda.kernels.elementwise import Operand, elementwise
-from d2lmini.device.cuda.kernels.functions import NotInC
-from d2lmini.device.cuda.kernels.fused import fused
-from d2lmini.device.cuda.kernels.launch import Kernel
-from d2lmini.device.cuda.kernels.symbols import Name, names, traced
-from d2lmini.device.cuda.kernels.typed import TypedKernel
+from d2lmini.cuda.kernels import elementwise as elementwise_module
+from d2lmini.cuda.kernels.elementwise import Operand, elementwise
+from d2lmini.cuda.kernels.functions import NotInC
+from d2lmini.cuda.kernels.fused import fused
+from d2lmini.cuda.kernels.launch import Kernel
+from d2lmini.cuda.kernels.symbols import Name, names, traced
+from d2lmini.cuda.kernels.typed import TypedKernel
+from d2lmini.cuda.ops import rnn, update
 from d2lmini.device.quiet import run_quietly
-from d2lmini.graph import kernel_group
 from d2lmini.graph import program as program_module
 from d2lmini.graph.codegen import Writer
 from d2lmini.graph.fusion import _NOT_BY_BLOCKS
 from d2lmini.graph.program import Program
 from d2lmini.graph.typed import typed
-from d2lmini.ops import convolve, rnn_fused, rnn_layers
+from d2lmini.ops import convolve, rnn_layers
 from d2lmini.ops import update_multi as um
 from d2lmini.ops.core import Op, registry
+from d2lmini.ops.kernels import kind_of
 from d2lmini.ops.pool import Pool
 from d2lmini.ops.spec import Spec
 from d2lmini.ops.windows import geometry
@@ -447,7 +449,7 @@ def test_depthwise_convolution_and_its_gradients(case, dtype, each, monkeypatch)
         place = cupy.empty(shape, dtype)
         getattr(convolve, name)(cupy, cupy.asarray(a), cupy.asarray(b), geo, C, place)
         same(place.get(), want.astype(dtype))
-        assert convolve._way(cupy, N, w.shape, geo, C) is depthwise
+        assert convolve.choose_way(cupy, N, w.shape, geo, C) is depthwise
 
 
 @needs_cpp
@@ -524,9 +526,13 @@ def test_softmax_cross_entropy_and_its_gradient(shape, axis, batch_axis, label, 
     arrays = [cupy.asarray(a) for a in (g, x, t)]
     want = forward.compute(np, x, t, **how)
     out = cupy.empty(want.shape, dtype)
-    same(forward.compute(cupy, *arrays[1:], **how).get(), want, tolerance)
-    same(forward.compute(cupy, *arrays[1:], **how, out=out).get(), want, tolerance)
-    same(back.compute(cupy, *arrays, **how).get(), back.compute(np, g, x, t, **how), tolerance)
+    same(forward.kernel_for("cuda")(cupy, *arrays[1:], **how).get(), want, tolerance)
+    same(forward.kernel_for("cuda")(cupy, *arrays[1:], **how, out=out).get(), want, tolerance)
+    same(
+        back.kernel_for("cuda")(cupy, *arrays, **how).get(),
+        back.compute(np, g, x, t, **how),
+        tolerance,
+    )
 
 
 @needs_cpp
@@ -580,11 +586,14 @@ def test_batch_normalization_and_its_gradient(training, fix_gamma, wide, dtype):
 
     def run(xp: Any) -> list[np.ndarray]:
         data, slopes, *rest = (xp.asarray(a.copy()) for a in (x, g, *column))
-        found = [*op.compute(xp, data, *rest, **how), *rest[2:]]
+        found = [*op.kernel_for(kind_of(xp))(xp, data, *rest, **how), *rest[2:]]
         places = tuple(xp.zeros(a.shape, a.dtype) for a in (data, *rest[:2]))
-        op.compute(xp, data, *rest, **how, out=places)
+        op.kernel_for(kind_of(xp))(xp, data, *rest, **how, out=places)
         scale = rest[0].reshape(1, 3, 1)
-        found += [*places, *back.compute(xp, slopes, data, scale, axes=(0, 2), eps=1e-3)]
+        found += [
+            *places,
+            *back.kernel_for(kind_of(xp))(xp, slopes, data, scale, axes=(0, 2), eps=1e-3),
+        ]
         return [a if xp is np else a.get() for a in found]
 
     for got, want in zip(run(cupy), run(np), strict=True):
@@ -620,8 +629,8 @@ def test_recurrent_layers_and_their_gradients(mode, clip, is_cut, backwards, dty
     def run(xp: Any) -> list[np.ndarray]:
         put = [xp.asarray(a) for a in (x, g, *weights)]
         mine, ends = [xp.asarray(s.copy()) for s in states], [xp.asarray(h.copy()) for h in heads]
-        layer = rnn_fused.layer_of(xp, mode, clip and rnn_layers.Clip(xp, *clip))
-        assert type(layer) is (plain if xp is np else rnn_fused.FUSED[mode])
+        layer = rnn_layers.layer_of(xp, mode, clip and rnn_layers.Clip(xp, *clip))
+        assert type(layer) is (plain if xp is np else rnn.FUSED[mode])
         w = rnn_layers.Weights(*put[2:])
         y, kept, D = (
             [xp.zeros((T, N, k * H), dtype) for k in parts]
@@ -687,10 +696,10 @@ def test_optimizer_steps_of_many_parameters(op, dtype):
     for factor, in_memory in ((1.0, False), (0.5, False), (0.25, True)):
         for xp, arrays in ((np, data), (cupy, there)):
             now = [s._replace(attrs=_scaled(s.attrs, factor)) for s in steps]
-            groups = um._groups(now, arrays)
+            groups = um.groups_of(now, arrays)
             numbers = None
             if in_memory and xp is cupy:
-                found = um.numbers_of(now, [Spec(a.shape, a.dtype) for a in data])
+                found = update.numbers_of(now, [Spec(a.shape, a.dtype) for a in data])
                 numbers = cupy.asarray(np.array(found[1]))
                 now = steps  # whose own numbers are not looked at
             with pytest.MonkeyPatch.context() as patch:
@@ -843,7 +852,7 @@ def test_a_group_of_one_op_compiles_under_its_title(dtype):
         found = re.search(r'kernel\("(\w+)", \'\'\'(.*?)\'\'\'', text, re.DOTALL)
         if found is None:  # CuPy's own kernel does it
             continue
-        nvrtc.compiled(kernel_group.kernel(found[1], found[2]).source, "sm_90")
+        nvrtc.compiled(program_kernels.kernel(found[1], found[2]).source, "sm_90")
         compiled.append(name)
     assert len(compiled) > 3, compiled
 

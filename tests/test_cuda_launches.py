@@ -16,8 +16,8 @@ from fakes import cuda_cpp
 from fakes.cuda import fake_cuda
 
 from d2lmini import autograd, engine, gluon, gpu, nd
-from d2lmini.device.cuda import module
-from d2lmini.device.cuda.device import logical_gpus
+from d2lmini.cuda import module
+from d2lmini.cuda.device import logical_gpus
 from d2lmini.gluon import nn, rnn
 
 pytestmark = pytest.mark.skipif(cuda_cpp.COMPILER is None, reason="there is no g++")

@@ -20,8 +20,8 @@ from worlds import until
 
 from d2lmini import MXNetError, autograd, cpu, engine, gluon, gpu, init, kvstore, nd, storage
 from d2lmini import random as mx_random
-from d2lmini.device.cuda import lanes, module, staging, streams
-from d2lmini.device.cuda.device import CudaDevice, logical_gpus
+from d2lmini.cuda import lanes, module, staging, streams
+from d2lmini.cuda.device import CudaDevice, logical_gpus
 
 CONTEXTS = (cpu(), gpu(0), gpu(1))
 SHAPES = ((4, 4), (16, 32), (64, 128))

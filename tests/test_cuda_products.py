@@ -12,8 +12,8 @@ from fakes import cublas, cuda_cpp
 from fakes.cuda import fake_cuda
 
 from d2lmini import MXNetError, engine, gpu, nd
-from d2lmini.device.cuda import module, products
-from d2lmini.device.cuda.device import logical_gpus
+from d2lmini.cuda import module, products
+from d2lmini.cuda.device import logical_gpus
 
 LAYOUTS = ["plain", "transposed", "columns", "every second", "reversed", "repeated"]
 

@@ -24,7 +24,7 @@ from d2lmini import (
     profile,
 )  # fmt: skip
 from d2lmini import random as mx_random
-from d2lmini.device.cuda import nccl, streams
+from d2lmini.cuda import nccl, streams
 
 N = 64
 

@@ -12,9 +12,9 @@ import pytest
 from fakes.cuda import fake_cuda
 
 from d2lmini import MXNetError, autograd, engine, gpu, nd, profile
-from d2lmini.device.cuda import module
-from d2lmini.device.cuda.device import logical_gpus
-from d2lmini.device.cuda.lanes import CudaLane
+from d2lmini.cuda import module
+from d2lmini.cuda.device import logical_gpus
+from d2lmini.cuda.lanes import CudaLane
 
 
 @contextmanager

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from d2lmini import autograd, d2l, engine, gluon, nd, profile
-from d2lmini.d2l import alpha_beta, cluster
-from d2lmini.d2l.cluster import Gradient, Link, Work, all_reduce_s, rounds_of
+from d2lmini.d2l import cluster
+from d2lmini.distributed import alpha_beta, dist
+from d2lmini.distributed.cluster import Gradient, Link, Work, all_reduce_s, rounds_of
 from d2lmini.engine.core import Var
 from d2lmini.gluon import nn
-from d2lmini.kvstore import dist
 
 # -- the ways, carried out -------------------------------------------------------------------------
 

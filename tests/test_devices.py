@@ -32,7 +32,7 @@ from d2lmini import (
     storage,
     virtual_gpus,
 )
-from d2lmini.device.cuda import module
+from d2lmini.cuda import module
 from d2lmini.device.devices import device_of
 from d2lmini.device.parallel import parallel_for
 

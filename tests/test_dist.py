@@ -18,7 +18,7 @@ import pytest
 from dist_job import X, bits, train
 
 from d2lmini import MXNetError, cpu, kvstore
-from d2lmini import launch as launching
+from d2lmini.distributed import launch as launching
 
 JOB = Path(dist_job.__file__)
 
@@ -174,6 +174,6 @@ def test_the_launcher_refuses(monkeypatch, tmp_path, capsys):
 
 def test_without_mpi_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "mpi4py", None)
-    monkeypatch.setattr(sys.modules["d2lmini.kvstore.mpi"], "_world", None)
+    monkeypatch.setattr(sys.modules["d2lmini.distributed.mpi"], "_world", None)
     with pytest.raises(MXNetError, match=r"need mpi4py and an MPI: pip install 'd2lmini\[dist\]'"):
         kvstore.create("dist_sync")

@@ -18,12 +18,12 @@ from fakes.cuda import fake_cuda
 from test_cuda_order import errors_of
 
 from d2lmini import MXNetError, autograd, cpu, engine, gluon, gpu, kvstore, nd
-from d2lmini.device.cuda import module
-from d2lmini.device.cuda.device import logical_gpus
-from d2lmini.device.cuda.nccl import SumLane
+from d2lmini.cuda import module
+from d2lmini.cuda.device import logical_gpus
+from d2lmini.cuda.nccl import SumLane
+from d2lmini.distributed import dist
 from d2lmini.engine.core import Var
 from d2lmini.graph import parts
-from d2lmini.kvstore import dist
 
 N = 64
 

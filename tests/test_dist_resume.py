@@ -16,7 +16,7 @@ import resume_job
 
 from d2lmini import MXNetError, cpu, gluon
 from d2lmini import kvstore as kv
-from d2lmini import launch as launching
+from d2lmini.distributed import launch as launching
 
 JOB = Path(resume_job.__file__)
 

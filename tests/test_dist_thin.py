@@ -12,30 +12,30 @@ import pytest
 from test_dist import _needs_mpi, by_mpiexec
 
 from d2lmini import MXNetError, kvstore
-from d2lmini.kvstore import thin
+from d2lmini.distributed import throttle
 
 
 def test_a_link_takes_its_time():
-    link = thin.Link(gb_s=0.001, latency_s=0.002)
+    link = throttle.Link(gb_s=0.001, latency_s=0.002)
     assert link.seconds(1000) == pytest.approx(0.003)
     assert link.seconds(1000, messages=3) == pytest.approx(0.009)
-    assert thin.Link(latency_s=0.5).seconds(1 << 40) == 0.5
+    assert throttle.Link(latency_s=0.5).seconds(1 << 40) == 0.5
     begun, used = time.monotonic(), time.thread_time()
     link.hold(begun - 0.003, nbytes=10_000)  # of 12 ms 3 have passed
     assert time.monotonic() - begun >= 0.009
     assert time.thread_time() - used < 0.005, "it sleeps"
-    thin.Link().hold(begun, nbytes=1 << 40)
+    throttle.Link().hold(begun, nbytes=1 << 40)
 
 
 def test_scopes_and_calls():
-    assert thin.current() == thin.Link()
+    assert throttle.current() == throttle.Link()
     with kvstore.thin_link(0.5) as outer:
         with kvstore.thin_link(latency_s=1e-3) as inner:
-            assert thin.current() is inner == (None, 1e-3)
-        assert thin.current() is outer
+            assert throttle.current() is inner == (None, 1e-3)
+        assert throttle.current() is outer
         kvstore.thin_link(2)
-        assert thin.current() == (2.0, 0.0)
-    assert thin.current() == thin.Link()
+        assert throttle.current() == (2.0, 0.0)
+    assert throttle.current() == throttle.Link()
 
 
 @pytest.mark.parametrize(
@@ -50,21 +50,21 @@ def test_scopes_and_calls():
 def test_links_that_make_no_sense(args, says):
     with pytest.raises(MXNetError, match=says):
         kvstore.thin_link(*args)
-    assert thin.current() == thin.Link()
+    assert throttle.current() == throttle.Link()
 
 
 def test_the_environment_is_asked_once(monkeypatch):
-    monkeypatch.setattr(thin, "_current", None)
+    monkeypatch.setattr(throttle, "_current", None)
     monkeypatch.setenv("D2LMINI_LINK_GB_S", "quick")
     with pytest.raises(
         MXNetError, match=r"D2LMINI_LINK_GB_S and .*: expected numbers, got 'quick'"
     ):
-        thin.current()
+        throttle.current()
     monkeypatch.setenv("D2LMINI_LINK_GB_S", "0.25")
     monkeypatch.setenv("D2LMINI_LINK_LATENCY_S", "1e-3")
-    assert thin.current() == (0.25, 1e-3)
+    assert throttle.current() == (0.25, 1e-3)
     monkeypatch.setenv("D2LMINI_LINK_GB_S", "0.5")
-    assert thin.current() == (0.25, 1e-3)
+    assert throttle.current() == (0.25, 1e-3)
 
 
 def test_a_job_on_a_thin_link_takes_at_least_its_time(tmp_path):

@@ -18,8 +18,8 @@ from gluon_rows import loss, nn, rnn
 from gluon_rows.runner import Row, examine_here
 
 from d2lmini import autograd, cpu, engine, gluon, gpu, init, nd, optimizer, random, random_state
-from d2lmini.device.cuda import module
-from d2lmini.device.cuda.device import logical_gpus
+from d2lmini.cuda import module
+from d2lmini.cuda.device import logical_gpus
 from d2lmini.gluon.data.vision import transforms as T
 
 RANDOM = ("Dropout", "dropout", "Zoneout", "zoneout", "rrelu")

@@ -13,10 +13,10 @@ from fakes.cuda import fake_cuda
 from nbval.plugin import get_sanitize_patterns
 
 from d2lmini import d2l, engine, gpu, nd, virtual_gpus
+from d2lmini.cuda import module
+from d2lmini.cuda.device import logical_gpus
 from d2lmini.d2l import hardware
 from d2lmini.d2l.hardware import ROOMS, Link, Machine
-from d2lmini.device.cuda import module
-from d2lmini.device.cuda.device import logical_gpus
 from d2lmini.ops.spec import Cost
 from d2lmini.profiler.peaks import Peak
 

@@ -22,9 +22,9 @@ import numpy as np
 import pytest
 
 from d2lmini import MXNetError, cpu, gluon, init, metric, nd, optimizer, serialize, sym
+from d2lmini.compat.mxnet_alias import runner
 from d2lmini.d2l import text as d2l_text
 from d2lmini.gluon.data.vision import datasets
-from d2lmini.mxnet_alias import runner
 from d2lmini.optimizer import updater as updaters
 
 ROOT = Path(__file__).parent.parent

@@ -7,7 +7,7 @@ import pytest
 from gpu_kinds import some_gpus
 
 from d2lmini import MXNetError, cpu, engine, gpu, instrument, kvstore, nd, optimizer
-from d2lmini.mxnet_alias import install_as_mxnet, uninstall
+from d2lmini.compat.mxnet_alias import install_as_mxnet, uninstall
 
 TWO = [cpu(0), cpu(1)]
 

@@ -24,16 +24,18 @@ MAX_LINES = 450
 
 # Floor -> what lives there, by the name right below `d2lmini`; "__init__" is d2lmini/__init__.py.
 FLOORS = {
-    0: "base context forks instrument callsite util",
+    0: "addons base context forks instrument callsite util",
     1: "engine device draw files serialize random_state",
     2: "ops",
     3: "autograd",
     4: "ndarray graph symbol",
-    5: "initializer io lr_scheduler metric onnx optimizer runtime kvstore visualization",
+    5: "initializer lr_scheduler metric optimizer runtime kvstore visualization",
     6: "gluon",
     7: "profiler widgets",
-    8: "cli d2l launch random test_utils __init__ mxnet_alias __main__",
+    8: "cli d2l random __init__ __main__",
+    9: "compat cuda distributed onnx",
 }
+ADDONS = frozenset(FLOORS[9].split())
 FLOOR_OF = {name: floor for floor, names in FLOORS.items() for name in names.split()}
 
 
@@ -171,6 +173,16 @@ def violations(package: Path, floor_of: dict[str, int]) -> list[str]:
 def test_modules_import_only_from_lower_floors():
     problems = violations(ROOT / "d2lmini", FLOOR_OF)
     assert not problems, "\n\n" + "\n\n".join(problems)
+
+
+def test_an_add_on_imports_no_other_add_on():
+    edges = [
+        f"{edge.source}:{edge.line} -> {edge.target}"
+        for edge in edges_of(ROOT / "d2lmini")
+        if {edge.source.split(".")[0], edge.target.split(".")[0]} <= ADDONS
+        and edge.source.split(".")[0] != edge.target.split(".")[0]
+    ]
+    assert edges == []
 
 
 def test_the_whole_library_is_read():

@@ -22,8 +22,8 @@ from test_random_programs import SHAPES, Pair, step
 
 import d2lmini
 from d2lmini import MXNetError, autograd, engine, gluon, instrument, nd
-from d2lmini.device.cuda import module
-from d2lmini.device.cuda.device import logical_gpus
+from d2lmini.cuda import module
+from d2lmini.cuda.device import logical_gpus
 from d2lmini.engine.road import Road
 from d2lmini.graph.lazy_recorder import MOST_NUMBERS, here, recorder
 

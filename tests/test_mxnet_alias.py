@@ -13,7 +13,7 @@ from types import ModuleType
 import pytest
 
 import d2lmini
-from d2lmini.mxnet_alias import install_as_mxnet, installed, left_out, uninstall
+from d2lmini.compat.mxnet_alias import install_as_mxnet, installed, left_out, uninstall
 
 
 @pytest.fixture
@@ -439,7 +439,7 @@ def test_old_notebooks(tmp_path):
 
 
 def test_run_leaves_the_caller_as_it_was(tmp_path, capsys):
-    from d2lmini.mxnet_alias.runner import run
+    from d2lmini.compat.mxnet_alias.runner import run
 
     before = sys.modules["__main__"], sys.argv, sys.path[:]
     try:

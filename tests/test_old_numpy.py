@@ -19,8 +19,8 @@ from generators.agree import as_mxnet
 
 import d2lmini
 from d2lmini import nd
+from d2lmini.compat.mxnet_alias.old_numpy import OneElementArray
 from d2lmini.gluon import data as gdata
-from d2lmini.mxnet_alias.old_numpy import OneElementArray
 
 NUMBERS = """
 float(a) int(a) complex(a) '%f'%a '%d'%a '%.3g,%s'%(a,1) '%e'%a math.exp(a) math.sqrt(a)

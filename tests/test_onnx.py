@@ -18,8 +18,8 @@ from d2lmini import d2l, init, nd, sym
 from d2lmini.base import MXNetError
 from d2lmini.gluon import nn, rnn
 from d2lmini.gluon.nested import flatten
-from d2lmini.gluon.onnx_file import export_onnx
 from d2lmini.graph.ir import Node
+from d2lmini.onnx.block import export_onnx
 from d2lmini.ops.core import Op
 
 onnx = pytest.importorskip("onnx")

@@ -8,9 +8,10 @@ from fakes.cupy_arrays import no_host_sync
 from fakes.cupy_module import cupy
 from op_rows.case import draw
 
-from d2lmini.ops import convolve_columns
+from d2lmini.cuda.ops import convolve as convolve_columns
 from d2lmini.ops.core import registry
 from d2lmini.ops.distributions import DISTRIBUTIONS
+from d2lmini.ops.kernels import kind_of
 from d2lmini.random_state import Key
 
 
@@ -18,7 +19,7 @@ def on_both(name: str, *arrays, **attrs):
     """(on CuPy, on NumPy), of arrays that are given as NumPy's."""
     there = [cupy.asarray(a) for a in arrays]
     with no_host_sync():
-        got = registry[name].compute(cupy, *there, **attrs)
+        got = registry[name].kernel_for("cuda")(cupy, *there, **attrs)
     with np.errstate(all="ignore"):
         want = registry[name].compute(np, *(a.copy() for a in arrays), **attrs)
     return got, want
@@ -49,7 +50,7 @@ def test_indices_outside_count_as_the_nearest_end():
     x = np.arange(10.0).reshape(5, 2)
     with no_host_sync():
         there = cupy.asarray(x)
-        rows = registry["gather_nd"].compute(cupy, there, cupy.asarray(OUTSIDE[None]))
+        rows = registry["gather_nd"].kernel_for("cuda")(cupy, there, cupy.asarray(OUTSIDE[None]))
         put = registry["_contrib_index_copy"].compute(
             cupy, there, cupy.asarray(OUTSIDE), cupy.asarray(-np.ones((3, 2)))
         )
@@ -64,7 +65,7 @@ def test_a_label_outside_makes_the_loss_nan():
     (loss, _), (want, _) = on_both("CTCLoss", data, good)
     np.testing.assert_allclose(loss.raw, want, rtol=1e-5)
     with no_host_sync():
-        loss, alpha = registry["CTCLoss"].compute(cupy, *map(cupy.asarray, (data, bad)))
+        loss, alpha = registry["CTCLoss"].kernel_for("cuda")(cupy, *map(cupy.asarray, (data, bad)))
         g = cupy.ones(2, "float32")
         dx = registry["_ctc_grad"].compute(
             cupy, g, alpha, cupy.asarray(data), cupy.asarray(bad), use_data_lengths=False,
@@ -84,7 +85,9 @@ def test_adamw_takes_no_step_where_the_scale_is_none(scale: float, in_place: boo
     mine, his = [a.copy() for a in arrays], [cupy.asarray(a) for a in arrays]
     how = dict(lr=0.1, eta=0.9, wd=0.01)
     with no_host_sync():
-        got = registry["_adamw_update"].compute(cupy, *his, out=his[0] if in_place else None, **how)
+        got = registry["_adamw_update"].kernel_for("cuda")(
+            cupy, *his, out=his[0] if in_place else None, **how
+        )
     with np.errstate(all="ignore"):
         want = registry["_adamw_update"].compute(
             np, *mine, out=mine[0] if in_place else None, **how
@@ -115,7 +118,11 @@ def test_a_reduction_of_a_reversed_transpose(name: str, dtype: str, axis):
     op = registry[name]
     want = op.compute(np, here, axis=axis)
     out = cupy.empty(want.shape, want.dtype)
-    got = [op.compute(cupy, there, axis=axis), op.compute(cupy, there, axis=axis, out=out), out]
+    got = [
+        op.kernel_for("cuda")(cupy, there, axis=axis),
+        op.compute(cupy, there, axis=axis, out=out),
+        out,
+    ]
     for array in got:
         assert array.flags.c_contiguous
         np.testing.assert_allclose(array.raw, want, rtol=1e-2, atol=1e-2)
@@ -161,14 +168,14 @@ def test_arrays_that_lie_otherwise_are_put_in_order():
     there = cupy.asarray(x.swapaxes(2, 3).copy()).swapaxes(2, 3)
     assert not there.flags.c_contiguous
     for attrs in (dict(pool_type="max"), dict(pool_type="avg"), dict(pool_type="lp", p_value=2)):
-        got = registry["Pooling"].compute(cupy, there, **how, **attrs)
+        got = registry["Pooling"].kernel_for("cuda")(cupy, there, **how, **attrs)
         want = registry["Pooling"].compute(np, x, **how, **attrs)
         np.testing.assert_allclose(got.raw, want, rtol=1e-5)
-    got = registry["im2col"].compute(cupy, there, **how)
+    got = registry["im2col"].kernel_for("cuda")(cupy, there, **how)
     assert got.raw.tolist() == registry["im2col"].compute(np, x, **how).tolist()
     w = draw((4, 3, 3, 2), seed=1)
     y = registry["Convolution"]
-    got = y.compute(cupy, there, cupy.asarray(w), num_filter=4, no_bias=True, **how)
+    got = y.kernel_for("cuda")(cupy, there, cupy.asarray(w), num_filter=4, no_bias=True, **how)
     want = y.compute(np, x, w, num_filter=4, no_bias=True, **how)
     np.testing.assert_allclose(got.raw, want, rtol=1e-4, atol=1e-5)
 
@@ -188,7 +195,7 @@ PARAMETERS = {
 
 def drawn(name: str, xp, *arrays, number: int = 1, **attrs):
     with no_host_sync():
-        return registry[name].compute(xp, *arrays, rng=Key(5, 0, number), **attrs)
+        return registry[name].kernel_for(kind_of(xp))(xp, *arrays, rng=Key(5, 0, number), **attrs)
 
 
 def test_every_distribution_is_here():
@@ -255,7 +262,9 @@ def test_dropout_drops_the_same_again():
     y = drawn("Dropout", cupy, cupy.asarray(x), p=0.25, training=True)
     assert set(np.unique(y.raw)) == {np.float32(0), np.float32(1 / 0.75)}
     assert abs((y.raw == 0).mean() - 0.25) < 0.05
-    g = registry["_dropped"].compute(cupy, cupy.asarray(x), p=0.25, axes=(), key=Key(5, 0, 1))
+    g = registry["_dropped"].kernel_for("cuda")(
+        cupy, cupy.asarray(x), p=0.25, axes=(), key=Key(5, 0, 1)
+    )
     assert g.raw.tolist() == y.raw.tolist()
     rows = drawn("Dropout", cupy, cupy.asarray(x), p=0.5, axes=(1,), training=True).raw
     assert (rows == rows[:, :1]).all() and 5 < (rows[:, 0] == 0).sum() < 45

@@ -9,16 +9,16 @@ import re
 import pytest
 
 from d2lmini import MXNetError, engine, instrument, nd, profiler
-from d2lmini.mxnet_alias import install_as_mxnet, uninstall
-from d2lmini.profiler import classic
+from d2lmini.compat import mx_profiler
+from d2lmini.compat.mxnet_alias import install_as_mxnet, uninstall
 
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch, tmp_path):
     """Every test has a profiler that never ran, and leaves none running."""
-    new = type(classic.profiler)()
-    monkeypatch.setattr(classic, "profiler", new)
-    monkeypatch.setattr("d2lmini.profiler.classic_objects.profiler", new)
+    new = type(mx_profiler.profiler)()
+    monkeypatch.setattr(mx_profiler, "profiler", new)
+    monkeypatch.setattr("d2lmini.compat.mx_profiler_objects.profiler", new)
     monkeypatch.chdir(tmp_path)
     yield
     profiler.stop()
@@ -196,7 +196,7 @@ def test_a_dump_that_is_not_the_last_goes_on():
     with open("profile.json", encoding="utf-8") as file:
         names = {e["name"] for e in json.load(file)["traceEvents"]}
     assert {"_ones", "_plus_scalar"} <= names
-    assert not classic.profiler.running
+    assert not mx_profiler.profiler.running
 
 
 def test_it_is_found_where_old_programs_look():

@@ -27,7 +27,7 @@ from rows import over
 from seeds_table import PROGRAMS, SEEDS, Program, blocks, listings, source_of, text_of
 
 from d2lmini import engine, random
-from d2lmini.mxnet_alias import install_as_mxnet, uninstall
+from d2lmini.compat.mxnet_alias import install_as_mxnet, uninstall
 from d2lmini.symbol import Symbol
 
 pytestmark = [

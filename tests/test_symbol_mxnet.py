@@ -15,7 +15,7 @@ from symbol_rows import ROWS
 
 import d2lmini
 from d2lmini import install_as_mxnet
-from d2lmini.mxnet_alias import uninstall
+from d2lmini.compat.mxnet_alias import uninstall
 
 MXNET = os.environ.get("D2LMINI_MXNET_PYTHON")
 if not MXNET:

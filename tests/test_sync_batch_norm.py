@@ -12,8 +12,8 @@ from fakes.cuda import fake_cuda
 
 import d2lmini
 from d2lmini import MXNetError, autograd, cpu, engine, gluon, nd, virtual_gpus
-from d2lmini.device.cuda import module
-from d2lmini.device.cuda.device import logical_gpus
+from d2lmini.cuda import module
+from d2lmini.cuda.device import logical_gpus
 from d2lmini.gluon import nn
 from d2lmini.gluon.contrib.nn import SyncBatchNorm
 

@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 import d2lmini
-from d2lmini import autograd, cpu, engine, gluon, nd, storage, test_utils
+from d2lmini import autograd, cpu, engine, gluon, nd, storage
 from d2lmini.base import MXNetError
 from d2lmini.cli import files, outside
 from d2lmini.cli.check import Check, NotRun
@@ -191,7 +191,9 @@ def operators() -> str:
     """Values are NumPy's."""
     x = np.random.default_rng(1).uniform(0.1, 2, (37, 53)).astype("float32")
     for name, oracle in _LIKE_NUMPY.items():
-        test_utils.assert_almost_equal(getattr(nd, name)(nd.array(x)), np.asarray(oracle(x)))
+        d2lmini.test_utils.assert_almost_equal(
+            getattr(nd, name)(nd.array(x)), np.asarray(oracle(x))
+        )
     image = np.random.default_rng(2).normal(size=(2, 3, 9, 9)).astype("float32")
     kernel = np.random.default_rng(3).normal(size=(4, 3, 3, 3)).astype("float32")
     windows = np.lib.stride_tricks.sliding_window_view(image, (3, 3), (2, 3))
@@ -199,7 +201,7 @@ def operators() -> str:
     found = nd.Convolution(
         nd.array(image), nd.array(kernel), kernel=(3, 3), num_filter=4, no_bias=True
     )
-    test_utils.assert_almost_equal(found, expected, rtol=1e-4, atol=1e-4)
+    d2lmini.test_utils.assert_almost_equal(found, expected, rtol=1e-4, atol=1e-4)
     return f"{len(_LIKE_NUMPY) + 1} operators agree with NumPy"
 
 
@@ -210,7 +212,7 @@ def gradients() -> str:
         nd.tanh, nd.log, nd.softmax, nd.square, lambda x: nd.dot(x, x.T), lambda x: x[1:] * x[:1],
     ]  # fmt: skip
     for function in functions:
-        test_utils.check_numeric_gradient(function, [x], rtol=2e-2, atol=2e-3)
+        d2lmini.test_utils.check_numeric_gradient(function, [x], rtol=2e-2, atol=2e-3)
     v = nd.array([1.0, 2.0])
     v.attach_grad()
     with autograd.record():
@@ -231,7 +233,7 @@ def compiled() -> str:
     assert found, str(found)
     with d2lmini.lazy():
         y = (X * 2 + 1).tanh()
-    test_utils.assert_almost_equal(y, np.tanh(X.asnumpy() * 2 + 1))
+    d2lmini.test_utils.assert_almost_equal(y, np.tanh(X.asnumpy() * 2 + 1))
     return "a convolutional net, and a lazy scope"
 
 
@@ -249,7 +251,7 @@ def round_trip() -> str:
     y = net(x)
     net.export("net")
     again = gluon.SymbolBlock.imports("net-symbol.json", ["data"], "net-0000.params")
-    test_utils.assert_almost_equal(again(x), y)
+    d2lmini.test_utils.assert_almost_equal(again(x), y)
     return ".params, and an exported net"
 
 
@@ -295,7 +297,7 @@ def devices() -> str:
 
     alone = gradient([cpu()])
     with d2lmini.virtual_gpus(2) as gpus:
-        test_utils.assert_almost_equal(gradient(list(gpus)), alone, rtol=1e-5, atol=1e-6)
+        d2lmini.test_utils.assert_almost_equal(gradient(list(gpus)), alone, rtol=1e-5, atol=1e-6)
     return "two virtual GPUs step as one device"
 
 

@@ -1,6 +1,7 @@
 """`d2lmini run FILE` and `d2lmini launch -n N FILE`: programs, alone and several at a time.
 
-What they do is in `mxnet_alias/runner.py` and `launch.py`; here stand their words and refusals.
+`compat/mxnet_alias/runner.py` and `distributed/launch.py` do the work; this file declares the
+arguments, and refuses those that make no sense.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import argparse
 import os
 from typing import Any
 
+from d2lmini import addons
 from d2lmini.cli.refused import Refused
 
 
@@ -38,24 +40,20 @@ def add_to(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run an old program or notebook; its exit status."""
-    from d2lmini.mxnet_alias.runner import run
-
     _look_for(options.file)
     try:
-        return run(options.file, options.args)
+        return addons.find("run")(options.file, options.args)
     except ValueError as problem:
         raise Refused(problem) from None
 
 
 def launch(options: argparse.Namespace) -> int:
     """Run a job of several processes; 0 if all ended well."""
-    from d2lmini.launch import launch
-
     _look_for(options.file)
     if options.n < 1:
         raise Refused(f"-n is the number of processes, 1 or more, got {options.n}")
     try:
-        return launch(options.n, options.file, options.args)
+        return addons.find("launch")(options.n, options.file, options.args)
     except ValueError as problem:
         raise Refused(problem) from None
 

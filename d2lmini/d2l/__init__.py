@@ -32,6 +32,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from d2lmini import addons
 from d2lmini.d2l.benchmark import Benchmark
 from d2lmini.d2l.compare import compare
 from d2lmini.d2l.memory import get_mem
@@ -41,7 +42,7 @@ from d2lmini.draw.timeline import timeline
 if TYPE_CHECKING:
     from matplotlib import pyplot as plt
 
-    from d2lmini.d2l import check, cluster
+    from d2lmini.d2l import check
     from d2lmini.d2l.chars import (
         grad_clipping,
         predict_rnn,
@@ -124,7 +125,6 @@ _LAZY = {name: f"d2lmini.d2l.{file}" for file, names in _FILES.items() for name 
 
 _MODULES = {
     "check": "d2lmini.d2l.check",
-    "cluster": "d2lmini.d2l.cluster",
     "plt": "matplotlib.pyplot",
 }
 
@@ -145,6 +145,8 @@ def __getattr__(name: str) -> Any:
         value = getattr(importlib.import_module(_LAZY[name]), name)
     elif name in _MODULES:
         value = importlib.import_module(_MODULES[name])
+    elif name in addons.names_of(__name__):
+        value = addons.attribute_of(__name__, name)
     elif name in _LEFT_OUT:
         raise AttributeError(
             f"d2l.{name} is left out of d2lmini, as are the book's chapters on images and text"

@@ -14,8 +14,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from d2lmini import forks
-from d2lmini.base import MXNetError, loaders
+from d2lmini import addons, forks
+from d2lmini.base import MXNetError
 from d2lmini.context import Context
 from d2lmini.device.interface import Device
 from d2lmini.device.numpy_device import NumpyDevice
@@ -96,7 +96,8 @@ def _look() -> None:
         return
     with _door:
         if not _looked:
-            found = loaders["cuda"]().find()
+            cuda = addons.find("gpu", required=False)
+            found = cuda.find() if cuda is not None else []
             lanes.add(*_lanes(found, None)[::2])
             _devices.update((device.ctx, device) for device in found)
             _looked = True
@@ -113,10 +114,18 @@ def _lanes(
     return threads, cpu_workers, runners
 
 
+def _reason() -> str:
+    """Why there are no GPUs."""
+    try:
+        return addons.find("gpu").module.missing()
+    except MXNetError as problem:
+        return str(problem)
+
+
 def _missing(ctx: Context) -> str:
     found = _known()
     count = f"{len(found) or 'no'} GPU{'' if len(found) == 1 else 's'}"
-    why = "" if found else f". {loaders['cuda']().module.missing()}"
+    why = "" if found else f". {_reason()}"
     return (
         f"{ctx} is not available: this process has {count}. Use ctx=cpu(), or make virtual GPUs, "
         f"which compute on the CPU's cores: d2lmini.virtual_gpus({ctx.device_id + 1}), or the "

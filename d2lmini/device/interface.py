@@ -1,9 +1,9 @@
 """What a device is: memory with a limit, threads that compute, and a way to copy to and from it.
 
 Three kinds share this interface: the CPU (`numpy_device`), virtual GPUs (`virtual_device`), and
-GPUs through CuPy (`cuda`). The engine knows of a device only its lanes, the storage only its pool,
-arrays only how to compute and copy; who adds a kind writes one class. `device_of(ctx)` in `devices`
-finds the device.
+GPUs through CuPy (the add-on `cuda`). The engine knows only the lanes of a device, the storage only
+its pool, arrays only how to compute and copy; who adds a kind writes one class. `device_of(ctx)` in
+`devices` finds the device.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ class Device:
     threads  how many tasks it runs at once; pieces of one large operation are shared by as many
     memory   the bytes that arrays may take there; None: as much as there is
     pool     its memory (`storage.pool_of` makes it when first asked)
+    sums     the lane on which a library sums over this device and others; None without such
     """
 
     kind = "?"
@@ -48,6 +49,7 @@ class Device:
         self.threads = threads
         self.memory = memory
         self.pool: Pool | None = None
+        self.sums: Any = None
 
     def lanes(self) -> dict[tuple[Context, str], int]:
         """The threads of each of its lanes; none of its own where it shares the CPU's."""
@@ -57,6 +59,11 @@ class Device:
         """Who runs the tasks of those lanes, where the device works behind the host; see
         `engine.lanes`."""
         return {}
+
+    def replay_calls(self, program: Any) -> Callable[..., Any] | None:
+        """What pushes calls of a compiled program as replays of a recording; None where a device
+        records nothing."""
+        return None
 
     def copy(self, target: Any, source: Any) -> None:
         """Fill `target` with `source`, arrays of one shape and dtype; at least one of them lies

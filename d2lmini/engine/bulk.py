@@ -23,7 +23,7 @@ OPEN = 1 << 30
 class Segment(Task):
     """A batch of tasks, claimed and run as one, in push order. Tasks leave it as they have run.
 
-    as_one  a task that does what all of them do, where the device has one (`graph.replay_tasks`)
+    as_one  a task that does what all of them do, where the device has one (`cuda.replay_tasks`)
     """
 
     as_one: ClassVar[Callable[[Segment], Any]] = lambda segment: None

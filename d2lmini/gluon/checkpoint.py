@@ -294,7 +294,7 @@ class Checkpoint:
             return 0, 1
         self._trainer._prepare()
         store = self._trainer._kvstore
-        if isinstance(store, kv.AsyncKVStore) and store.num_workers > 1:
+        if getattr(store, "is_async", False) and store.num_workers > 1:
             raise MXNetError(
                 "Checkpoint: with 'dist_async' no two ranks are at one step, and no run comes "
                 "again: use 'dist_sync', or save_parameters and save_states on rank 0"

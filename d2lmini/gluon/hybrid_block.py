@@ -32,8 +32,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from d2lmini import addons, symbol
 from d2lmini import ndarray as nd
-from d2lmini import symbol
 from d2lmini.base import MXNetError
 from d2lmini.gluon.block import Block
 from d2lmini.gluon.compare_hybrid import Comparison, compare
@@ -315,6 +315,4 @@ class HybridBlock(Block):
         MXNetError, naming node and op, for what ONNX has no operators for; ImportError without the
         package `onnx` (`pip install d2lmini[onnx]`).
         """
-        from d2lmini.gluon.onnx_file import export_onnx  # seldom needed: not at import
-
-        return export_onnx(self, path, inputs, dynamic_batch, batch_axis, opset)
+        return addons.find("export_onnx")(self, path, inputs, dynamic_batch, batch_axis, opset)

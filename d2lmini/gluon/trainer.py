@@ -22,7 +22,7 @@ pushed behind them. With several devices the weights live in a KVStore, which up
 sends them to all (`update_on_kvstore`, the default there); else each device updates its own copies,
 alike, for all get the same sums.
 
-With `kvstore="dist_sync"` all processes of a job (`kvstore.dist`) do this together: they begin with
+With `kvstore="dist_sync"` all processes of a job (`distributed`) do this together: they begin with
 the weights of rank 0, sums are over the devices of all of them, and `step(batch_size)`, with the
 size of the batch of this one, divides by the global batch: `batch_size` times their number. With
 "dist_async" the weights live on rank 0, which updates them by each process's gradients apart.
@@ -121,6 +121,7 @@ class Trainer:
         self._kv_initialized = False
         self._kvstore: Any = None
         self._distributed: bool | None = None
+        self._spans_processes = False
         self._update_on_kvstore: bool | None = None
         self._params_to_init: list[Parameter] = list(self._params)
 
@@ -133,6 +134,9 @@ class Trainer:
         else:
             self._kvstore = wanted
         self._distributed = self._kvstore is not None and "dist" in self._kvstore.type
+        self._spans_processes = getattr(self._kvstore, "spans_processes", False)
+        if self._spans_processes:
+            self._kvstore.names = {i: param.name for i, param in enumerate(self._params)}
         on_kvstore = self._kvstore_params["update_on_kvstore"]
         able = self._kvstore is None or self._kvstore.is_capable(kv.KVStoreBase.OPTIMIZER)
         if on_kvstore and not able:
@@ -140,7 +144,7 @@ class Trainer:
                 f"Please set update_on_kvstore=False when training with {type(self._kvstore)}: it "
                 "does not run optimizers"
             )
-        if isinstance(self._kvstore, kv.AsyncKVStore):
+        if getattr(self._kvstore, "is_async", False):
             if on_kvstore is False:
                 raise ValueError("Please set update_on_kvstore=True when training in async mode.")
             on_kvstore = True
@@ -149,8 +153,6 @@ class Trainer:
             if isinstance(self._kvstore, kv.KVStore) and not self._compression_params:
                 on_kvstore = on_kvstore and not self._kvstore.has_sums(self._contexts)
         self._update_on_kvstore = bool(on_kvstore) and self._kvstore is not None
-        if isinstance(self._kvstore, kv.DistKVStore):
-            self._kvstore.names = {i: param.name for i, param in enumerate(self._params)}
         if self._kvstore is not None:
             if self._compression_params:
                 self._kvstore.set_gradient_compression(self._compression_params)
@@ -161,7 +163,7 @@ class Trainer:
     def _init_params(self) -> None:
         """Bring the parameters that have come to be since last time into the KVStore."""
         waiting = []
-        if isinstance(self._kvstore, kv.DistKVStore):
+        if self._spans_processes:
             self._init_everywhere(self._kvstore)
             return
         for param in self._params_to_init:
@@ -184,7 +186,7 @@ class Trainer:
                     self._kvstore.pull(index, copies[1:])
         self._params_to_init = waiting
 
-    def _init_everywhere(self, store: kv.DistKVStore) -> None:
+    def _init_everywhere(self, store: Any) -> None:
         """The same, in all processes of a job: they begin with the weights of rank 0."""
         there = [param for param in self._params_to_init if not param._deferred_init]
         self._params_to_init = [param for param in self._params_to_init if param._deferred_init]
@@ -249,7 +251,7 @@ class Trainer:
         self._update(ignore_stale_grad)
 
     def _rescale(self, batch_size: float) -> None:
-        workers = self._kvstore.batches if isinstance(self._kvstore, kv.DistKVStore) else 1
+        workers = self._kvstore.batches if self._spans_processes else 1
         self._optimizer.rescale_grad = self._scale / (batch_size * workers)
 
     def _refuse_on_kvstore(self, what: str) -> None:
@@ -291,7 +293,7 @@ class Trainer:
         if self._kvstore is None:
             return
         keys, grads = self._gradients(batch_size)
-        if isinstance(self._kvstore, kv.DistKVStore):  # a call beside `step` waits for all sums
+        if self._spans_processes:  # a call beside `step` waits for all sums
             in_step = batch_size is not None
             self._kvstore.pushpull(keys, grads, priority=len(keys), in_turns=in_step)
         elif isinstance(self._kvstore, kv.KVStore):
@@ -304,14 +306,13 @@ class Trainer:
         """The keys of the parameters that learn, and their gradients on all devices, in the order
         in which they are to be summed. (Their priorities are above 0: a sum goes before what is
         left of backward on its device, which it holds up but little, and travels meanwhile.)"""
-        between_processes = isinstance(self._kvstore, kv.DistKVStore)
-        if between_processes:
+        if self._spans_processes:
             self._kvstore.divisor = batch_size
         # What travels between processes does so in one order, from the last to the first: it should
         # be that in which backward comes to them.
-        keys = self._in_net if between_processes else range(len(self._params))
+        keys = self._in_net if self._spans_processes else range(len(self._params))
         keys = [i for i in keys if self._params[i]._grad_req != "null"]
-        if between_processes:
+        if self._spans_processes:
             for i in keys:
                 _freshen(self._params[i])
         return keys, [self._params[i].list_grad() for i in keys]
@@ -338,7 +339,7 @@ class Trainer:
         sums come from other processes those whose sums come together; so that the next forward
         pass can begin with them while others travel."""
         learnt = [i for i, param in enumerate(self._params) if param._grad_req != "null"]
-        if isinstance(self._kvstore, kv.DistKVStore):
+        if self._spans_processes:
             return self._kvstore.parts(learnt)
         return [learnt]
 
@@ -366,7 +367,7 @@ class Trainer:
         self._prepare()
         if self._update_on_kvstore:
             self._kvstore.load_optimizer_states(fname)
-            serves = isinstance(self._kvstore, kv.AsyncKVStore)  # with a copy
+            serves = getattr(self._kvstore, "is_async", False)  # with a copy
             if isinstance(self._kvstore, kv.KVStore) and not serves:
                 self._optimizer = self._kvstore._updater.optimizer
         else:

@@ -27,6 +27,7 @@ from d2lmini.base import MXNetError
 from d2lmini.context import Context, current_context
 from d2lmini.graph.arena import Arenas
 from d2lmini.graph.call import Calls
+from d2lmini.graph.call_parts import way_of
 from d2lmini.graph.gradient import gradients
 from d2lmini.graph.history import Backward, ProgramNode
 from d2lmini.graph.ir import Entry, Node, variables_of
@@ -35,7 +36,6 @@ from d2lmini.graph.passes import simplify
 from d2lmini.graph.passes.pooled import pooled
 from d2lmini.graph.program import Program
 from d2lmini.graph.recompute import recomputed
-from d2lmini.graph.replay_tasks import way_of
 from d2lmini.graph.split import cut, residuals
 from d2lmini.graph.trace import one_at_a_time
 from d2lmini.graph.typed import typed
@@ -56,7 +56,7 @@ class CachedOp:
     """A Symbol as a function of arrays, in the order of its variables (arguments and auxiliary
     states as they are met, `list_inputs`). `flags` are those of `hybridize`, as a dict or as pairs:
     with static_alloc the memory for intermediate results is kept from call to call, with
-    static_shape too calls on a GPU are replayed (`replay`). CachedOps of one net share `kept`.
+    static_shape too calls on a GPU are replayed (`cuda.replay`). CachedOps of one net share `kept`.
 
     Several threads may call it: what a call goes by are pairs and tuples that are replaced as a
     whole, of which it reads each once."""

@@ -11,13 +11,14 @@ so a call that has begun ends before another one begins there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from d2lmini import engine
 from d2lmini.context import Context
+from d2lmini.device.devices import device_of
 from d2lmini.device.storage import Chunk, check_there, pool_of
 from d2lmini.engine.core import Var
 from d2lmini.graph.call import ProgramTask, push
@@ -112,3 +113,11 @@ def push_parts(
             check_there([x._chunk for x in (*inputs, *results)])
         engine.current.push(task)
     return results
+
+
+def way_of(program: Program, ctx: Context, static: bool) -> Callable[..., list[NDArray]]:
+    """How calls of a program are pushed; `static`: whether shapes and memory stay what they are."""
+    push_replayed = device_of(ctx).replay_calls(program) if static else None
+    if push_replayed is not None:
+        return push_replayed
+    return push_parts if len(program.parts) > 1 else push

@@ -40,13 +40,13 @@ from typing import Any
 
 import numpy as np
 
+from d2lmini import addons
 from d2lmini.device.blas import SERIAL_PRODUCT
 from d2lmini.graph.blocks import given_or_new, in_blocks, side_by_side
 from d2lmini.graph.costs import cost_of
 from d2lmini.graph.expressions import Number, Step, steps_of
 from d2lmini.graph.group import write_group
 from d2lmini.graph.ir import Draw, Entry, Node, spec_of
-from d2lmini.graph.kernel_group import Kernel, kernel, lines_of, write_kernel
 from d2lmini.graph.layout import Buffer, Kind, laid_out
 from d2lmini.graph.lower import lowered
 from d2lmini.graph.parts import Part, parts_of
@@ -85,10 +85,13 @@ class Writer:
         costs = [cost_of(self.layout, statement) for statement in self.statements]
         self.parts = parts_of(self.layout, costs, most_parts)
         self.on_gpu = on_gpu
-        self.namespace: dict[str, Any] = dict(_COMMON, **({"kernel": kernel} if on_gpu else {}))
+        self._gpu: Any = addons.find("program_kernels") if on_gpu else None
+        self.namespace: dict[str, Any] = dict(_COMMON)
+        if self._gpu is not None:
+            self.namespace["kernel"] = self._gpu.kernel
         self._names: dict[Entry | Buffer | Op, str] = {}
         self._views: dict[tuple[str, Shape], str] = {}
-        self._kernels: dict[Kernel, str] = {}
+        self._kernels: dict[Any, str] = {}
         self._constants: dict[int, str] = {}
         self._taken = {
             "xp",
@@ -116,8 +119,8 @@ class Writer:
                     self._alone(statement.nodes[0])
                 elif statement.shape is None:
                     self._side_by_side(statement.nodes)
-                elif on_gpu:
-                    write_kernel(self, statement)
+                elif self._gpu is not None:
+                    self._gpu.write_kernel(self, statement)
                 else:
                     write_group(self, statement)
                 self._let_go(when)
@@ -279,11 +282,11 @@ class Writer:
         for line, node in body:
             self._groups += [("        " + part, node) for part in fitted(line, WIDTH - 8)]
 
-    def kernel(self, made: Kernel) -> str:
+    def kernel(self, made: Any) -> str:
         """The name of a kernel, whose text is written down when it is first asked for."""
         if made not in self._kernels:
             name = self._kernels[made] = self.identifier(made.name)
-            self.define(lines_of(name, made), [])
+            self.define(self._gpu.lines_of(name, made), [])
         return self._kernels[made]
 
     def _let_go(self, when: int) -> None:

@@ -25,8 +25,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from d2lmini import addons
 from d2lmini.graph.expressions import steps_of
-from d2lmini.graph.in_c import is_in_c
 from d2lmini.graph.ir import Entry, Node, mutated_by, spec_of, topological
 from d2lmini.graph.passes.sums import axes_of
 from d2lmini.ops.core import Shape
@@ -159,7 +159,9 @@ def _shape_in_blocks(node: Node, changed: set[Node], on_gpu: bool) -> Shape | No
         return None
     shapes = [spec_of(e).shape for e in entries]
     shape = shapes[0] if is_reduction(node) else node.specs[0].shape
-    if prod(shape) < (1 if on_gpu else SMALLEST) or (on_gpu and not is_in_c(node)):
+    if prod(shape) < (1 if on_gpu else SMALLEST) or (
+        on_gpu and not addons.find("program_kernels").is_in_c(node)
+    ):
         return None
     if is_reduction(node):
         return shape if _is_reduced_in_blocks(node) else None

@@ -14,10 +14,10 @@ from d2lmini.autograd.scopes import scope
 from d2lmini.autograd.tape import check_version
 from d2lmini.autograd.walk import grad_or_none
 from d2lmini.graph.call import Calls
+from d2lmini.graph.call_parts import way_of
 from d2lmini.graph.ir import Node, interpret, variables_of
 from d2lmini.graph.parts import MOST_PARTS
 from d2lmini.graph.program import Program
-from d2lmini.graph.replay_tasks import way_of
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.symbol.evaluate import call_node
 

@@ -35,7 +35,7 @@ import traceback
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -48,9 +48,6 @@ from d2lmini.graph.arena import Arena, Arenas, Run
 from d2lmini.graph.codegen import Writer
 from d2lmini.graph.costs import ProgramCost, together
 from d2lmini.graph.ir import Draw, Entry, Node, mutated_by, spec_of, topological
-
-if TYPE_CHECKING:
-    from d2lmini.graph.replay import Replays
 
 _serial = count()
 
@@ -71,7 +68,7 @@ class Program:
     cost          of one call
     predicted_us  predicted run time
     parts         those that may run as tasks of their own, `most_parts` or fewer; see `parts`
-    replays       its recordings as CUDA graphs, where such are wanted; see `replay`
+    replays       its recordings as CUDA graphs, where such are wanted; see `cuda.replay`
     arenas        where its calls find memory for intermediate results
 
     `ctx` is where it will run. Programs that are given the same `arenas` share those; without, it
@@ -112,7 +109,7 @@ class Program:
         # Empty arrays have a place too, though it has no bytes.
         self.arena_nbytes = max(self.plan.nbytes, 1) if self.plan.lives else 0
         self.arenas = arenas or Arenas(self._ctx)
-        self.replays: Replays | None = None
+        self.replays: Any = None
         self._file = f"<program {name} {next(_serial)}>"
         lines = [line + "\n" for line in self.source.splitlines()]
         linecache.cache[self._file] = len(self.source), None, lines, self._file  # for tracebacks

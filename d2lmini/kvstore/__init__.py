@@ -9,19 +9,18 @@
 >>> out.asnumpy().tolist()
 [2.0, 2.0]
 
-`local` is that of one process, `dist` that of several, `dist_async` that of several
-which do not wait for one another (with `server`, `mpi`, how they talk, and `thin`, a slow link).
+`local` is the KVStore of one process. Those of several processes are in the add-on `distributed`.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
+from d2lmini import addons
 from d2lmini.kvstore.base import KVStoreBase
 from d2lmini.kvstore.by_name import create
 from d2lmini.kvstore.compression import Compression
-from d2lmini.kvstore.dist import DistKVStore
-from d2lmini.kvstore.dist_async import AsyncKVStore
 from d2lmini.kvstore.local import KVStore
-from d2lmini.kvstore.thin import thin_link
 
 __all__ = [
     "AsyncKVStore",
@@ -32,3 +31,11 @@ __all__ = [
     "create",
     "thin_link",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    return addons.attribute_of(__name__, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *addons.names_of(__name__)})

@@ -20,10 +20,9 @@ from typing import Any, NamedTuple
 
 from d2lmini import engine
 from d2lmini.context import Context
-from d2lmini.device.cuda.nccl import Side, SumLane, sums_of
 from d2lmini.device.devices import device_of
 from d2lmini.device.storage import check_there
-from d2lmini.engine.core import Task
+from d2lmini.engine.core import Task, Var
 from d2lmini.ndarray import NDArray
 from d2lmini.ndarray.compute import array_of
 from d2lmini.ndarray.dispatch import note_writes
@@ -42,6 +41,14 @@ class Sum(NamedTuple):
     targets: Sequence[NDArray]
 
 
+class Side(NamedTuple):
+    """One device's part in sums: the Vars to order by that are read and written there."""
+
+    ctx: Context
+    reads: Sequence[Var]
+    writes: Sequence[Var]
+
+
 class AllReduce(Task):
     """Some sums, over the same devices."""
 
@@ -51,7 +58,7 @@ class AllReduce(Task):
 
     lane = "sum"
 
-    def __init__(self, lanes: SumLane, sums: Sequence[Sum]):
+    def __init__(self, lanes: Any, sums: Sequence[Sum]):
         reads = tuple(x._chunk for each in sums for x in each.sources)
         writes = tuple(y._chunk for each in sums for y in each.targets)
         super().__init__("AllReduce", reads, writes, lanes.ctx)
@@ -110,11 +117,11 @@ class Keep(Task):
             device.copy(array_of(target), array_of(source))
 
 
-def summed_by(contexts: Sequence, dtypes: Sequence) -> SumLane | None:
+def summed_by(contexts: Sequence, dtypes: Sequence) -> Any:
     """Who sums arrays of one dtype over these devices; None if nobody but the KVStore itself."""
     if any(ctx.is_cpu for ctx in contexts) or len(set(dtypes)) > 1:
         return None
-    lanes = sums_of(device_of(contexts[0]))
+    lanes = device_of(contexts[0]).sums
     return lanes if lanes is not None and lanes.takes(contexts, dtypes[0]) else None
 
 
@@ -127,7 +134,7 @@ def takes(sources: Sequence[NDArray], targets: Sequence[NDArray]) -> bool:
 
 def all_reduce(sums: Sequence[Sum]) -> None:
     """Push some sums that are all over the same devices, and `takes` says yes to each."""
-    lanes = sums_of(device_of(sums[0].sources[0].context))
+    lanes = device_of(sums[0].sources[0].context).sums
     assert lanes is not None
     check_there(a._chunk for each in sums for arrays in each for a in arrays)
     task = AllReduce(lanes, sums)

@@ -37,6 +37,10 @@ class KVStoreBase:
     #: Classes by their names in lower case, for `create`.
     kv_registry: ClassVar[dict[str, type]] = {}
 
+    #: Does it sum over several processes (then `broadcast` takes lists of keys)?
+    spans_processes = False
+    #: Do its processes not wait for one another?
+    is_async = False
     rank = 0
     num_workers = 1
     #: Its name.

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from d2lmini import addons
 from d2lmini.base import MXNetError
-from d2lmini.device.cuda import module
 from d2lmini.kvstore.base import KVStoreBase
-from d2lmini.kvstore.dist import DistKVStore
-from d2lmini.kvstore.dist_async import AsyncKVStore
 from d2lmini.kvstore.local import DEVICE, LOCAL, KVStore
-
-_DIST = ("dist", "dist_sync", "dist_sync_device", "dist_device_sync")
-_ASYNC = ("dist_async", "dist_async_device", "dist_device_async")
 
 
 def create(name: str = "local") -> Any:
     """A KVStore: 'local' adds up on the CPU, 'device' and 'nccl' on the devices (see `local`);
-    'dist_sync' over all processes of a job (see `dist`), and so do 'dist_sync_device' and
-    'dist_device_sync'; 'dist_async' keeps the weights on rank 0 (see `dist_async`). Or one of a
-    class that was registered (`KVStoreBase.register`).
+    'dist_sync' over all processes of a job, 'dist_async' keeps the weights on rank 0 (both are in
+    the add-on `distributed`). Or one of a class that was registered (`KVStoreBase.register`).
 
     MXNetError for unknown names, and where what a store needs is not there.
     """
@@ -28,16 +22,16 @@ def create(name: str = "local") -> Any:
     kind = name.lower()
     if kind in KVStoreBase.kv_registry:
         return KVStoreBase.kv_registry[kind]()
-    if kind in _DIST:
-        return DistKVStore(kind)
-    if kind in _ASYNC:
-        return AsyncKVStore(kind)
+    if kind.startswith("dist"):
+        store = addons.find("kvstore.dist")(kind)
+        if store is not None:
+            return store
     if kind.startswith("dist") or kind in ("horovod", "byteps", "p3"):
         raise MXNetError(
             f"KVStore {name!r} is unknown; 'dist_sync' and 'dist_async' train past one machine, "
             "'local' and 'device' over the devices of one process"
         )
-    if kind == "nccl" and module.nccl() is None:
+    if kind == "nccl" and not _has_nccl():
         raise MXNetError(
             "KVStore 'nccl' needs NVIDIA's library (pip install nvidia-nccl-cu12) and a GPU of "
             "CUDA; 'device' does the same without"
@@ -45,3 +39,8 @@ def create(name: str = "local") -> Any:
     if kind not in LOCAL + DEVICE:
         raise MXNetError(f"KVStore type {name!r} is unknown; choose 'local' or 'device'")
     return KVStore(kind)
+
+
+def _has_nccl() -> bool:
+    cuda = addons.find("gpu", required=False)
+    return cuda is not None and cuda.module.nccl() is not None

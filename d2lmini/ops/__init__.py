@@ -58,7 +58,6 @@ from d2lmini.ops import columns  # im2col, col2im
 from d2lmini.ops import pool  # Pooling
 from d2lmini.ops import rnn_gates  # the arithmetic of a recurrent step
 from d2lmini.ops import rnn_layers  # a recurrent layer: all steps, and back
-from d2lmini.ops import rnn_fused  # the same on a GPU, a kernel for each step
 from d2lmini.ops import rnn_one  # one of them as an op, for cells
 from d2lmini.ops import rnn  # RNN: several of them
 

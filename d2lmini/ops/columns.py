@@ -22,10 +22,7 @@ from collections.abc import Iterator
 from itertools import product
 from math import prod
 
-import numpy as np
-
 from d2lmini.base import MXNetError
-from d2lmini.device.cuda import kernels
 from d2lmini.ops.core import Shape, Spec, op
 from d2lmini.ops.windows import Geometry, geometry
 
@@ -68,9 +65,6 @@ def im2col(
     geo = geometry(tuple(size), kernel, stride, dilate, pad)
     if out is None:
         out = xp.empty((N, C * geo.taps, prod(geo.out)), data.dtype)
-    if xp is not np:
-        kernels.windows.im2col(xp, xp.ascontiguousarray(data), out, geo)
-        return out
     if any(geo.pad):
         image = xp.zeros((N, C, *geo.padded), data.dtype)
         image[_inside(geo)] = data
@@ -110,10 +104,6 @@ def col2im(
     """
     geo = geometry(output_size, kernel, stride, dilate, pad)
     N, C = data.shape[0], data.shape[1] // geo.taps
-    if xp is not np:
-        image = xp.empty((N, C, *output_size), data.dtype)
-        kernels.windows.col2im(xp, xp.ascontiguousarray(data), image, geo)
-        return image
     columns = data.reshape(N, C, *kernel, *geo.out)
     image = xp.zeros((N, C, *geo.padded), data.dtype)
     for row, pixels in _taps(geo):

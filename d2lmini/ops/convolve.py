@@ -25,9 +25,8 @@ the cache and whose results land where they belong; and of several images side b
 and filters are few, copying columns takes longer than multiplying them: then rows of the image are
 multiplied as they lie, with the kernel as a band matrix (`convolve_rows.py`). Where they are many,
 and a small kernel goes from place to place without a step, a fourth of the multiplications will do
-(`convolve_winograd.py`). 1x1 kernels need no columns at all. A GPU has ways of its own
-(`convolve_columns.py`, and for filters of one channel `device/cuda/kernels/depthwise.py`). The ops
-on top of these are in `conv.py`.
+(`convolve_winograd.py`). 1x1 kernels need no columns at all. A GPU's add-on registers ways of its
+own. The ops on top of these are in `conv.py`.
 """
 
 from __future__ import annotations
@@ -38,13 +37,12 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini.device.cuda import kernels
-from d2lmini.ops import convolve_columns as columns
 from d2lmini.ops import convolve_each as each
 from d2lmini.ops import convolve_rows as rows
 from d2lmini.ops import convolve_wide as wide
 from d2lmini.ops import convolve_winograd as winograd
 from d2lmini.ops.core import Shape
+from d2lmini.ops.kernels import kind_of, with_kernels
 from d2lmini.ops.products import matmul
 from d2lmini.ops.windows import Geometry, geometry
 
@@ -56,7 +54,7 @@ def convolve(xp: Any, x: Any, w: Any, geo: Geometry, groups: int, y: Any, bias: 
     if geo.is_pointwise:
         _pointwise(xp, w.reshape(groups, w.shape[0] // groups, -1), x, y, groups)
     else:
-        way = _way(xp, len(x), w.shape, geo, groups)
+        way = choose_way(xp, len(x), w.shape, geo, groups)
         if way is each or way is rows:  # they add it while a part of y is in the cache
             way.convolve(xp, x, w, geo, groups, y, bias)
             return
@@ -71,12 +69,12 @@ def convolve_data(xp: Any, g: Any, w: Any, geo: Geometry, groups: int, dx: Any) 
         w = w.reshape(groups, w.shape[0] // groups, -1).swapaxes(1, 2)
         _pointwise(xp, w, g, dx, groups)
     else:
-        _way(xp, len(g), w.shape, geo, groups).convolve_data(xp, g, w, geo, groups, dx)
+        choose_way(xp, len(g), w.shape, geo, groups).convolve_data(xp, g, w, geo, groups, dx)
 
 
 def convolve_weight(xp: Any, x: Any, g: Any, geo: Geometry, groups: int, dw: Any) -> None:
     """(N, C, *size), (N, F, *out) -> dw (F, C/G, *kernel)."""
-    _way(xp, len(x), dw.shape, geo, groups).convolve_weight(xp, x, g, geo, groups, dw)
+    choose_way(xp, len(x), dw.shape, geo, groups).convolve_weight(xp, x, g, geo, groups, dw)
 
 
 def _pointwise(xp: Any, w: Any, x: Any, y: Any, groups: int) -> None:
@@ -86,13 +84,13 @@ def _pointwise(xp: Any, w: Any, x: Any, y: Any, groups: int) -> None:
     matmul(xp, w, images, y.reshape(N, groups, w.shape[1], places))
 
 
+@with_kernels
 @lru_cache(maxsize=1024)
-def _way(xp: Any, N: int, w: Shape, geo: Geometry, groups: int) -> Any:
+def choose_way(xp: Any, N: int, w: Shape, geo: Geometry, groups: int) -> Any:
     """The quickest by what they cost. Columns are laid image by image, unless that makes too many
-    products, or products of too few columns for their weights. Sizes alone decide. (On a GPU:
-    columns of all images, or where each filter has one channel no columns at all.)"""
+    products, or products of too few columns for their weights. Sizes alone decide."""
     if xp is not np:
-        return kernels.depthwise if groups > 1 and w[1] == 1 else columns
+        return choose_way.kernels[kind_of(xp)](xp, N, w, geo, groups)
     if groups > 1:
         return wide
     quickest = min((each, rows, winograd), key=lambda way: way.cost(N, w, geo))

@@ -23,10 +23,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-import numpy as np
-
 from d2lmini.base import MXNetError
-from d2lmini.device.cuda import kernels
 from d2lmini.ops.checks import check_float, check_shape
 from d2lmini.ops.core import ALL, Shape, Spec, normalize_axis, op, registry
 from d2lmini.ops.index import integers, pick
@@ -35,15 +32,15 @@ from d2lmini.ops.shape import reshape_like
 from d2lmini.ops.softmax import GRAIN, log_softmax, softmax
 
 
-def _kept(shape: Shape, axis: int) -> Shape:
+def shape_of_losses(shape: Shape, axis: int) -> Shape:
     """`shape` with 1 for the axis of the classes: one loss for each place."""
     axis %= len(shape)
     return (*shape[:axis], 1, *shape[axis + 1 :])
 
 
-def _factor(shape: Shape, axis: int, batch_axis: int, scale: float) -> float:
+def factor_of(shape: Shape, axis: int, batch_axis: int, scale: float) -> float:
     """What a place's loss counts in the mean of its example."""
-    kept = _kept(shape, axis)
+    kept = shape_of_losses(shape, axis)
     return scale * kept[batch_axis] / max(prod(kept), 1)
 
 
@@ -56,14 +53,14 @@ def _infer(
     if sparse_label:
         dropped = data.shape[:axis] + data.shape[axis + 1 :] or (1,)
         why = f"a class number for each place of data {data.shape} without axis {axis}"
-        check_shape("label", label, dropped, _kept(data.shape, axis), why=why)
+        check_shape("label", label, dropped, shape_of_losses(data.shape, axis), why=why)
         if data.shape[axis] == 0 and label.size:
             raise MXNetError(f"data {data.shape} has no classes along axis {axis}")
     else:
         check_float(data, label)
         if label.size != data.size:
             raise MXNetError(f"label is {label.shape}, need {data.shape}: probabilities like data")
-    return Spec((_kept(data.shape, axis)[batch_axis],), data.dtype)
+    return Spec((shape_of_losses(data.shape, axis)[batch_axis],), data.dtype)
 
 
 def _in_blocks(xp: Any, data: Any, axis: int, body: Any) -> None:
@@ -100,10 +97,8 @@ def softmax_cross_entropy_mean(
     False probabilities, as many as data and of its dtype. float16 is computed in float32.
     MXNetError at the call for axes, shapes, dtypes.
     """
-    kept = _kept(data.shape, axis)
+    kept = shape_of_losses(data.shape, axis)
     wide = xp.promote_types(data.dtype, "float32")
-    if xp is not np and data.size:
-        return _mean_by_kernel(xp, data, label, axis, sparse_label, batch_axis, scale, wide, out)
     rows, columns = prod(kept[: axis % data.ndim]), prod(kept[axis % data.ndim :])
     losses = xp.zeros((rows, columns), wide)
 
@@ -118,40 +113,17 @@ def softmax_cross_entropy_mean(
             xp.negative(x.sum(axis=1), out=losses[part])
 
     _in_blocks(xp, data, axis, body)
-    y = losses.reshape(kept).sum(axis=_others(data, batch_axis))
-    y *= wide.type(_factor(data.shape, axis, batch_axis, scale))
+    y = losses.reshape(kept).sum(axis=other_axes(data, batch_axis))
+    y *= wide.type(factor_of(data.shape, axis, batch_axis, scale))
     if out is None:
         return y.astype(data.dtype, copy=False)
     out[...] = y
     return out
 
 
-def _others(data: Any, batch_axis: int) -> tuple[int, ...]:
+def other_axes(data: Any, batch_axis: int) -> tuple[int, ...]:
     """All axes but that of the examples."""
     return tuple(a for a in range(data.ndim) if a != batch_axis % data.ndim)
-
-
-def _mean_by_kernel(
-    xp: Any, data: Any, label: Any, axis: int, sparse_label: bool, batch_axis: int, scale: float,
-    wide: Any, out: Any,
-) -> Any:  # fmt: skip
-    """The losses of all places by one kernel, and where an example has several their sum."""
-    kept = _kept(data.shape, axis)
-    examples = kept[batch_axis]
-    is_one_each = prod(kept) == examples
-    y = losses = xp.empty((examples,) if is_one_each else kept, wide)
-    if is_one_each and out is not None and out.dtype == wide and out.flags.c_contiguous:
-        y = losses = out
-    data, label = xp.ascontiguousarray(data), xp.ascontiguousarray(label)
-    factor = _factor(data.shape, axis, batch_axis, scale)
-    kernels.cross_entropy.cross_entropy(xp, data, label, axis, sparse_label, factor, losses)
-    if not is_one_each:
-        y = losses.sum(axis=_others(data, batch_axis))
-    if out is None:
-        return y.astype(data.dtype, copy=False)
-    if y is not out:
-        out[...] = y
-    return out
 
 
 @op("_softmax_cross_entropy_backward", infer=lambda g, data, label, **_: data, flops=6)
@@ -162,18 +134,10 @@ def softmax_cross_entropy_backward(
     """The gradient of data: (softmax(data) - one_hot(label)) times g of the example and what a
     place counts in its mean; with probabilities sum(label) softmax(data) - label."""
     dx = xp.empty(data.shape, data.dtype) if out is None else out
-    kept = _kept(data.shape, axis)
-    if xp is not np and data.size and dx.flags.c_contiguous:
-        g, data, label = (xp.ascontiguousarray(a) for a in (g, data, label))
-        factor = _factor(data.shape, axis, batch_axis, scale)
-        behind = prod(kept[batch_axis % data.ndim + 1 :])
-        kernels.cross_entropy.cross_entropy_gradient(
-            xp, g, data, label, axis, sparse_label, factor, dx, kept[batch_axis], behind
-        )
-        return dx
+    kept = shape_of_losses(data.shape, axis)
     rows, columns = prod(kept[: axis % data.ndim]), prod(kept[axis % data.ndim :])
     wide = xp.promote_types(data.dtype, "float32")
-    gs = g.astype(wide) * wide.type(_factor(data.shape, axis, batch_axis, scale))
+    gs = g.astype(wide) * wide.type(factor_of(data.shape, axis, batch_axis, scale))
     gs = gs.reshape([n if a == batch_axis % data.ndim else 1 for a, n in enumerate(kept)])
     gs = xp.broadcast_to(gs, kept).reshape(rows, 1, columns)
     place = dx.reshape(rows, data.shape[axis], columns)
@@ -222,8 +186,8 @@ def _(data, label, *, axis, sparse_label, batch_axis, scale):
 def _per_place(g: Any, shape: Shape, axis: int, batch_axis: int, scale: float) -> Any:
     """The gradient of each place's loss, to be broadcast; a value."""
     view = [1] * len(shape)
-    view[batch_axis] = _kept(shape, axis)[batch_axis]
-    return g.reshape(tuple(view)) * _factor(shape, axis, batch_axis, scale)
+    view[batch_axis] = shape_of_losses(shape, axis)[batch_axis]
+    return g.reshape(tuple(view)) * factor_of(shape, axis, batch_axis, scale)
 
 
 @softmax_cross_entropy_backward.gradient(saves="g data data.shape data.dtype label label.shape")
@@ -245,7 +209,7 @@ def _(
     gs = _per_place(g, shape, axis, batch_axis, scale)
     mean = (u * p).sum(axis=axis, keepdims=True)
     losses = mean * total - (u * target).sum(axis=axis, keepdims=True)
-    dg = losses.sum(axis=batch_axis, exclude=True) * _factor(shape, axis, batch_axis, scale)
+    dg = losses.sum(axis=batch_axis, exclude=True) * factor_of(shape, axis, batch_axis, scale)
     ddata = (u - mean) * p * total * gs
     dlabel = None if sparse_label else ((mean - u) * gs).reshape(label_shape)
     return dg, ddata, dlabel

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.device.cuda import kernels
 from d2lmini.device.parallel import parallel_for
 from d2lmini.ops import box_muller
+from d2lmini.ops.kernels import kind_of, with_kernels
 from d2lmini.random_state import Key
 
 #: Numbers drawn from one stream.
@@ -142,18 +142,20 @@ def _require(name: str, parameter: str, holds: Any, needs: str, value: Any) -> N
         raise MXNetError(f"_random_{name}: {parameter} must be {needs}, got {value}")
 
 
+@with_kernels
 def standard_uniform(xp: Any, key: Key, piece: int, shape: tuple[int, ...]) -> Any:
     """float32 from 0 (included) to 1 (excluded), from the stream of one piece of an operation."""
     if xp is not np:
-        return kernels.random.uniform(xp, key, shape, piece=(piece,))
+        return standard_uniform.kernels[kind_of(xp)](xp, key, piece, shape)
     return key.generator(piece).random(shape, dtype="float32")
 
 
+@with_kernels
 def draw(xp: Any, name: str, rng: Key, out: Any, parameters: dict[str, Any]) -> Any:
     """Fill `out` from a distribution whose parameters are numbers."""
     check(name, parameters)
     if xp is not np:
-        return _by_kernel(xp, name, rng, out, parameters)
+        return draw.kernels[kind_of(xp)](xp, name, rng, out, parameters)
     one = DISTRIBUTIONS[name].draw
     flat = out.reshape(-1)
 
@@ -164,19 +166,12 @@ def draw(xp: Any, name: str, rng: Key, out: Any, parameters: dict[str, Any]) -> 
     return out
 
 
-def _by_kernel(xp: Any, name: str, rng: Key, out: Any, parameters: dict[str, Any]) -> Any:
-    """On a GPU: every element has its own stream."""
-    if out.flags.c_contiguous:
-        return kernels.random.fill(xp, name, rng, out, parameters)
-    out[...] = kernels.random.fill(xp, name, rng, xp.empty(out.shape, out.dtype), parameters)
-    return out
-
-
+@with_kernels
 def draw_each(xp: Any, name: str, rng: Key, out: Any, parameters: dict[str, Any]) -> Any:
     """Fill `out` from a distribution whose parameters are arrays: row i of `out` (all its further
     axes) belongs to parameter i."""
     if xp is not np:
-        return _by_kernel(xp, name, rng, out, parameters)
+        return draw_each.kernels[kind_of(xp)](xp, name, rng, out, parameters)
     check(name, parameters)
     count = next(iter(parameters.values())).size
     rows = out.reshape(count, -1)

@@ -33,8 +33,8 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.device.cuda import kernels
 from d2lmini.ops.core import ALL, NOWHERE, DType, Shape, Spec, normalize_axis, op, registry
+from d2lmini.ops.kernels import kind_of, with_kernels
 
 # -- from numbers to places ----------------------------------------------------------------------
 
@@ -59,7 +59,7 @@ def within(xp: Any, index: Any, size: int, axis: int) -> Any:
     return xp.where(index < 0, index + size, index)
 
 
-def _moded(xp: Any, index: Any, size: int, mode: str) -> Any:
+def positions(xp: Any, index: Any, size: int, mode: str) -> Any:
     """int64 positions in [0, size), by MXNet's three modes for indices outside."""
     index = integers(xp, index)
     if mode == "wrap":
@@ -69,13 +69,13 @@ def _moded(xp: Any, index: Any, size: int, mode: str) -> Any:
     return xp.minimum(xp.maximum(index, 0), size - 1)
 
 
+@with_kernels
 def scatter_add(xp: Any, places: Any, values: Any, shape: Shape, out: Any) -> Any:
     """Zeros of `shape`, then for each i in order: flat[places[i]] += values[i]."""
     if out is None:
         out = xp.empty(shape, values.dtype)
     if xp is not np:
-        kernels.rows.add_rows(xp, places.ravel(), values.reshape(-1, 1), out.reshape(-1, 1))
-        return out
+        return scatter_add.kernels[kind_of(xp)](xp, places, values, shape, out)
     out[...] = 0
     # ufunc.at is quick for flat indices only, hence flat places.
     xp.add.at(out.reshape(-1), places.ravel(), values.ravel())
@@ -112,7 +112,7 @@ def take(xp, a, indices, *, axis: int = 0, mode: str = "clip", out=None):
     """
     if xp is np and mode != "raise":
         return xp.take(a, integers(np, indices), axis, out, mode)
-    return xp.take(a, _moded(xp, indices, a.shape[axis], mode), axis, out)
+    return xp.take(a, positions(xp, indices, a.shape[axis], mode), axis, out)
 
 
 @op(infer=lambda g, indices, *, shape, axis, mode: Spec(shape, g.dtype), flops=1)
@@ -120,12 +120,7 @@ def _take_grad(xp, g, indices, *, shape: Shape, axis: int, mode: str, out=None):
     """What flows back through `take`: g added up at the places it was taken from."""
     axis %= len(shape)
     n, after = shape[axis], prod(shape[axis + 1 :])
-    if xp is not np and axis == 0:
-        out = xp.empty(shape, g.dtype) if out is None else out
-        rows = _moded(xp, indices, n, mode).ravel()
-        kernels.rows.add_rows(xp, rows, g.reshape(rows.size, after), out.reshape(n, after))
-        return out
-    places = _moded(xp, indices, n, mode).reshape(-1, 1)
+    places = positions(xp, indices, n, mode).reshape(-1, 1)
     before = xp.arange(prod(shape[:axis])).reshape(-1, 1, 1)
     places = (before * n + places) * after + xp.arange(after)
     return scatter_add(xp, places, g, shape, out)
@@ -209,7 +204,8 @@ def _picked(xp: Any, shape: Shape, index: Any, axis: Any, mode: str) -> Any:
     """Where `pick` finds its elements: flat places in an array of `shape`, (before, after)."""
     axis %= len(shape)
     before, n, after = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
-    rows = xp.arange(before).reshape(-1, 1) * n + _moded(xp, index, n, mode).reshape(before, after)
+    found = positions(xp, index, n, mode).reshape(before, after)
+    rows = xp.arange(before).reshape(-1, 1) * n + found
     return rows if after == 1 else rows * after + xp.arange(after)
 
 

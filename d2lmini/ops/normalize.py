@@ -33,9 +33,9 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.device.cuda import kernels
 from d2lmini.ops.checks import check_float, check_one_dtype, check_shape
 from d2lmini.ops.core import ALL, Shape, Spec, normalize_axis, op
+from d2lmini.ops.kernels import kind_of, with_kernels
 from d2lmini.ops.normalize_backward import (
     GRAIN,
     along_rows,
@@ -47,16 +47,18 @@ from d2lmini.ops.partial import Partial
 from d2lmini.ops.pieces import share
 
 
-def _normalize(
-    xp: Any, x: Any, axes: tuple[int, ...], split: int, eps: float, gamma: Any, beta: Any, y: Any,
-    moments: tuple[Any, Any] | None = None,
+@with_kernels
+def normalize_into(
+    xp: Any, x: Any, axes: tuple[int, ...], split: int, eps: float, gamma: Any, beta: Any, y: Any
 ) -> tuple[Any, Any]:  # fmt: skip
     """Fill y with the normalized x; returns mean and (biased) variance, of x's shape with 1 at
-    axes. On a GPU, where three kernels do it, `moments` are these if they are known.
+    axes.
 
     The work is cut along axis `split`, over which no mean is taken. float16 is computed in float32.
     The variance is that of the differences: E x^2 - (E x)^2 would lose the digits.
     """
+    if x.size and xp is not np:
+        return normalize_into.kernels[kind_of(xp)](xp, x, axes, split, eps, gamma, beta, y)
     wide = xp.promote_types(x.dtype, "float32")
     shape = tuple(1 if a in axes else n for a, n in enumerate(x.shape))
     share_of_each = wide.type(1 / max(prod(x.shape[a] for a in axes), 1))
@@ -73,25 +75,10 @@ def _normalize(
         block *= along_rows(scale / xp.sqrt(variance + wide.type(eps)), block)
         np.add(block, along_rows(shift, block), out=y[part])
 
-    if x.size and xp is not np:
-        means, variances = kernels.moments.moments(xp, x, axes) if moments is None else moments
-        given = [x, means, variances, gamma, beta]
-        kernels.fused.fused(xp, _normalized, given, out=y, eps=float(eps))
-        return means, variances
     means, variances = xp.zeros(shape, wide), xp.zeros(shape, wide)
     if x.size:
         share(xp, x.shape[split], min(x.shape[split], -(-x.size // GRAIN)), body)
     return means, variances
-
-
-def _normalized(
-    xp: Any, x: Any, mean: Any, variance: Any, gamma: Any, beta: Any, *, eps: float
-) -> Any:
-    return (x - mean) * (gamma / xp.sqrt(variance + eps)) + beta
-
-
-def _inverse(xp: Any, variance: Any, *, eps: float) -> Any:
-    return 1 / xp.sqrt(variance + eps)
 
 
 def _gradients(
@@ -113,7 +100,7 @@ def _gradients(
 # -- LayerNorm ------------------------------------------------------------------------------------
 
 
-def _three(shape: Shape, axis: int) -> Shape:
+def as_three_axes(shape: Shape, axis: int) -> Shape:
     """The shape as (what is before, axis, what is after)."""
     axis %= len(shape)
     return (prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :]))
@@ -144,25 +131,25 @@ def LayerNorm(
     With output_mean_var also mean and sqrt(var + eps), the axis kept as 1; they pass no gradient.
     One floating dtype. MXNetError at the call for shapes. J. Ba et al., "Layer Normalization".
     """
-    y = _first(xp, data, out)
-    view = _three(data.shape, axis)
+    y = first_output(xp, data, out)
+    view = as_three_axes(data.shape, axis)
     scale, shift = gamma.reshape(1, -1, 1), beta.reshape(1, -1, 1)
-    mean, var = _normalize(xp, data.reshape(view), (1,), 0, eps, scale, shift, y.reshape(view))
+    mean, var = normalize_into(xp, data.reshape(view), (1,), 0, eps, scale, shift, y.reshape(view))
     if not output_mean_var:
         return y
     axis %= data.ndim
     kept = (*data.shape[:axis], 1, *data.shape[axis + 1 :])
-    return _all(y, mean.reshape(kept), xp.sqrt(var + eps).reshape(kept), data.dtype, out)
+    return all_outputs(y, mean.reshape(kept), xp.sqrt(var + eps).reshape(kept), data.dtype, out)
 
 
-def _first(xp: Any, data: Any, out: Any) -> Any:
+def first_output(xp: Any, data: Any, out: Any) -> Any:
     """Where the (first) output goes."""
     if out is None:
         return xp.empty(data.shape, data.dtype)
     return out[0] if isinstance(out, tuple) else out
 
 
-def _all(y: Any, mean: Any, second: Any, dtype: Any, out: Any) -> Any:
+def all_outputs(y: Any, mean: Any, second: Any, dtype: Any, out: Any) -> Any:
     """The three outputs, in their places if there are any."""
     if out is None:
         return y, mean.astype(dtype), second.astype(dtype)
@@ -173,7 +160,7 @@ def _all(y: Any, mean: Any, second: Any, dtype: Any, out: Any) -> Any:
 @LayerNorm.gradient(saves="data data.shape gamma")
 def _(g, data, shape, gamma, *, axis, eps, output_mean_var, needs=ALL):
     g = g[0] if output_mean_var else g
-    view = _three(shape, axis)
+    view = as_three_axes(shape, axis)
     g, x, scale = g.reshape(view), data.reshape(view), gamma.reshape((1, view[1], 1))
     return _gradients(g, x, scale, (1,), eps, needs, (shape, (view[1],)))
 
@@ -216,10 +203,10 @@ def InstanceNorm(xp, data, gamma, beta, *, eps: float = 1e-3, out=None):
 
     One floating dtype. MXNetError at the call for shapes. D. Ulyanov et al. (2016).
     """
-    y = _first(xp, data, out)
+    y = first_output(xp, data, out)
     view = (*data.shape[:2], prod(data.shape[2:]))
     scale, shift = gamma.reshape(1, -1, 1), beta.reshape(1, -1, 1)
-    _normalize(xp, data.reshape(view), (2,), 0, eps, scale, shift, y.reshape(view))
+    normalize_into(xp, data.reshape(view), (2,), 0, eps, scale, shift, y.reshape(view))
     return y
 
 
@@ -274,15 +261,17 @@ def GroupNorm(
     (Y. Wu and K. He, "Group Normalization", 2018). With output_mean_var also mean and
     sqrt(var + eps), (N, num_groups); they pass no gradient. One floating dtype.
     """
-    y = _first(xp, data, out)
+    y = first_output(xp, data, out)
     view = _groups(data.shape, num_groups)
     scale = gamma.reshape(_per_group(gamma.shape, view))
     shift = beta.reshape(_per_group(beta.shape, view))
-    mean, var = _normalize(xp, data.reshape(view), (2, 3), 0, eps, scale, shift, y.reshape(view))
+    mean, var = normalize_into(
+        xp, data.reshape(view), (2, 3), 0, eps, scale, shift, y.reshape(view)
+    )
     if not output_mean_var:
         return y
     kept = view[:2]
-    return _all(y, mean.reshape(kept), xp.sqrt(var + eps).reshape(kept), data.dtype, out)
+    return all_outputs(y, mean.reshape(kept), xp.sqrt(var + eps).reshape(kept), data.dtype, out)
 
 
 @GroupNorm.gradient(saves="data data.shape gamma gamma.shape beta.shape")
@@ -361,20 +350,14 @@ def BatchNorm(
     has it; its CPU code does so in backward. A forward pass in training without a backward moves
     them here, and there not; after one of each they are the same.
     """
-    y = _first(xp, data, out)
-    view = _three(data.shape, axis)
+    y = first_output(xp, data, out)
+    view = as_three_axes(data.shape, axis)
     x, place = data.reshape(view), y.reshape(view)
     column = (1, view[1], 1)
     scale = xp.ones(column, gamma.dtype) if fix_gamma else gamma.reshape(column)
     shift = beta.reshape(column)
-    if training and not use_global_stats and _can_be_filled(xp, x, moving_mean, moving_var, out):
-        moving = (moving_mean, moving_var)
-        outs = [xp.empty(v.shape, v.dtype) for v in moving] if out is None else out[1:]
-        known = kernels.moments.batch_moments(xp, x, (0, 2), moving, outs, momentum, eps)
-        _normalize(xp, x, (0, 2), 1, eps, scale, shift, place, known)
-        return (y, *outs)
     if training and not use_global_stats:
-        mean, var = _normalize(xp, x, (0, 2), 1, eps, scale, shift, place)
+        mean, var = normalize_into(xp, x, (0, 2), 1, eps, scale, shift, place)
         kind = moving_mean.dtype.type
         for moving, batch in ((moving_mean, mean), (moving_var, var)):
             moving *= kind(momentum)
@@ -382,11 +365,6 @@ def BatchNorm(
     else:
         wide = xp.promote_types(x.dtype, "float32")
         mean, var = (v.reshape(column).astype(wide, copy=False) for v in (moving_mean, moving_var))
-        if xp is not np and x.size:
-            given = [x, mean, var, scale, shift]
-            kernels.fused.fused(xp, _normalized, given, out=place, eps=float(eps))
-            inverse = kernels.fused.fused(xp, _inverse, [var], eps=float(eps))
-            return _all(y, mean.reshape(-1), inverse.reshape(-1), gamma.dtype, out)
         scale = scale / xp.sqrt(var + wide.type(eps))
         shift = shift - mean * scale
 
@@ -396,7 +374,7 @@ def BatchNorm(
 
         share(xp, view[1], min(view[1], -(-x.size // GRAIN)), body)
     inverse = 1 / xp.sqrt(var + var.dtype.type(eps))
-    return _all(y, mean.reshape(-1), inverse.reshape(-1), gamma.dtype, out)
+    return all_outputs(y, mean.reshape(-1), inverse.reshape(-1), gamma.dtype, out)
 
 
 @BatchNorm.infer_inputs
@@ -404,18 +382,12 @@ def _(given, out, attrs):
     return _one_per_place(given["data"], out, attrs["axis"], given)
 
 
-def _can_be_filled(xp: Any, x: Any, moving_mean: Any, moving_var: Any, out: Any) -> bool:
-    """Can a kernel write the statistics where they belong?"""
-    places = (moving_mean, moving_var, *(() if out is None else out[1:]))
-    return xp is not np and x.size > 0 and all(place.flags.c_contiguous for place in places)
-
-
 @BatchNorm.gradient(saves="y data data.shape data.dtype gamma gamma.dtype")
 def _(
     g, y, data, shape, dtype, gamma, wide, *, eps, fix_gamma, use_global_stats, axis, training,
     needs=ALL,
 ):  # fmt: skip
-    view = _three(shape, axis)
+    view = as_three_axes(shape, axis)
     g, x = g[0].reshape(view), data.reshape(view)
     scale = (gamma.ones_like() if fix_gamma else gamma).reshape((1, view[1], 1))
     needs = needs[0], needs[1] and not fix_gamma, needs[2]

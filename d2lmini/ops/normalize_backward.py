@@ -27,7 +27,6 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini.device.cuda import kernels
 from d2lmini.device.parallel import parallel_for
 from d2lmini.device.scratch import scratch
 from d2lmini.ops.core import Shape, op
@@ -74,10 +73,8 @@ def normalize_backward(xp, g, x, gamma, *, axes: Shape, eps: float, out=None):
     if x.size == 0:
         for result in out:
             result[...] = 0
-    elif xp is np:
-        _in_pieces(g, x, gamma, axes, eps, *out)
     else:
-        _by_kernels(xp, g, x, gamma, axes, eps, *out)
+        _in_pieces(g, x, gamma, axes, eps, *out)
     return out
 
 
@@ -132,50 +129,6 @@ def _piece(
     np.subtract(g, centered, out=centered)
     centered -= along_rows(sum_g * share, x)
     np.multiply(centered, along_rows(inverse_out, x), out=dx, casting="same_kind")
-
-
-def _by_kernels(
-    xp: Any, g: Any, x: Any, gamma: Any, axes: Shape, eps: float, dx: Any, dgamma: Any, dbeta: Any
-) -> None:
-    wide = xp.promote_types(x.dtype, "float32")
-    shared = tuple(a for a, n in enumerate(gamma.shape) if n == 1)
-    in_order = dgamma.flags.c_contiguous and dbeta.flags.c_contiguous
-    if shared == axes and in_order:  # gamma is one wherever a mean is taken
-        found = kernels.moments.slope_moments(xp, g, x, axes, eps, dgamma, dbeta)
-        kernels.fused.fused(xp, _slope_of_group, [g, x, gamma, *found], out=dx)
-        return
-    mean, variance = kernels.moments.moments(xp, x, axes)
-    along_h = kernels.fused.fused(xp, _along_h, [g, x, mean, variance], eps=float(eps))
-    dgamma[...] = along_h.sum(axis=shared, keepdims=True)
-    dbeta[...] = g.sum(axis=shared, dtype=wide, keepdims=True)
-    mean_g, mean_gh = (
-        kernels.fused.fused(xp, _product, [a, gamma]).mean(axis=axes, dtype=wide, keepdims=True)
-        for a in (g, along_h)
-    )
-    given = [g, x, gamma, mean, variance, mean_g, mean_gh]
-    kernels.fused.fused(xp, _slope, given, out=dx, eps=float(eps))
-
-
-def _slope_of_group(
-    xp: Any, g: Any, x: Any, gamma: Any, mean: Any, inverse: Any, mean_g: Any, mean_gx: Any
-) -> Any:
-    return (g - mean_g - (x - mean) * mean_gx) * (inverse * gamma)
-
-
-def _along_h(xp: Any, g: Any, x: Any, mean: Any, variance: Any, *, eps: float) -> Any:
-    return g * (x - mean) / xp.sqrt(variance + eps)
-
-
-def _product(xp: Any, a: Any, b: Any) -> Any:
-    return a * b
-
-
-def _slope(
-    xp: Any, g: Any, x: Any, gamma: Any, mean: Any, variance: Any, mean_g: Any, mean_gh: Any, *,
-    eps: float,
-) -> Any:  # fmt: skip
-    deviation = xp.sqrt(variance + eps)
-    return (g * gamma - mean_g - (x - mean) / deviation * mean_gh) / deviation
 
 
 @normalize_backward.gradient(saves="g x x.shape gamma gamma.shape")

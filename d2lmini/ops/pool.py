@@ -13,7 +13,6 @@ window costs 2 k operations and not k^2. Along an axis, tap j of all windows at 
 the image with the stride as its step; slices that would reach into the padding are cut short, so
 nothing is ever padded. (Small windows without padding go a quicker way: `pool_apart.py`.)
 
-On a GPU all this is done by kernels, a thread for each window (`device/cuda/kernels/pooling.py`).
 
 Backward. The sum's gradient spreads each g over its window, again axis by axis
 (`_pooling_spread`); the maximum's gives each g to the first place that held the largest value
@@ -32,7 +31,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.device.cuda import kernels
 from d2lmini.ops.checks import check_choice, check_float
 from d2lmini.ops.conv import check_layout
 from d2lmini.ops.core import Shape, Spec, op
@@ -71,7 +69,7 @@ class Tap(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def _pool(
+def pool_of(
     size: Shape, kernel: Shape, stride: Shape, pad: Shape, global_pool: bool, convention: str
 ) -> Pool:
     """The windows; MXNetError when none fits."""
@@ -171,13 +169,6 @@ def _counts(pool: Pool, include_pad: bool, dtype: Any) -> Any:
     return counts
 
 
-def _mean(average: bool, include_pad: bool) -> int:
-    """What a kernel is to divide by."""
-    if not average:
-        return kernels.pooling.SUM
-    return kernels.pooling.MEAN if include_pad else kernels.pooling.MEAN_ON_IMAGE
-
-
 def _by_images(xp: Any, body: Callable[..., None], *arrays: Any) -> None:
     """body(*parts) for groups of images of arrays (N, C, ...), as (images, ...)."""
     flat = [a.reshape(a.shape[0] * a.shape[1], *a.shape[2:]) for a in arrays]
@@ -207,7 +198,7 @@ def _infer_pooling(
     if not global_pool:
         full_lists(kernel, stride, (), pad)
     check_layout(layout, ndim if global_pool else len(kernel), data)
-    pool = _pool(data.shape[2:], kernel, stride, pad, global_pool, pooling_convention)
+    pool = pool_of(data.shape[2:], kernel, stride, pad, global_pool, pooling_convention)
     if pool_type == "max" and any(p >= k for p, k in zip(pool.pad, pool.kernel)):
         raise MXNetError(f"pad={pad} must be less than kernel={kernel}: a window lies in padding")
     return Spec((*data.shape[:2], *pool.out), data.dtype)
@@ -238,21 +229,14 @@ def Pooling(
     MXNetError at the call when the kernel exceeds the padded input, for unknown choices, and for
     layouts other than channel-first. After MXNet's Pooling.
     """
-    pool = _pool(data.shape[2:], kernel, stride, pad, global_pool, pooling_convention)
+    pool = pool_of(data.shape[2:], kernel, stride, pad, global_pool, pooling_convention)
     y = xp.empty((*data.shape[:2], *pool.out), data.dtype) if out is None else out
-    average, include_pad = pool_type == "avg", count_include_pad is not False
 
     def body(x: Any, y: Any) -> None:
         powers = x if pool_type != "lp" or p_value == 1 else x**p_value
-        if xp is np:
-            _reduce(xp, powers, pool, pool_type == "max", y)
-            if average:
-                y /= _counts(pool, include_pad, y.dtype)
-        elif pool_type == "max":
-            kernels.pooling.max_pool(xp, xp.ascontiguousarray(powers), y, pool)
-        else:
-            mean = _mean(average, include_pad)
-            kernels.pooling.sum_pool(xp, xp.ascontiguousarray(powers), y, pool, mean)
+        _reduce(xp, powers, pool, pool_type == "max", y)
+        if pool_type == "avg":
+            y /= _counts(pool, count_include_pad is not False, y.dtype)
         if pool_type == "lp" and p_value != 1:
             (xp.sqrt if p_value == 2 else xp.cbrt)(y, out=y)
 
@@ -265,7 +249,7 @@ def _(
     g, data, shape, y, *, kernel, pool_type, global_pool, pooling_convention, stride, pad, p_value,
     count_include_pad,
 ):  # fmt: skip
-    pool = _pool(shape[2:], kernel, stride, pad, global_pool, pooling_convention)
+    pool = pool_of(shape[2:], kernel, stride, pad, global_pool, pooling_convention)
     how = dict(kernel=pool.kernel, stride=pool.stride, pad=pool.pad)
     if pool_type == "max":
         return max_pooling_backward(g, data, y, **how)
@@ -289,10 +273,6 @@ def pooling_spread(
     """The gradient of sum pooling, or with `average` of mean pooling: g shared over its window."""
     pool = Pool(shape[2:], kernel, stride, pad, g.shape[2:])
     dx = xp.empty(shape, g.dtype) if out is None else out
-    if xp is not np:
-        mean = _mean(average, count_include_pad)
-        kernels.pooling.pool_spread(xp, xp.ascontiguousarray(g), dx, pool, mean)
-        return dx
     if average:
         g = g / _counts(pool, count_include_pad, g.dtype)
     _by_images(xp, lambda g, dx: _spread(xp, g, pool, dx), g, dx)
@@ -314,10 +294,6 @@ def max_pooling_backward(
     """The gradient of max pooling: g goes to the first place of its window that holds y."""
     pool = Pool(data.shape[2:], kernel, stride, pad, y.shape[2:])
     dx = xp.empty(data.shape, g.dtype) if out is None else out
-    if xp is not np:
-        g, data, y = map(xp.ascontiguousarray, (g, data, y))
-        kernels.pooling.max_pool_backward(xp, g, data, y, dx, pool)
-        return dx
     apart = all(s >= k for s, k in zip(pool.stride, pool.kernel))  # no place is in two windows
     covered = cover(*pool)
     if are_squares(data.dtype, pool.size, pool.kernel, pool.stride, pool.out):
@@ -344,10 +320,6 @@ def max_pooling_pick(xp, u, data, y, *, kernel: Shape, stride: Shape, pad: Shape
     """What u, of data's shape, holds at the place where each window of data is largest."""
     pool = Pool(data.shape[2:], kernel, stride, pad, y.shape[2:])
     picked = xp.empty(y.shape, u.dtype) if out is None else out
-    if xp is not np:
-        u, data, y = map(xp.ascontiguousarray, (u, data, y))
-        kernels.pooling.max_pool_pick(xp, u, data, y, picked, pool)
-        return picked
 
     def body(u: Any, x: Any, y: Any, picked: Any) -> None:
         picked.fill(0)

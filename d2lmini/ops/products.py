@@ -27,9 +27,9 @@ import numpy as np
 
 from d2lmini.device import blas
 from d2lmini.device.blas import SERIAL_PRODUCT
-from d2lmini.device.cuda import products
 from d2lmini.device.parallel import parallel_for
 from d2lmini.ops import pieces
+from d2lmini.ops.kernels import kind_of, with_kernels
 
 #: From so many multiplications on a product is cut into so many pieces. Half of the smallest takes
 #: 0.2 ms, five times a hand-over to a worker; with four pieces instead of two a worker that comes
@@ -45,14 +45,14 @@ MOVE = 8
 NARROWEST = 32
 
 
+@with_kernels
 def matmul(xp: Any, a: Any, b: Any, out: Any = None) -> Any:
     """a @ b into `out`: (..., M, K) x (..., K, N) -> (..., M, N), batches broadcast.
 
-    Operands may be strided views. float16, for which no BLAS exists, by way of float32. On a GPU
-    cuBLAS computes them (`device/cuda/products.py`).
+    Operands may be strided views. float16, for which no BLAS exists, by way of float32.
     """
     if xp is not np:
-        return products.matmul(xp, a, b, out)
+        return matmul.kernels[kind_of(xp)](xp, a, b, out)
     if a.dtype.char == "e":
         product = matmul(xp, a.astype("float32"), b.astype("float32"))
         if out is None:

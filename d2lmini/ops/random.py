@@ -11,7 +11,7 @@ True
 an array of `shape`; `_random_NAME_like` numbers in the shape and dtype of its input. Parameters out
 of range are found while drawing, as in MXNet: the error is kept on the result. Names and
 parameters are MXNet 1.9's; the streams are not (a seed gives other numbers there, and others on a
-GPU than on the CPU: see `device/cuda/kernels/random.py`).
+GPU than on the CPU: see `cuda/kernels/random.py`).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.device.cuda import kernels
 from d2lmini.ops.core import DType, Shape, Spec, op
 from d2lmini.ops.distributions import DISTRIBUTIONS, Distribution, draw, draw_each
+from d2lmini.ops.kernels import kind_of, with_kernels
 from d2lmini.ops.signature import Signature, with_signature
 
 # Drawing takes about this many operations a number.
@@ -104,8 +104,6 @@ def _integers(*, low: int, high: int, shape: Shape, dtype: Any) -> Spec:
 @op("_random_randint", aliases=("random_randint",), infer=_integers, flops=_FLOPS, grad=None)
 def random_randint(xp, *, low: int, high: int, shape: Shape = (), dtype: DType = "int32", rng):
     """Integers from low (included) to high (excluded)."""
-    if xp is not np:
-        return kernels.random.integers(xp, rng, low, high, shape or (1,), dtype)
     return rng.generator(0).integers(low, high, shape or (1,), dtype=dtype)
 
 
@@ -131,7 +129,7 @@ def sample_multinomial(
     probabilities = data.reshape(-1, data.shape[-1]).astype("float64")
     upper = probabilities.cumsum(1)
     count = int(np.prod(shape, dtype=int))
-    picked = xp.minimum(_picked(xp, upper, count, rng), data.shape[-1] - 1).astype(np.int64)
+    picked = xp.minimum(pick(xp, upper, count, rng), data.shape[-1] - 1).astype(np.int64)
     result = picked.reshape((data.shape[:-1] + tuple(shape)) or (1,))
     if not get_prob:
         return result.astype(dtype)
@@ -140,30 +138,21 @@ def sample_multinomial(
         return result.astype(dtype), xp.log(chosen).astype(data.dtype)
 
 
-def _picked(xp: Any, upper: Any, count: int, rng: Any) -> Any:
+@with_kernels
+def pick(xp: Any, upper: Any, count: int, rng: Any) -> Any:
     """(N, count) numbers of categories, whose probabilities add up to `upper` (N, K)."""
-    N, K = upper.shape
-    if xp is np:
-        uniform = rng.generator(0).random((N, count)) * upper[:, -1:]
-        rows = [np.searchsorted(u, x, side="right") for u, x in zip(upper, uniform, strict=True)]
-        return np.reshape(rows, (N, count))
-    # One search for all rows: sums and numbers of row n lie from n to n + 1.
-    row = xp.arange(N)[:, None]
-    sums, uniform = (
-        upper / upper[:, -1:] + row,
-        kernels.random.uniform(xp, rng, (N, count), "float64"),
-    )
-    return xp.searchsorted(sums.ravel(), uniform + row, "right") - row * K
+    if xp is not np:
+        return pick.kernels[kind_of(xp)](xp, upper, count, rng)
+    shape = len(upper), count
+    uniform = rng.generator(0).random(shape) * upper[:, -1:]
+    rows = [np.searchsorted(u, x, side="right") for u, x in zip(upper, uniform, strict=True)]
+    return np.reshape(rows, shape)
 
 
 @op("_shuffle", aliases=("shuffle",), flops=_FLOPS, grad=None, in_mxnet=True)
 def shuffle(xp, data, *, rng, out=None):
     """The rows of data (its first axis) in random order."""
-    order: Any = ...
-    if data.ndim and xp is np:
-        order = rng.generator(0).permutation(data.shape[0])
-    elif data.ndim:
-        order = kernels.random.permutation(xp, rng, data.shape[0])
+    order = rng.generator(0).permutation(data.shape[0]) if data.ndim else ...
     if out is None:
         return data[order]
     out[...] = data[order]

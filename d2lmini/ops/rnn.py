@@ -31,8 +31,7 @@ from d2lmini.ops.checks import check_choice, check_float, check_optional, check_
 from d2lmini.ops.core import ALL, Shape, Spec, op
 from d2lmini.ops.distributions import standard_uniform
 from d2lmini.ops.join import concat
-from d2lmini.ops.rnn_fused import layer_of
-from d2lmini.ops.rnn_layers import KINDS, Clip, Layer, Weights, views_of
+from d2lmini.ops.rnn_layers import KINDS, Clip, Layer, Weights, layer_of, views_of
 
 
 class Sizes(NamedTuple):

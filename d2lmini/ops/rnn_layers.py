@@ -22,7 +22,10 @@ from itertools import accumulate
 from math import prod
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
+
 from d2lmini.ops import pieces
+from d2lmini.ops.kernels import kind_of, with_kernels
 from d2lmini.ops.products import matmul
 from d2lmini.ops.rnn_gates import cut, gru_slopes, gru_step, lstm_slopes, lstm_step
 from d2lmini.ops.scalar_cache import at_least
@@ -338,3 +341,11 @@ class GRU(Layer):
 
 #: Kinds of layers, by `mode`.
 KINDS: dict[str, type[Layer]] = {"rnn_relu": Relu, "rnn_tanh": Tanh, "lstm": LSTM, "gru": GRU}
+
+
+@with_kernels
+def layer_of(xp: Any, mode: str, clip: Clip | None = None) -> Layer:
+    """The layer of a kind that computes on arrays of a module."""
+    if xp is not np:
+        return layer_of.kernels[kind_of(xp)](xp, mode, clip)
+    return KINDS[mode](xp, clip)

@@ -25,8 +25,7 @@ from d2lmini.ops.checks import check_choice, check_float, check_optional, check_
 from d2lmini.ops.core import ALL, Spec, modes, op
 from d2lmini.ops.join import concat, split
 from d2lmini.ops.linalg import dot
-from d2lmini.ops.rnn_fused import layer_of
-from d2lmini.ops.rnn_layers import KINDS, Weights, views_of
+from d2lmini.ops.rnn_layers import KINDS, Weights, layer_of, views_of
 
 
 def _infer(

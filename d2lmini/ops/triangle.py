@@ -19,24 +19,25 @@ diagonal (or triangle) out and to put it in are each other's gradients.
 
 from __future__ import annotations
 
-from functools import partial
 from math import isqrt
 from typing import Any
 
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.device.cuda.lanes import with_memory
 from d2lmini.ops.checks import check_float, check_shape
 from d2lmini.ops.core import ALL, Spec, op
+from d2lmini.ops.kernels import kind_of, with_kernels
 from d2lmini.ops.linalg import gemm2
 from d2lmini.ops.products import matmul
 
 
+@with_kernels
 def lapack(xp: Any, name: str, *arrays: Any) -> Any:
-    """What the function of `xp.linalg` gives. On a GPU with a second try where memory is short:
-    cuSOLVER takes some for its own use, that CuPy's pool may be keeping."""
-    return with_memory(partial(getattr(xp.linalg, name), *arrays))
+    """What the function of `xp.linalg` gives."""
+    if xp is not np:
+        return lapack.kernels[kind_of(xp)](xp, name, *arrays)
+    return getattr(np.linalg, name)(*arrays)
 
 
 def check_square(A: Spec) -> None:

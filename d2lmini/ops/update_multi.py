@@ -25,16 +25,14 @@ The `multi_` and `preloaded_multi_` ops are MXNet's own ones of this kind.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.device.cuda import kernels
 from d2lmini.device.parallel import GRAIN, parallel_for
 from d2lmini.ops.core import Op, Spec, op
+from d2lmini.ops.kernels import kind_of, with_kernels
 from d2lmini.ops.signature import Signature, signature_of, with_signature
 from d2lmini.ops.update import (
     mp_sgd_mom_update,
@@ -86,6 +84,7 @@ def pieces_of(sizes: Sequence[int], grain: int = GRAIN) -> list[list[tuple[int, 
     return [*pieces, together] if together else pieces
 
 
+@with_kernels
 def run(
     xp: Any, steps: Sequence[Step], groups: list[tuple], outs: Sequence[Any], numbers: Any = None
 ) -> None:
@@ -93,7 +92,7 @@ def run(
     outs: where each new weight goes; numbers: on a GPU, an array of those in the steps' formulas
     (`numbers_of`), to be read from there."""
     if xp is not np:
-        _run_together(xp, steps, groups, outs, numbers)
+        run.kernels[kind_of(xp)](xp, steps, groups, outs, numbers)
         return
     flat = [[a.reshape(-1) for a in arrays] for arrays in groups]
     places = [out.reshape(-1) for out in outs]
@@ -103,70 +102,19 @@ def run(
         for i, begin, end in pieces[k]:
             for at in range(begin, end, BLOCK):
                 part = slice(at, min(at + BLOCK, end))
-                _take(np, steps[i], [a[part] for a in flat[i]], places[i][part])
+                take_step(np, steps[i], [a[part] for a in flat[i]], places[i][part])
 
     parallel_for(len(pieces), body)
 
 
-def _run_together(
-    xp: Any, steps: Sequence[Step], groups: list[tuple], outs: Sequence[Any], numbers: Any
-) -> None:
-    """On a GPU: steps that differ in their arrays alone are one launch."""
-    ordered = [all(a.flags.c_contiguous for a in (*arrays, out))
-               for arrays, out in zip(groups, outs, strict=True)]  # fmt: skip
-    for members, name, formula in _launches(steps, groups, outs, ordered):
-        if formula is None:
-            for i in members:
-                _take(xp, steps[i], groups[i], outs[i])
-            continue
-        parts = [groups[i] for i in members], [outs[i] for i in members]
-        kernels.updates.update(xp, name, formula, *parts, numbers)
-        if numbers is not None:
-            numbers = numbers[len(formula.numbers) :]
-
-
-def _launches(
-    steps: Sequence[Step], groups: Sequence[Sequence[Any]], outs: Sequence[Any],
-    ordered: Sequence[bool],
-) -> list[tuple[list[int], str, Any]]:  # fmt: skip
-    """Which steps make a launch, the kernel's name and formula. That is None for an array of
-    numbers, or a decision that depends on one. Of `groups` and `outs` only dtypes are read."""
-    alike: dict[Any, list[int]] = {}
-    for i, (step, arrays, out) in enumerate(zip(steps, groups, outs, strict=True)):
-        kept = tuple(a.dtype for a in arrays), out.dtype, out is arrays[0]
-        numbers = all(isinstance(v, (int, float)) for v in step.attrs.values())
-        attrs = tuple(step.attrs.items()) if ordered[i] and numbers else i
-        alike.setdefault((step.op, step.mixed, kept, attrs), []).append(i)
-    launches = []
-    for (rule, mixed, (dtypes, out_dtype, in_place), _), members in alike.items():
-        compute = partial(with_master, rule) if mixed else rule.compute
-        formula = None
-        with suppress(kernels.functions.NotInC):
-            place = None if in_place else out_dtype
-            formula = kernels.updates.Formula(compute, steps[members[0]].attrs, dtypes, place)
-        launches.append((members, rule.name.strip("_"), formula))
-    return launches
-
-
-def numbers_of(steps: Sequence[Step], data: Sequence[Spec]) -> tuple[Any, list[float]] | None:
-    """What a GPU does for `_fused_update` of arrays of these specs, apart from the numbers in it,
-    and these; None if it does not read them from memory."""
-    groups = _groups(steps, data)
-    launches = _launches(steps, groups, [specs[0] for specs in groups], [True] * len(steps))
-    if any(formula is None for _, _, formula in launches):
-        return None
-    key = tuple((*members, name, formula.text) for members, name, formula in launches)
-    return key, [float(x) for _, _, formula in launches for x in formula.numbers]
-
-
-def _take(xp: Any, step: Step, arrays: Sequence[Any], out: Any) -> None:
+def take_step(xp: Any, step: Step, arrays: Sequence[Any], out: Any) -> None:
     if step.mixed:
         with_master(step.op, xp, *arrays, out=out, **step.attrs)
     else:
         step.op.compute(xp, *arrays, out=out, **step.attrs)
 
 
-def _groups(steps: Sequence[Step], data: Sequence[Any]) -> list[tuple]:
+def groups_of(steps: Sequence[Step], data: Sequence[Any]) -> list[tuple]:
     """The arrays of each step."""
     groups, at = [], 0
     for step in steps:
@@ -192,7 +140,7 @@ def _fused_update(xp, *data, steps, numbers=None):
     reads their `numbers`, which differ from step to step, from memory.
 
     Shapes and dtypes are the caller's business: the optimizer made the states."""
-    groups = _groups(steps, data)
+    groups = groups_of(steps, data)
     run(xp, steps, groups, [arrays[0] for arrays in groups], numbers)
     return ()
 
@@ -238,7 +186,7 @@ def _many(xp: Any, rule: Op, data: Any, lrs: Any, wds: Any, out: Any, **attrs: A
     if xp is np or isinstance(lrs, (tuple, list)):
         lrs, wds = map(float, lrs), map(float, wds)
     steps = [Step(rule, {**attrs, "lr": lr, "wd": wd}) for lr, wd in zip(lrs, wds, strict=True)]
-    groups = _groups(steps, data)
+    groups = groups_of(steps, data)
     outs = [xp.empty_like(arrays[0]) for arrays in groups] if out is None else out
     run(xp, steps, groups, outs if isinstance(outs, (tuple, list)) else (outs,))
     return outs

@@ -12,30 +12,25 @@ critical_path    the chain that decided; `roofline` what was reached of the mach
 replay     what if: other workers, devices, links, waits, priorities; from `program` (what the
            threads did), `rates` (how fast things were) and `simulation` (the engine's rules)
 diff       what differs between two runs
-classic    MXNet's own: set_config, set_state, dump, dumps; `classic_objects`: Task, Counter, ...
+
+MXNet's own profiler (set_config, set_state, dump, dumps, Task, Counter, ...) is in the add-on
+`compat`; `d2lmini.profiler` shows those names too.
 """
 
 from __future__ import annotations
 
-from d2lmini.profiler.classic import dump as dump
-from d2lmini.profiler.classic import dump_profile as dump_profile
-from d2lmini.profiler.classic import dumps as dumps
-from d2lmini.profiler.classic import pause as pause
-from d2lmini.profiler.classic import profiler_set_config as profiler_set_config
-from d2lmini.profiler.classic import profiler_set_state as profiler_set_state
-from d2lmini.profiler.classic import resume as resume
-from d2lmini.profiler.classic import set_config as set_config
-from d2lmini.profiler.classic import set_state as set_state
-from d2lmini.profiler.classic import start as start
-from d2lmini.profiler.classic import stop as stop
-from d2lmini.profiler.classic_objects import Counter as Counter
-from d2lmini.profiler.classic_objects import Domain as Domain
-from d2lmini.profiler.classic_objects import Event as Event
-from d2lmini.profiler.classic_objects import Frame as Frame
-from d2lmini.profiler.classic_objects import Marker as Marker
-from d2lmini.profiler.classic_objects import Task as Task
-from d2lmini.profiler.classic_objects import scope as scope
+from typing import Any
+
+from d2lmini import addons
 from d2lmini.profiler.records import Operation as Operation
 from d2lmini.profiler.records import Wait as Wait
 from d2lmini.profiler.trace import Trace as Trace
 from d2lmini.profiler.trace import profile as profile
+
+
+def __getattr__(name: str) -> Any:
+    return addons.attribute_of(__name__, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *addons.names_of(__name__)})

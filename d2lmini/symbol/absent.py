@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from d2lmini.base import MXNetError, loaders
+from d2lmini import addons
+from d2lmini.base import MXNetError
 
 
 class NotImplementedForSymbol(MXNetError, NotImplementedError):
@@ -50,12 +51,12 @@ def refused(what: str) -> Callable[..., NoReturn]:
 
 
 def from_executor(name: str) -> Callable[..., Any]:
-    """A method that `graph.bind` has: when that is imported it puts its own into this place."""
+    """A method that `compat.bind` has: when that is imported it puts its own into this place."""
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        loaders["executor"]()
+        addons.find("Symbol.bind")
         return getattr(self, name)(*args, **kwargs)
 
     method.__name__ = name
-    method.__doc__ = f"`{name}` of `graph.bind`, which it loads."
+    method.__doc__ = f"`{name}` of `compat.bind`, which it loads."
     return method

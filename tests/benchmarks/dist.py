@@ -36,7 +36,7 @@ import numpy as np
 from report import Figure, quartiles, ratio
 
 from d2lmini import autograd, engine, gluon, kvstore, nd
-from d2lmini.kvstore import dist
+from d2lmini.distributed import dist, mpi
 
 #: GB/s; at these the exchange takes about 1/4 to 4 times what `sleep` computes.
 LINKS = (0.2, 0.1, 0.05, 0.025, 0.0125)
@@ -93,7 +93,7 @@ class Net:
         if compiled:
             self.net.hybridize()
         self.params = list(self.net.collect_params().values())
-        rng = np.random.default_rng(kvstore.mpi.world().rank)
+        rng = np.random.default_rng(mpi.world().rank)
         self._x = nd.array(rng.normal(size=(BATCH, UNITS)))
 
     def backward(self) -> None:

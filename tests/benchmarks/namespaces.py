@@ -73,7 +73,7 @@ def hosts(mbit: float) -> Iterator[list[str]]:
 
 
 def _mpiexec() -> str:
-    from d2lmini.launch import _mpiexec as found
+    from d2lmini.distributed.launch import _mpiexec as found
 
     return found()[0]
 

@@ -30,3 +30,5 @@ that run in a random legal order, and two accesses that nothing orders are an Or
 it. `cupy_arrays.host_syncs` lists why the host waited, and within `cupy_arrays.no_host_sync()`
 waiting is an error.
 """
+
+import d2lmini.cuda.ops

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from d2lmini.device.cuda.products import Call
+from d2lmini.cuda.products import Call
 
 
 def gemm(call: Call, turned: bool, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:
@@ -48,7 +48,7 @@ def _view(memory: np.ndarray, begin: int, shape: tuple, strides: tuple) -> np.nd
 
 
 class Library:
-    """Stands for `device.cuda.products.Library`."""
+    """Stands for `cuda.products.Library`."""
 
     def gemm(self, lane: Any, call: Call, turned: bool, a: Any, b: Any, out: Any) -> None:
         from fakes import cupy_arrays

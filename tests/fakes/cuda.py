@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini.device.cuda import products
+from d2lmini.cuda import products
 from fakes import cublas, cupy_arrays, dlpack, graphs, nccl
 from fakes import machine as machines
 from fakes.cupy_arrays import ndarray, specs_of

@@ -23,10 +23,10 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini.device.cuda.kernels.elementwise import FOUR
-from d2lmini.device.cuda.kernels.functions import HELPERS
-from d2lmini.device.cuda.kernels.launch import parameters
-from d2lmini.device.cuda.kernels.random import STREAM
+from d2lmini.cuda.kernels.elementwise import FOUR
+from d2lmini.cuda.kernels.functions import HELPERS
+from d2lmini.cuda.kernels.launch import parameters
+from d2lmini.cuda.kernels.random import STREAM
 
 COMPILER = shutil.which("g++")
 #: The kernels that this test asked for in vain, for there is no g++ (conftest skips it then).

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from d2lmini.device.cuda.kernels.launch import OPTIONS
+from d2lmini.cuda.kernels.launch import OPTIONS
 
 
 def missing() -> str:

@@ -35,11 +35,11 @@ from d2lmini import (
     serialize,
     sym,
 )
+from d2lmini.compat.mxnet_alias import runner
 from d2lmini.d2l import data as d2l_data
 from d2lmini.d2l import text as d2l_text
 from d2lmini.gluon import checkpoint, structure
 from d2lmini.gluon.data.vision import datasets, idx
-from d2lmini.mxnet_alias import runner
 from d2lmini.ops.core import registry
 
 num_gpus()  # asks for CuPy once, as arrays of a GPU in a file do

@@ -17,7 +17,7 @@ import numpy as np
 
 import d2lmini
 from d2lmini import engine
-from d2lmini.mxnet_alias import install_as_mxnet, installed, uninstall
+from d2lmini.compat.mxnet_alias import install_as_mxnet, installed, uninstall
 
 #: Options of `engine.use` by the name that messages give.
 ENGINES: dict[str, dict[str, Any]] = {

@@ -10,7 +10,7 @@ import atexit
 import os
 from typing import Any
 
-from d2lmini.device.cuda.streams import Stream
+from d2lmini.cuda.streams import Stream
 
 count = 0
 _mark = Stream.mark

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from d2lmini import Context, autograd, cpu, cpu_pinned, engine, gluon, nd
-from d2lmini.device.cuda.module import allow_tf32
+from d2lmini.cuda.module import allow_tf32
 from d2lmini.device.devices import device_of
 
 

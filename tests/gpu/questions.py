@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 from d2lmini import autograd, cpu, cpu_pinned, gluon, gpu, nd
-from d2lmini.device.cuda import module
-from d2lmini.device.cuda.device import logical_gpus
-from d2lmini.device.cuda.nccl import Side, SumLane
+from d2lmini.cuda import module
+from d2lmini.cuda.device import logical_gpus
+from d2lmini.cuda.nccl import SumLane
 from d2lmini.device.devices import device_of
+from d2lmini.kvstore.allreduce import Side
 
 #: The stand-ins for CUDA's libraries, where this runs on them (`stub/run.py behaviour`).
 STUB = "gpu_stub_boot" if "gpu_stub_boot" in sys.modules else ""

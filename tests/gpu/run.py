@@ -116,7 +116,7 @@ def table(cupy: Any, **small: dict) -> tuple[str, str]:
 
 def write_table(_group: str) -> bool:
     """Measure, and store the table under the GPU's name."""
-    from d2lmini.device.cuda import module
+    from d2lmini.cuda import module
 
     name, text = table(module.cupy())
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
@@ -142,7 +142,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("groups", nargs="*", choices=[*GROUPS, *OTHERS, []])
     parser.add_argument("--fake", action="store_true", help="measure on the fake; writes nothing")
     options = parser.parse_args(arguments)
-    from d2lmini.device.cuda import module
+    from d2lmini.cuda import module
 
     if options.fake:
         from fakes.cuda import fake_cuda

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from d2lmini import autograd, cpu, gluon, gpu, kvstore, nd, optimizer, random, virtual_gpus
+from d2lmini.distributed import throttle
 
 SIZES = (3, 5, 2)
 ALONE = (cpu(),)
@@ -105,7 +106,7 @@ def thin(folder):
     kv = kvstore.create("dist_sync")
     x = nd.ones(1000 * kv.num_workers)
     kv.broadcast("x", x, x)
-    found = {"link": repr(kvstore.thin.current())}
+    found = {"link": repr(throttle.current())}
     calls = {
         "sum": lambda: kv.pushpull("x", x),
         "broadcast": lambda: kv.broadcast("x", x, x),

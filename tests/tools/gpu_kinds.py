@@ -17,11 +17,8 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
-from fakes.cuda import fake_cuda
 
 from d2lmini import Context, virtual_gpus
-from d2lmini.device.cuda import module
-from d2lmini.device.cuda.device import logical_gpus
 
 KINDS = os.environ.get("D2LMINI_TEST_GPUS", "virtual fake cuda").split()
 
@@ -51,6 +48,12 @@ def some_gpus(
         if kind == "virtual":
             yield stack.enter_context(virtual_gpus(n, link_gb_s=link_gb_s, memory=memory))
             return
+        # Not at the head of the file: tests run without the add-on too (`test_addons.py`).
+        from fakes.cuda import fake_cuda
+
+        from d2lmini.cuda import module
+        from d2lmini.cuda.device import logical_gpus
+
         cupy = (
             real_cupy() if kind == "cuda" else stack.enter_context(fake_cuda(max(n, 1), seed=seed))
         )

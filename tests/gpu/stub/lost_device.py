@@ -23,12 +23,13 @@ import time
 
 #: Less than the ten seconds after which a program that ends stops to wait for its GPUs.
 LIMIT_S = 8
+#: A process that has not come so far by then, its imports included, is ended.
+MOST_S = 90
 WAYS = ("wait", "asnumpy", "waitall", "confirm", "issue", "exit")
 
 
 def fail(way: str) -> None:
     """In the process of its own: the last line printed says how it ended."""
-    faulthandler.dump_traceback_later(LIMIT_S - 3)
     from common import stub
 
     # isort: split
@@ -43,6 +44,7 @@ def fail(way: str) -> None:
     if way != "issue":
         time.sleep(0.2)  # it is issued
         stub.lose()
+    faulthandler.dump_traceback_later(LIMIT_S, exit=True)  # imports do not count
     lane = device_of(gpu(0))._lanes["compute"]
     waits = {
         "wait": lambda: y.wait_to_read(),
@@ -69,16 +71,18 @@ def verdict(way: str) -> tuple[bool, str]:
         text=True,
     )
     try:
-        out, errors = process.communicate(timeout=LIMIT_S)
-        said = (out.splitlines() or errors.splitlines()[-1:] or ["nothing printed"])[-1]
-        in_time = True
+        out, errors = process.communicate(timeout=MOST_S)
     except subprocess.TimeoutExpired:
         process.kill()
+        out, errors = process.communicate()
+    in_time = process.returncode >= 0 and "Timeout (" not in errors
+    if in_time:
+        said = (out.splitlines() or errors.splitlines()[-1:] or ["nothing printed"])[-1]
+    else:
         # The main thread is the last in the list, its innermost call the first.
-        stack = process.communicate()[1].rpartition("(most recent call first):")[2]
+        stack = errors.rpartition("(most recent call first):")[2]
         calls = re.findall(r'File ".*?(\w+/\w+\.py)", line (\d+) in (\w+)', stack)
         said = "HANGS in " + " < ".join(f"{name} ({file}:{line})" for file, line, name in calls[:3])
-        in_time = False
     expected = "nothing said" if way == "exit" else "raised"
     well = in_time and said.startswith(expected)
     ending = f"; ends with status {process.returncode}" if in_time else ""

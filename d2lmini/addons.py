@@ -1,0 +1,146 @@
+"""Add-ons: the parts of the library that the core does not need, each in a folder of its own.
+
+    cuda         GPUs by CuPy: streams, kernels, replayed graphs, NCCL
+    distributed  several processes that train together, and a model of what they would give
+    onnx         nets as ONNX files
+    compat       what programs of MXNet's time use: `import mxnet`, `mx.io`, `Symbol.bind`,
+                 `mx.profiler`, `mx.test_utils`
+
+An add-on imports the core; the core imports no add-on. The core names what it needs, and the tables
+of this module say which module of an add-on provides it. That module is imported when a program
+first asks:
+
+>>> from d2lmini import addons, io
+>>> addons.find("kvstore.dist")
+<function create at ...>
+>>> io.__name__
+'d2lmini.compat.io'
+
+A copy of the library without the folder of an add-on works, except for what that add-on provides:
+that raises an error which names the add-on (`tests/test_addons.py`).
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any, cast
+
+from d2lmini.base import MXNetError
+
+#: What the core asks for, and which "module" or "module:name" of an add-on provides it.
+HOOKS = {
+    "gpu": "d2lmini.cuda.device",
+    "program_kernels": "d2lmini.cuda.program_kernels",
+    "sum_over_processes": "d2lmini.cuda.nccl_multiprocess",
+    "kvstore.dist": "d2lmini.distributed:create",
+    "launch": "d2lmini.distributed.launch:launch",
+    "export_onnx": "d2lmini.onnx.block:export_onnx",
+    "Symbol.bind": "d2lmini.compat.bind",
+    "run": "d2lmini.compat.mxnet_alias.runner:run",
+}
+
+#: Public names: the module that shows them, and which module of an add-on provides them.
+NAMES = {
+    ("d2lmini", "d2lmini.compat.mxnet_alias"): "install_as_mxnet",
+    ("d2lmini.device", "d2lmini.cuda.module"): "allow_tf32",
+    ("d2lmini.kvstore", "d2lmini.distributed"): "AsyncKVStore DistKVStore thin_link",
+    ("d2lmini.profiler", "d2lmini.compat.mx_profiler"): """
+        dump dump_profile dumps pause profiler_set_config profiler_set_state resume set_config
+        set_state start stop""",
+    ("d2lmini.profiler", "d2lmini.compat.mx_profiler_objects"): """
+        Counter Domain Event Frame Marker Task scope""",
+}  # fmt: skip
+
+#: Modules of an add-on that programs import by another name.
+MODULES = {
+    "d2lmini.io": "d2lmini.compat.io",
+    "d2lmini.test_utils": "d2lmini.compat.test_utils",
+    "d2lmini.mxnet_alias": "d2lmini.compat.mxnet_alias",
+    "d2lmini.launch": "d2lmini.distributed.launch",
+    "d2lmini.d2l.cluster": "d2lmini.distributed.cluster",
+}
+
+_PROVIDERS = {
+    **MODULES,
+    **{
+        f"{shown_in}.{name}": f"{module}:{name}"
+        for (shown_in, module), names in NAMES.items()
+        for name in names.split()
+    },
+}
+
+
+def find(hook: str, required: bool = True) -> Any:
+    """What an add-on provides for a hook of the core. Where the add-on is missing: MXNetError, or
+    None unless it is required."""
+    try:
+        return _load(HOOKS[hook])
+    except ModuleNotFoundError as problem:
+        message = _explain(hook, problem)
+        if not required:
+            return None
+        raise MXNetError(message) from problem
+
+
+def names_of(module: str) -> list[str]:
+    """The public names that add-ons add to a module of the core."""
+    return [name.rpartition(".")[2] for name in _PROVIDERS if name.rpartition(".")[0] == module]
+
+
+def attribute_of(module: str, name: str) -> Any:
+    """The public name that an add-on adds to a module of the core, which keeps it from now on.
+    AttributeError if no add-on has that name, or the add-on is missing."""
+    provider = _PROVIDERS.get(f"{module}.{name}")
+    if provider is None:
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+    try:
+        value = _load(provider)
+    except ModuleNotFoundError as problem:
+        raise AttributeError(_explain(f"{module}.{name}", problem)) from problem
+    setattr(sys.modules[module], name, value)
+    return value
+
+
+def _load(provider: str) -> Any:
+    module, _, name = provider.partition(":")
+    found = import_module(module)
+    return getattr(found, name) if name else found
+
+
+def _explain(what: str, problem: ModuleNotFoundError) -> str:
+    """The message for a missing add-on; a missing package of somebody else is that error itself."""
+    if not (problem.name or "").startswith("d2lmini."):
+        raise problem
+    return f"{what} needs the add-on {problem.name}, which is missing from this copy of d2lmini"
+
+
+class _SecondNames:
+    """Lets `import` find the modules of `MODULES` by their public names, as the same objects.
+
+    This finder comes first: the usual finder would look for "d2lmini.test_utils.checks" in the
+    folder of the package `test_utils`, and would load that file a second time. (It has the methods
+    of `importlib.abc`'s classes, whose import would take longer than that of this file.)
+    """
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        for public, module in MODULES.items():
+            if fullname.startswith(public) and fullname[len(public) :][:1] in ("", "."):
+                return ModuleSpec(
+                    fullname, cast(Any, self), origin=module + fullname[len(public) :]
+                )
+        return None
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        # The import system returns what `sys.modules` holds when this function is done.
+        spec = module.__spec__
+        assert spec is not None and spec.origin is not None
+        sys.modules[spec.name] = import_module(spec.origin)
+
+
+sys.meta_path.insert(0, cast(Any, _SecondNames()))

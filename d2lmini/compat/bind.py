@@ -1,0 +1,173 @@
+"""`Symbol.bind` and `Symbol.simple_bind`: from a Symbol to an Executor.
+
+>>> from d2lmini import cpu, sym
+>>> ex = sym.FullyConnected(sym.var("x"), num_hidden=3, name="fc").simple_bind(cpu(), x=(4, 2))
+>>> {name: array.shape for name, array in ex.arg_dict.items()}
+{'x': (4, 2), 'fc_weight': (3, 2), 'fc_bias': (3,)}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from d2lmini.base import MXNetError
+from d2lmini.compat.executor import Executor, resized
+from d2lmini.context import Context
+from d2lmini.graph.ir import topological
+from d2lmini.ndarray import NDArray, zeros
+from d2lmini.symbol import Symbol
+from d2lmini.symbol.infer import infer_shape_partial, infer_type_partial
+
+
+def bind(
+    self: Symbol, ctx: Context, args: Any, args_grad: Any = None, grad_req: Any = "write",
+    aux_states: Any = None, group2ctx: Mapping[str, Context] | None = None,
+    shared_exec: Executor | None = None,
+) -> Executor:  # fmt: skip
+    """The Symbol bound to arrays on `ctx`.
+
+    args, aux_states: lists in the order of `list_arguments` and `list_auxiliary_states`, or dicts.
+    args_grad: where gradients go; those without an array are not computed. grad_req: 'write',
+    'add' or 'null' for all, or a list or dict of these. group2ctx: a context for each `ctx_group`
+    label; they must be of one kind, and everything is computed on `ctx`. shared_exec is accepted:
+    memory comes from one pool anyway.
+
+    ValueError for missing arrays; MXNetError for shapes that do not fit.
+    """
+    _check_groups(self, ctx, group2ctx)
+    names, states = self.list_arguments(), self.list_auxiliary_states()
+    arrays = _listed("args", names, args)
+    grads = _listed("args_grad", names, {} if args_grad is None else args_grad, missing=True)
+    aux = _listed("aux_states", states, [] if aux_states is None else aux_states)
+    for name, x, g in zip(names, arrays, grads):
+        if g is not None and g._spec != x._spec:
+            raise MXNetError(f"bind: the gradient of {name} has {g._spec}, it has {x._spec}")
+    return Executor(self, ctx, arrays, grads, _requests(names, grad_req), aux, group2ctx)
+
+
+def simple_bind(
+    self: Symbol, ctx: Context, grad_req: Any = "write", type_dict: Mapping[str, Any] | None = None,
+    stype_dict: Mapping[str, str] | None = None,
+    group2ctx: Mapping[str, Context] | None = None,
+    shared_arg_names: Sequence[str] | None = None, shared_exec: Executor | None = None,
+    shared_buffer: dict[str, NDArray] | None = None, **kwargs: Any,
+) -> Executor:  # fmt: skip
+    """The Symbol bound to new arrays, filled with zeros, for given shapes of its inputs.
+
+    kwargs: shapes by name. type_dict: dtypes by name, float32 where nothing follows. grad_req: as
+    in `bind`; what a dict does not name gets no gradient. shared_buffer: arrays by name whose
+    memory is used where it suffices, and to which new ones are added; then the arguments
+    `shared_arg_names` are the arrays of `shared_exec`.
+
+    RuntimeError if the shapes do not suffice or do not fit; MXNetError for sparse storage, and for
+    contexts of two kinds.
+    """
+    _check_groups(self, ctx, group2ctx)
+    for name, stype in (stype_dict or {}).items():
+        if stype != "default":
+            raise MXNetError(f"simple_bind: {name} of storage type {stype!r}: there is 'default'")
+    names, states = self.list_arguments(), self.list_auxiliary_states()
+    try:
+        found = infer_shape_partial(self, **kwargs)
+        types = infer_type_partial(self, **(type_dict or {}))
+    except MXNetError as problem:
+        raise RuntimeError(f"simple_bind error. Arguments:\n{kwargs}\n{problem}") from None
+    missing = [n for n, s in zip(names + states, found[0] + found[2]) if not s or 0 in s]
+    if missing:
+        raise RuntimeError(
+            f"simple_bind error. Arguments:\n{kwargs}\nshapes of these do not follow, give them "
+            f"or more of the others: {', '.join(missing)}"
+        )
+
+    theirs: dict[str, NDArray | None] = {}  # what is shared with `shared_exec`
+    if shared_exec is not None and shared_buffer is not None:
+        for name in shared_arg_names or ():
+            theirs[name] = shared_exec.arg_dict[name]
+            theirs[f"grad of {name}"] = shared_exec.grad_dict[name]
+
+    def new(name: str, shape: tuple[int, ...], dtype: Any) -> NDArray:
+        """From the shared memory, if there is some and it suffices."""
+        dtype = np.dtype(dtype or np.float32)
+        if shared_buffer is None:
+            return zeros(shape, ctx, dtype=dtype)
+        x = theirs.get(name)
+        if x is not None:
+            return x
+        x = shared_buffer.get(name)
+        if x is None or x.size < np.prod(shape) or x.dtype != dtype or x.context != ctx:
+            x = shared_buffer[name] = zeros(shape, ctx, dtype=dtype)
+        return resized(x, shape)
+
+    args = [new(*each) for each in zip(names, found[0], types[0])]
+    aux = [zeros(s, ctx, dtype=t or np.float32) for s, t in zip(found[2], types[2])]
+    reqs = _requests(names, grad_req)
+    grads = [
+        None if req == "null" else new(f"grad of {name}", x.shape, x.dtype)
+        for name, x, req in zip(names, args, reqs)
+    ]
+    return Executor(self, ctx, args, grads, reqs, aux, group2ctx)
+
+
+def _listed(what: str, names: Sequence[str], given: Any, missing: bool = False) -> list[Any]:
+    """Arrays in the order of `names`, out of a list or a dict."""
+    if isinstance(given, Mapping):
+        for name in names:
+            if name not in given and not missing:
+                raise ValueError(f"key `{name}` is missing in `{what}`")
+        arrays = [given.get(name) for name in names]
+    elif isinstance(given, (list, tuple)):
+        if len(given) != len(names):
+            raise ValueError(
+                f"Length of {what} does not match the number of arguments: {len(given)} for {names}"
+            )
+        arrays = list(given)
+    else:
+        raise TypeError(
+            f"{what}: Only accept list of NDArrays or dict of str to NDArray, got "
+            f"{type(given).__name__}"
+        )
+    for name, x in zip(names, arrays):
+        if not isinstance(x, NDArray) and not (x is None and missing):
+            raise TypeError(f"{what}: {name} is to be an NDArray, got {type(x).__name__}")
+    return arrays
+
+
+def _requests(names: Sequence[str], grad_req: Any) -> list[str]:
+    if isinstance(grad_req, str):
+        reqs = [grad_req] * len(names)
+    elif isinstance(grad_req, Mapping):
+        reqs = [grad_req.get(name, "null") for name in names]
+    elif isinstance(grad_req, (list, tuple)):
+        reqs = list(grad_req)
+        if len(reqs) != len(names):
+            raise ValueError(f"{len(reqs)} grad_req for {len(names)} arguments: {names}")
+    else:
+        raise TypeError(f"grad_req is a str, a list or a dict, got {type(grad_req).__name__}")
+    for req in reqs:
+        if req not in ("write", "add", "null"):
+            raise ValueError(f"grad_req must be in ('write', 'add', 'null'), got {req!r}")
+    return reqs
+
+
+def _check_groups(symbol: Symbol, ctx: Context, group2ctx: Mapping[str, Context] | None) -> None:
+    for group, other in (group2ctx or {}).items():
+        if other.device_type != ctx.device_type:
+            raise MXNetError(
+                f"group2ctx: {group!r} is to be on {other} and the rest on {ctx}: a program runs "
+                "on one kind of device"
+            )
+    if group2ctx:
+        for node in topological(symbol._entries):
+            label = node.labels.get("ctx_group") or node.labels.get("__ctx_group__")
+            if label is not None and label not in group2ctx:
+                raise MXNetError(
+                    f"The device assignment not found for group {label} of node {node.name!r}; "
+                    f"group2ctx has {sorted(group2ctx)}"
+                )
+
+
+Symbol.bind = Symbol._bind = bind  # type: ignore[attr-defined]
+Symbol.simple_bind = Symbol._simple_bind = simple_bind  # type: ignore[attr-defined]

@@ -1,0 +1,100 @@
+"""What tests of one's own programs call: MXNet's `test_utils`.
+
+>>> import numpy as np
+>>> from d2lmini import nd, test_utils
+>>> test_utils.assert_almost_equal(nd.array([1, 2]), np.array([1.0, 2.00001]))
+>>> test_utils.check_numeric_gradient(nd.tanh, [np.linspace(-1, 1, 5)], rtol=1e-2, atol=1e-3)
+
+In the order to read: `compare.py` (are two arrays alike, and where they differ most), `samples.py`
+(random shapes and arrays), `surroundings.py` (context, environment, retries), `checks.py` (values
+and gradients of Symbols, optimizers). Where MXNet's checks take a Symbol, a function of NDArrays or
+a Block will do as well.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from d2lmini.compat.test_utils.checks import (
+    check_consistency,
+    check_numeric_gradient,
+    check_symbolic_backward,
+    check_symbolic_forward,
+    compare_ndarray_tuple,
+    compare_optimizer,
+    simple_forward,
+)
+from d2lmini.compat.test_utils.compare import (
+    almost_equal,
+    assert_allclose,
+    assert_almost_equal,
+    assert_almost_equal_ignore_nan,
+    assert_almost_equal_with_err,
+    default_atols,
+    default_numeric_eps,
+    default_rtols,
+    effective_dtype,
+    get_atol,
+    get_etol,
+    get_rtol,
+    get_tolerance,
+    get_tols,
+    same,
+    same_array,
+)
+from d2lmini.compat.test_utils.samples import (
+    assign_each,
+    assign_each2,
+    collapse_sum_like,
+    create_2d_tensor,
+    create_vector,
+    np_reduce,
+    rand_coord_2d,
+    rand_ndarray,
+    rand_shape_2d,
+    rand_shape_3d,
+    rand_shape_nd,
+    random_arrays,
+    random_sample,
+    random_uniform_arrays,
+)
+from d2lmini.compat.test_utils.surroundings import (
+    assert_exception,
+    default_context,
+    default_dtype,
+    discard_stderr,
+    environment,
+    list_gpus,
+    retry,
+    set_default_context,
+)
+
+__all__ = [
+    "almost_equal", "assert_allclose", "assert_almost_equal", "assert_almost_equal_ignore_nan",
+    "assert_almost_equal_with_err", "assert_exception", "assign_each", "assign_each2",
+    "check_consistency", "check_numeric_gradient", "check_symbolic_backward",
+    "check_symbolic_forward", "collapse_sum_like", "compare_ndarray_tuple", "compare_optimizer",
+    "create_2d_tensor", "create_vector", "default_atols", "default_context", "default_dtype",
+    "default_numeric_eps", "default_rtols", "discard_stderr", "effective_dtype", "environment",
+    "get_atol", "get_etol", "get_rtol", "get_tolerance", "get_tols", "list_gpus", "np_reduce",
+    "rand_coord_2d", "rand_ndarray", "rand_shape_2d", "rand_shape_3d", "rand_shape_nd",
+    "random_arrays", "random_sample", "random_uniform_arrays", "retry", "same", "same_array",
+    "set_default_context", "simple_forward",
+]  # fmt: skip
+
+_DATA = (
+    "download get_bz2_data get_cifar10 get_mnist get_mnist_iterator get_mnist_ubyte get_zip_data"
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _DATA.split():
+        raise AttributeError(
+            f"test_utils.{name} is left out of d2lmini, as all that fetches data for tests; "
+            "d2l.load_data_digits() needs no network, gluon.data.vision reads MNIST and CIFAR10"
+        )
+    if "sparse" in name or "csr" in name:
+        raise AttributeError(
+            f"test_utils.{name} is left out of d2lmini, as all of MXNet's sparse arrays"
+        )
+    raise AttributeError(f"test_utils has no {name!r}; it has {', '.join(__all__)}")

@@ -1,0 +1,135 @@
+"""Random shapes and arrays for tests, drawn from NumPy's global generator (`numpy.random.seed`).
+
+>>> from d2lmini.test_utils import rand_ndarray, rand_shape_nd
+>>> shape = rand_shape_nd(3, dim=4)
+>>> len(shape), max(shape) <= 4, rand_ndarray(shape).shape == shape
+(3, True, True)
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from d2lmini.base import MXNetError
+from d2lmini.compat.test_utils.surroundings import default_dtype
+from d2lmini.context import Context
+from d2lmini.ndarray import NDArray, array
+
+
+def rand_shape_nd(num_dim: int, dim: int = 10, allow_zero_size: bool = False) -> tuple[int, ...]:
+    """`num_dim` sizes between 1 (or 0) and `dim`, both included."""
+    lowest = 0 if allow_zero_size else 1
+    return tuple(int(n) for n in np.random.randint(lowest, dim + 1, size=num_dim))
+
+
+def rand_shape_2d(dim0: int = 10, dim1: int = 10, allow_zero_size: bool = False) -> tuple[int, int]:
+    """Two sizes, at most dim0 and dim1."""
+    (a,), (b,) = (rand_shape_nd(1, dim, allow_zero_size) for dim in (dim0, dim1))
+    return a, b
+
+
+def rand_shape_3d(
+    dim0: int = 10, dim1: int = 10, dim2: int = 10, allow_zero_size: bool = False
+) -> tuple[int, int, int]:
+    """Three sizes, at most dim0, dim1 and dim2."""
+    (a,), (b,), (c,) = (rand_shape_nd(1, dim, allow_zero_size) for dim in (dim0, dim1, dim2))
+    return a, b, c
+
+
+def rand_coord_2d(x_low: int, x_high: int, y_low: int, y_high: int) -> tuple[int, int]:
+    """A place (x, y) with x_low <= x < x_high and y_low <= y < y_high."""
+    return int(np.random.randint(x_low, x_high)), int(np.random.randint(y_low, y_high))
+
+
+def rand_ndarray(
+    shape: tuple[int, ...],
+    stype: str = "default",
+    density: float | None = None,
+    dtype: Any = None,
+    modifier_func: Callable[[Any], Any] | None = None,
+    shuffle_csr_indices: bool = False,
+    distribution: str | None = None,
+    ctx: Context | None = None,
+) -> NDArray:
+    """An NDArray of standard normal numbers. MXNetError for sparse storage types; what describes
+    them (density, ...) means nothing for a dense array."""
+    if stype != "default":
+        raise MXNetError(f"rand_ndarray: storage type {stype!r} is not supported, only 'default'")
+    values = np.asarray(random_arrays(shape))
+    if modifier_func is not None:
+        values = np.asarray(assign_each(values, modifier_func))
+    return array(values, ctx=ctx, dtype=dtype or default_dtype())
+
+
+def random_arrays(*shapes: tuple[int, ...]) -> Any:
+    """A float32 NumPy array of standard normal numbers for each shape; one alone as it is. The
+    shape () gives a 0-d array."""
+    arrays: list[np.ndarray] = [
+        np.array(np.random.randn(*shape), dtype=default_dtype()) for shape in shapes
+    ]
+    return arrays[0] if len(arrays) == 1 else arrays
+
+
+def random_uniform_arrays(*shapes: tuple[int, ...], **kwargs: Any) -> list[np.ndarray]:
+    """A list of NumPy arrays, uniform between `low` (0) and `high` (1), of `dtype` (float32)."""
+    low, high = kwargs.pop("low", 0.0), kwargs.pop("high", 1.0)
+    dtype = kwargs.pop("dtype", default_dtype())
+    if kwargs:
+        raise TypeError(f"random_uniform_arrays: takes low, high, dtype, got {sorted(kwargs)}")
+    return [np.random.uniform(low, high, size=shape).astype(dtype) for shape in shapes]
+
+
+def random_sample(population: Sequence[Any], k: int) -> list[Any]:
+    """k different members, in random order."""
+    return random.sample(list(population), k)
+
+
+def create_vector(size: int, dtype: Any = np.int64) -> NDArray:
+    """0, 1, ..., size - 1."""
+    return array(np.arange(size), dtype=dtype)
+
+
+def create_2d_tensor(rows: int, columns: int, dtype: Any = np.int64) -> NDArray:
+    """Row i is full of i."""
+    return array(np.arange(rows).reshape(-1, 1).repeat(columns, axis=1), dtype=dtype)
+
+
+def assign_each(the_input: np.ndarray, function: Callable[[Any], Any] | None) -> np.ndarray:
+    """A copy with the function applied to each element."""
+    if function is None:
+        return np.array(the_input)
+    return np.vectorize(function, otypes=[np.asarray(the_input).dtype])(the_input)
+
+
+def assign_each2(
+    input1: np.ndarray, input2: np.ndarray, function: Callable[[Any, Any], Any] | None
+) -> np.ndarray:
+    """The function of both, element by element; a copy of the first without one."""
+    if function is None:
+        return np.array(input1)
+    return np.vectorize(function, otypes=[np.asarray(input1).dtype])(input1, input2)
+
+
+def np_reduce(
+    dat: np.ndarray, axis: Any, keepdims: bool, numpy_reduce_func: Callable[..., Any]
+) -> Any:
+    """Reduce over one axis, several, or all (None) by a NumPy function that knows one at a time."""
+    axes = range(dat.ndim) if axis is None else [axis] if isinstance(axis, int) else axis
+    axes = sorted({a % dat.ndim for a in axes}, reverse=True)
+    result = dat
+    for each in axes:
+        result = numpy_reduce_func(result, axis=each)
+    if keepdims:
+        result = np.reshape(result, [1 if i in axes else n for i, n in enumerate(dat.shape)])
+    return result
+
+
+def collapse_sum_like(a: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Sum over what broadcasting from `shape` to the shape of `a` has repeated."""
+    extra = a.ndim - len(shape)
+    repeated = [extra + i for i, n in enumerate(shape) if n == 1 and a.shape[extra + i] != 1]
+    return a.sum(axis=(*range(extra), *repeated)).reshape(shape)

@@ -1,0 +1,282 @@
+"""A kernel for an elementwise formula: whatever a group of ops does with each element, in one pass.
+
+>>> from d2lmini.cuda.kernels.symbols import names
+>>> x, b = Operand("float32", (8, 4)), Operand("float32", (4,))
+>>> kernel = elementwise("add_relu", [x, b], (8, 4), lambda x, b: [names.maximum(x + b, 0)])
+>>> print(kernel.source[kernel.source.index("__device__ inline void element") :])
+__device__ inline void element(const float x0, const float x1, float& y0) {
+    const float t1 = x0 + x1;
+    const float t2 = maximum(t1, 0.0f);
+    y0 = t2;
+}
+<BLANKLINE>
+extern "C" __global__ void add_relu(const float* x0, const float* x1, float* y0, const int n) {
+    const int first = blockIdx.x * blockDim.x + threadIdx.x, threads = gridDim.x * blockDim.x;
+    int done = 0;
+    if (aligned(x0) && aligned(x1) && aligned(y0)) {
+        for (int i = 4 * first; i < n - 3; i += 4 * threads) {
+            const Four<float> a0 = four(x0 + i), a1 = four(x1 + i % 4);
+            Four<float> b0;
+            for (int k = 0; k < 4; ++k) element(a0.at[k], a1.at[k], b0.at[k]);
+            four(y0 + i) = b0;
+        }
+        done = n / 4 * 4;
+    }
+    for (int i = done + first; i < n; i += threads) {
+        element(x0[i], x1[i % 4], y0[i]);
+    }
+}
+<BLANKLINE>
+
+A thread takes four elements at a time where they lie side by side, 16 bytes in one instruction.
+Shapes are in the text as far as they are needed to find an element, so that the compiler divides by
+constants; the first axis is not, so that the same kernel serves other batches. An output may be
+computed over an input: all that a thread reads it reads before it writes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from d2lmini.cuda.kernels.functions import helpers
+from d2lmini.cuda.kernels.launch import C_TYPES, Kernel, index_type
+from d2lmini.cuda.kernels.symbols import Body, Name
+
+Shape = tuple[int, ...]
+
+#: What a kernel that takes four at a time needs.
+FOUR = """// Four elements side by side.
+template <class T> struct alignas(4 * sizeof(T) < 16 ? 4 * sizeof(T) : 16) Four { T at[4]; };
+template <class T> __device__ const Four<T>& four(const T* x) { return *(const Four<T>*) x; }
+template <class T> __device__ Four<T>& four(T* x) { return *(Four<T>*) x; }
+template <class T> __device__ bool aligned(const T* x) {
+    return (size_t) x % alignof(Four<T>) == 0;
+}
+
+"""
+
+_kernels: dict[str, Kernel] = {}
+_lock = threading.Lock()
+
+
+class Operand(NamedTuple):
+    """An input: dtype, shape, and how many elements apart neighbours along each axis are; None: as
+    in a C-contiguous array."""
+
+    dtype: Any
+    shape: Shape
+    strides: tuple[int, ...] | None = None
+
+
+def elementwise(
+    name: str,
+    inputs: Sequence[Operand],
+    domain: Shape,
+    formula: Callable[..., Sequence[Name]],
+) -> Kernel:
+    """The kernel that fills one array of the shape `domain`, C-contiguous, for each value that
+    `formula(*inputs)` gives, inputs being names in C. Its arguments: the inputs, which broadcast to
+    `domain`, the outputs, the number of elements. The same text is the same kernel.
+
+    NotInC where the formula is none of single elements.
+    """
+    body = Body()
+    texts = [f"x{i}" for i in range(len(inputs))]
+    given = [loaded_name(body, text, np.dtype(o.dtype)) for text, o in zip(texts, inputs)]
+    results = list(formula(*given))
+    outs = [f"y{i}" for i in range(len(results))]
+    stored = [f"{y} = {stored_text(value)};" for y, value in zip(outs, results)]
+    types = [C_TYPES[np.dtype(o.dtype).char] for o in inputs]
+    out_types = [C_TYPES[value.dtype.char] for value in results]
+
+    element = broken(
+        "__device__ inline void element(",
+        [f"const {t} {x}" for t, x in zip(types, texts)]
+        + [f"{t}& {y}" for t, y in zip(out_types, outs)],
+        end=") {",
+    )
+    index = index_type([prod(domain), *(_reach(o) for o in inputs)])
+    kernel = broken(
+        f'extern "C" __global__ void {name}(',
+        [f"const {t}* {x}" for t, x in zip(types, texts)]
+        + [f"{t}* {y}" for t, y in zip(out_types, outs)]
+        + [f"const {index} n"],
+        end=") {",
+    )
+    lines = [*element, *(f"    {line}" for line in [*body.lines, *stored]), "}", "", *kernel]
+    lines += _loops(
+        index, texts, types, [_spread(o, domain) for o in inputs], domain, outs, out_types
+    )
+    text = "\n".join([*lines, "}", ""])
+    return completed(name, text)
+
+
+def completed(name: str, text: str) -> Kernel:
+    """The kernel of a text that begins with what is done to one element, and what that uses."""
+    return kept(name, helpers(text) + (FOUR if "Four<" in text else "") + text)
+
+
+def kept(name: str, source: str) -> Kernel:
+    """The kernel of this text, the same one whenever it is asked for."""
+    with _lock:
+        if source not in _kernels:
+            _kernels[source] = Kernel(name, source)
+        return _kernels[source]
+
+
+# -- values ---------------------------------------------------------------------------------------
+
+
+def loaded_name(body: Body, text: str, dtype: np.dtype) -> Name:
+    """What lies in an array, to compute with."""
+    if dtype.char == "e":
+        return body.line(f"widened({text})", dtype)
+    return body.given(text, dtype)
+
+
+def stored_text(value: Name) -> str:
+    """A value as it lies in an array."""
+    return f"narrowed({value.text})" if value.dtype.char == "e" else value.text
+
+
+# -- places ---------------------------------------------------------------------------------------
+
+
+def _straight(shape: Shape) -> tuple[int, ...]:
+    """The strides of a C-contiguous array, in elements."""
+    return tuple(prod(shape[a + 1 :]) for a in range(len(shape)))
+
+
+def _spread(operand: Operand, domain: Shape) -> tuple[int, ...]:
+    """The strides with which an operand is walked over the domain: 0 where it is repeated."""
+    strides = _straight(operand.shape) if operand.strides is None else operand.strides
+    own = [0 if n == 1 else s for n, s in zip(operand.shape, strides)]
+    return (0,) * (len(domain) - len(own)) + tuple(own)
+
+
+def _reach(operand: Operand) -> int:
+    """How far from its first element the last one lies."""
+    strides = _straight(operand.shape) if operand.strides is None else operand.strides
+    return sum(abs(s) * (n - 1) for n, s in zip(operand.shape, strides))
+
+
+def merged(domain: Shape, walks: Sequence[tuple[int, ...]]) -> tuple[Shape, list[tuple[int, ...]]]:
+    """The domain with as few axes as will do: neighbours that all walks take in one are one axis.
+
+    >>> merged((8, 3, 5), [(15, 5, 1), (0, 5, 1)])
+    ((8, 15), [(15, 1), (0, 1)])
+    """
+    sizes: list[int] = []
+    columns: list[list[int]] = []
+    for axis in range(len(domain)):
+        if domain[axis] == 1:
+            continue
+        here = [walk[axis] for walk in walks]
+        if sizes and all(b == s * domain[axis] for b, s in zip(columns[-1], here)):
+            sizes[-1] *= domain[axis]
+            columns[-1] = here
+        else:
+            sizes.append(domain[axis])
+            columns.append(here)
+    return tuple(sizes), [tuple(column[i] for column in columns) for i in range(len(walks))]
+
+
+def _place(sizes: Shape, walk: tuple[int, ...]) -> str:
+    """Where element i of the domain lies in an operand, as C."""
+    if walk == _straight(sizes):
+        return "i"
+    terms = []
+    for axis, stride in enumerate(walk):
+        if stride:
+            behind = prod(sizes[axis + 1 :])
+            term = "i" if behind == 1 else f"i / {behind}"
+            term += f" % {sizes[axis]}" if axis else ""
+            terms.append(term if stride == 1 else f"{term} * {stride}")
+    return " + ".join(terms) or "0"
+
+
+def _loops(
+    index: str, inputs: Sequence[str], types: Sequence[str], walks: Sequence[tuple[int, ...]],
+    domain: Shape, outputs: Sequence[str], out_types: Sequence[str],
+) -> list[str]:  # fmt: skip
+    """The kernel's lines: four at a time where possible, then one at a time."""
+    sizes, found = merged(domain, [*walks, _straight(domain)])
+    places = [_place(sizes, walk) for walk in found[:-1]]
+    lines = [
+        f"    const {index} first = blockIdx.x * blockDim.x + threadIdx.x, "
+        "threads = gridDim.x * blockDim.x;"
+    ]
+    start = "first"
+    if _by_fours(sizes, found):
+        start = "done + first"
+        wide = [walk[-1:] == (1,) for walk in found[:-1]]
+        lines += _four_at_a_time(index, inputs, types, places, wide, outputs, out_types)
+    call = [f"{x}[{place}]" for x, place in zip(inputs, places)] + [f"{y}[i]" for y in outputs]
+    lines += [
+        f"    for ({index} i = {start}; i < n; i += threads) {{",
+        *broken("        element(", call),
+        "    }",
+    ]
+    return lines
+
+
+def _by_fours(sizes: Shape, walks: Sequence[tuple[int, ...]]) -> bool:
+    """Do four elements of the domain lie side by side, or all in one place, in all operands?"""
+    if not sizes or (len(sizes) > 1 and sizes[-1] % 4):
+        return False
+    return all(
+        walk[-1] == 0 or (walk[-1] == 1 and all(s % 4 == 0 for s in walk[:-1])) for walk in walks
+    )
+
+
+def _four_at_a_time(
+    index: str, inputs: Sequence[str], types: Sequence[str], places: Sequence[str],
+    wide: Sequence[bool], outputs: Sequence[str], out_types: Sequence[str],
+) -> list[str]:  # fmt: skip
+    ready = [f"aligned({x})" for x in [*(x for x, w in zip(inputs, wide) if w), *outputs]]
+    lines = [
+        f"    {index} done = 0;",
+        *broken("    if (", ready, " && ", ") {"),
+        f"        for ({index} i = 4 * first; i < n - 3; i += 4 * threads) {{",
+    ]
+    args = []
+    loads: dict[str, list[str]] = {}
+    for i, (x, t, place) in enumerate(zip(inputs, types, places)):
+        if wide[i]:
+            at = place if place == "i" or " " not in place else f"({place})"
+            loads.setdefault(f"Four<{t}>", []).append(f"a{i} = four({x} + {_bare(at)})")
+            args.append(f"a{i}.at[k]")
+        else:
+            loads.setdefault(t, []).append(f"a{i} = {x}[{place}]")
+            args.append(f"a{i}")
+    for kind, found in loads.items():
+        lines += broken(f"            const {kind} ", found, end=";")
+    spaces: dict[str, list[str]] = {}
+    for i, t in enumerate(out_types):
+        spaces.setdefault(t, []).append(f"b{i}")
+        args.append(f"b{i}.at[k]")
+    lines += [f"            Four<{t}> {', '.join(found)};" for t, found in spaces.items()]
+    lines += broken("            for (int k = 0; k < 4; ++k) element(", args)
+    lines += [f"            four({y} + i) = b{i};" for i, y in enumerate(outputs)]
+    return [*lines, "        }", "        done = n / 4 * 4;", "    }"]
+
+
+def _bare(text: str) -> str:
+    """Brackets are not needed around products and remainders beside a plus."""
+    return text[1:-1] if text[0] == "(" and " + " not in text else text
+
+
+def broken(begin: str, parts: Sequence[str], between: str = ", ", end: str = ");") -> list[str]:
+    """A line, or several where it is too long."""
+    lines, space = [begin], " " * (len(begin) - len(begin.lstrip()) + 4)
+    for i, part in enumerate(parts):
+        text = part + (between if i < len(parts) - 1 else end)
+        if len(lines[-1]) + len(text) > 100 and lines[-1].strip():
+            lines.append(space)
+        lines[-1] += text
+    return [line.rstrip() for line in lines]

@@ -1,0 +1,48 @@
+"""The gradient of taking rows: what goes back to a row that was taken several times is added up.
+
+Adding at once, with atomics, would add in another order each time. So the places are sorted by the
+row that they name (the sort is stable), and a thread for each column of each run of equal rows adds
+the run up from its beginning to its end: always the same sum, that of a loop over the places.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from d2lmini.cuda.kernels.typed import TypedKernel
+from d2lmini.cuda.recording import outside
+
+_ADD_RUNS = TypedKernel(
+    "add_runs",
+    """
+// Place order[p] was sorted to p and names row row_of[p]; only the first of a run of them adds.
+extern "C" __global__ void add_runs(
+    const T* g, const long long* order, const long long* row_of, T* out,
+    const Index places, const Index width
+) {
+    const Index threads = gridDim.x * blockDim.x;
+    for (Index i = blockIdx.x * blockDim.x + threadIdx.x; i < places * width; i += threads) {
+        const Index first = i / width, column = i % width;
+        const long long row = row_of[first];
+        if (first > 0 && row_of[first - 1] == row) continue;
+        A sum = 0;
+        for (Index p = first; p < places && row_of[p] == row; ++p)
+            sum += loaded(g[order[p] * width + column]);
+        out[row * width + column] = stored(sum);
+    }
+}
+""",
+)
+
+
+def add_rows(xp: Any, rows: Any, g: Any, out: Any) -> None:
+    """Fill out (R, width): row r is the sum of all g[i] with rows[i] == r, 0 if there is none.
+
+    rows (n,) integers from 0 to R - 1, g (n, width) in order; g and out of one dtype, float16 added
+    up in float32. Takes memory for two arrays of n integers."""
+    out.fill(0)
+    order = xp.empty(rows.shape, xp.int64)
+    outside(lambda: xp.copyto(order, xp.argsort(rows)))  # in the course of which the host waits
+    row_of = rows[order].astype(xp.int64, copy=False)
+    kernel = _ADD_RUNS(g.dtype, g.size, out.size)
+    kernel(xp, g.size, g, order, row_of, out, g.shape[0], g.size // max(g.shape[0], 1))

@@ -1,0 +1,54 @@
+"""Kernels that are written once for every dtype: the text is headed by what its words stand for.
+
+    T         what the arrays hold          A        what is computed with: float for float16
+    loaded    from T to A                   stored   from A to T
+    Index     a place in an array: 32 bits where those are enough
+
+>>> print(header("f", "int"), end="")
+typedef float T;
+typedef float A;
+typedef int Index;
+__device__ inline A loaded(T x) { return x; }
+__device__ inline T stored(A x) { return x; }
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from string import Template
+from typing import Any
+
+import numpy as np
+
+from d2lmini.cuda.kernels.functions import helpers
+from d2lmini.cuda.kernels.launch import C_TYPES, Kernel, index_type
+
+
+def header(char: str, index: str) -> str:
+    """The meaning of T, A, Index, `loaded` and `stored` for a dtype's character."""
+    load, store = ("widened(x)", "narrowed(x)") if char == "e" else ("x", "x")
+    return (
+        f"typedef {C_TYPES[char]} T;\n"
+        f"typedef {'float' if char == 'e' else C_TYPES[char]} A;\n"
+        f"typedef {index} Index;\n"
+        f"__device__ inline A loaded(T x) {{ return {load}; }}\n"
+        f"__device__ inline T stored(A x) {{ return {store}; }}\n"
+    )
+
+
+class TypedKernel:
+    """A kernel for any dtype: `typed(dtype, *sizes)` is the one for arrays of it, with as many
+    elements at most as the largest of sizes. In the body `$word` stands for one of `words`."""
+
+    def __init__(self, name: str, body: str, **words: str):
+        self.name = name
+        self.body = Template(body).substitute(words)
+        self.of: Callable[[str, str], Kernel] = lru_cache(maxsize=None)(self._made)
+
+    def __call__(self, dtype: Any, *sizes: int) -> Kernel:
+        return self.of(np.dtype(dtype).char, index_type(sizes))
+
+    def _made(self, char: str, index: str) -> Kernel:
+        text = header(char, index) + self.body
+        return Kernel(self.name, helpers(text) + text)

@@ -1,0 +1,153 @@
+"""Optimizer steps of many parameters in few launches.
+
+A net has tens of parameters, most of them tiny, and a launch costs more than a tiny update. So up
+to `MOST` parameters go into one: row r of its blocks (blockIdx.y) works on parameter r.
+
+The step is an op of `ops/update.py` or `update_adaptive.py`, which computes on names in C as those
+of a fused group do (`symbols`). Its numbers, such as a learning rate that changes with every step,
+become parameters of the kernel: the text stays the same, and it is compiled once. In a CUDA graph
+arguments stay what they were, so there the kernel reads its numbers from memory.
+
+    formula = Formula(adam_update.compute, {"lr": 0.001}, dtypes)
+    update(cupy, "adam_update", formula, groups, weights)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from d2lmini.cuda.kernels.elementwise import broken, kept, loaded_name, stored_text
+from d2lmini.cuda.kernels.functions import NotInC, helpers
+from d2lmini.cuda.kernels.launch import C_TYPES, Kernel, index_type
+from d2lmini.cuda.kernels.symbols import Body, c_type, traced
+
+#: Parameters in one launch: with five arrays each, their pointers fit 4 KB, which CUDA allows.
+MOST = 32
+
+
+class _Array(NamedTuple):
+    """An array that a step works on: its name in C, its dtype, does the step write there."""
+
+    name: str
+    dtype: np.dtype
+    is_written: bool
+
+    @property
+    def pointer(self) -> str:
+        return f"{'' if self.is_written else 'const '}{C_TYPES[self.dtype.char]}*"
+
+    @property
+    def element(self) -> str:
+        sign = "&" if self.is_written else ""
+        return f"{self.pointer[:-1]}{sign} {self.name}"
+
+
+def update(
+    xp: Any,
+    name: str,
+    formula: Formula,
+    groups: Sequence[Sequence[Any]],
+    outs: Sequence[Any],
+    numbers: Any = None,
+) -> None:
+    """Compute `formula` for each group of arrays and its place in `outs`. `name` is that of the
+    kernel. `numbers`: an array of float64 to read its numbers from, instead of those it has.
+
+    Arrays in order (C-contiguous); all groups of the same dtypes, and either all have their first
+    array for `out` or none has one of its arrays.
+    """
+    in_place = outs[0] is groups[0][0]
+    values = formula.numbers if numbers is None else [numbers]
+    for begin in range(0, len(groups), MOST):
+        part, places = groups[begin : begin + MOST], outs[begin : begin + MOST]
+        sizes = [out.size for out in places]
+        args: list[Any] = []
+        for arrays, out in zip(part, places):
+            args += [*arrays, *([] if in_place else [out]), out.size]
+        kernel = _kernel(name, formula.text, len(part), index_type(sizes), numbers is not None)
+        kernel(xp, max(sizes), *args, *values, rows=len(part))
+
+
+class _Text(NamedTuple):
+    """What is done with one element of each array: lines of C, and the numbers that they need, as
+    (C type, name)."""
+
+    arrays: tuple[_Array, ...]
+    lines: tuple[str, ...]
+    parameters: tuple[tuple[str, str], ...]
+
+
+class Formula:
+    """What `compute(xp, *arrays, out=out, **attrs)` does, element by element, with what that does
+    to arrays in place: its `text`, and the `numbers` in it. `out`: the dtype of a place that is
+    none of the arrays. NotInC if `compute` is no formula of single elements."""
+
+    def __init__(
+        self, compute: Callable[..., Any], attrs: dict[str, Any], dtypes: Sequence[np.dtype],
+        out: np.dtype | None = None,
+    ):  # fmt: skip
+        body = Body(as_parameters=True)
+        names = [f"x{i}" for i in range(len(dtypes))]
+        values = [loaded_name(body, name, dtype) for name, dtype in zip(names, dtypes)]
+        if out is not None:
+            names.append("y")
+            values.append(body.given("y", out))
+        before = [value.text for value in values]
+        place = values[0 if out is None else -1]
+        if traced(compute, values[: len(dtypes)], attrs, out=place) is not place:
+            raise NotInC("a step that leaves its result elsewhere")
+        written = [value.text != text for value, text in zip(values, before)]
+        for value, is_written in zip(values, written):
+            if is_written and set(names) & set(re.findall(r"\w+", value.text)):
+                # Read before anything is stored.
+                value.text = body.line(value.text, value.dtype).text
+        arrays = tuple(_Array(n, v.dtype, w) for n, v, w in zip(names, values, written))
+        stores = [f"{name} = {stored_text(v)};" for name, v, w in zip(names, values, written) if w]
+        parameters = tuple((c_type(d), name) for name, (d, _) in body.parameters.items())
+        self.text = _Text(arrays, (*body.lines, *stores), parameters)
+        self.numbers = [d.type(value) for d, value in body.parameters.values()]
+
+
+@lru_cache(maxsize=256)
+def _kernel(name: str, step: _Text, count: int, index: str, from_memory: bool) -> Kernel:
+    """The kernel for `count` parameters: their arrays and sizes in turn, then the numbers, or where
+    these are."""
+    arrays, body, numbers = step
+    mine = [(a.pointer, a.name) for a in arrays]
+    types = [f"const {kind} {word}" for kind, word in numbers]
+    each = [*mine, (f"const {index}", "n")]
+    given = [f"{kind} {word}_{r}" for r in range(count) for kind, word in each]
+    given += ["const double* numbers"] if from_memory else types
+    read = [f"{typed} = numbers[{i}];" for i, typed in enumerate(types)] if from_memory else []
+    choice = [
+        f"case {r}: " + " ".join(f"{word} = {word}_{r};" for _, word in each) + " break;"
+        for r in range(count)
+    ]
+    elements = [a.element for a in arrays] + types
+    values = [f"{word}[i]" for _, word in mine] + [word for _, word in numbers]
+    lines = [
+        *broken("__device__ inline void element(", elements, end=") {"),
+        *(f"    {line}" for line in body),
+        "}",
+        "",
+        "// Row r of the blocks takes the parameter r.",
+        *broken(f'extern "C" __global__ void {name}(', given, end=") {"),
+        *(f"    {kind} {word} = nullptr;" for kind, word in mine),
+        f"    {index} n = 0;",
+        "    switch (blockIdx.y) {",
+        *(f"        {line}" for line in choice),
+        "    }",
+        *(f"    {line}" for line in read),
+        f"    const {index} threads = gridDim.x * blockDim.x;",
+        f"    for ({index} i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += threads)",
+        *broken("        element(", values),
+        "}",
+        "",
+    ]
+    text = "\n".join(lines)
+    return kept(name, helpers(text) + text)

@@ -1,0 +1,153 @@
+"""Where CuPy comes from: one place, looked into when a GPU is first asked for.
+
+Importing the library imports no CuPy. Nothing here fails where there is none, or no driver:
+
+>>> from d2lmini.cuda import module
+>>> with module.using(None):                # as on a machine without CuPy
+...     module.count(), module.missing()
+(0, "CuPy is not installed: pip install 'd2lmini[gpu]' for CUDA 12, 'd2lmini[gpu13]' for CUDA 13")
+
+Tests put another module in its place, made of NumPy (`tests/fakes`). Of CuPy the device uses
+
+    cuda.runtime   getDeviceCount, getDeviceProperties, memGetInfo
+    cuda           Device, Stream(non_blocking=True), Event, get_elapsed_time, nvtx, MemoryPool,
+                   using_allocator, alloc_pinned_memory, MemoryPointer.copy_from_device_async,
+                   UnownedMemory, memory.OutOfMemoryError, nccl; Stream.begin_capture, end_capture,
+                   Graph.launch
+    from_dlpack    and what arrays have for it
+    ndarray        empty, asarray, copyto; get(stream, out=, blocking=False), set(array, stream)
+    _core          set_compute_type (`allow_tf32`)
+    cuda.cublas    check_status, and that it has loaded cuBLAS (`products`)
+
+and operations use whatever functions they need.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+_INSTALL = (
+    "CuPy is not installed: pip install 'd2lmini[gpu]' for CUDA 12, 'd2lmini[gpu13]' for CUDA 13"
+)
+
+# What `_core.set_compute_type` takes: products of float32 in float32, or in TF32.
+_DEFAULT, _TF32 = 1, 7
+
+_lock = threading.Lock()
+_looked = False  # has CuPy been looked for?
+_cupy: Any = None
+_count = 0
+_missing = _INSTALL
+_tf32 = os.environ.get("CUPY_TF32", "0") == "1"
+
+
+def cupy() -> Any:
+    """The module; None if there is none, or no GPU it could use."""
+    _look()
+    return _cupy if _count else None
+
+
+def count() -> int:
+    """How many GPUs CuPy finds."""
+    _look()
+    return _count
+
+
+def missing() -> str:
+    """Why there is no GPU, and what to install; empty if there is one."""
+    _look()
+    return "" if _count else _missing
+
+
+def _look() -> None:
+    global _looked, _cupy, _missing
+    if _looked:
+        return
+    with _lock:
+        if not _looked:
+            problem = ""
+            try:
+                _cupy = importlib.import_module("cupy")
+            except ModuleNotFoundError as error:
+                _cupy = None
+                if error.name != "cupy":
+                    problem = str(error)
+            except Exception as error:  # a library of CUDA's that does not load, for instance
+                _cupy, problem = None, str(error)
+            _probe()
+            if problem:
+                _missing = f"CuPy is installed, but cannot be imported: {problem}"
+            _looked = True
+
+
+def _probe() -> None:
+    """Ask CuPy how many GPUs there are. It raises where there is no driver, and never builds a
+    stream to find out: one that fails prints an error of its own."""
+    global _count, _missing
+    _count, _missing = 0, _INSTALL
+    if _cupy is None:
+        return
+    try:
+        _count = _cupy.cuda.runtime.getDeviceCount()
+        _missing = "CuPy is installed, but finds no GPU"
+    except Exception as problem:
+        _missing = f"CuPy is installed, but CUDA's driver does not answer: {problem}"
+
+
+@contextmanager
+def using(other: Any) -> Iterator[None]:
+    """A scope in which this module is taken for CuPy; None: as if there were none. The devices that
+    are there know the one they were made with."""
+    global _looked, _cupy, _count, _missing
+    before = _looked, _cupy, _count, _missing
+    with _lock:
+        _looked, _cupy = True, other
+        _probe()
+    try:
+        yield
+    finally:
+        with _lock:
+            _looked, _cupy, _count, _missing = before
+
+
+def nccl() -> Any:
+    """NVIDIA's library for sums over GPUs, as CuPy gives it; None where it is not installed."""
+    found = cupy()
+    if found is None:
+        return None
+    try:
+        library = getattr(found.cuda, "nccl", None)
+        if library is None:  # CuPy loads it when asked, and warns if it is not there
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                library = importlib.import_module(f"{found.__name__}.cuda.nccl")
+    except ImportError:
+        return None
+    return library if getattr(library, "available", False) else None
+
+
+def allow_tf32(allow: bool) -> bool:
+    """Let products of float32 matrices on GPUs use TF32, or not; whether they did before.
+
+    TF32 is several times faster on cards of compute capability 8.0 and up and keeps 10 bits of each
+    factor: errors of about 1e-3; older cards keep to float32. It is off to begin with (unless
+    CUPY_TF32=1 says otherwise, CuPy's own switch). The setting is of the whole process; CUDA graphs
+    keep what was allowed when they were recorded.
+    """
+    global _tf32
+    before, _tf32 = _tf32, bool(allow)
+    found = cupy()
+    if found is not None:
+        found._core.set_compute_type("float32", _TF32 if allow else _DEFAULT)
+    return before
+
+
+def uses_tf32() -> bool:
+    """What `allow_tf32` last said."""
+    return _tf32

@@ -1,0 +1,168 @@
+"""Sums over GPUs by NCCL: every array gets the sum of all, one collective call instead of copies.
+
+NCCL has rules: where one thread drives several GPUs, the calls of all of them stand in one group; a
+communicator is used by one thread; and all GPUs have to meet collectives in the same order. So all
+sums of the process are tasks of one lane, "sum", of the first GPU: one thread, which has a stream
+on every GPU. What this thread calls first is first everywhere.
+
+A sum reads and writes memory of several devices, and there is a mark on each one's stream: it is
+ordered like any other task (`streams`), each array on its own device.
+
+NCCL is there if CuPy finds it (`pip install nvidia-nccl-cu12`). Without, or where two devices
+share a GPU, a KVStore sums by copies, as on any devices.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from d2lmini.base import MXNetError
+from d2lmini.context import Context
+from d2lmini.cuda import module
+from d2lmini.cuda.lanes import CudaLane
+from d2lmini.cuda.streams import Mark, order_of
+from d2lmini.engine.core import Task
+
+if TYPE_CHECKING:
+    from d2lmini.kvstore.allreduce import Side
+
+_DTYPES = {
+    "int8": "NCCL_INT8", "uint8": "NCCL_UINT8", "int32": "NCCL_INT32", "int64": "NCCL_INT64",
+    "float16": "NCCL_FLOAT16", "float32": "NCCL_FLOAT32", "float64": "NCCL_FLOAT64",
+}  # fmt: skip
+
+
+class SumLane:
+    """Runs the sums; see this module."""
+
+    def __init__(self, devices: Sequence[Any]):
+        self.ctx = devices[0].ctx  # whose lane it is
+        self._library = module.nccl()
+        self._lanes = {device.ctx: CudaLane(device, "sum") for device in devices}
+        self._cliques: dict[tuple[int, ...], list[Any]] = {}
+        #: The communicators of cliques over several processes, by this one's devices in them.
+        self.cliques_across: dict[tuple[Context, ...], list[Any]] = {}
+        self._busy = threading.Lock()
+
+    def takes(self, contexts: Sequence[Context], dtype: np.dtype) -> bool:
+        """Can NCCL sum arrays of this dtype over these devices?"""
+        return len(contexts) > 1 and self.covers(contexts, dtype)
+
+    def covers(self, contexts: Sequence[Context], dtype: np.dtype) -> bool:
+        """The same; or is it one, which has its part in a sum over several processes?"""
+        lanes = [self._lanes.get(ctx) for ctx in contexts]
+        ordinals = {lane.device.ordinal for lane in lanes if lane is not None}
+        return self._library is not None and len(ordinals) == len(lanes) and dtype.name in _DTYPES
+
+    # -- what the engine asks ----------------------------------------------------------------------
+
+    def run(self, task: Task) -> None:
+        """Run `task`, which has `sides` and calls `sum_up`: after all that its arrays depend on."""
+        sides: Sequence[Side] = task.sides  # type: ignore[attr-defined]
+        lanes = [self._lanes[side.ctx] for side in sides]
+        for lane in lanes:
+            lane.device.check()
+        # One of these GPUs is this thread's current one from now on: `Device` of CuPy goes back to
+        # it, and not to GPU 0, which may be in no use (`current`).
+        with self._busy, lanes[0].entered():
+            for lane, side in zip(lanes, sides):
+                marks: list[Mark] = []
+                for var in side.reads:
+                    marks += [] if var.order is None else var.order.marks(False)
+                for var in side.writes:
+                    marks += [] if var.order is None else var.order.marks(True)
+                self._on(lane, lambda: lane.stream.wait(marks))  # noqa: B023 - called at once
+            try:
+                task.run()
+            except Exception as problem:
+                raise self._explained(lanes, problem) from None
+            finally:
+                self._mark(lanes, sides)
+
+    @staticmethod
+    def _on(lane: CudaLane, call: Callable[[], Any]) -> Any:
+        """Do what concerns one device; an error is explained by that one."""
+        try:
+            return call()
+        except Exception as problem:
+            raise lane.device.explained(problem) from None
+
+    @staticmethod
+    def _explained(lanes: Sequence[CudaLane], problem: Exception) -> Exception:
+        """An error of a call that concerns several devices is told of the one that failed, which
+        each of them is asked. Else NCCL's own words are the best there are."""
+        for lane in lanes:
+            last = lane.stream.last
+            try:
+                if last is not None:
+                    lane.check(last)
+            except MXNetError as failure:
+                return failure
+        return lanes[0].device.explained(problem)
+
+    @staticmethod
+    def _mark(lanes: Sequence[CudaLane], sides: Sequence[Side]) -> None:
+        reads = [var for side in sides for var in side.reads]
+        doubts = [lane.stream.doubts(reads) for lane in lanes]  # before any is overwritten
+        for lane, side, doubt in zip(lanes, sides, doubts):
+            with lane.device.xp.cuda.Device(lane.device.ordinal):
+                mark = SumLane._on(lane, lane.stream.mark)
+            for order in map(order_of, side.reads):
+                if order is not None:
+                    order.readers[lane.stream] = mark
+            for order in map(order_of, side.writes):
+                if order is not None:
+                    order.written(mark, doubt)
+
+    def finish(self, deadline: float | None = None) -> bool:
+        """Block until all sums are done; False at the deadline."""
+        return all([lane.finish(deadline) for lane in self._lanes.values()])
+
+    # -- what a task calls -------------------------------------------------------------------------
+
+    def sum_up(
+        self, contexts: Sequence[Context], sums: Sequence[Sequence[tuple[Any, Any]]],
+        clique: list[Any] | None = None,
+    ) -> None:  # fmt: skip
+        """Put on the streams, as one call of NCCL's: in each sum every device's second array
+        becomes the sum of all first ones. clique: what `join` gave, to sum over other processes'
+        devices as well."""
+        lanes = [self._lanes[ctx] for ctx in contexts]
+        nccl = self._library
+        communicators = clique or self._clique([lane.device.ordinal for lane in lanes])
+        nccl.groupStart()
+        try:
+            for arrays in sums:
+                dtype = getattr(nccl, _DTYPES[arrays[0][0].dtype.name])
+                for lane, communicator, (source, target) in zip(lanes, communicators, arrays):
+                    communicator.allReduce(
+                        source.data.ptr, target.data.ptr, source.size, dtype, nccl.NCCL_SUM,
+                        lane.stream.handle.ptr,
+                    )  # fmt: skip
+        finally:
+            nccl.groupEnd()
+
+    def _clique(self, ordinals: list[int]) -> list[Any]:
+        """The communicators over these GPUs, made once by the thread that uses them."""
+        key = (threading.get_ident(), *ordinals)
+        if key not in self._cliques:
+            self._cliques[key] = self._library.NcclCommunicator.initAll(ordinals)
+        return self._cliques[key]
+
+    def join(self, contexts: Sequence[Context], name: Any, before: int, n: int) -> list[Any]:
+        """Become members of the clique of that name, which NCCL gave to one of its processes: it
+        has `n` members, and these devices come behind `before` others. Blocks until all join."""
+        self._library.groupStart()
+        try:
+            members = []
+            for i, ctx in enumerate(contexts):
+                device = self._lanes[ctx].device
+                with device.xp.cuda.Device(device.ordinal):
+                    members.append(self._library.NcclCommunicator(n, name, before + i))
+        finally:
+            self._library.groupEnd()
+        return members

@@ -1,0 +1,91 @@
+"""Sums over the GPUs of several processes as one call each, by NCCL.
+
+Where all gradients lie on GPUs of CUDA and NVIDIA's library is there, `dist_sync` leaves sums to
+it: they go from GPU to GPU, by whatever wire there is between them, and never come to the host. All
+GPUs of all processes make one clique. To found it rank 0 asks NCCL for a name, which MPI brings to
+the others; MPI also goes on to see that all processes are at the same sum (the job's `agree`)
+before any of them gives it to its GPUs: there nothing could be said or ended any more.
+
+A sum is a task of the lane on which NCCL sums within a process (`cuda.nccl`), so all calls
+of a process come from one thread; and it writes the Var by which everything that travels is
+ordered. In which order NCCL adds up is its own affair: two runs agree to the bit if they run on as
+many GPUs, connected alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from d2lmini import engine
+from d2lmini.context import Context
+from d2lmini.cuda import module
+from d2lmini.cuda.nccl import SumLane
+from d2lmini.device.devices import device_of
+from d2lmini.engine import lanes
+from d2lmini.kvstore.allreduce import AllReduce, Sum
+from d2lmini.ndarray import NDArray
+from d2lmini.ndarray.compute import array_of
+from d2lmini.ndarray.dispatch import note_writes
+from d2lmini.ops.spec import Cost
+
+
+class AllReduceAcross(AllReduce):
+    """Some sums over the GPUs of all processes; `sums` are about those of this one."""
+
+    __slots__ = ("job", "plan")
+
+    def __init__(self, lane: SumLane, sums: Sequence[Sum], job: Any, plan: Any):
+        super().__init__(lane, sums)
+        self.reads = (*self.reads, job.order)
+        self.writes = (*self.writes, job.order)
+        self.job, self.plan = job, plan
+
+    def footprint(self) -> Any:
+        """As `AllReduce`, of the part of the ring that the GPUs of this process are, if all have as
+        many."""
+        here = len(self.contexts)
+        n, specs = here * self.job.size, [each[0][0][2] for each in self.sums]
+        flops, nbytes = (sum(s.size for s in specs), sum(s.nbytes for s in specs))
+        return lambda: Cost(flops * here * (n - 1) / n, 2.0 * nbytes * here * (n - 1) / n)
+
+    def run(self) -> None:
+        self.job.agree(self.plan)
+        key = tuple(self.contexts)
+        clique = self.lanes.cliques_across.get(key)
+        if clique is None:
+            name, before, n = self.job.meet(module.nccl().get_unique_id, len(self.contexts))
+            clique = self.lanes.join(self.contexts, name, before, n)
+            self.lanes.cliques_across[key] = clique
+        pairs = [[(array_of(x), array_of(y)) for x, y in each] for each in self.sums]
+        self.lanes.sum_up(self.contexts, pairs, clique)
+
+
+def lane_of(values: Sequence[NDArray], outs: Sequence[NDArray]) -> SumLane | None:
+    """Who sums these arrays, one of each GPU, into those; None if NCCL cannot."""
+    contexts = [x.context for x in values]
+    dtypes = {x._spec.dtype for x in (*values, *outs)}
+    if contexts != [y.context for y in outs] or len(dtypes) > 1:
+        return None
+    if any(ctx.is_cpu for ctx in contexts) or module.nccl() is None:
+        return None
+    lane = _lane(contexts[0])
+    return lane if lane is not None and lane.covers(contexts, np.dtype(dtypes.pop())) else None
+
+
+def _lane(ctx: Context) -> SumLane | None:
+    """That of the device; it has none yet if it is the only one of its process."""
+    device = device_of(ctx)
+    if device.kind == "cuda" and device.sums is None:
+        lane = device.sums = SumLane([device])
+        lanes.add({(ctx, "sum"): 1}, {(ctx, "sum"): lane})
+    return device.sums
+
+
+def all_reduce(lane: SumLane, sums: Sequence[Sum], job: Any, plan: Any) -> None:
+    """Push some sums, all over the same devices."""
+    task = AllReduceAcross(lane, sums, job, plan)
+    task.site = note_writes([y for each in sums for y in each.targets])
+    engine.current.push(task)

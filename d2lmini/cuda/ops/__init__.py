@@ -1,0 +1,22 @@
+"""Kernels of ops for which a GPU has a better way than NumPy's formula.
+
+A file here registers kernels with the ops of the file of the same name in `d2lmini.ops`.
+
+matmul by cuBLAS (`products`) is registered here.
+"""
+
+from d2lmini.cuda import products
+from d2lmini.cuda.ops import (
+    convolve,
+    cross_entropy,
+    index,
+    normalize,
+    pool,
+    random,
+    rnn,
+    triangle,
+    update,
+)
+from d2lmini.ops.products import matmul
+
+matmul.kernel("cuda")(products.matmul)

@@ -1,0 +1,68 @@
+"""Pooling on a GPU: a thread for each window, or for each pixel (`kernels.pooling`)."""
+
+from __future__ import annotations
+
+from d2lmini.cuda import kernels
+from d2lmini.ops.pool import (
+    Pool,
+    Pooling,
+    max_pooling_backward,
+    max_pooling_pick,
+    pool_of,
+    pooling_spread,
+)
+
+
+def _divisor(average: bool, include_pad: bool) -> int:
+    """What a kernel divides by."""
+    if not average:
+        return kernels.pooling.SUM
+    return kernels.pooling.MEAN if include_pad else kernels.pooling.MEAN_ON_IMAGE
+
+
+@Pooling.kernel("cuda")
+def _(
+    xp, data, *, kernel=(), pool_type="max", global_pool=False, pooling_convention="valid",
+    stride=(), pad=(), p_value=None, count_include_pad=None, out=None, **_,
+):  # fmt: skip
+    pool = pool_of(data.shape[2:], kernel, stride, pad, global_pool, pooling_convention)
+    y = xp.empty((*data.shape[:2], *pool.out), data.dtype) if out is None else out
+    powered = pool_type == "lp" and p_value != 1
+    x = xp.ascontiguousarray(data**p_value if powered else data)
+    if pool_type == "max":
+        kernels.pooling.max_pool(xp, x, y, pool)
+    else:
+        divisor = _divisor(pool_type == "avg", count_include_pad is not False)
+        kernels.pooling.sum_pool(xp, x, y, pool, divisor)
+    if powered:
+        (xp.sqrt if p_value == 2 else xp.cbrt)(y, out=y)
+    return y
+
+
+@pooling_spread.kernel("cuda")
+def _(
+    xp, g, *, shape, kernel, stride, pad, average=False, count_include_pad=True, out=None, **_
+):  # fmt: skip
+    pool = Pool(shape[2:], kernel, stride, pad, g.shape[2:])
+    dx = xp.empty(shape, g.dtype) if out is None else out
+    divisor = _divisor(average, count_include_pad)
+    kernels.pooling.pool_spread(xp, xp.ascontiguousarray(g), dx, pool, divisor)
+    return dx
+
+
+@max_pooling_backward.kernel("cuda")
+def _(xp, g, data, y, *, kernel, stride, pad, out=None):
+    pool = Pool(data.shape[2:], kernel, stride, pad, y.shape[2:])
+    dx = xp.empty(data.shape, g.dtype) if out is None else out
+    g, data, y = map(xp.ascontiguousarray, (g, data, y))
+    kernels.pooling.max_pool_backward(xp, g, data, y, dx, pool)
+    return dx
+
+
+@max_pooling_pick.kernel("cuda")
+def _(xp, u, data, y, *, kernel, stride, pad, out=None):
+    pool = Pool(data.shape[2:], kernel, stride, pad, y.shape[2:])
+    picked = xp.empty(y.shape, u.dtype) if out is None else out
+    u, data, y = map(xp.ascontiguousarray, (u, data, y))
+    kernels.pooling.max_pool_pick(xp, u, data, y, picked, pool)
+    return picked

@@ -1,0 +1,91 @@
+"""LSTM and GRU on a GPU: a step is a product and one kernel (`kernels.recurrent`).
+
+Kernels compute the slopes of a step where its gradient comes, so nothing is prepared for backward.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from d2lmini.cuda import kernels
+from d2lmini.ops.products import matmul
+from d2lmini.ops.rnn_layers import BACKWARDS, GRU, KINDS, LSTM, Clip, Layer, layer_of
+
+
+class _Before:
+    """The state before each step of a sequence, on the way back."""
+
+    def __init__(self, xp: Any, first: Any, steps: Any, states: Any):
+        self._first = xp.ascontiguousarray(first)
+        self._states = states
+        self._by, self._begin = (1, len(states) - 1) if steps is BACKWARDS else (-1, 0)
+
+    def __getitem__(self, t: int) -> Any:
+        return self._first if t == self._begin else self._states[t + self._by]
+
+
+class FusedLSTM(LSTM):
+    """`LSTM`, a kernel for each step."""
+
+    @property
+    def bounds(self) -> tuple:
+        clip = self.clip
+        if clip is None:
+            return kernels.recurrent.UNBOUNDED
+        return (1 + clip.nan, float(clip.low), float(clip.high))
+
+    def stepper(self, w, kept, work):
+        (gates, cells), bounds = kept, self.bounds
+
+        def step(t: int, c: Any, states: list[Any], y: Any) -> list[Any]:
+            before = self.xp.ascontiguousarray(states[1])
+            kernels.recurrent.lstm_step(self.xp, c, before, gates[t], cells[t], y, bounds)
+            return [y, cells[t]]
+
+        return step
+
+    def fill_slopes(self, D, states, y, kept, steps) -> Any:
+        return _Before(self.xp, states[1], steps, kept[1])
+
+    def back(self, order, D, across, kept, g, heads, extra) -> None:
+        (gates, cells), (dh, dc), bounds = kept, heads, self.bounds
+        for t in order:
+            kernels.recurrent.lstm_back(
+                self.xp, g[t], dh, gates[t], extra[t], cells[t], dc, D[0][t], bounds
+            )
+            matmul(self.xp, D[0][t], across, dh)
+
+
+class FusedGRU(GRU):
+    """`GRU`, a kernel for each step."""
+
+    def stepper(self, w, kept, work):
+        rz, n, share = kept
+        bias = w.h2h_bias[rz.shape[2] :]
+
+        def step(t: int, c: Any, states: list[Any], y: Any) -> list[Any]:
+            kernels.recurrent.gru_step(self.xp, c, bias, states[0], rz[t], n[t], share[t], y)
+            return [y]
+
+        return step
+
+    def fill_slopes(self, D, states, y, kept, steps) -> Any:
+        return _Before(self.xp, states[0], steps, y)
+
+    def back(self, order, D, across, kept, g, heads, extra) -> None:
+        (rz, n, share), (dn, dc), dh = kept, D, heads[0]
+        more = self.xp.zeros(dh.shape, dh.dtype)
+        for t in order:
+            kernels.recurrent.gru_back(
+                self.xp, g[t], more, rz[t], n[t], share[t], extra[t], dh, dn[t], dc[t]
+            )
+            matmul(self.xp, dc[t], across, more)
+        dh += more
+
+
+FUSED: dict[str, type[Layer]] = {**KINDS, "lstm": FusedLSTM, "gru": FusedGRU}
+
+
+@layer_of.kernel("cuda")
+def _(xp: Any, mode: str, clip: Clip | None = None) -> Layer:
+    return FUSED[mode](xp, clip)

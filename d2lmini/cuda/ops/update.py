@@ -1,0 +1,65 @@
+"""Optimizer steps on a GPU: one launch for all parameters whose steps have the same formula."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from d2lmini.cuda import kernels
+from d2lmini.ops.spec import Spec
+from d2lmini.ops.update import with_master
+from d2lmini.ops.update_multi import Step, groups_of, run, take_step
+
+
+@run.kernel("cuda")
+def _(
+    xp: Any, steps: Sequence[Step], groups: list[tuple], outs: Sequence[Any], numbers: Any
+) -> None:
+    """On a GPU: steps that differ in their arrays alone are one launch."""
+    ordered = [all(a.flags.c_contiguous for a in (*arrays, out))
+               for arrays, out in zip(groups, outs, strict=True)]  # fmt: skip
+    for members, name, formula in _launches(steps, groups, outs, ordered):
+        if formula is None:
+            for i in members:
+                take_step(xp, steps[i], groups[i], outs[i])
+            continue
+        parts = [groups[i] for i in members], [outs[i] for i in members]
+        kernels.updates.update(xp, name, formula, *parts, numbers)
+        if numbers is not None:
+            numbers = numbers[len(formula.numbers) :]
+
+
+def _launches(
+    steps: Sequence[Step], groups: Sequence[Sequence[Any]], outs: Sequence[Any],
+    ordered: Sequence[bool],
+) -> list[tuple[list[int], str, Any]]:  # fmt: skip
+    """Which steps make a launch, the kernel's name and formula. That is None for an array of
+    numbers, or a decision that depends on one. Of `groups` and `outs` only dtypes are read."""
+    alike: dict[Any, list[int]] = {}
+    for i, (step, arrays, out) in enumerate(zip(steps, groups, outs, strict=True)):
+        kept = tuple(a.dtype for a in arrays), out.dtype, out is arrays[0]
+        numbers = all(isinstance(v, (int, float)) for v in step.attrs.values())
+        attrs = tuple(step.attrs.items()) if ordered[i] and numbers else i
+        alike.setdefault((step.op, step.mixed, kept, attrs), []).append(i)
+    launches = []
+    for (rule, mixed, (dtypes, out_dtype, in_place), _), members in alike.items():
+        compute = partial(with_master, rule) if mixed else rule.compute
+        formula = None
+        with suppress(kernels.functions.NotInC):
+            place = None if in_place else out_dtype
+            formula = kernels.updates.Formula(compute, steps[members[0]].attrs, dtypes, place)
+        launches.append((members, rule.name.strip("_"), formula))
+    return launches
+
+
+def numbers_of(steps: Sequence[Step], data: Sequence[Spec]) -> tuple[Any, list[float]] | None:
+    """What a GPU does for `_fused_update` of arrays of these specs, apart from the numbers in it,
+    and these; None if it does not read them from memory."""
+    groups = groups_of(steps, data)
+    launches = _launches(steps, groups, [specs[0] for specs in groups], [True] * len(steps))
+    if any(formula is None for _, _, formula in launches):
+        return None
+    key = tuple((*members, name, formula.text) for members, name, formula in launches)
+    return key, [float(x) for _, _, formula in launches for x in formula.numbers]

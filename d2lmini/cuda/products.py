@@ -1,0 +1,312 @@
+"""Products of matrices on a GPU: calls of cuBLAS that a CUDA graph can contain.
+
+CuPy's `matmul` cannot be captured, because it hands its stream to cuBLAS before each call. With
+three or more axes it copies float16 to float32 and transposed operands to arrays in order, and
+builds tables of pointers. So cuBLAS is called here, through ctypes, in the library that CuPy has
+loaded. Each lane has a handle, which is told once its stream and its workspace.
+
+cuBLAS reads matrices by columns: an array (M, N) in order is to cuBLAS a matrix of N rows. So the
+product out = a @ b is computed as out.T = b.T @ a.T. Each operand is described by whether it is
+transposed, and by its `ld`, the distance from one column to the next:
+
+>>> from math import prod
+>>> row_major = lambda *shape: (shape, tuple(4 * prod(shape[i + 1:]) for i in range(len(shape))))
+>>> found = plan(row_major(8, 6), row_major(6, 5), row_major(8, 5), 4)
+>>> found.calls[0]
+Call(m=5, n=8, k=6, left=Matrix(0, 5, 0), right=Matrix(0, 6, 0), ld=5, step=0, batch=1, begin=...)
+
+More axes are a batch: matrices at equal distances, which one call computes. The distance 0 repeats
+an operand. A batch whose matrices share the right operand, and whose rows follow each other, is one
+product of two matrices:
+
+>>> [(c.m, c.n, c.k, c.batch) for c in plan(row_major(9, 8, 6), row_major(6, 5), row_major(9, 8, 5), 4).calls]
+[(5, 72, 6, 1)]
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+import weakref
+from functools import lru_cache, partial
+from itertools import product as combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from d2lmini.base import MXNetError
+from d2lmini.cuda import lanes, module
+from d2lmini.cuda.kernels.elementwise import merged
+from d2lmini.cuda.recording import outside
+
+Shape = tuple[int, ...]
+#: Shape and strides in bytes.
+Layout = tuple[Shape, Shape]
+
+#: Bytes of a handle's workspace: NVIDIA's advice for compute capability 9.0 and up, and below.
+WORKSPACE, SMALL_WORKSPACE = 32 << 20, 4 << 20
+
+#: dtype: cuBLAS's number of the dtype and of the arithmetic; the C type of the factors.
+KINDS = {"e": (2, 68, ctypes.c_float), "f": (0, 68, ctypes.c_float), "d": (1, 70, ctypes.c_double)}
+_TF32 = 77
+# Also where cuBLAS splits a sum of float16, its parts are added in float32.
+_NO_REDUCED_PRECISION = 16
+_MOST = (1 << 31) - 1
+
+
+class Matrix(NamedTuple):
+    """An operand as cuBLAS reads it: transposed or not, the distance between columns and that
+    between the matrices of a batch."""
+
+    transpose: int
+    ld: int
+    step: int
+
+    def __repr__(self) -> str:
+        return f"Matrix({self.transpose}, {self.ld}, {self.step})"
+
+
+class Call(NamedTuple):
+    """One call of gemm: `batch` products (m, k) x (k, n) -> (m, n). Distances are in elements,
+    `begin` from the first elements of a, b and out."""
+
+    m: int
+    n: int
+    k: int
+    left: Matrix
+    right: Matrix
+    ld: int
+    step: int
+    batch: int
+    begin: tuple[int, ...]
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={value}" for name, value in zip(self._fields[:-1], self))
+        return f"Call({fields}, begin=...)"
+
+
+class Plan(NamedTuple):
+    """The calls that compute a product. `copies`: cuBLAS cannot read a, read b, write out as they
+    lie; then there are no calls. `turned`: is a the left operand?"""
+
+    copies: tuple[bool, bool, bool]
+    turned: bool
+    calls: tuple[Call, ...]
+
+
+def matmul(xp: Any, a: Any, b: Any, out: Any = None) -> Any:
+    """a @ b into `out`: (..., M, K) x (..., K, N) -> (..., M, N), batches broadcast.
+
+    By cuBLAS for float16 (sums are float32), float32 (or TF32, see `module.allow_tf32`) and
+    float64; by CuPy for other dtypes. Operands may be strided views.
+    """
+    if a.shape[-1] == 1:
+        return xp.multiply(a, b, out=out)
+    is_fresh = out is None
+    if is_fresh:
+        batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        out = xp.empty((*batch, a.shape[-2], b.shape[-1]), np.result_type(a.dtype, b.dtype))
+    lane = lanes.here.lane
+    library = None if lane is None else library_of(xp)
+    if library is None or out.dtype.char not in KINDS or not a.dtype == b.dtype == out.dtype:
+        outside(partial(xp.matmul, a, b, out=out))
+    elif not a.shape[-1]:
+        out.fill(0)
+    elif out.size:
+        if is_fresh or not (xp.may_share_memory(out, a) or xp.may_share_memory(out, b)):
+            _multiply(xp, library, lane, a, b, out)
+        else:
+            place = xp.empty(out.shape, out.dtype)
+            _multiply(xp, library, lane, a, b, place)
+            xp.copyto(out, place)
+    return out
+
+
+def _multiply(xp: Any, library: Any, lane: Any, a: Any, b: Any, out: Any) -> None:
+    """a @ b into `out`, which overlaps neither and is not empty."""
+    copies, turned, calls = plan(
+        (a.shape, a.strides), (b.shape, b.strides), (out.shape, out.strides), out.dtype.itemsize
+    )
+    if any(copies):
+        a, b = (x.copy() if copied else x for x, copied in zip((a, b), copies))
+        place = xp.empty(out.shape, out.dtype) if copies[2] else out
+        _multiply(xp, library, lane, a, b, place)
+        if place is not out:
+            xp.copyto(out, place)
+    for call in calls:
+        lane.device.retry(partial(library.gemm, lane, call, turned, a, b, out))
+
+
+# -- layouts --------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=4096)
+def plan(a: Layout, b: Layout, out: Layout, itemsize: int) -> Plan:
+    """How a @ b is written to `out`; no array is empty."""
+    (M, K), N, batch = a[0][-2:], b[0][-1], out[0][:-2]
+    (a0, a1), (b0, b1), (out0, out1) = (
+        (strides[-2] // itemsize, strides[-1] // itemsize) for _, strides in (a, b, out)
+    )
+    sizes, walks = merged(batch, [_walk(layout, len(batch), itemsize) for layout in (a, b, out)])
+    if sizes and walks[1][-1] == 0 and (
+        M == 1 or (walks[0][-1], walks[2][-1]) == (M * a0, M * out0)
+    ):  # fmt: skip
+        if M == 1:
+            a0, out0 = walks[0][-1], walks[2][-1]
+        M *= sizes[-1]
+        sizes, walks = sizes[:-1], [walk[:-1] for walk in walks]
+    # The longest axis of the batch is cuBLAS's; there is a call for each place along the others.
+    longest = sizes.index(max(sizes)) if sizes else 0
+    step_a, step_b, step_out = (walk[longest] if sizes else 0 for walk in walks)
+
+    place = _matrix(N, M, out1, out0, step_out)
+    turned = place is None or bool(place.transpose)
+    if turned:
+        place = _matrix(M, N, out0, out1, step_out)
+        left, right = _matrix(M, K, a0, a1, step_a), _matrix(K, N, b0, b1, step_b)
+        m, n, read_a, read_b = M, N, left, right
+    else:
+        left, right = _matrix(N, K, b1, b0, step_b), _matrix(K, M, a1, a0, step_a)
+        m, n, read_a, read_b = N, M, right, left
+    if place is None or place.transpose or left is None or right is None:
+        is_bad = place is None or bool(place.transpose)
+        return Plan((read_a is None, read_b is None, is_bad), turned, ())
+
+    together = sizes[longest] if sizes else 1
+    if max(m, n, K, together, left.ld, right.ld, place.ld) > _MOST:
+        raise MXNetError(f"a product of {a[0]} and {b[0]} is too large for cuBLAS")
+    calls = []
+    for at in combinations(*(range(1 if i == longest else s) for i, s in enumerate(sizes))):
+        begin = tuple(sum(i * s for i, s in zip(at, walk)) for walk in walks)
+        calls.append(Call(m, n, K, left, right, place.ld, step_out, together, begin))
+    return Plan((False, False, False), turned, tuple(calls))
+
+
+def _walk(layout: Layout, axes: int, itemsize: int) -> Shape:
+    """The strides of the batch in elements, 0 where the operand is repeated."""
+    shape, strides = layout[0][:-2], layout[1][:-2]
+    own = tuple(0 if n == 1 else s // itemsize for n, s in zip(shape, strides))
+    return (0,) * (axes - len(own)) + own
+
+
+def _matrix(rows: int, columns: int, down: int, across: int, step: int) -> Matrix | None:
+    """How cuBLAS reads a matrix whose elements are `down` and `across` apart; None: it cannot."""
+    if step < 0:
+        return None
+    if (down == 1 or rows == 1) and (across >= rows or columns == 1):
+        return Matrix(0, across if columns > 1 else rows, step)
+    if (across == 1 or columns == 1) and (down >= columns or rows == 1):
+        return Matrix(1, down if rows > 1 else columns, step)
+    return None
+
+
+# -- cuBLAS ---------------------------------------------------------------------------------------
+
+
+class Library:
+    """cuBLAS, as CuPy has loaded it.
+
+    A handle is told its stream and workspace when a lane first multiplies: CUDA refuses both while
+    a stream is captured. The handle of a lane that is gone serves the next one of its device.
+    """
+
+    def __init__(self, xp: Any):
+        major = xp.cuda.runtime.runtimeGetVersion() // 1000
+        name = f"cublas64_{major}.dll" if os.name == "nt" else f"libcublas.so.{major}"
+        self._check = xp.cuda.cublas.check_status
+        self._memory = xp.cuda.Memory
+        library = ctypes.CDLL(name)
+        pointer, number, long = ctypes.c_void_p, ctypes.c_int, ctypes.c_longlong
+        self._create = _function(library, "cublasCreate_v2", pointer)
+        self._set_stream = _function(library, "cublasSetStream_v2", pointer, pointer)
+        self._set_workspace = _function(
+            library, "cublasSetWorkspace_v2", pointer, pointer, ctypes.c_size_t
+        )
+        self._set_math_mode = _function(library, "cublasSetMathMode", pointer, number)
+        begin = (pointer, *(number,) * 5, pointer)
+        one, many = (pointer, number, number), (pointer, number, number, long)
+        self._gemm = _function(
+            library, "cublasGemmEx", *begin, *one, *one, pointer, *one, number, number
+        )
+        self._gemm_batched = _function(
+            library, "cublasGemmStridedBatchedEx",
+            *begin, *many, *many, pointer, *many, number, number, number,
+        )  # fmt: skip
+        # A handle and its workspace; those that are free, by device.
+        self._handles: weakref.WeakKeyDictionary[Any, tuple] = weakref.WeakKeyDictionary()
+        self._free: dict[int, list[tuple]] = {}
+        self._factors = {
+            char: tuple(ctypes.byref(kind[2](x)) for x in (1, 0)) for char, kind in KINDS.items()
+        }
+
+    def gemm(self, lane: Any, call: Call, turned: bool, a: Any, b: Any, out: Any) -> None:
+        """Put one call on the stream of a lane."""
+        char = out.dtype.char
+        kind, arithmetic, _ = KINDS[char]
+        if char == "f" and module.uses_tf32():
+            arithmetic = _TF32
+        one, zero = self._factors[char]
+        pa, pb, pout = (x.data.ptr + i * x.dtype.itemsize for x, i in zip((a, b, out), call.begin))
+        pleft, pright = (pa, pb) if turned else (pb, pa)
+        left, right = call.left, call.right
+        begin = (
+            self._handle(lane), left.transpose, right.transpose, call.m, call.n, call.k, one,
+        )  # fmt: skip
+        if call.batch == 1:
+            status = self._gemm(
+                *begin, pleft, kind, left.ld, pright, kind, right.ld,
+                zero, pout, kind, call.ld, arithmetic, -1,
+            )  # fmt: skip
+        else:
+            status = self._gemm_batched(
+                *begin, pleft, kind, left.ld, left.step, pright, kind, right.ld, right.step,
+                zero, pout, kind, call.ld, call.step, call.batch, arithmetic, -1,
+            )  # fmt: skip
+        if status:
+            self._check(status)
+
+    def _handle(self, lane: Any) -> Any:
+        found = self._handles.get(lane)
+        if found is None:
+            free = self._free.setdefault(lane.device.ordinal, [])
+            found = free.pop() if free else self._new(lane.device)
+            handle, workspace = found
+            self._check(self._set_stream(handle, lane.stream.handle.ptr))
+            # After the stream: that takes the workspace away.
+            self._check(self._set_workspace(handle, workspace.ptr, workspace.size))
+            self._handles[lane] = found
+            weakref.finalize(lane, free.append, found).atexit = False
+        return found[0]
+
+    def _new(self, device: Any) -> tuple:
+        properties = device.xp.cuda.runtime.getDeviceProperties(device.ordinal)
+        nbytes = WORKSPACE if properties["major"] >= 9 else SMALL_WORKSPACE
+        workspace = self._memory(nbytes)
+        handle = ctypes.c_void_p()
+        self._check(self._create(ctypes.byref(handle)))
+        self._check(self._set_math_mode(handle, _NO_REDUCED_PRECISION))
+        return handle, workspace
+
+
+def _function(library: Any, name: str, *types: Any) -> Any:
+    function = getattr(library, name)
+    function.argtypes, function.restype = types, ctypes.c_int
+    return function
+
+
+#: cuBLAS by CuPy's module.
+libraries: dict[Any, Any] = {}
+_lock = threading.Lock()
+
+
+def library_of(xp: Any) -> Any:
+    """cuBLAS for a module; None where it cannot be called: then CuPy multiplies."""
+    if xp not in libraries:
+        with _lock:
+            if xp not in libraries:
+                try:
+                    libraries[xp] = Library(xp)
+                except (AttributeError, OSError):
+                    libraries[xp] = None
+    return libraries[xp]

@@ -1,0 +1,138 @@
+"""Groups of a program for a GPU: one generated kernel each, instead of blocks for a CPU's cache.
+
+The ops of a group compute on names in C (`cuda.kernels.symbols`), which gives the kernel's
+body; the kernel stands in the program's text, for the reader and for the compiler:
+
+>>> from d2lmini import sym
+>>> from d2lmini.graph.codegen import Writer
+>>> from d2lmini.graph.typed import typed
+>>> from d2lmini.ops.spec import Spec
+>>> x = sym.var("x")
+>>> y = sym.sigmoid(x * 2, name="y")
+>>> variables, outputs = typed(y._entries, {x._entry[0]: Spec((8, 4), "float32")}, False)
+>>> text = Writer("net", list(variables.values()), outputs, on_gpu=True).text
+>>> print(text[: text.index("extern")], "...", text[text.index("    def run") :], sep="")
+def net(xp, arena):
+<BLANKLINE>
+    mul_scalar_sigmoid_kernel = kernel("mul_scalar_sigmoid_kernel", '''
+        __device__ inline void element(const float x0, float& y0) {
+            const float t1 = x0 * 2.0f;
+            const float t2 = -t1;
+            const float t3 = expf(t2);
+            const float t4 = t3 + 1.0f;
+            const float t5 = 1.0f / t4;
+            y0 = t5;
+        }
+<BLANKLINE>
+        ...    def run(arrays, places, keys):
+        (x,) = arrays
+        y = given_or_new(xp, places[0], (8, 4), float32)
+        mul_scalar_sigmoid_kernel(xp, 8, x, y, 32)
+        return [y]
+<BLANKLINE>
+    return run
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING
+
+from d2lmini.cuda.kernels.elementwise import Operand, completed, elementwise
+from d2lmini.cuda.kernels.functions import NotInC
+from d2lmini.cuda.kernels.launch import Kernel
+from d2lmini.cuda.kernels.symbols import Body, Name, traced
+from d2lmini.graph.fusion import Statement
+from d2lmini.graph.ir import Entry, Node, spec_of
+from d2lmini.graph.layout import Kind, Layout
+
+if TYPE_CHECKING:
+    from d2lmini.graph.codegen import Writer
+
+
+def value_of(node: Node, inputs: Sequence[Name | None]) -> Name:
+    """What a node computes, written in C; NotInC if it cannot be."""
+    op = node.op
+    assert op is not None and node.specs is not None
+    value = traced(op.compute, inputs, node.own_attrs)
+    if not isinstance(value, Name):
+        raise NotInC(f"the result of {op.name}")
+    # An op may give its input back; what a later op does in place must not change that.
+    value = value.astype(node.specs[0].dtype)
+    if value.body is None:  # a constant: who computes with it writes where its inputs are written
+        value.body = next(x.body for x in inputs if x is not None)
+    return value
+
+
+def is_in_c(node: Node) -> bool:
+    """Can this node be written in C?"""
+    body = Body()
+    try:
+        value_of(node, [e and body.given("x", spec_of(e).dtype) for e in node.inputs])
+    except NotInC:
+        return False
+    return True
+
+
+def write_kernel(writer: Writer, statement: Statement) -> None:
+    """Write down one group as a kernel and its launch."""
+    domain, nodes = statement.shape, statement.nodes
+    assert domain is not None
+    inputs = statement.inputs
+    results = [(n, 0) for n in nodes if writer.layout.kinds[n, 0] is Kind.BUFFER]
+
+    def formula(*given: Name) -> list[Name]:
+        values: dict[Entry, Name] = dict(zip(inputs, given))
+        for node in nodes:
+            values[node, 0] = value_of(node, [e and values[e] for e in node.inputs])
+        return [values[entry] for entry in results]
+
+    operands = [_operand(writer.layout, entry) for entry in inputs]
+    made = elementwise(_title(nodes), operands, domain, formula)
+    name = writer.kernel(made)
+    arrays = [_array(writer, entry) for entry in inputs] + [writer.name_of(e) for e in results]
+    count = prod(domain)
+    threads = -(-count // 4) if "Four<" in made.source else count
+    writer.write(f"{name}({', '.join(['xp', str(threads), *arrays, str(count)])})", nodes[-1])
+
+
+def _operand(layout: Layout, entry: Entry) -> Operand:
+    shape, dtype = spec_of(entry)
+    strides = layout.strides(entry)
+    if prod(shape) == 1:
+        return Operand(dtype, ())
+    return Operand(dtype, shape, tuple(s // dtype.itemsize for s in strides) if strides else None)
+
+
+def _array(writer: Writer, entry: Entry) -> str:
+    """The name of an array whose elements lie as its operand says."""
+    name = writer.name_of(entry)
+    fresh = writer.layout.kinds[entry] is Kind.FRESH
+    return f"xp.ascontiguousarray({name})" if fresh else name
+
+
+def _title(nodes: Sequence[Node]) -> str:
+    """A name for the kernel made of what its ops are called: the same for the same formula.
+
+    The last word is never the name of an op: CUDA has functions of its own that are called `erf`,
+    `rsqrt` or `round`, and a kernel of such a name does not compile.
+    """
+    words = [re.sub(r"^(broadcast|elemwise)?_*", "", node.op.name) for node in nodes]  # type: ignore[union-attr]
+    words = words if len(words) < 5 else [*words[:2], f"and_{len(words) - 3}_more", words[-1]]
+    return re.sub(r"\W", "_", "_".join([*words, "kernel"]))
+
+
+def kernel(name: str, source: str) -> Kernel:
+    """What a program calls to get the kernel whose text it has; functions that this uses besides,
+    such as `maximum` with NumPy's rules, are in the kernel's own `source`."""
+    return completed(name, textwrap.dedent(source).lstrip("\n"))
+
+
+def lines_of(name: str, made: Kernel) -> list[str]:
+    """The lines that bring a kernel into a program."""
+    own = made.source[made.source.index("__device__ inline void element(") :]
+    source = textwrap.indent(own, "    ").splitlines()
+    return [f"{name} = kernel(\"{made.name}\", '''", *source, "''')"]

@@ -1,0 +1,287 @@
+"""Programs on a GPU as CUDA graphs: `hybridize(static_alloc=True, static_shape=True)`.
+
+Told statement by statement, a program costs the host some ten microseconds for each of them, and a
+small net spends its time on that. Recorded (`cuda.recording`), it is a few launches. A graph
+has addresses in it, so a `Take`, one recording of a program, says for each array what is to be so:
+
+    an input    is the array it was before, as parameters are, or was lent by another take, as what
+                backward needs: its own address is in the graph;
+                or lies anywhere, as each batch does, or on the host, as the numbers of an
+                optimizer's step do: it is copied to a place of the take first
+    an output   has a place that was given, as gradients have: the graph writes there;
+                or has none: the take has memory for it, which it lends
+
+What was lent belongs to whoever holds the result, for as long as they do: a call that comes sooner
+is another take's, with memory of its own, and where there are many it runs as an ordinary program.
+So no result is ever overwritten, and none is copied.
+
+A program runs once before it is recorded: then its kernels are compiled, and we know which inputs
+are the arrays they were. What cannot be recorded runs as it did before; `Replays.reason` says why.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from d2lmini.cuda import lanes
+from d2lmini.cuda.memory import Block
+from d2lmini.cuda.recording import Recording, Workspace, recorded, workspace_of
+from d2lmini.graph.arena import Run
+from d2lmini.graph.program import Program
+
+if TYPE_CHECKING:
+    from d2lmini.cuda.replay_tasks import SegmentProgram
+
+#: Takes of a program at a time: results of so many calls may be held at once.
+MOST = 4
+#: After so many takes arrays seem to lie elsewhere all the time.
+MOST_EVER = 16
+#: So many arrays that an input was are remembered.
+MOST_REMEMBERED = 8
+
+
+class Take:
+    """One recording of a program, the arrays that it works on, and where they have to lie.
+
+    at, to   addresses of inputs and of given places; 0 for those that it has memory for
+    lent     weak references to what was given out of its own memory
+    """
+
+    def __init__(
+        self, lane: Any, workspace: Workspace, run: Run, inputs: list[Any], outs: list[Any]
+    ):
+        self.lane = lane
+        self.workspace = workspace
+        self.run = run
+        self.inputs = inputs
+        self.outs = outs
+        self.recording: Recording | None = None
+        self.at: list[int] = []
+        self.to: list[int] = []
+        self.lent: list[weakref.ref] = []
+        self.held: list[Block] = []
+
+    @property
+    def own(self) -> list[int]:
+        """Where the memory is that it lends."""
+        return [out.data.ptr for out, given in zip(self.outs, self.to) if not given]
+
+    def fits(self, at: Sequence[int], to: Sequence[int]) -> bool:
+        """Do these arrays lie where they have to, and has everybody let go of what was lent?"""
+        return (
+            all(mine == theirs or not mine for mine, theirs in zip(self.at, at))
+            and all(mine == theirs or not mine for mine, theirs in zip(self.to, to))
+            and all(ref() is None for ref in self.lent)
+        )
+
+    def bring(self, arrays: Sequence[Any]) -> None:
+        """Copy the inputs that lie elsewhere."""
+        for mine, own, array in zip(self.at, self.inputs, arrays):
+            if not mine:
+                self.lane.device.copy(own, array)
+
+    def give(
+        self, arrays: Sequence[Any], places: Sequence[Any], mutated: Sequence[int]
+    ) -> list[Any]:
+        """The results, and what it changed in its copies of inputs back where those lie."""
+        for i in mutated:
+            if not self.at[i]:
+                self.lane.device.copy(arrays[i], self.inputs[i])
+        results = []
+        self.lent = []
+        for given, out, place in zip(self.to, self.outs, places):
+            if place is None:
+                # An array of its own, no view, which would be held by those made of it.
+                result = self.lane.device.xp.ndarray(out.shape, out.dtype, out.data)
+                self.lent.append(weakref.ref(result))
+            else:
+                result = place
+                if not given:
+                    self.lane.device.copy(place, out)
+            results.append(result)
+        return results
+
+    def bury(self) -> None:
+        """Let go of all memory: on the threads of its lanes, after all that was put there."""
+        lane, held = self.lane, self.held
+        self.workspace.lends.difference_update(self.own)
+        blocks = [*held, Block(dict(self.__dict__), lane)]
+        self.__dict__.clear()
+        for block in blocks:
+            block.order.writer = lane.stream.last
+            block.lane.graves.append(block)
+
+
+class Replays:
+    """The takes of one program.
+
+    reason    why it is not recorded; None as long as it may be
+    replayed  so many calls were replays
+    segments  of bulk segments that begin with this program, by what they do (`replay_tasks`)
+    """
+
+    def __init__(self, program: Program | SegmentProgram):
+        self.program: Any = program
+        self.segments: dict[tuple, Replays] = {}
+        self.reason: str | None = None
+        if len(program.parts) > 1:
+            self.reason = "it runs in parts, so that its first results can travel meanwhile"
+        self.replayed = 0
+        self._takes: list[Take] = []
+        self._made = 0
+        self._lane: Any = None
+        self._function: Any = None
+        self._were: list[deque[Block]] = [deque(maxlen=MOST_REMEMBERED) for _ in program.inputs]
+        self._lies_anywhere: set[int] = set()
+        self._called = False
+        weakref.finalize(self, _bury, self._takes).atexit = False
+
+    def __str__(self) -> str:
+        name = self.program.name
+        if self.reason is not None:
+            return f"{name}: op by op, {self.reason}"
+        if not self._takes:
+            return f"{name}: not recorded yet, that takes two calls"
+        recording = self._takes[0].recording
+        assert recording is not None
+        parts = f"graphs: {recording.graphs}, calls between them: {recording.calls}"
+        return f"{name}: {parts}; replays: {self.replayed}"
+
+    def run(
+        self, arrays: Sequence[Any], places: Sequence[Any], keys: Sequence[Any], chunks: Callable
+    ) -> list[Any]:
+        """The outputs: `Program.run`, by a replay where that is possible. `chunks()` gives those
+        that `arrays` and `places` lie in."""
+        results = self.replay(arrays, places, keys, chunks)
+        return self.program.run(arrays, places, keys) if results is None else results
+
+    def replay(
+        self, arrays: Sequence[Any], places: Sequence[Any], keys: Sequence[Any], chunks: Callable
+    ) -> list[Any] | None:
+        """The outputs by a replay, or by what is recorded now; None where neither is possible."""
+        if self.reason is None:
+            lane = lanes.here.lane
+            if lane is not self._lane:  # the first call, or one in another `logical_gpus`
+                self._forget()
+                self._lane, self._function = lane, None
+            at = [0 if isinstance(x, np.ndarray) else x.data.ptr for x in arrays]
+            to = [0 if place is None else place.data.ptr for place in places]
+            for take in self._takes:
+                if take.fits(at, to):
+                    assert take.recording is not None
+                    take.bring(arrays)
+                    take.recording.replay(keys)
+                    self.replayed += 1
+                    return take.give(arrays, places, self.program.mutated)
+            if self._called and self._has_room(at):
+                return self._take(arrays, places, keys, at, to, chunks)
+            self._called = True
+            self._remember(chunks())
+        return None
+
+    def _remember(self, chunks: Sequence[Any]) -> None:
+        for were, chunk in zip(self._were, chunks):
+            if chunk is not None and chunk.block not in were:
+                were.append(chunk.block)
+
+    def _has_room(self, at: Sequence[int]) -> bool:
+        """May one more be recorded? Where an input lies elsewhere than in all takes they are
+        forgotten; from now on it is copied."""
+        if len(self._takes) < MOST:
+            return True
+        moved = [
+            i
+            for i, address in enumerate(at)
+            if all(take.at[i] not in (0, address) for take in self._takes)
+        ]
+        if not moved:
+            return False  # somebody holds what they lent
+        self._lies_anywhere.update(moved)
+        self._forget()
+        return True
+
+    def _forget(self) -> None:
+        while self._takes:
+            self._takes.pop().bury()
+
+    def _take(
+        self, arrays: Sequence[Any], places: Sequence[Any], keys: Sequence[Any],
+        at: Sequence[int], to: Sequence[int], chunks: Callable,
+    ) -> list[Any] | None:  # fmt: skip
+        """Run it in the memory of a new take, which is recorded then; None if there is no memory
+        for that."""
+        lane = self._lane
+        xp, program, workspace = lane.device.xp, self.program, workspace_of(lane)
+        lie_in = chunks()
+        stays = [
+            bool(address)
+            and (chunk.block in were or address in workspace.lends)
+            and i not in self._lies_anywhere
+            for i, (address, chunk, were) in enumerate(zip(at, lie_in, self._were))
+        ]
+        self._remember(lie_in)
+        try:
+            if self._function is None:
+                self._function = program.function()
+            inputs = [
+                xp.ndarray(x.shape, x.dtype, x.data) if stay else xp.empty(x.shape, x.dtype)
+                for x, stay in zip(arrays, stays)
+            ]
+            outs = [
+                xp.empty(spec.shape, spec.dtype)
+                if place is None
+                else xp.ndarray(place.shape, place.dtype, place.data)
+                for place, spec in zip(places, program.specs)
+            ]
+        except MemoryError:
+            self._give_up("there is no memory for a recording")
+            return None
+        take = Take(lane, workspace, self._function, inputs, outs)
+        take.at = [address if stay else 0 for address, stay in zip(at, stays)]
+        take.to = list(to)
+        # What lies there may be dropped by others, but is not given to anybody as long as we look.
+        take.held = [
+            Block(array.data, chunk.block.lane)
+            for array, chunk, address in zip(
+                (*arrays, *places), lie_in, (*take.at, *take.to), strict=True
+            )
+            if address
+        ]
+        take.bring(arrays)
+        with xp.cuda.using_allocator(workspace.malloc):
+            program.run_in(take.run, inputs, outs, keys)
+        try:
+            take.recording = recorded(
+                lane, workspace,
+                lambda later: program.run_in(take.run, inputs, outs, later), len(keys),
+            )  # fmt: skip
+        except Exception as problem:
+            cause = problem.__cause__
+            lane.device.explained(cause if isinstance(cause, Exception) else problem)
+            lane.device.check()
+            self._give_up(str(problem).splitlines()[0])
+        results = take.give(arrays, places, program.mutated)
+        if take.recording is None:
+            take.bury()
+        else:
+            self._takes.append(take)
+            workspace.lends.update(take.own)
+            self._made += 1
+            if self._made > MOST_EVER:
+                self._give_up("its arrays lie elsewhere at nearly every call")
+        return results
+
+    def _give_up(self, reason: str) -> None:
+        self.reason = reason
+        self._forget()
+        self._function = None
+
+
+def _bury(takes: list[Take]) -> None:
+    while takes:
+        takes.pop().bury()

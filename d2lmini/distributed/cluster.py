@@ -1,0 +1,305 @@
+"""What would n machines give me? A training step, played through with a model of its exchange.
+
+    fitted = cluster.fit(sizes, times, n=2)        # alpha and beta, from measured sums
+    works = cluster.works_of(trace, trainer)       # when each gradient is there
+    found = cluster.scaling(works, fitted)         # 1 ... 4096 processes
+    print(found)                                   # seconds of a step, with bands
+
+A step is little more than a table. Gradients become ready one by one while backward goes on, that
+of the last layer first. They travel in the buckets that the library would make of them, in its
+order, one bucket after the other, each as long as `alpha_beta.all_reduce_s` says. What a bucket
+brings is updated when it is there; the next forward pass goes on as far as it has its weights. On
+the stepped engine's clock the library's own steps take as long as this says, within a percent or
+two (`tests/test_d2l_cluster.py`); on a machine there is more to a step (tests/benchmarks/scaling.py
+compares).
+
+>>> work = work_of([(0.01, 0.02, 400_000)] * 10)           # ten layers, 0.3 s, 4 MB
+>>> link = Link(alpha_s=1e-3, beta_s=1e-8)                 # 1 ms a message, 0.1 GB/s
+>>> for n in (1, 2, 64):
+...     print(n, step(work, n, link, "ring"))
+1 0.300 s, of which 0.000 s for the exchange alone
+2 0.307 s, of which 0.007 s for the exchange alone
+64 0.910 s, of which 0.610 s for the exchange alone
+
+What it leaves out: a network that is busy with others, data that come late, and what a larger batch
+does to the training itself. One that is late holds up all: that it has (`sigma_s`).
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+from d2lmini.distributed.alpha_beta import (
+    DRAWS,
+    WAYS,
+    Fit,
+    Link,
+    Rounds,
+    all_reduce_s,
+    band,
+    fit,
+    rounds_of,
+)
+from d2lmini.distributed.dist import grouped, in_turns
+from d2lmini.gluon.trainer import Trainer
+from d2lmini.profiler.recorder import serial_of
+from d2lmini.profiler.trace import Trace
+
+__all__ = [
+    "WAYS", "Fit", "Gradient", "Link", "Prediction", "Rounds", "Scaling", "Step", "Work",
+    "all_reduce_s", "fit", "rounds_of", "scaling", "step", "work_of", "works_of",
+]  # fmt: skip
+
+#: 1, 2, 4, ... 4096 processes.
+SIZES = tuple(2**k for k in range(13))
+
+
+class Gradient(NamedTuple):
+    """One of a net's gradients: its bytes; how many seconds after the step's begin it is there, if
+    nothing is waited for; and from when on its weight is needed, in forward."""
+
+    nbytes: int
+    ready_s: float
+    needed_s: float = 0.0
+
+
+class Work(NamedTuple):
+    """What one process does in a step by itself: `compute_s` seconds forward and backward, in which
+    the gradients become ready, in the order of the net's parameters; and `update_s` after all."""
+
+    compute_s: float
+    gradients: tuple[Gradient, ...]
+    update_s: float = 0.0
+
+    def later(self, seconds: float) -> Work:
+        """The same, done by one that is slower by so many seconds in all."""
+        by = 1 + seconds / self.compute_s
+        gradients = (Gradient(g.nbytes, by * g.ready_s, by * g.needed_s) for g in self.gradients)
+        return Work(by * self.compute_s, tuple(gradients), self.update_s)
+
+    @classmethod
+    def slowest(cls, works: Sequence[Work]) -> Work:
+        """What those see who wait for all of these: the latest of everything."""
+        gradients = (
+            Gradient(each[0].nbytes, max(g.ready_s for g in each), max(g.needed_s for g in each))
+            for each in zip(*(work.gradients for work in works))
+        )
+        compute_s, update_s = (max(values) for values in zip(*((w[0], w[2]) for w in works)))
+        return cls(compute_s, tuple(gradients), update_s)
+
+
+def work_of(layers: Sequence[tuple[float, float, int]], update_s: float = 0.0) -> Work:
+    """The work of layers, from a table: for each the seconds forward, the seconds backward, and the
+    bytes of its gradient. Backward goes from the last to the first.
+
+    >>> work_of([(1, 2, 1000), (1, 2, 50)]).gradients
+    (Gradient(nbytes=1000, ready_s=6, needed_s=0), Gradient(nbytes=50, ready_s=4, needed_s=1))
+    """
+    begins = [0, *accumulate(forward_s for forward_s, _, _ in layers)]
+    now = begins.pop()
+    gradients: list[Gradient] = []
+    for (_, backward_s, nbytes), needed_s in zip(reversed(layers), reversed(begins)):
+        now += backward_s
+        gradients.append(Gradient(nbytes, now, needed_s))
+    return Work(now, tuple(reversed(gradients)), update_s)
+
+
+def works_of(trace: Trace, trainer: Trainer) -> list[Work]:
+    """The work of each step in a trace of training by one process, but for the first step, whose
+    begin is not seen: a step begins when the update before it is over. trainer: the Trainer of a
+    net on one context. ValueError if there are fewer than two steps in the trace."""
+    params = [p for p in (trainer._params[i] for i in trainer._in_net) if p.grad_req != "null"]
+    weights = [serial_of(p.data()._chunk) for p in params]
+    grads = [serial_of(p.grad()._chunk) for p in params]
+    nbytes = [p.grad()._spec.nbytes for p in params]
+    found: list[Work] = []
+    begin = done = updated = 0
+    needed, ready = dict.fromkeys(weights, 0), dict.fromkeys(grads, 0)
+
+    def close() -> None:
+        if begin:
+            times = [[1e-9 * (at - begin) for at in each.values()] for each in (ready, needed)]
+            compute_s, update_s = 1e-9 * (done - begin), 1e-9 * (updated - done)
+            found.append(Work(compute_s, tuple(map(Gradient, nbytes, *times)), update_s))
+
+    for operation in trace.operations:
+        if needed.keys() & set(operation.writes):
+            updated = max(updated, operation.ended_ns)
+            continue
+        if updated:  # the first operation of the next step
+            close()
+            begin, done, updated = updated, 0, 0
+            needed = dict.fromkeys(weights, 0)
+        done = max(done, operation.ended_ns)
+        for serial in operation.reads:
+            if not needed.get(serial, 1):
+                needed[serial] = operation.began_ns
+        for serial in operation.writes:
+            if serial in ready:
+                ready[serial] = operation.ended_ns
+    if updated:
+        close()
+    if not found:
+        raise ValueError("works_of: the trace needs two steps of training or more, updates and all")
+    return found
+
+
+# -- played through --------------------------------------------------------------------------------
+
+
+class Step(NamedTuple):
+    """A step of training as the model sees it: the last of several, which follow one another.
+
+    seconds   the mean of all: from an idle begin until the last update, divided by their number
+    work      what each process does by itself, or the slowest of them
+    stalls    (when, how long) forward waited for weights, in seconds after its begin
+    sent      for each bucket: its bytes, when its exchange began, when it was over
+    after_s   how long the one before had begun before it; 0 for the first
+    """
+
+    seconds: float
+    work: Work
+    stalls: tuple[tuple[float, float], ...]
+    sent: tuple[tuple[int, float, float], ...]
+    after_s: float = 0.0
+
+    @property
+    def busy_s(self) -> float:
+        """How long the link was in use."""
+        return sum(end - begin for _, begin, end in self.sent)
+
+    @property
+    def alone_s(self) -> float:
+        """How long nothing was computed, for the sake of the exchange."""
+        return max(0.0, self.seconds - self.work.compute_s - self.work.update_s)
+
+    def __str__(self) -> str:
+        return f"{self.seconds:.3f} s, of which {self.alone_s:.3f} s for the exchange alone"
+
+
+def step(
+    work: Work, n: int, link: Link, way: str = "shares", *, per_node: int = 1,
+    inside: Link | None = None, sigma_s: float = 0.0,
+    buckets: Sequence[Sequence[int]] | None = None, overlap: bool = True,
+    wait_for_all: bool = False, count: int = 10,
+) -> Step:  # fmt: skip
+    """A step of n processes that do this work each, the mean of `count` that follow one another;
+    `way`, `per_node` and `inside` as for `all_reduce_s`.
+
+    sigma_s: the work of a process takes now more, now less, with this standard deviation. All wait
+    for the last of n, who comes sigma_s * sqrt(2 ln n) late, if times are normal (an upper bound).
+    buckets: which gradients travel together, by their places in the work, in the order in which
+    they set out; None: as the library does it. overlap: False sends when backward is over.
+    wait_for_all: True updates when all are there, and only then the next step begins.
+    """
+    if n > 1 and sigma_s:
+        work = work.later(sigma_s * math.sqrt(2 * math.log(n)))
+    plan = (buckets or _buckets(work)) if n > 1 else []
+    nbytes = [sum(work.gradients[i].nbytes for i in bucket) for bucket in plan]
+    costs = [all_reduce_s(size, n, link, way, per_node, inside) for size in nbytes]
+    updates = [work.update_s * size / sum(nbytes) for size in nbytes]
+    forward = sorted(range(len(work.gradients)), key=lambda i: work.gradients[i].needed_s)
+    there = [0.0] * len(work.gradients)  # when each weight is
+    begin = following = free = 0.0
+    for _ in range(count):
+        after_s, begin = following - begin, following
+        late, stalls = 0.0, []
+        for i in forward:
+            now = begin + work.gradients[i].needed_s + late
+            if there[i] > now:
+                stalls.append((now - begin, there[i] - now))
+                late += there[i] - now
+        sent = []
+        for bucket, size, cost, update_s in zip(plan, nbytes, costs, updates):
+            ready = max(work.gradients[i].ready_s for i in bucket) if overlap else work.compute_s
+            start = max(free, begin + late + ready)
+            free = start + cost
+            sent.append((size, start - begin, free - begin))
+            for i in bucket:
+                there[i] = free + update_s
+        following = begin + late + work.compute_s + work.update_s
+        if wait_for_all and plan:
+            following = max(following, free + work.update_s)
+            there = [following] * len(there)
+    seconds = max(following, *there) / count
+    return Step(seconds, work, tuple(stalls), tuple(sent), after_s)
+
+
+def _buckets(work: Work) -> list[list[int]]:
+    """As `DistKVStore` makes them, the last gradient first, and in the order of a Trainer's step:
+    some follow when backward is over."""
+    places = range(len(work.gradients))[::-1]
+    groups = grouped([work.gradients[i].nbytes for i in places], ["float32"] * len(places))
+    return [[places[i] for i in group] for group in in_turns(groups)]
+
+
+class Prediction(NamedTuple):
+    """Seconds of a step of n processes; in 90 of 100 draws of link and work it is from `low_s` to
+    `high_s`. efficiency: the part of the time of one process alone in it, 1 at best."""
+
+    n: int
+    seconds: float
+    low_s: float
+    high_s: float
+    efficiency: float
+
+
+class Scaling(tuple[Prediction, ...]):
+    """A prediction for each number of processes."""
+
+    __slots__ = ()
+
+    def at(self, n: int) -> Prediction:
+        """That of n processes; KeyError if it was not asked for."""
+        for each in self:
+            if each.n == n:
+                return each
+        raise KeyError(f"{n} processes: predicted were {', '.join(str(p.n) for p in self)}")
+
+    def __str__(self) -> str:
+        lines = ["processes    a step           from             to   efficiency"]
+        for p in self:
+            times = "".join(f"{1e3 * s:11.2f} ms " for s in (p.seconds, p.low_s, p.high_s))
+            lines.append(f"{p.n:9}{times} {100 * p.efficiency:9.0f} %")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def scaling(
+    works: Work | Iterable[Work], link: Link | Fit, sizes: Iterable[int] = SIZES, seed: int = 0,
+    **options: Any,
+) -> Scaling:  # fmt: skip
+    """A prediction for each number of processes in `sizes`: the median of steps that are drawn. In
+    each the processes do one of the works (of several measured ones, or the one that there is), and
+    wait for the slowest; the link is one of those that fit (or the one that is known).
+    options: those of `step`. With each process goes its part of the batch: as much work as before.
+
+    >>> work = work_of([(0.01, 0.02, 4_000_000)] * 10)
+    >>> ten_gigabit = Link(alpha_s=30e-6, beta_s=1 / 1.2e9)
+    >>> print(scaling(work, ten_gigabit, (1, 8, 512), way="ring"))
+    processes    a step           from             to   efficiency
+            1     300.00 ms      300.00 ms      300.00 ms        100 %
+            8     308.13 ms      308.13 ms      308.13 ms         97 %
+          512     430.14 ms      430.14 ms      430.14 ms         70 %
+    """
+    known = [works] if isinstance(works, Work) else list(works)
+    links = link.draws if isinstance(link, Fit) else (link,)
+    count = max(DRAWS, len(links)) if len(known) > 1 else len(links)
+    most = 4 * len(known)  # of so many draws hardly one of the works is missing
+    chance = random.Random(seed)
+    alone_s = statistics.median(each.compute_s + each.update_s for each in known)
+    found = []
+    for n in sizes:
+        steps = []
+        for i in range(count):
+            work = Work.slowest(chance.choices(known, k=min(n, most)))
+            steps.append(step(work, n, links[i % len(links)], **options).seconds)
+        seconds = statistics.median(steps)
+        found.append(Prediction(n, seconds, *band(steps), alone_s / seconds))
+    return Scaling(found)

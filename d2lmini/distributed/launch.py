@@ -1,0 +1,211 @@
+"""A job of several processes on this machine: `python -m d2lmini launch -n 4 train.py --epochs 3`.
+
+MPI's own launcher starts them. Beside it this one
+
+- gives each process its share of the cores, for BLAS and for the engine's workers; else each
+  would start threads for all of them
+- has every line begin with the rank that printed it: `[2] loss 0.31`
+- ends all of them when one fails, and says which one and how: by an exception, whose traceback is
+  printed; by `sys.exit`; or by a signal, as the system sends one when there is no more memory
+
+Its exit status is 0 if all processes ended well. A process notes in a folder who it is, and at its
+end that it ended well: one that is gone without that was killed.
+
+On several machines `mpiexec` or `srun` start the same program: see `distributed.dist`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import runpy
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+
+from d2lmini import files
+from d2lmini.distributed.mpi import world
+
+#: So often the processes are looked at.
+LOOK_S = 0.05
+#: So long the others have, when one is gone, to say what they noticed.
+GRACE_S = 3.0
+
+_RANK = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
+_THREADS = (
+    "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "D2LMINI_CPU_WORKERS",
+)  # fmt: skip
+
+
+def launch(n: int, file: str, args: Sequence[str] = ()) -> int:
+    """Run `n` processes of the program `file`; returns the exit status. ValueError if there is no
+    launcher of an MPI."""
+    mpiexec = _mpiexec()
+    with tempfile.TemporaryDirectory() as folder:
+        job = subprocess.Popen(
+            [
+                *mpiexec,
+                "-n",
+                str(n),
+                sys.executable,
+                "-m",
+                "d2lmini.distributed.launch",
+                folder,
+                file,
+                *args,
+            ],
+            env=_environment(n),
+        )
+        try:
+            status = _watch(job, Path(folder))
+        except KeyboardInterrupt:
+            status = 130
+        finally:
+            _end(job, Path(folder))
+    return status
+
+
+def _mpiexec() -> list[str]:
+    """The launcher of the MPI beside this Python, or of the machine; with the options by which it
+    labels lines, and leaves it to `_watch` to end the others when one is gone."""
+    here = str(Path(sys.executable).parent)
+    found = shutil.which("mpiexec", path=here + os.pathsep + os.environ.get("PATH", ""))
+    if found is None:
+        raise ValueError("there is no mpiexec: pip install 'd2lmini[dist]' brings one")
+    told = subprocess.run([found, "--version"], capture_output=True, text=True).stdout
+    if "Open MPI" in told or "OpenRTE" in told:
+        return [found, "--oversubscribe", "--tag-output"]
+    # Else it ends all others so fast that nobody can tell who was first.
+    return [found, "-prepend-rank", "-disable-auto-cleanup"]
+
+
+def _environment(n: int) -> dict[str, str]:
+    share = str(max(1, (os.cpu_count() or 1) // n))
+    environment = {**dict.fromkeys(_THREADS, share), **os.environ}
+    environment.pop("PYTHONUNBUFFERED", None)  # lines are to come whole
+    return environment
+
+
+def _watch(job: subprocess.Popen, folder: Path) -> int:
+    """Until the job ends, or one of its processes is gone that did not end well."""
+    known: dict[str, psutil.Process | None] = {}
+    while job.poll() is None and not _failed(folder, known):
+        time.sleep(LOOK_S)
+    failed = _failed(folder, known)
+    if failed:
+        _wait(job, GRACE_S)
+        told = "; ".join(f"rank {rank} {_why(folder, rank)}" for rank in failed)
+        print(f"d2lmini: {told}. The job has ended", file=sys.stderr)
+    return job.returncode or bool(failed)
+
+
+def _failed(folder: Path, known: dict[str, psutil.Process | None]) -> list[str]:
+    """The ranks that have said why they end, or are gone and did not say that they end well."""
+    for path in folder.glob("*.pid"):
+        if path.stem not in known:
+            try:
+                known[path.stem] = psutil.Process(int(path.read_text()))
+            except psutil.NoSuchProcess:
+                known[path.stem] = None
+    said = [path for path in folder.glob("*.end") if path.read_text() != "well"]
+    if said:  # the first of them: the others were ended for its sake
+        return [min(said, key=lambda path: path.stat().st_mtime_ns).stem]
+    return [rank for rank, it in known.items() if _is_gone(it) and not _end_of(folder, rank)]
+
+
+def _is_gone(process: psutil.Process | None) -> bool:
+    try:
+        return process is None or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def _end_of(folder: Path, rank: str) -> str:
+    """What it has said of its end; nothing so far."""
+    path = folder / f"{rank}.end"
+    return path.read_text() if path.exists() else ""
+
+
+def _why(folder: Path, rank: str) -> str:
+    return _end_of(folder, rank) or "was killed, or left without ending its program"
+
+
+def _wait(job: subprocess.Popen, timeout_s: float) -> None:
+    try:
+        job.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        pass
+
+
+def _end(job: subprocess.Popen, folder: Path) -> None:
+    """Leave no process behind."""
+    if job.poll() is None:
+        job.send_signal(signal.SIGTERM)
+        _wait(job, 2.0)
+    if job.poll() is None:
+        job.kill()
+        job.wait()
+    for path in folder.glob("*.pid"):
+        try:
+            process = psutil.Process(int(path.read_text()))
+            if str(folder) in process.cmdline():
+                process.kill()
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+
+
+# -- one of the processes --------------------------------------------------------------------------
+
+
+def run_rank(folder: Path, file: str, args: list[str]) -> None:
+    """Run the program as one process of a job, and note in `folder` how it ends."""
+    rank = next((os.environ[name] for name in _RANK if name in os.environ), "0")
+    _note(folder, f"{rank}.pid", str(os.getpid()))
+    atexit.register(_note, folder, f"{rank}.end", "well")  # after all that is registered later
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    sys.argv = [file, *args]
+    sys.path[0] = str(Path(file).resolve().parent)
+    try:
+        world()  # all join, so that one which makes no KVStore is missed by those that do
+        runpy.run_path(file, run_name="__main__")
+    except SystemExit as request:
+        if request.code:
+            _note(folder, f"{rank}.end", f"has left by sys.exit({request.code!r})")
+            _end_all(request.code if isinstance(request.code, int) else 1, request.code)
+    except BaseException as problem:
+        what = f"{type(problem).__name__}: {problem}".split("\n")[0]
+        _note(folder, f"{rank}.end", f"has failed: {what}")
+        traceback = problem.__traceback__
+        while traceback is not None and traceback.tb_frame.f_code.co_filename != file:
+            traceback = traceback.tb_next  # what is above the program is this module's
+        problem.__traceback__ = traceback or problem.__traceback__
+        sys.excepthook(type(problem), problem, problem.__traceback__)
+        _end_all(1, None)
+
+
+def _note(folder: Path, name: str, text: str) -> None:
+    """Write a small file, which is there as a whole or not at all."""
+    files.write(folder / name, text)
+
+
+def _end_all(status: int, said: object) -> None:
+    """Take the other processes along, if there is a job by now; then leave."""
+    if isinstance(said, str):
+        print(said, file=sys.stderr)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    mpi = sys.modules.get("mpi4py.MPI")
+    if mpi is not None and mpi.Is_initialized() and not mpi.Is_finalized():
+        mpi.COMM_WORLD.Abort(status)
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    run_rank(Path(sys.argv[1]), sys.argv[2], sys.argv[3:])
