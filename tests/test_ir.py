@@ -95,8 +95,13 @@ def test_several_outputs_and_watch():
 
 def test_variables_that_nodes_change():
     net = sym.BatchNorm(sym.var("x"), name="bn")
-    names = {node.name for node in mutated_by(topological(net._entries))}
-    assert names <= {"bn_moving_mean", "bn_moving_var"}
+    shapes = {
+        "x": (2, 3),
+        **{f"bn_{name}": (3,) for name in "gamma beta moving_mean moving_var".split()},
+    }
+    for training, changed in ((True, {"bn_moving_mean", "bn_moving_var"}), (False, set())):
+        nodes = topological(graph_of(net, training, **shapes))
+        assert {node.name for node in mutated_by(nodes)} == changed
 
 
 DEEP = 10_000
