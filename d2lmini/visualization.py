@@ -26,7 +26,6 @@ from typing import Any
 from d2lmini.symbol import Symbol
 from d2lmini.symbol.infer import is_known, shapes_of
 from d2lmini.symbol.lists import arguments, variables
-from d2lmini.symbol.mxnet_ops import mxnet_name
 from d2lmini.symbol.node import Node, topological
 from d2lmini.symbol.picture import Picture
 
@@ -83,7 +82,7 @@ def print_summary(
         total += count
         out = found.get((node, 0))
         shown = "x".join(map(str, out[1:])) if out is not None and is_known(out) else ""
-        kind = "null" if node.op is None else mxnet_name(node.op) or node.op.name
+        kind = "null" if node.op is None else node.op.mxnet_name or node.op.name
         before = [n.name for n in inputs if n.op is not None or n in data]
         lines = [[f"{node.name}({kind})", shown, str(count), *before[:1]]]
         rows.append(lines + [["", "", "", name] for name in before[1:]])

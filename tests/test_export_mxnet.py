@@ -22,7 +22,6 @@ from test_ops import ROWS, find
 
 from d2lmini import nd, sym
 from d2lmini.ops.core import Op
-from d2lmini.symbol.mxnet_ops import WORDS, mxnet_name
 from d2lmini.symbol.node import Node
 
 MXNET = os.environ.get("D2LMINI_MXNET_PYTHON")
@@ -64,7 +63,7 @@ def has_symbol(case: Any) -> bool:
     op = find(case.op)
     if not isinstance(op, Op) or op.random or not case.inputs:
         return False
-    if op.name in WORDS:  # said in other ops there, but for what those do not take
+    if op.mxnet_rule:  # said in other ops there, but for what those do not take
         key = case.attrs.get("key", ())
         several = sum(type(i) is int or (type(i) is tuple and i[0] == "at") for i in key) > 1
         strange = any(np.asarray(i).dtype == bool or np.size(i) == 0 for i in case.inputs)
@@ -74,7 +73,7 @@ def has_symbol(case: Any) -> bool:
     if op.name.endswith("_update") or "_update_phase" in op.name:  # no part of any graph
         return False
     arrays = all(isinstance(i, np.ndarray) for i in case.inputs)
-    return arrays and bool(op.name in WORDS or mxnet_name(op)) and op.outputs != 0
+    return arrays and bool(op.mxnet_rule or op.in_mxnet) and op.outputs != 0
 
 
 COMPARED = [case for case in ROWS if has_symbol(case)]
@@ -99,7 +98,7 @@ def answers() -> list[Any]:
         symbol, values = symbol_of(case)
         attrs = {k: encode(v) for k, v in case.attrs.items()}
         # Not one op there; and its CTCLoss takes label lengths alone only by name.
-        apart = find(case.op).name in WORDS or case.attrs.get("use_label_lengths")
+        apart = find(case.op).mxnet_rule or case.attrs.get("use_label_lengths")
         rows.append(
             {
                 "text": symbol.tojson(remove_amp_cast=False),
@@ -138,7 +137,7 @@ def test_both_read_what_the_other_wrote(row: int, answers: list[Any]):
     assert theirs == json.loads(symbol.tojson(False))
     for text in (symbol.tojson(False), answer["again"], answer["written"] or symbol.tojson()):
         for once, again in zip(mine, evaluate(sym.load_json(text), values), strict=True):
-            if find(case.op).name in WORDS:
+            if find(case.op).mxnet_rule:
                 np.testing.assert_allclose(once, again, rtol=2e-3 if once.itemsize == 2 else 1e-5)
             else:
                 np.testing.assert_array_equal(once, again)

@@ -405,7 +405,7 @@ class Writer:
         if op not in self._names:
             name = f"nd_{op.name}" if hasattr(np, op.name) else op.name
             self._names[op] = self.identifier(name)
-            self.namespace[self._names[op]] = op.compute
+            self.namespace[self._names[op]] = op.kernel_for("cuda" if self.on_gpu else "cpu")
         attrs = [
             f"{key}={self._attribute(value)}"
             for key, value in node.attrs.items()

@@ -36,11 +36,6 @@ from d2lmini.symbol.infer import infer_shape, infer_type
 from d2lmini.symbol.lists import output_name
 from d2lmini.symbol.node import Node
 
-#: Ops whose gradient does not depend on what comes later: as last ops they need no head gradient.
-LOSSES = frozenset("""
-    SoftmaxOutput LinearRegressionOutput LogisticRegressionOutput MAERegressionOutput SVMOutput
-    make_loss MakeLoss BlockGrad stop_gradient""".split())  # fmt: skip
-
 Arrays = Sequence[Any]
 
 
@@ -172,7 +167,7 @@ class Executor:
         given += [None] * (len(names) - len(given))
         for i, ((node, _), name, g) in enumerate(zip(self._symbol._entries, names, given)):
             if g is None:
-                if node.op is None or node.op.name not in LOSSES:
+                if node.op is None or not node.op.is_loss:
                     raise MXNetError(
                         f"backward: output {name!r} has no head gradient. Because the last "
                         "operator is not Loss function, head_gradient is required when calling "

@@ -19,6 +19,7 @@ from d2lmini.graph.call import ProgramTask
 from d2lmini.graph.lazy_graph import Deed, Ref
 from d2lmini.graph.program import Program
 from d2lmini.ndarray.apply import Operand, array_of
+from d2lmini.ops.kernels import kind_of
 
 
 class LazyTask(ProgramTask):
@@ -69,13 +70,14 @@ class LazyTask(ProgramTask):
     def _one_by_one(self) -> dict[Var, Failure]:
         """Take the steps singly; which outputs are missing, and why."""
         xp = device_of(self.ctx).xp
+        kind = kind_of(xp)
         values: list[Any] = []  # of each step: its outputs, or why there are none
         for step, refs in self.deed.rows:
             inputs = [None if ref is None else self._value(xp, ref, values) for ref in refs]
             failure = next((x for x in inputs if isinstance(x, Failure)), None)
             if failure is None:
                 try:
-                    result = step.op.compute(xp, *inputs, **step.attrs)
+                    result = step.op.kernel_for(kind)(xp, *inputs, **step.attrs)
                     several = isinstance(result, (tuple, list))
                     values.append(list(result) if several else [result])
                     continue

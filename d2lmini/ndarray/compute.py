@@ -1,9 +1,9 @@
 """How an op computes where arrays are not NumPy's: on a GPU, with the module of its device.
 
-The same `op.compute(xp, ...)` with another `xp`. A worker runs this, and nothing in it waits: it
-puts work on the stream of its device. Memory is the module's own business there, so what an op
-returns fresh becomes the contents of its output (`adopt`, which serves NumPy's too), and `out=` is
-for arrays that are there already.
+The op's kernel for such a device, or without one the same `op.compute(xp, ...)` with another `xp`.
+A worker runs this, and nothing in it waits: it puts work on the stream of its device. Memory is the
+module's own business there, so what an op returns fresh becomes the contents of its output
+(`adopt`, which serves NumPy's too), and `out=` is for arrays that are there already.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 from d2lmini.device.storage import Chunk
 from d2lmini.ops.core import Op, Spec
+from d2lmini.ops.kernels import kind_of
 
 
 def compute_there(
@@ -19,12 +20,13 @@ def compute_there(
 ) -> None:
     """Compute the outputs, operands as in `OpTask`; `places` has their arrays where there are any,
     else None."""
+    compute = op.kernel_for(kind_of(xp))
     single = len(outputs) == 1
     there = all(place is not None for place in places)
     if there and op.takes_out and not _clash(op, places, arrays):
-        op.compute(xp, *arrays, out=places[0] if single else tuple(places), **attrs)
+        compute(xp, *arrays, out=places[0] if single else tuple(places), **attrs)
         return
-    results = op.compute(xp, *arrays, **attrs)
+    results = compute(xp, *arrays, **attrs)
     seen = list(arrays)
     for (chunk, _, spec), place, result in zip(
         outputs, places, (results,) if single else results, strict=True

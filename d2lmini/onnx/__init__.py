@@ -24,8 +24,8 @@ from d2lmini import symbol as symbols
 from d2lmini.base import MXNetError
 from d2lmini.ndarray import NDArray, load
 from d2lmini.onnx.graph import exported, predicting
-from d2lmini.onnx.writer import CONVERTERS, Sizes, package
-from d2lmini.ops.core import as_dtype
+from d2lmini.onnx.writer import Sizes, package
+from d2lmini.ops.core import as_dtype, registry
 from d2lmini.symbol import Symbol
 from d2lmini.symbol.node import topological
 
@@ -90,7 +90,7 @@ def save_model(model: Any, path: str | PathLike[str], verbose: bool = False) -> 
 
 def get_operator_support() -> list[str]:
     """Names of the ops that can be written."""
-    return sorted(CONVERTERS)
+    return sorted({op.name for op in registry.values() if op.onnx is not None})
 
 
 def _load_symbol(source: Any) -> Symbol:

@@ -8,17 +8,8 @@ from typing import Any
 import numpy as np
 
 from d2lmini.onnx.writer import Writer, converts
-from d2lmini.ops.core import registry
 from d2lmini.ops.elementwise import FAMILIES, Family
 from d2lmini.symbol.node import Node
-
-_NAMES = sorted({op.name for op in registry.values() if op.onnx and op.family is None})
-
-
-@converts(*_NAMES)
-def _one_operator(w: Writer, node: Node, *xs: str) -> str:
-    assert node.op is not None and node.op.onnx is not None
-    return w.add(node.op.onnx, *xs)
 
 
 @converts("_identity_with_attr_like_rhs")

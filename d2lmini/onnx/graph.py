@@ -24,7 +24,7 @@ from d2lmini.device.quiet import run_quietly
 from d2lmini.graph.typed import typed
 from d2lmini.onnx import elementwise, layers, recurrent, shapes
 from d2lmini.onnx.shapes import first
-from d2lmini.onnx.writer import CONVERTERS, Sizes, Writer, package, tensor_type
+from d2lmini.onnx.writer import Sizes, Writer, converter_of, package, tensor_type
 from d2lmini.ops.core import registry
 from d2lmini.ops.spec import Spec
 from d2lmini.symbol.mxnet_ops import in_mxnet_words
@@ -175,7 +175,7 @@ def written(
             for i, y in enumerate(folded(node, given)):
                 w.values[node, i] = y
             continue
-        converter = CONVERTERS.get(node.op.name)
+        converter = converter_of(node.op)
         if converter is None:
             raise w.problem("this op has no converter to ONNX")
         made = converter(w, node, *("" if e is None else name_of(e) for e in node.inputs))

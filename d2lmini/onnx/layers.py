@@ -207,11 +207,6 @@ def _layer_norm(w: Writer, node: Node, x: str, gamma: str, beta: str) -> str:
     return w.add("Add", w.add("Mul", y, gamma), beta)
 
 
-@converts("InstanceNorm")
-def _instance_norm(w: Writer, node: Node, x: str, gamma: str, beta: str) -> str:
-    return w.add("InstanceNormalization", x, gamma, beta, epsilon=node.attrs["eps"])
-
-
 @converts("GroupNorm")
 def _group_norm(w: Writer, node: Node, x: str, gamma: str, beta: str) -> str:
     spec, groups, scale = w.spec(first(node)), node.attrs["num_groups"], node.inputs[1]
@@ -242,12 +237,6 @@ def _l2(w: Writer, node: Node, x: str) -> str:
     squares = w.reduce("ReduceSum", w.add("Mul", x, x), range(first_axis, end), keepdims=True)
     length = w.add("Sqrt", w.add("Add", squares, w.number(node.attrs["eps"], spec.dtype)))
     return w.add("Div", x, length)
-
-
-@converts("LRN")
-def _lrn(w: Writer, node: Node, x: str) -> str:
-    a = node.attrs
-    return w.add("LRN", x, alpha=a["alpha"], beta=a["beta"], bias=a["knorm"], size=a["nsize"])
 
 
 # -- activations -----------------------------------------------------------------------------------

@@ -89,23 +89,9 @@ def _pad(w: Writer, node: Node, x: str) -> str:
     return w.add("Pad", x, w.array(width[::2] + width[1::2]), value, mode=node.attrs["mode"])
 
 
-@converts("shape_array")
-def _shape(w: Writer, node: Node, x: str) -> str:
-    return w.add("Shape", x)
-
-
 @converts("size_array")
 def _size(w: Writer, node: Node, x: str) -> str:
     return w.shaped(w.add("Size", x), (1,))
-
-
-@converts("depth_to_space", "space_to_depth")
-def _depth_and_space(w: Writer, node: Node, x: str) -> str:
-    assert node.op is not None
-    b = node.attrs["block_size"]
-    if node.op.name == "depth_to_space":
-        return w.add("DepthToSpace", x, blocksize=b)
-    return w.add("SpaceToDepth", x, blocksize=b)
 
 
 # -- parts -----------------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """What converters write on: the nodes of an ONNX graph, its constants, and what is known of values.
 
 A *converter* says one op of ours in ONNX's operators: a function of the writer, the node and the
-names of its inputs that returns the name of its output, or a list of names.
+names of its inputs that returns the name of its output, or a list of names. An op that is one
+operator needs none: its declaration names that operator (`onnx="Relu"`, see `d2lmini.ops.facts`).
 
     @converts("expm1")
     def _(w, node, x):
@@ -20,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
+from d2lmini.ops.core import Op, registry
 from d2lmini.ops.spec import Spec
 from d2lmini.symbol.node import Entry, Node
 
@@ -28,20 +30,31 @@ Sizes = tuple[int | None, ...]
 
 Converter = Callable[..., Any]
 
-#: Op -> how it is said in ONNX.
-CONVERTERS: dict[str, Converter] = {}
-
 
 def converts(*names: str) -> Callable[[Converter], Converter]:
-    """Register a converter for these ops."""
+    """Register a converter for these ops: it becomes their `onnx`."""
 
     def register(converter: Converter) -> Converter:
         for name in names:
-            assert name not in CONVERTERS, f"op {name} has two converters"
-            CONVERTERS[name] = converter
+            assert registry[name].onnx is None, f"op {name} has two converters"
+            registry[name].onnx = converter
         return converter
 
     return register
+
+
+def converter_of(op: Op) -> Converter | None:
+    """How the op is said in ONNX; None if nothing says it."""
+    if not isinstance(op.onnx, str):
+        return op.onnx
+    operator, _, words = op.onnx.rstrip(")").partition("(")
+    pairs = [word.partition("=") for word in words.split(", ") if word]
+
+    def convert(w: Writer, node: Node, *xs: str) -> Any:
+        attrs = {theirs: node.attrs[ours or theirs] for theirs, _, ours in pairs}
+        return w.add(operator, *xs, **attrs)
+
+    return convert
 
 
 def package() -> Any:

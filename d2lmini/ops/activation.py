@@ -135,7 +135,7 @@ def _(g, y, *, alpha):
     return g * ((y > 0) * (y < 1)) * alpha
 
 
-@op(infer=numbers_only, flops=5, elementwise=True)
+@op(infer=numbers_only, flops=5, elementwise=True, always_written=("scalar",))
 def smooth_l1(xp, data, *, scalar: float = 1.0, out=None):
     """(scalar * data)**2 / 2 where abs(data) < 1 / scalar**2, else abs(data) - 0.5 / scalar**2.
 
@@ -313,7 +313,11 @@ def _leaky(xp: Any, x: Any, act_type: str, factor: Any, y: Any) -> None:
         y *= x.dtype.type(SELU_SCALE)
 
 
-@op(infer=_infer_leaky, flops=4)
+@op(
+    infer=_infer_leaky, flops=4,
+    optional=lambda attrs: ("gamma",) if attrs["act_type"] == "prelu" else (),
+    mxnet_outputs=lambda attrs: 2 if attrs["act_type"] == "rrelu" else 1,
+)  # fmt: skip
 def LeakyReLU(
     xp, data, gamma=None, *, act_type: str = "leaky", slope: float = 0.25,
     lower_bound: float = 0.125, upper_bound: float = 0.334, rng, training, out=None,
@@ -380,3 +384,12 @@ def _(g, y, data, shape, gamma, gamma_shape, *, act_type, slope):
     elif len(shape) > 1:
         dgamma = dgamma.sum(axis=1, exclude=True)
     return g * (above + below * gamma.reshape(slopes)), dgamma.reshape(gamma_shape)
+
+
+@LeakyReLU.infer_inputs
+def _(given, out, attrs):
+    data = given["data"]
+    found = {"out": data, "data": out}
+    if attrs["act_type"] == "prelu" and data and given.get("gamma") is None:
+        found["gamma"] = (data[1] if len(data) > 1 else 1,)
+    return found

@@ -110,7 +110,7 @@ def _infer_like(
     return Spec(_like(lhs.shape, rhs.shape, lhs_axes, rhs_axes), lhs.dtype)
 
 
-@op(infer=_infer_like, flops=0)
+@op(infer=_infer_like, flops=0, free_dtypes=("rhs",))
 def broadcast_like(
     xp, lhs, rhs, *, lhs_axes: Shape | None = None, rhs_axes: Shape | None = None, out=None
 ):  # fmt: skip

@@ -31,6 +31,7 @@ from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_float, check_optional, check_shape
 from d2lmini.ops.convolve import computed, convolve, convolve_data, convolve_weight
 from d2lmini.ops.core import ALL, NOWHERE, Shape, Spec, op
+from d2lmini.ops.partial import Partial
 from d2lmini.ops.windows import Geometry, full_lists, geometry
 
 LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
@@ -59,6 +60,17 @@ def _check_groups(channels: int, num_filter: int, num_group: int) -> None:
         )
 
 
+def _unless_no_bias(attrs: dict[str, Any]) -> tuple[str, ...]:
+    return () if attrs["no_bias"] else ("bias",)
+
+
+def _known_of_output(data: Partial, attrs: dict[str, Any]) -> dict[str, Partial]:
+    """What is known of images whose sizes are not: how many, and their channels."""
+    if not data or len(data) != 2 + len(attrs["kernel"]):
+        return {}
+    return {"out": (data[0], attrs["num_filter"], *(0 for _ in attrs["kernel"]))}
+
+
 def _infer_convolution(
     data: Spec, weight: Spec, bias: Spec | None = None, *, kernel: Shape, stride: Shape,
     dilate: Shape, pad: Shape, num_filter: int, num_group: int, no_bias: bool, layout: str | None,
@@ -85,7 +97,7 @@ def _flops(data: Spec, weight: Spec, bias: Spec | None = None, *, out: Spec, **_
     return 2.0 * out.size * prod(weight.shape[1:]) + (out.size if bias else 0)
 
 
-@op(infer=_infer_convolution, flops=_flops)
+@op(infer=_infer_convolution, flops=_flops, optional=_unless_no_bias)
 def Convolution(
     xp, data, weight, bias=None, *, kernel: Shape, stride: Shape = (), dilate: Shape = (),
     pad: Shape = (), num_filter: int, num_group: int = 1, workspace: int = 1024,
@@ -117,6 +129,14 @@ def _(
     dx = conv_backward_data(g, weight, shape=data_shape, **how) if needs[0] else None
     dw = conv_backward_weight(data, g, **how, out=places[1]) if needs[1] else None
     return (dx, dw) if no_bias else (dx, dw, _bias_gradient(g, places[2]) if needs[2] else None)
+
+
+@Convolution.infer_inputs
+def _(given, out, attrs):
+    data, filters = given["data"], attrs["num_filter"]
+    channels = data[1] // attrs["num_group"] if data and len(data) > 1 else 0
+    weight = (filters, channels, *attrs["kernel"])
+    return {"weight": weight, "bias": (filters,), **_known_of_output(data, attrs)}
 
 
 def _bias_gradient(g: Any, place: Any) -> Any:
@@ -229,7 +249,7 @@ def _flops_deconvolution(
     return 2.0 * data.size * prod(weight.shape[1:]) + (out.size if bias else 0)
 
 
-@op(infer=_infer_deconvolution, flops=_flops_deconvolution)
+@op(infer=_infer_deconvolution, flops=_flops_deconvolution, optional=_unless_no_bias)
 def Deconvolution(
     xp, data, weight, bias=None, *, kernel: Shape, stride: Shape = (), dilate: Shape = (),
     pad: Shape = (), adj: Shape = (), target_shape: Shape = (), num_filter: int,
@@ -266,3 +286,11 @@ def _(
     if needs[1]:
         dw = conv_backward_weight(g, data, **how, out=places[1])
     return (dx, dw) if no_bias else (dx, dw, _bias_gradient(g, places[2]) if needs[2] else None)
+
+
+@Deconvolution.infer_inputs
+def _(given, out, attrs):
+    data, filters = given["data"], attrs["num_filter"]
+    channels = data[1] if data and len(data) > 1 else 0
+    weight = (channels, filters // attrs["num_group"], *attrs["kernel"])
+    return {"weight": weight, "bias": (filters,), **_known_of_output(data, attrs)}

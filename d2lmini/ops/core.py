@@ -16,6 +16,12 @@ left out, `*data` takes any number. Keyword-only parameters are the attributes; 
 (`bool`, `int`, `float`, `Number`, `str`, `Shape`, `Bounds`, `Axes`, `DType`) say how an argument is
 checked and converted at the call. `out` is where the result goes when the caller has a place.
 
+An add-on gives an op another implementation for its devices; nothing here knows the add-on:
+
+    @sigmoid.kernel("cuda")
+    def _(xp, data, *, out=None):                        # takes what `compute` takes
+        ...
+
 Calling an op binds the arguments and hands over to `invoke`, the one road every operation
 travels: the kind of value decides there what happens (`NDArray` pushes a task to the engine;
 `Symbol` makes a node of a graph). This module knows neither; they register with `Value`.
@@ -45,6 +51,9 @@ from d2lmini.ops.attributes import Number as Number
 from d2lmini.ops.attributes import Shape as Shape
 from d2lmini.ops.attributes import as_dtype as as_dtype
 from d2lmini.ops.attributes import converter_of
+from d2lmini.ops.facts import Facts
+from d2lmini.ops.kernels import Kernel, Kernels
+from d2lmini.ops.signature import signature_of
 from d2lmini.ops.spec import Cost as Cost
 from d2lmini.ops.spec import Spec as Spec
 from d2lmini.ops.spec import new_number
@@ -135,11 +144,12 @@ class _Nowhere:
 NOWHERE: Any = _Nowhere()
 
 
-class Op:
-    """One operation. Attributes, all set by the declaration:
+class Op(Facts):
+    """One operation. Attributes, all set by the declaration (those for graphs and files: `Facts`):
 
     name, aliases          names it is found under (`nd.NAME`, `sym.NAME`)
     compute                function on arrays: (xp, *inputs, out=, **attrs) -> array or tuple
+    kernels                kind of device -> its implementation, where `compute` is not the best
     input_names, variadic  its inputs; `variadic` if it takes any number
     arity                  how many there are; -1 if any number
     defaults, required     attributes: defaults by name, names without a default
@@ -150,7 +160,6 @@ class Op:
     ufunc                  the one NumPy ufunc that it is on floating arrays, or None; such an op on
                            tiny arrays is run by the ufunc itself (ndarray/short.py)
     family                 the row of its function of two operands, or None (elementwise.py)
-    onnx                   the operator of ONNX that it is, or None
     random                 it draws numbers: `compute` gets `rng`, a key that fixes the stream
     mutates                inputs that `compute` changes as well, declared by name; or a function
                            (number of inputs, attributes) -> their positions
@@ -162,14 +171,13 @@ class Op:
 
     __slots__ = (
         "aliases", "arity", "attr_names", "attr_set", "bound", "compute", "converters", "defaults",
-        "elementwise", "flops", "infer", "injects", "input_names", "keeps", "mutates",
+        "elementwise", "flops", "infer", "injects", "input_names", "keeps", "kernels", "mutates",
         "n_required", "name", "outputs", "plans", "pointwise", "random", "required", "rule",
         "placing", "rule_attrs", "saves", "selective", "simple", "takes_out", "ufunc", "variadic",
         "__dict__",
     )  # fmt: skip
 
     family: Any = None
-    onnx: str | None = None
 
     def __init__(
         self,
@@ -182,35 +190,33 @@ class Op:
         outputs: int | Callable[..., int] = 1,
         mutates: Sequence[str] | Callable[..., Sequence[int]] = (),
         grad: Any = _MISSING,
-        onnx: str | None = None,
+        **facts: Any,
     ):
-        code = compute.__code__
-        positional = code.co_varnames[1 : code.co_argcount]
-        keywords = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
-        given = compute.__kwdefaults__ or {}
-        self.variadic = bool(code.co_flags & 0x04)  # CO_VARARGS: the function has *data
-        self.input_names = (
-            (code.co_varnames[code.co_argcount + code.co_kwonlyargcount],)
-            if self.variadic
-            else positional
-        )
-        self.arity = -1 if self.variadic else len(positional)
-        self.n_required = len(positional) - len(compute.__defaults__ or ())
+        signature = signature_of(compute)
+        keywords, given = signature.words, signature.defaults
+        self.variadic = signature.variadic
+        self.input_names = signature.inputs
+        self.arity = -1 if self.variadic else len(signature.inputs)
+        self.n_required = signature.n_required
         self.takes_out = "out" in keywords
         self.random = "rng" in keywords
         self.injects = tuple(k for k in keywords if k in ("rng", "training"))
-        self.simple = not self.injects and not mutates and outputs == 1
+        plain = not compute.__code__.co_flags & 0x08  # CO_VARKEYWORDS: its attributes are **attrs
+        self.simple = plain and not self.injects and not mutates and outputs == 1
         self.attr_names = tuple(k for k in keywords if k not in ("out", "rng", "training"))
         self.defaults = Bound((k, given[k]) for k in self.attr_names if k in given)
         self.required = tuple(k for k in self.attr_names if k not in given)
         self.converters = {
-            k: converter_of(compute.__annotations__[k])
+            k: converter_of(signature.annotations[k])
             for k in self.attr_names
-            if k in compute.__annotations__
+            if k in signature.annotations
         }
         self.compute = compute
+        self.kernels = Kernels()
         self.name = name
-        self.aliases = tuple(aliases)
+        self.state(facts)
+        other = self.mxnet_name or name
+        self.aliases = (*aliases,) if other in (name, *aliases) else (other, *aliases)
         self.infer = infer or same
         self.flops = flops
         self.elementwise = elementwise
@@ -222,7 +228,6 @@ class Op:
             mutates if callable(mutates) else tuple(self.input_names.index(m) for m in mutates)
         )
         self.ufunc: Any = None
-        self.onnx = onnx
         self.attr_set = frozenset(self.attr_names)
         # Attributes by the words of a call, and their types: 1, 1.0 and True are equal, and do not
         # mean the same.
@@ -243,6 +248,15 @@ class Op:
             return self.name in SETTING
         alone = self.ufunc is not None or not self.takes_out or self.name in ASSIGNING
         return alone and self.outputs == 1
+
+    def kernel(self, kind: str) -> Callable[[Kernel], Kernel]:
+        """Attach the implementation for devices of a kind ("cuda"): it takes what `compute` takes,
+        and may hand a call that it has no better way for to `compute`."""
+        return self.kernels.register(kind)
+
+    def kernel_for(self, kind: str) -> Kernel:
+        """The implementation for devices of a kind. Plans and programs ask once, not each call."""
+        return self.kernels.get(kind, self.compute)
 
     def gradient(self, saves: str = "") -> Callable[[Callable], Callable]:
         """Attach the gradient rule: a function of values `(g, *saved, **attrs)`.

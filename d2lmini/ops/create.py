@@ -13,7 +13,7 @@ from math import ceil
 from typing import Any
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.core import DType, Shape, Spec, op
+from d2lmini.ops.core import DType, Shape, Spec, op, registry
 
 
 def _of_shape(*, shape: Shape, dtype: Any, **_attrs: Any) -> Spec:
@@ -22,7 +22,9 @@ def _of_shape(*, shape: Shape, dtype: Any, **_attrs: Any) -> Spec:
     return Spec(tuple(shape), dtype)
 
 
-@op("_full", infer=_of_shape, flops=0, grad=None)
+@op(
+    "_full", infer=_of_shape, flops=0, grad=None, in_mxnet=True, always_written=("value",)
+)  # fmt: skip
 def full(xp, *, shape: Shape, value: float = 0.0, dtype: DType = "float32", out=None):
     """Every element is `value`. Cost: the bytes written."""
     if out is None:
@@ -31,7 +33,7 @@ def full(xp, *, shape: Shape, value: float = 0.0, dtype: DType = "float32", out=
     return out
 
 
-@op("_zeros", infer=_of_shape, flops=0, grad=None)
+@op("_zeros", infer=_of_shape, flops=0, grad=None, in_mxnet=True)
 def zeros(xp, *, shape: Shape, dtype: DType = "float32", out=None):
     """Zeros."""
     if out is None:
@@ -40,7 +42,7 @@ def zeros(xp, *, shape: Shape, dtype: DType = "float32", out=None):
     return out
 
 
-@op("_ones", infer=_of_shape, flops=0, grad=None)
+@op("_ones", infer=_of_shape, flops=0, grad=None, in_mxnet=True)
 def ones(xp, *, shape: Shape, dtype: DType = "float32", out=None):
     """Ones."""
     if out is None:
@@ -60,7 +62,7 @@ def _of_range(*, start: float, stop: float | None, step: float, repeat: int, dty
     return Spec((_range_length(begin, end, step, repeat),), dtype)
 
 
-@op("_arange", infer=_of_range, grad=None)
+@op("_arange", infer=_of_range, grad=None, in_mxnet=True)
 def arange(
     xp, *, start: float, stop: float | None = None, step: float = 1.0, repeat: int = 1,
     infer_range: bool = False, dtype: DType = "float32",
@@ -96,7 +98,7 @@ def _of_linspace(*, start: float, stop: float, num: int, endpoint: bool, dtype: 
     return Spec((num,), dtype)
 
 
-@op("_linspace", infer=_of_linspace, grad=None)
+@op("_linspace", infer=_of_linspace, grad=None, in_mxnet=True)
 def linspace(
     xp, *, start: float, stop: float, num: int, endpoint: bool = True, dtype: DType = "float32"
 ):
@@ -108,7 +110,7 @@ def _of_eye(*, N: int, M: int, k: int, dtype: Any) -> Spec:
     return Spec((N, M or N), dtype)
 
 
-@op("_eye", infer=_of_eye, flops=0, grad=None)
+@op("_eye", infer=_of_eye, flops=0, grad=None, in_mxnet=True)
 def eye(xp, *, N: int, M: int = 0, k: int = 0, dtype: DType = "float32"):
     """(N, M or N) with ones on diagonal k."""
     return xp.eye(N, M or None, k, dtype=dtype)
@@ -118,7 +120,9 @@ def _converted(data: Spec, *, dtype: Any) -> Spec:
     return Spec(data.shape, dtype)
 
 
-@op("_copyto", infer=_converted, flops=0, elementwise=True)
+@op(
+    "_copyto", infer=_converted, flops=0, elementwise=True, free_dtypes=("data",), in_mxnet=True
+)  # fmt: skip
 def copyto(xp, data, *, dtype: DType, out=None):
     """The same elements in another place, perhaps on another device, converted to `dtype`."""
     if out is None:
@@ -130,3 +134,8 @@ def copyto(xp, data, *, dtype: DType, out=None):
 @copyto.gradient(saves="data.dtype data.context")
 def _(g, dtype, ctx):
     return g.astype(dtype, copy=False).as_in_context(ctx)
+
+
+@copyto.written_in_mxnet
+def _(data, *, dtype):
+    return registry["cast"](data, dtype=dtype)

@@ -29,8 +29,9 @@ from d2lmini.base import MXNetError
 from d2lmini.device.cuda import kernels
 from d2lmini.ops.checks import check_float, check_shape
 from d2lmini.ops.core import ALL, Shape, Spec, normalize_axis, op, registry
-from d2lmini.ops.index import integers
+from d2lmini.ops.index import integers, pick
 from d2lmini.ops.pieces import share
+from d2lmini.ops.shape import reshape_like
 from d2lmini.ops.softmax import GRAIN, log_softmax, softmax
 
 
@@ -87,7 +88,7 @@ def _flops(data: Spec, label: Spec, **_: Any) -> float:
     return 5.0 * data.size
 
 
-@op("_softmax_cross_entropy", infer=_infer, flops=_flops)
+@op("_softmax_cross_entropy", infer=_infer, flops=_flops, mixed_dtypes=True)
 def softmax_cross_entropy_mean(
     xp, data, label, *, axis: int = -1, sparse_label: bool = True, batch_axis: int = 0,
     scale: float = 1.0, out=None,
@@ -205,6 +206,17 @@ def _(
         gs = _per_place(g, shape, axis, batch_axis, scale)
         dlabel = (gs * -log_softmax(data, axis=axis)).reshape(label_shape)
     return softmax_cross_entropy_backward(g, data, label, **how) if needs[0] else None, dlabel
+
+
+@softmax_cross_entropy_mean.written_in_mxnet
+def _(data, label, *, axis, sparse_label, batch_axis, scale):
+    p = log_softmax(data, axis=axis)
+    if sparse_label:
+        taken = pick(p, label, axis=axis, keepdims=True)
+    else:
+        products = registry["elemwise_mul"](p, reshape_like(label, p))
+        taken = products.sum(axis=axis, keepdims=True)
+    return (taken * -scale).mean(axis=batch_axis, exclude=True)
 
 
 def _per_place(g: Any, shape: Shape, axis: int, batch_axis: int, scale: float) -> Any:

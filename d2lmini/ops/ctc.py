@@ -61,6 +61,11 @@ def _infer(
     return [Spec((N,), data.dtype), Spec((T, N, 2 * label.shape[1] + 1), "float64")]
 
 
+def _lengths_used(attrs: dict[str, Any]) -> tuple[str, ...]:
+    names = ("data_lengths", "label_lengths")
+    return tuple([name for name in names if attrs[f"use_{name}"]])
+
+
 def _sort_out(first: Any, second: Any, use_first: bool, use_second: bool) -> tuple[Any, Any]:
     """A single input of lengths is the labels' if only those are used."""
     return (None, first) if use_second and not use_first and second is None else (first, second)
@@ -146,7 +151,8 @@ def _log_likelihood(xp: Any, lattice: _Lattice, alpha: Any) -> Any:
 
 @op(
     aliases=["ctc_loss", "_contrib_CTCLoss", "_contrib_ctc_loss"], infer=_infer,
-    outputs=lambda **_: 1,
+    outputs=lambda **_: 1, optional=_lengths_used, output_names=("output0",), mxnet_outputs=2,
+    free_dtypes=("label", "data_lengths", "label_lengths"),
     flops=lambda data, label, *_, out, **__: 5.0 * data.size
     + 80.0 * data.shape[0] * label.size,
 )  # fmt: skip

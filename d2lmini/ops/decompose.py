@@ -53,7 +53,7 @@ def _cubic(factor: float) -> Any:
 # -- Cholesky -------------------------------------------------------------------------------------
 
 
-@op("linalg_potrf", aliases=["_linalg_potrf"], infer=like_square, flops=_cubic(1 / 3))
+@op("linalg_potrf", infer=like_square, flops=_cubic(1 / 3))
 def potrf(xp, A, *, lower: bool = True):
     """Cholesky factor of a symmetric positive definite matrix: A = y y^T, or y^T y if not `lower`.
 
@@ -74,7 +74,7 @@ def _(g, y, *, lower):
     return (S + swapped(S)) * 0.5
 
 
-@op("linalg_potri", aliases=["_linalg_potri"], infer=like_square, flops=_cubic(2.0))
+@op("linalg_potri", infer=like_square, flops=_cubic(2.0))
 def potri(xp, A, *, lower: bool = True):
     """The inverse of a matrix from its Cholesky factor A: (A A^T)^-1, or (A^T A)^-1 if not `lower`.
 
@@ -98,7 +98,7 @@ def _(g, y, A, *, lower):
 # -- inverse and determinant ----------------------------------------------------------------------
 
 
-@op("linalg_inverse", aliases=["_linalg_inverse"], infer=like_square, flops=_cubic(2.0))
+@op("linalg_inverse", infer=like_square, flops=_cubic(2.0))
 def inverse(xp, A):
     """A^-1. A singular matrix: an error at run time. Cost: 2 n^3."""
     return xp.linalg.inv(A)
@@ -117,7 +117,7 @@ def _(g, y):
     return gemm2(gemm2(y, g, transpose_a=True), y, transpose_b=True, alpha=-1.0)
 
 
-@op("linalg_det", aliases=["_linalg_det"], infer=one_per_matrix, flops=_cubic(2 / 3))
+@op("linalg_det", infer=one_per_matrix, flops=_cubic(2 / 3), mxnet_outputs=3)
 def det(xp, A):
     """Determinant: (..., n, n) -> (...), or (1,) for one matrix. A singular A gets no gradient."""
     return xp.linalg.det(A).reshape(A.shape[:-2] or (1,))
@@ -129,8 +129,8 @@ def _(g, y, A, shape):
 
 
 @op(
-    "linalg_slogdet", aliases=["_linalg_slogdet"], outputs=2, flops=_cubic(2 / 3),
-    infer=lambda A: [one_per_matrix(A)] * 2,
+    "linalg_slogdet", outputs=2, flops=_cubic(2 / 3),
+    infer=lambda A: [one_per_matrix(A)] * 2, mxnet_outputs=4,
 )  # fmt: skip
 def slogdet(xp, A):
     """Sign of the determinant and log of its absolute value, each (...), or (1,) for one matrix.
@@ -158,7 +158,7 @@ def _infer_gelqf(A: Spec) -> list[Spec]:
     return [A, Spec((*A.shape[:-1], A.shape[-2]), A.dtype)]
 
 
-@op("linalg_gelqf", aliases=["_linalg_gelqf"], infer=_infer_gelqf, outputs=2, flops=_cubic(4.0))
+@op("linalg_gelqf", infer=_infer_gelqf, outputs=2, flops=_cubic(4.0))
 def gelqf(xp, A):
     """LQ factors, A = L Q: A (..., m, n) with m <= n of full rank -> Q (..., m, n), L (..., m, m).
 
@@ -182,7 +182,7 @@ def _infer_syevd(A: Spec) -> list[Spec]:
     return [A, Spec(A.shape[:-1], A.dtype)]
 
 
-@op("linalg_syevd", aliases=["_linalg_syevd"], infer=_infer_syevd, outputs=2, flops=_cubic(9.0))
+@op("linalg_syevd", infer=_infer_syevd, outputs=2, flops=_cubic(9.0))
 def syevd(xp, A):
     """Eigenvectors and eigenvalues of a symmetric matrix: U A = diag(L) U, L ascending.
 

@@ -14,7 +14,7 @@ cores and the numbers do not depend on who draws them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -87,23 +87,49 @@ _PROBABILITY = (lambda value: np.logical_and(np.greater(value, 0), np.less_equal
                 "above 0 and at most 1")  # fmt: skip
 _ANY = (lambda value: True, "a number")
 
-# name: (how NumPy draws it, the range of each parameter)
-DISTRIBUTIONS: dict[str, tuple[Draw, dict[str, Any]]] = {
-    "uniform": (_uniform, {"low": _ANY, "high": _ANY}),
-    "normal": (_normal, {"loc": _ANY, "scale": _NOT_NEGATIVE}),
-    "gamma": (_gamma, {"alpha": _ABOVE_0, "beta": _ABOVE_0}),
-    "exponential": (_exponential, {"lam": _ABOVE_0}),
-    "poisson": (_poisson, {"lam": _NOT_NEGATIVE}),
-    "negative_binomial": (_negative_binomial, {"k": _ABOVE_0, "p": _PROBABILITY}),
-    "generalized_negative_binomial": (
-        _generalized, {"mu": _NOT_NEGATIVE, "alpha": _NOT_NEGATIVE},
+
+class Distribution(NamedTuple):
+    """What it is, how NumPy draws it, and its parameters."""
+
+    about: str
+    draw: Draw
+    defaults: dict[str, float]
+    ranges: dict[str, Any]
+
+
+DISTRIBUTIONS = {
+    "uniform": Distribution(
+        "Evenly between low (included) and high.",
+        _uniform, {"low": 0.0, "high": 1.0}, {"low": _ANY, "high": _ANY},
+    ),
+    "normal": Distribution(
+        "Gaussian with mean loc and standard deviation scale (0 is allowed here, not in MXNet).",
+        _normal, {"loc": 0.0, "scale": 1.0}, {"loc": _ANY, "scale": _NOT_NEGATIVE},
+    ),
+    "gamma": Distribution(
+        "Gamma with shape alpha and scale beta: mean alpha * beta.",
+        _gamma, {"alpha": 1.0, "beta": 1.0}, {"alpha": _ABOVE_0, "beta": _ABOVE_0},
+    ),
+    "exponential": Distribution(
+        "Exponential with rate lam: mean 1 / lam.", _exponential, {"lam": 1.0}, {"lam": _ABOVE_0},
+    ),
+    "poisson": Distribution(
+        "Poisson with mean lam.", _poisson, {"lam": 1.0}, {"lam": _NOT_NEGATIVE},
+    ),
+    "negative_binomial": Distribution(
+        "Failures before the k-th success of probability p.",
+        _negative_binomial, {"k": 1.0, "p": 1.0}, {"k": _ABOVE_0, "p": _PROBABILITY},
+    ),
+    "generalized_negative_binomial": Distribution(
+        "Negative binomial with mean mu and dispersion alpha; alpha 0 is Poisson.",
+        _generalized, {"mu": 1.0, "alpha": 1.0}, {"mu": _NOT_NEGATIVE, "alpha": _NOT_NEGATIVE},
     ),
 }  # fmt: skip
 
 
 def check(name: str, parameters: dict[str, Any]) -> None:
     """MXNetError when a parameter (a number or an array) is out of its range."""
-    for parameter, (holds, needs) in DISTRIBUTIONS[name][1].items():
+    for parameter, (holds, needs) in DISTRIBUTIONS[name].ranges.items():
         value = parameters[parameter]
         _require(name, parameter, holds(value), needs, value)
     if name == "uniform":
@@ -128,7 +154,7 @@ def draw(xp: Any, name: str, rng: Key, out: Any, parameters: dict[str, Any]) -> 
     check(name, parameters)
     if xp is not np:
         return _by_kernel(xp, name, rng, out, parameters)
-    one = DISTRIBUTIONS[name][0]
+    one = DISTRIBUTIONS[name].draw
     flat = out.reshape(-1)
 
     def piece(i: int) -> None:
@@ -155,5 +181,5 @@ def draw_each(xp: Any, name: str, rng: Key, out: Any, parameters: dict[str, Any]
     count = next(iter(parameters.values())).size
     rows = out.reshape(count, -1)
     flat = {p: np.repeat(v.reshape(-1), rows.shape[1]) for p, v in parameters.items()}
-    DISTRIBUTIONS[name][0](rng.generator(0), rows.reshape(-1), **flat)
+    DISTRIBUTIONS[name].draw(rng.generator(0), rows.reshape(-1), **flat)
     return out

@@ -312,13 +312,13 @@ class Family:
         name, *aliases = names.split()
         none = {"grad": None} if self.truth else {}
         declared: Op = op(
-            name, aliases=aliases, infer=infer, flops=self.flops, elementwise=True, **none
-        )(compute)
+            name, aliases=aliases, infer=infer, flops=self.flops, elementwise=True,
+            in_mxnet=self.mxnet, **none,
+        )(compute)  # fmt: skip
         operands = {"lhs": lhs, "rhs": rhs}
         means = self.means + self.details
         declared.__doc__ = re.sub(r"\b[lr]hs\b", lambda word: operands[word[0]], means)
         declared.family = self
-        declared.onnx = self.onnx
         return declared
 
     def _on_number(self, beside: Callable | None) -> Callable:

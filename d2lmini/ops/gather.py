@@ -56,7 +56,7 @@ def _columns(xp: Any, indices: Any, shape: Shape) -> tuple:
     return tuple(within(xp, i, n, axis) for axis, (i, n) in enumerate(zip(indices, shape)))
 
 
-@op(infer=_infer_gather_nd, flops=0)
+@op(infer=_infer_gather_nd, flops=0, free_dtypes=("indices",))
 def gather_nd(xp, data, indices):
     """Elements or slices by coordinates: y[i] = data[indices[0, i], ..., indices[M-1, i]].
 
@@ -78,6 +78,7 @@ def _infer_scatter(name: str, data: Spec, indices: Spec, shape: Shape) -> Spec:
 
 @op(
     infer=lambda data, indices, *, shape: _infer_scatter("scatter_nd", data, indices, shape),
+    free_dtypes=("indices",),
     flops=0,
 )
 def scatter_nd(xp, data, indices, *, shape: Shape, out=None):
@@ -96,6 +97,7 @@ def scatter_nd(xp, data, indices, *, shape: Shape, out=None):
 
 @op(
     infer=lambda g, indices, *, shape: _infer_scatter("_backward_gather_nd", g, indices, shape),
+    in_mxnet=True,
     flops=1,
 )
 def _backward_gather_nd(xp, g, indices, *, shape: Shape, out=None):
@@ -131,7 +133,7 @@ def _infer_scatter_set(lhs: Spec, rhs: Spec, indices: Spec, *, shape: Shape | No
     return _infer_scatter("_scatter_set_nd", rhs, indices, lhs.shape)
 
 
-@op(infer=_infer_scatter_set, flops=0, grad=None)
+@op(infer=_infer_scatter_set, flops=0, grad=None, in_mxnet=True)
 def _scatter_set_nd(xp, lhs, rhs, indices, *, shape: Shape | None = None):
     """lhs with rhs written at coordinates, as in `scatter_nd`; what is not named is kept."""
     y = lhs.copy()
@@ -182,7 +184,7 @@ def _infer_ravel(data: Spec, *, shape: Shape = ()) -> Spec:
     return Spec(data.shape[1:], data.dtype)
 
 
-@op(aliases=["_ravel_multi_index"], infer=_infer_ravel, flops=2, grad=None)
+@op(mxnet_name="_ravel_multi_index", infer=_infer_ravel, flops=2, grad=None)
 def ravel_multi_index(xp, data, *, shape: Shape = ()):
     """Coordinates in an array of `shape` to flat numbers: (M, Y...) -> (Y...), dtype kept.
 
@@ -195,7 +197,7 @@ def ravel_multi_index(xp, data, *, shape: Shape = ()):
 
 
 @op(
-    aliases=["_unravel_index"],
+    mxnet_name="_unravel_index",
     infer=lambda data, *, shape=(): Spec(
         (len(_known_shape("unravel_index", shape)), *data.shape), data.dtype
     ),

@@ -102,7 +102,7 @@ def _infer_take(a: Spec, indices: Spec, *, axis: int = 0, mode: str = "clip") ->
     return Spec(a.shape[:axis] + indices.shape + a.shape[axis + 1 :], a.dtype)
 
 
-@op(infer=_infer_take, flops=0)
+@op(infer=_infer_take, flops=0, free_dtypes=("indices",))
 def take(xp, a, indices, *, axis: int = 0, mode: str = "clip", out=None):
     """Slices of `a` along `axis`, by number: y[..., i, ...] = a[..., indices[i], ...].
 
@@ -155,7 +155,7 @@ def _infer_embedding(
     return Spec((*data.shape, output_dim), weight.dtype)
 
 
-@op(infer=_infer_embedding, flops=0)
+@op(infer=_infer_embedding, flops=0, free_dtypes=("data",))
 def Embedding(
     xp, data, weight, *, input_dim: int, output_dim: int, dtype: DType = "float32",
     sparse_grad: bool = False, out=None,
@@ -175,6 +175,13 @@ def _(g, data, *, input_dim, output_dim, needs=ALL, places=NOWHERE):
         return None, None
     shape = input_dim, output_dim
     return None, _take_grad(g, data, shape=shape, axis=0, mode="clip", out=places[1])
+
+
+@Embedding.infer_inputs
+def _(given, out, attrs):
+    data, dim = given["data"], attrs["output_dim"]
+    found = {"weight": (attrs["input_dim"], dim)}
+    return {**found, "out": (*data, dim)} if data is not None else found
 
 
 # -- pick: one element per row ---------------------------------------------------------------------
@@ -206,7 +213,9 @@ def _picked(xp: Any, shape: Shape, index: Any, axis: Any, mode: str) -> Any:
     return rows if after == 1 else rows * after + xp.arange(after)
 
 
-@op(aliases=["choose_element_0index"], infer=_infer_pick, flops=0)
+@op(
+    aliases=["choose_element_0index"], infer=_infer_pick, flops=0, free_dtypes=("index",)
+)  # fmt: skip
 def pick(xp, data, index, *, axis: int | None = -1, keepdims: bool = False, mode: str = "clip"):
     """One element along `axis` for each place of the others: y[i] = data[i, index[i]].
 
@@ -249,7 +258,7 @@ def _infer_batch_take(a: Spec, indices: Spec) -> Spec:
     return Spec(indices.shape, a.dtype)
 
 
-@op(infer=_infer_batch_take, flops=0)
+@op(infer=_infer_batch_take, flops=0, free_dtypes=("indices",))
 def batch_take(xp, a, indices):
     """y[i] = a[i, indices[i]], clipped: the older name of `pick` along the last axis.
 
@@ -292,7 +301,7 @@ def _infer_one_hot(indices: Spec, *, depth: int, dtype: Any = "float32", **_: An
     return Spec((*indices.shape, depth), np.dtype(dtype))
 
 
-@op(infer=_infer_one_hot, flops=0, grad=None)
+@op(infer=_infer_one_hot, free_dtypes=("indices",), flops=0, grad=None)
 def one_hot(
     xp, indices, *, depth: int, on_value: float = 1.0, off_value: float = 0.0,
     dtype: DType = "float32", out=None,
@@ -331,7 +340,7 @@ def _infer_index_copy(old: Spec, index: Spec, new: Spec) -> Spec:
     return old
 
 
-@op("_contrib_index_copy", infer=_infer_index_copy, flops=0)
+@op("_contrib_index_copy", infer=_infer_index_copy, flops=0, free_dtypes=("index_vector",))
 def index_copy(xp, old_tensor, index_vector, new_tensor):
     """old_tensor with rows replaced: y[index_vector[i]] = new_tensor[i].
 

@@ -16,14 +16,16 @@ Each kind is the gradient of the other. All keep the dtype.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
 from d2lmini.base import MXNetError
 from d2lmini.ops import pieces
+from d2lmini.ops.attributes import converter_of
 from d2lmini.ops.checks import check_one_dtype
 from d2lmini.ops.core import Axes, Shape, Spec, normalize_axis, op
+from d2lmini.ops.partial import alike
 
 # -- joining ---------------------------------------------------------------------------------------
 
@@ -46,7 +48,7 @@ def _infer_concat(*data: Spec, dim: int = 1) -> Spec:
     return Spec((*before, joined, *after), data[0].dtype)
 
 
-@op(aliases=["Concat"], infer=_infer_concat, flops=0)
+@op(mxnet_name="Concat", infer=_infer_concat, flops=0, counted=True)
 def concat(xp, *data, dim: int = 1, out=None):
     """Arrays one after the other along axis `dim`; their other sizes and dtypes must agree.
 
@@ -71,6 +73,11 @@ def _(g, shapes, *, dim):
     return split_v2(g, ends[:-1], axis=axis)
 
 
+@concat.infer_inputs
+def _(given, out, attrs):
+    return alike(given, attrs["dim"])
+
+
 def _infer_stack(*data: Spec, axis: int = 0) -> Spec:
     if not data:
         raise MXNetError("needs one array or more")
@@ -83,7 +90,7 @@ def _infer_stack(*data: Spec, axis: int = 0) -> Spec:
     return Spec((*shape[:at], len(data), *shape[at:]), data[0].dtype)
 
 
-@op(infer=_infer_stack, flops=0)
+@op(infer=_infer_stack, flops=0, counted=True)
 def stack(xp, *data, axis: int = 0, out=None):
     """Arrays of one shape side by side along a new axis, at place `axis` of the result."""
     if out is None:
@@ -98,6 +105,11 @@ def stack(xp, *data, axis: int = 0, out=None):
 def _(g, shapes, *, axis):
     parts = split(g, num_outputs=len(shapes), axis=axis, squeeze_axis=True)
     return parts if len(shapes) > 1 else [parts]
+
+
+@stack.infer_inputs
+def _(given, out, attrs):
+    return alike(given)
 
 
 # -- splitting -------------------------------------------------------------------------------------
@@ -150,7 +162,7 @@ def _equal_ends(size: int, n: int) -> list[int]:
 
 
 @op(
-    aliases=["SliceChannel"],
+    mxnet_name="SliceChannel",
     infer=_infer_split,
     flops=0,
     outputs=lambda num_outputs, **_: num_outputs,
@@ -180,6 +192,24 @@ def _v2_ends(size: int, indices_or_sections: Any) -> list[int]:
     return [*indices_or_sections, size]
 
 
+def _v2_to_mxnet(attrs: Mapping[str, Any]) -> dict[str, Any]:
+    """MXNet tells the number of equal parts from the places where parts begin, 0 among them."""
+    wanted = attrs["indices_or_sections"]
+    equal = isinstance(wanted, int)
+    return {
+        "indices": () if equal else (0, *wanted),
+        "sections": wanted if equal else 0,
+        "axis": attrs["axis"],
+        "squeeze_axis": attrs["squeeze_axis"],
+    }
+
+
+def _v2_from_mxnet(words: dict[str, str]) -> dict[str, Any]:
+    sections = int(words.pop("sections", 0))
+    indices = converter_of("Shape")(words.pop("indices"))
+    return {"axis": 1, **words, "indices_or_sections": sections or indices[1:]}
+
+
 def _infer_split_v2(
     ary: Spec, *, indices_or_sections: Any, axis: int = 0, squeeze_axis: bool = False
 ) -> list[Spec]:
@@ -204,7 +234,8 @@ def _infer_split_v2(
 
 
 @op(
-    aliases=["_split_v2"],
+    mxnet_name="_split_v2",
+    mxnet_attributes=(_v2_to_mxnet, _v2_from_mxnet),
     infer=_infer_split_v2,
     flops=0,
     outputs=lambda indices_or_sections, **_: (

@@ -200,7 +200,7 @@ def _infer_khatri_rao(*args: Spec) -> Spec:
     return Spec((prod(s.shape[0] for s in args), args[0].shape[1]), args[0].dtype)
 
 
-@op(infer=_infer_khatri_rao, grad=None)
+@op(infer=_infer_khatri_rao, grad=None, counted=True)
 def khatri_rao(xp, *args):
     """Kronecker product column by column: (M1, N), (M2, N), ... -> (M1 M2 ..., N).
 
@@ -241,7 +241,7 @@ def _flops_gemm2(
     return 2.0 * out.size * A.shape[axis if transpose_a else -1]
 
 
-@op("linalg_gemm2", aliases=["_linalg_gemm2"], infer=_infer_gemm2, flops=_flops_gemm2)
+@op("linalg_gemm2", infer=_infer_gemm2, flops=_flops_gemm2)
 def gemm2(
     xp, A, B, *, transpose_a: bool = False, transpose_b: bool = False, alpha: float = 1.0,
     axis: int = -2, out=None,
@@ -283,7 +283,7 @@ def _infer_gemm(A: Spec, B: Spec, C: Spec, **attrs: Any) -> Spec:
     return out
 
 
-@op("linalg_gemm", aliases=["_linalg_gemm"], infer=_infer_gemm, flops=_flops_gemm2)
+@op("linalg_gemm", infer=_infer_gemm, flops=_flops_gemm2)
 def gemm(
     xp, A, B, C, *, transpose_a: bool = False, transpose_b: bool = False, alpha: float = 1.0,
     beta: float = 1.0, axis: int = -2, out=None,
@@ -317,7 +317,7 @@ def _flops_syrk(A: Spec, *, out: Spec, transpose: bool, **_: Any) -> float:
     return 2.0 * out.size * A.shape[-2 if transpose else -1]
 
 
-@op("linalg_syrk", aliases=["_linalg_syrk"], infer=_infer_syrk, flops=_flops_syrk)
+@op("linalg_syrk", infer=_infer_syrk, flops=_flops_syrk)
 def syrk(xp, A, *, transpose: bool = False, alpha: float = 1.0, out=None):
     """A matrix times its own transpose: alpha A A^T, or with `transpose` alpha A^T A.
 

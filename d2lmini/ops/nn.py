@@ -65,7 +65,10 @@ def _rows(shape: Shape, flatten: bool) -> Shape:
     return (shape[0], prod(shape[1:])) if flatten else (prod(shape[:-1]), shape[-1])
 
 
-@op(infer=_infer_fully_connected, flops=_flops_fully_connected)
+@op(
+    infer=_infer_fully_connected, flops=_flops_fully_connected,
+    optional=lambda attrs: () if attrs["no_bias"] else ("bias",),
+)  # fmt: skip
 def FullyConnected(
     xp, data, weight, bias=None, *, num_hidden: int, no_bias: bool = False, flatten: bool = True,
     out=None,
@@ -103,6 +106,19 @@ def _(g, data, shape, weight, *, num_hidden, no_bias, flatten, needs=ALL, places
     return (dx, dw) if no_bias else (dx, dw, g.sum(axis=0, out=places[2]) if needs[2] else None)
 
 
+@FullyConnected.infer_inputs
+def _(given, out, attrs):
+    data, weight, hidden = given["data"], given.get("weight"), attrs["num_hidden"]
+    found = {"weight": (hidden, 0), "bias": (hidden,)}
+    if data:
+        inner = prod(data[1:]) if attrs["flatten"] else data[-1]
+        found["weight"] = (hidden, inner)
+        found["out"] = (data[0], hidden) if attrs["flatten"] else (*data[:-1], hidden)
+    if out and data and len(data) == 2:
+        found["data"] = (out[0], weight[1] if weight else 0)
+    return found
+
+
 # -- Dropout --------------------------------------------------------------------------------------
 
 
@@ -116,7 +132,7 @@ def _infer_dropout(data: Spec, *, p: float, mode: str, axes: Shape, **_: Any) ->
     return data
 
 
-@op(infer=_infer_dropout, flops=4)
+@op(infer=_infer_dropout, flops=4, same_shape=True, mxnet_outputs=2)
 def Dropout(
     xp, data, *, p: float = 0.5, mode: str = "training", axes: Shape = (),
     cudnn_off: bool | None = False, rng, training, out=None,
@@ -185,7 +201,7 @@ def _l2_axes(mode: str, ndim: int) -> tuple[int, ...]:
     }[mode]
 
 
-@op(infer=_infer_l2, flops=4)
+@op(infer=_infer_l2, flops=4, same_shape=True, mxnet_outputs=2)
 def L2Normalization(xp, data, *, eps: float = 1e-10, mode: str = "instance", out=None):
     """data / sqrt(sum of squares + eps): over each 'instance', 'channel' (axis 1), or 'spatial'
     (axes 2 on, for each channel). Shape and floating dtype are kept.
@@ -226,7 +242,10 @@ def _(g, *, nsize):
     return channel_window_sum(g, nsize=nsize)
 
 
-@op(infer=_infer_lrn, flops=lambda data, *, out, nsize, **_: float(out.size * (nsize + 6)))
+@op(
+    infer=_infer_lrn, flops=lambda data, *, out, nsize, **_: float(out.size * (nsize + 6)),
+    same_shape=True, mxnet_outputs=2, onnx="LRN(alpha, beta, bias=knorm, size=nsize)",
+)  # fmt: skip
 def LRN(
     xp, data, *, alpha: float = 1e-4, beta: float = 0.75, knorm: float = 2.0, nsize: int
 ):  # fmt: skip
@@ -269,7 +288,7 @@ def _infer_upsampling(
     return Spec((first[0], channels, H, W), data[0].dtype)
 
 
-@op(infer=_infer_upsampling, flops=0)
+@op(infer=_infer_upsampling, flops=0, counted=True)
 def UpSampling(
     xp, *data, scale: int, num_filter: int = 0, sample_type: str, multi_input_mode: str = "concat",
     num_args: int = 1, workspace: int = 512,

@@ -26,6 +26,7 @@ where the means are over the same axes (S. Ioffe and C. Szegedy, "Batch Normaliz
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import prod
 from typing import Any
 
@@ -42,6 +43,7 @@ from d2lmini.ops.normalize_backward import (
     room,
     total,
 )
+from d2lmini.ops.partial import Partial
 from d2lmini.ops.pieces import share
 
 
@@ -131,6 +133,7 @@ def _infer_layer_norm(
 @op(
     infer=_infer_layer_norm, flops=8,
     outputs=lambda output_mean_var=False, **_: 3 if output_mean_var else 1,
+    output_names=("output", "mean", "std"), mxnet_outputs=3, mixed_dtypes=True,
 )  # fmt: skip
 def LayerNorm(
     xp, data, gamma, beta, *, axis: int = -1, eps: float = 1e-5, output_mean_var: bool = False,
@@ -175,6 +178,19 @@ def _(g, data, shape, gamma, *, axis, eps, output_mean_var, needs=ALL):
     return _gradients(g, x, scale, (1,), eps, needs, (shape, (view[1],)))
 
 
+def _one_per_place(data: Partial, out: Partial, axis: int, names: Iterable[str]) -> dict[str, Any]:
+    """The parameters have a number for each place along an axis of data, which keeps its shape."""
+    if not data:
+        return {"data": out}
+    per = (data[axis],) if -len(data) <= axis < len(data) else None
+    return {**dict.fromkeys(names, per), "out": data, "data": out}
+
+
+@LayerNorm.infer_inputs
+def _(given, out, attrs):
+    return _one_per_place(given["data"], out, attrs["axis"], given)
+
+
 # -- InstanceNorm and GroupNorm -------------------------------------------------------------------
 
 
@@ -191,7 +207,10 @@ def _infer_instance_norm(data: Spec, gamma: Spec, beta: Spec, **_: Any) -> Spec:
     return data
 
 
-@op(infer=_infer_instance_norm, flops=8)
+@op(
+    infer=_infer_instance_norm, flops=8, mxnet_outputs=3,
+    onnx="InstanceNormalization(epsilon=eps)",
+)  # fmt: skip
 def InstanceNorm(xp, data, gamma, beta, *, eps: float = 1e-3, out=None):
     """Normalize each channel of each image: data (N, C, ...), gamma and beta (C,); shape kept.
 
@@ -209,6 +228,11 @@ def _(g, data, shape, gamma, *, eps, needs=ALL):
     view = (*shape[:2], prod(shape[2:]))
     g, x, scale = g.reshape(view), data.reshape(view), gamma.reshape((1, view[1], 1))
     return _gradients(g, x, scale, (2,), eps, needs, (shape, (view[1],)))
+
+
+@InstanceNorm.infer_inputs
+def _(given, out, attrs):
+    return _one_per_place(given["data"], out, 1, given)
 
 
 def _groups(shape: Shape, num_groups: int) -> Shape:
@@ -238,6 +262,7 @@ def _infer_group_norm(
 @op(
     infer=_infer_group_norm, flops=8,
     outputs=lambda output_mean_var=False, **_: 3 if output_mean_var else 1,
+    output_names=("output", "mean", "std"), mxnet_outputs=3,
 )  # fmt: skip
 def GroupNorm(
     xp, data, gamma, beta, *, num_groups: int = 1, eps: float = 1e-5,
@@ -278,6 +303,14 @@ def _(
     return dx, dgamma, dbeta
 
 
+@GroupNorm.infer_inputs
+def _(given, out, attrs):
+    # One number per channel will do as well, so a shape that is known stays.
+    per = (attrs["num_groups"],)
+    found = {name: given[name] or per for name in ("gamma", "beta")}
+    return {**found, "out": given["data"], "data": out}
+
+
 # -- BatchNorm ------------------------------------------------------------------------------------
 
 
@@ -305,6 +338,9 @@ def _changed(n: int, attrs: dict[str, Any]) -> tuple[int, ...]:
 @op(
     infer=_infer_batch_norm, flops=8, mutates=_changed,
     outputs=lambda output_mean_var=False, **_: 3 if output_mean_var else 1,
+    auxiliary=("moving_mean", "moving_var"), initial={"moving_mean": "zero", "moving_var": "one"},
+    free_dtypes=("gamma", "beta", "moving_mean", "moving_var"), float32_parameters=True,
+    output_names=("output", "mean", "var"), mxnet_outputs=3,
 )  # fmt: skip
 def BatchNorm(
     xp, data, gamma, beta, moving_mean, moving_var, *, eps: float = 1e-3, momentum: float = 0.9,
@@ -361,6 +397,11 @@ def BatchNorm(
         share(xp, view[1], min(view[1], -(-x.size // GRAIN)), body)
     inverse = 1 / xp.sqrt(var + var.dtype.type(eps))
     return _all(y, mean.reshape(-1), inverse.reshape(-1), gamma.dtype, out)
+
+
+@BatchNorm.infer_inputs
+def _(given, out, attrs):
+    return _one_per_place(given["data"], out, attrs["axis"], given)
 
 
 def _can_be_filled(xp: Any, x: Any, moving_mean: Any, moving_var: Any, out: Any) -> bool:

@@ -100,7 +100,7 @@ def _infer_sort(data: Spec, *, axis: int | None = -1, is_ascend: bool = True) ->
     return Spec(_line_shape(data, axis)[0], data.dtype)
 
 
-@op(infer=_infer_sort, flops=_comparisons)
+@op(infer=_infer_sort, flops=_comparisons, output_names=("output0",), mxnet_outputs=2)
 def sort(xp, data, *, axis: int | None = -1, is_ascend: bool = True, out=None):
     """Each line along `axis` in rising or falling order; dtype and shape kept, (size,) for None."""
     data, axis = _lines(data, axis)
@@ -131,7 +131,7 @@ def _infer_argsort(
     return Spec(shape, dtype)
 
 
-@op(infer=_infer_argsort, flops=_comparisons, grad=None)
+@op(infer=_infer_argsort, flops=_comparisons, grad=None, free_dtypes=("data",))
 def argsort(
     xp, data, *, axis: int | None = -1, is_ascend: bool = True, dtype: DType = "float32", out=None
 ):
@@ -143,6 +143,11 @@ def argsort(
 
 
 # -- topk ------------------------------------------------------------------------------------------
+
+
+def _topk_dtypes(attrs: dict[str, Any], data: Any, n: int) -> list[Any]:
+    picked = {"value": [data], "both": [data, attrs["dtype"]], "mask": [data]}
+    return picked.get(attrs["ret_typ"], [attrs["dtype"]])
 
 
 def _infer_topk(
@@ -168,6 +173,9 @@ def _infer_topk(
     infer=_infer_topk,
     flops=_comparisons,
     outputs=lambda ret_typ="indices", **_: 2 if ret_typ == "both" else 1,
+    mxnet_outputs=lambda attrs: 1 if attrs["ret_typ"] in ("indices", "mask") else 2,
+    free_dtypes=("data",),
+    output_dtypes=_topk_dtypes,
 )
 def topk(
     xp, data, *, axis: int | None = -1, k: int = 1, ret_typ: str = "indices",

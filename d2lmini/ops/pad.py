@@ -49,7 +49,7 @@ def _inside(shape: Shape, pad_width: Shape) -> tuple[slice, ...]:
     return tuple(slice(b, b + n) for n, (b, _) in zip(shape, _pairs(pad_width)))
 
 
-@op(aliases=["Pad"], infer=_infer_pad, flops=0)
+@op(mxnet_name="Pad", infer=_infer_pad, flops=0)
 def pad(xp, data, *, mode: str, pad_width: Shape, constant_value: float = 0.0, out=None):
     """Make every axis longer: pad_width is (before, after) for axis 0, then for axis 1, ...
 

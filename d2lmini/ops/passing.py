@@ -39,7 +39,7 @@ def _cast(data: Spec, *, dtype: np.dtype) -> Spec:
     return Spec(data.shape, dtype)
 
 
-@op(aliases=["Cast"], infer=_cast, flops=0, elementwise=True)
+@op(mxnet_name="Cast", infer=_cast, flops=0, elementwise=True, free_dtypes=("data",))
 def cast(xp, data, *, dtype: DType, out=None):
     """Every element as `dtype`: floats are cut towards zero, integers wrap around (-7 as uint8 is
     249), everything but 0 is True. The gradient is cast back."""
@@ -55,7 +55,7 @@ def _cast_floats(data: Spec, *, dtype: np.dtype) -> Spec:
     return Spec(data.shape, dtype) if data.dtype.kind == "f" == dtype.kind else data
 
 
-@op(infer=_cast_floats, flops=0, elementwise=True)
+@op(infer=_cast_floats, flops=0, elementwise=True, free_dtypes=("data",))
 def amp_cast(xp, data, *, dtype: DType, out=None):
     """`cast` between floating point dtypes; arrays of integers stay as they are."""
     target = _cast_floats(Spec(data.shape, data.dtype), dtype=np.dtype(dtype)).dtype
@@ -75,7 +75,7 @@ def copied(xp: Any, data: Any, out: Any) -> Any:
     return out
 
 
-@op("_copy", aliases=["identity"], flops=0, elementwise=True, onnx="Identity")
+@op("_copy", aliases=["identity"], flops=0, elementwise=True, in_mxnet=True, onnx="Identity")
 def copy(xp, data, *, out=None):
     """A copy."""
     return copied(xp, data, out)
@@ -92,7 +92,10 @@ def _like_lhs(lhs: Spec, rhs: Spec) -> Spec:
     return lhs
 
 
-@op("_identity_with_attr_like_rhs", infer=_like_lhs, flops=0)
+@op(
+    "_identity_with_attr_like_rhs", infer=_like_lhs, flops=0, same_shape=True,
+    free_dtypes=("rhs",), in_mxnet=True,
+)  # fmt: skip
 def identity_with_attr_like_rhs(xp, lhs, rhs, *, out=None):
     """A copy of lhs; rhs serves a graph only to infer its shape."""
     return copied(xp, lhs, out)
@@ -124,13 +127,13 @@ def ones_like(xp, data, *, out=None):
 # -- where gradients end and begin -----------------------------------------------------------------
 
 
-@op(aliases=["stop_gradient"], flops=0, elementwise=True, grad=None, onnx="Identity")
+@op(aliases=["stop_gradient"], flops=0, elementwise=True, grad=None, is_loss=True, onnx="Identity")
 def BlockGrad(xp, data, *, out=None):
     """A copy through which no gradient flows back."""
     return copied(xp, data, out)
 
 
-@op(flops=0, elementwise=True, onnx="Identity")
+@op(flops=0, elementwise=True, is_loss=True, output_names=("loss",), onnx="Identity")
 def make_loss(xp, data, *, out=None):
     """A copy where the gradient begins: it is 1, whatever comes from above."""
     return copied(xp, data, out)
@@ -146,7 +149,7 @@ def _loss(data: Spec, *, normalization: str, **_: Any) -> Spec:
     return data
 
 
-@op(infer=_loss, flops=0, elementwise=True, onnx="Identity")
+@op(infer=_loss, flops=0, elementwise=True, is_loss=True, onnx="Identity")
 def MakeLoss(
     xp, data, *, grad_scale: float = 1.0, valid_thresh: float = 0.0, normalization: str = "null",
     out=None,
@@ -184,7 +187,7 @@ def _chosen(condition: Spec, x: Spec, y: Spec) -> Spec:
     return x
 
 
-@op(infer=_chosen, flops=1)
+@op(infer=_chosen, flops=1, free_dtypes=("condition",))
 def where(xp, condition, x, y, *, out=None):
     """x where condition is not 0, else y.
 
@@ -225,7 +228,7 @@ def _summed(*args: Spec) -> Spec:
 
 @op(
     aliases=["ElementWiseSum", "elemwise_sum", "_sum"], infer=_summed, elementwise=True, onnx="Sum",
-    flops=lambda *args, out, **_: (len(args) - 1) * out.size,
+    flops=lambda *args, out, **_: (len(args) - 1) * out.size, same_shape=True, counted=True,
 )  # fmt: skip
 def add_n(xp, *args, out=None):
     """The sum of all inputs, from left to right; they have one shape and dtype."""

@@ -217,7 +217,10 @@ def _flops(data: Spec, *, out: Spec, kernel: Shape, global_pool: bool, **_: Any)
     return float(data.size if global_pool else out.size * sum(kernel))
 
 
-@op(infer=_infer_pooling, flops=_flops)
+@op(
+    infer=_infer_pooling, flops=_flops,
+    mxnet_outputs=lambda attrs: 2 if attrs["pool_type"] == "max" and attrs["kernel"] else 1,
+)  # fmt: skip
 def Pooling(
     xp, data, *, kernel: Shape = (), pool_type: str = "max", global_pool: bool = False,
     cudnn_off: bool = False, pooling_convention: str = "valid", stride: Shape = (),

@@ -23,7 +23,8 @@ import numpy as np
 from d2lmini.base import MXNetError
 from d2lmini.device.cuda import kernels
 from d2lmini.ops.core import DType, Shape, Spec, op
-from d2lmini.ops.distributions import draw, draw_each
+from d2lmini.ops.distributions import DISTRIBUTIONS, Distribution, draw, draw_each
+from d2lmini.ops.signature import Signature, with_signature
 
 # Drawing takes about this many operations a number.
 _FLOPS = 20.0
@@ -47,238 +48,49 @@ def _per_parameter(*inputs: Spec, shape: Shape, dtype: Any) -> Spec:
     return Spec(inputs[0].shape + tuple(shape), _floating(dtype))
 
 
-def _drawn(name: str, *aliases: str) -> Any:
-    names = (f"random_{name}", *aliases)
-    return op(f"_random_{name}", aliases=names, infer=_of_shape, flops=_FLOPS, grad=None)
-
-
-def _sampled(name: str) -> Any:
-    names = (f"sample_{name}",)
-    return op(f"_sample_{name}", aliases=names, infer=_per_parameter, flops=_FLOPS, grad=None)
-
-
-def _alike(name: str) -> Any:
-    return op(f"_random_{name}_like", flops=_FLOPS, grad=None)
-
-
 def _place(xp: Any, out: Any, shape: Shape, dtype: Any) -> Any:
     return xp.empty(shape, dtype) if out is None else out
 
 
-@_drawn("uniform", "uniform")
-def random_uniform(
-    xp,
-    *,
-    low: float = 0.0,
-    high: float = 1.0,
-    shape: Shape = (),
-    dtype: DType = "float32",
-    rng,
-    out=None,
-):
-    """Evenly between low (included) and high."""
-    return draw(
-        xp, "uniform", rng, _place(xp, out, shape or (1,), dtype), {"low": low, "high": high}
+def _declare(name: str, distribution: Distribution, *aliases: str) -> None:
+    """The three ops of a distribution."""
+    defaults = distribution.defaults
+    parameters = tuple(defaults)
+    numbers = dict.fromkeys(parameters, "float")
+    shaped = {"shape": (), "dtype": "float32"}
+    convert = {"shape": "Shape", "dtype": "DType"}
+
+    @op(f"_random_{name}", aliases=(f"random_{name}", *aliases), infer=_of_shape, flops=_FLOPS,
+        grad=None)  # fmt: skip
+    @with_signature(
+        Signature((), (*parameters, *shaped, "rng", "out"), defaults | shaped, numbers | convert),
+        distribution.about,
     )
+    def _(xp, *, shape=(), dtype="float32", rng, out=None, **given):
+        return draw(xp, name, rng, _place(xp, out, shape or (1,), dtype), defaults | given)
 
-
-@_sampled("uniform")
-def sample_uniform(xp, low, high, *, shape: Shape = (), dtype: DType = "float32", rng, out=None):
-    """`_random_uniform` for each element of the arrays; (low.shape + shape)."""
-    place = _place(xp, out, low.shape + shape, dtype)
-    return draw_each(xp, "uniform", rng, place, {"low": low, "high": high})
-
-
-@_alike("uniform")
-def random_uniform_like(xp, data, *, low: float = 0.0, high: float = 1.0, rng, out=None):
-    """`_random_uniform` in the shape and dtype of data."""
-    return draw(
-        xp, "uniform", rng, _place(xp, out, data.shape, data.dtype), {"low": low, "high": high}
+    @op(f"_sample_{name}", aliases=(f"sample_{name}",), infer=_per_parameter, flops=_FLOPS,
+        grad=None)  # fmt: skip
+    @with_signature(
+        Signature(parameters, (*shaped, "rng", "out"), shaped, convert, len(parameters)),
+        f"`_random_{name}` for each element of the arrays; ({parameters[0]}.shape + shape).",
     )
+    def _(xp, *arrays, shape=(), dtype="float32", rng, out=None):
+        place = _place(xp, out, arrays[0].shape + shape, dtype)
+        return draw_each(xp, name, rng, place, dict(zip(parameters, arrays, strict=True)))
 
-
-@_drawn("normal", "normal")
-def random_normal(
-    xp,
-    *,
-    loc: float = 0.0,
-    scale: float = 1.0,
-    shape: Shape = (),
-    dtype: DType = "float32",
-    rng,
-    out=None,
-):
-    """Gaussian with mean loc and standard deviation scale (0 is allowed here, not in MXNet)."""
-    return draw(
-        xp, "normal", rng, _place(xp, out, shape or (1,), dtype), {"loc": loc, "scale": scale}
+    @op(f"_random_{name}_like", flops=_FLOPS, grad=None)
+    @with_signature(
+        Signature(("data",), (*parameters, "rng", "out"), defaults, numbers, 1),
+        f"`_random_{name}` in the shape and dtype of data.",
     )
+    def _(xp, data, *, rng, out=None, **given):
+        place = _place(xp, out, data.shape, data.dtype)
+        return draw(xp, name, rng, place, defaults | given)
 
 
-@_sampled("normal")
-def sample_normal(xp, loc, scale, *, shape: Shape = (), dtype: DType = "float32", rng, out=None):
-    """`_random_normal` for each element of the arrays; (loc.shape + shape)."""
-    place = _place(xp, out, loc.shape + shape, dtype)
-    return draw_each(xp, "normal", rng, place, {"loc": loc, "scale": scale})
-
-
-@_alike("normal")
-def random_normal_like(xp, data, *, loc: float = 0.0, scale: float = 1.0, rng, out=None):
-    """`_random_normal` in the shape and dtype of data."""
-    return draw(
-        xp, "normal", rng, _place(xp, out, data.shape, data.dtype), {"loc": loc, "scale": scale}
-    )
-
-
-@_drawn("gamma")
-def random_gamma(
-    xp,
-    *,
-    alpha: float = 1.0,
-    beta: float = 1.0,
-    shape: Shape = (),
-    dtype: DType = "float32",
-    rng,
-    out=None,
-):
-    """Gamma with shape alpha and scale beta: mean alpha * beta."""
-    return draw(
-        xp, "gamma", rng, _place(xp, out, shape or (1,), dtype), {"alpha": alpha, "beta": beta}
-    )
-
-
-@_sampled("gamma")
-def sample_gamma(xp, alpha, beta, *, shape: Shape = (), dtype: DType = "float32", rng, out=None):
-    """`_random_gamma` for each element of the arrays; (alpha.shape + shape)."""
-    place = _place(xp, out, alpha.shape + shape, dtype)
-    return draw_each(xp, "gamma", rng, place, {"alpha": alpha, "beta": beta})
-
-
-@_alike("gamma")
-def random_gamma_like(xp, data, *, alpha: float = 1.0, beta: float = 1.0, rng, out=None):
-    """`_random_gamma` in the shape and dtype of data."""
-    return draw(
-        xp, "gamma", rng, _place(xp, out, data.shape, data.dtype), {"alpha": alpha, "beta": beta}
-    )
-
-
-@_drawn("exponential")
-def random_exponential(
-    xp, *, lam: float = 1.0, shape: Shape = (), dtype: DType = "float32", rng, out=None
-):
-    """Exponential with rate lam: mean 1 / lam."""
-    return draw(xp, "exponential", rng, _place(xp, out, shape or (1,), dtype), {"lam": lam})
-
-
-@_sampled("exponential")
-def sample_exponential(xp, lam, *, shape: Shape = (), dtype: DType = "float32", rng, out=None):
-    """`_random_exponential` for each element of the arrays; (lam.shape + shape)."""
-    place = _place(xp, out, lam.shape + shape, dtype)
-    return draw_each(xp, "exponential", rng, place, {"lam": lam})
-
-
-@_alike("exponential")
-def random_exponential_like(xp, data, *, lam: float = 1.0, rng, out=None):
-    """`_random_exponential` in the shape and dtype of data."""
-    return draw(xp, "exponential", rng, _place(xp, out, data.shape, data.dtype), {"lam": lam})
-
-
-@_drawn("poisson")
-def random_poisson(
-    xp, *, lam: float = 1.0, shape: Shape = (), dtype: DType = "float32", rng, out=None
-):
-    """Poisson with mean lam."""
-    return draw(xp, "poisson", rng, _place(xp, out, shape or (1,), dtype), {"lam": lam})
-
-
-@_sampled("poisson")
-def sample_poisson(xp, lam, *, shape: Shape = (), dtype: DType = "float32", rng, out=None):
-    """`_random_poisson` for each element of the arrays; (lam.shape + shape)."""
-    place = _place(xp, out, lam.shape + shape, dtype)
-    return draw_each(xp, "poisson", rng, place, {"lam": lam})
-
-
-@_alike("poisson")
-def random_poisson_like(xp, data, *, lam: float = 1.0, rng, out=None):
-    """`_random_poisson` in the shape and dtype of data."""
-    return draw(xp, "poisson", rng, _place(xp, out, data.shape, data.dtype), {"lam": lam})
-
-
-@_drawn("negative_binomial")
-def random_negative_binomial(
-    xp,
-    *,
-    k: float = 1.0,
-    p: float = 1.0,
-    shape: Shape = (),
-    dtype: DType = "float32",
-    rng,
-    out=None,
-):
-    """Failures before the k-th success of probability p."""
-    return draw(
-        xp, "negative_binomial", rng, _place(xp, out, shape or (1,), dtype), {"k": k, "p": p}
-    )
-
-
-@_sampled("negative_binomial")
-def sample_negative_binomial(
-    xp, k, p, *, shape: Shape = (), dtype: DType = "float32", rng, out=None
-):
-    """`_random_negative_binomial` for each element of the arrays; (k.shape + shape)."""
-    place = _place(xp, out, k.shape + shape, dtype)
-    return draw_each(xp, "negative_binomial", rng, place, {"k": k, "p": p})
-
-
-@_alike("negative_binomial")
-def random_negative_binomial_like(xp, data, *, k: float = 1.0, p: float = 1.0, rng, out=None):
-    """`_random_negative_binomial` in the shape and dtype of data."""
-    return draw(
-        xp, "negative_binomial", rng, _place(xp, out, data.shape, data.dtype), {"k": k, "p": p}
-    )
-
-
-@_drawn("generalized_negative_binomial")
-def random_generalized_negative_binomial(
-    xp,
-    *,
-    mu: float = 1.0,
-    alpha: float = 1.0,
-    shape: Shape = (),
-    dtype: DType = "float32",
-    rng,
-    out=None,
-):
-    """Negative binomial with mean mu and dispersion alpha; alpha 0 is Poisson."""
-    return draw(
-        xp,
-        "generalized_negative_binomial",
-        rng,
-        _place(xp, out, shape or (1,), dtype),
-        {"mu": mu, "alpha": alpha},
-    )
-
-
-@_sampled("generalized_negative_binomial")
-def sample_generalized_negative_binomial(
-    xp, mu, alpha, *, shape: Shape = (), dtype: DType = "float32", rng, out=None
-):
-    """`_random_generalized_negative_binomial` for each element; (mu.shape + shape)."""
-    place = _place(xp, out, mu.shape + shape, dtype)
-    return draw_each(xp, "generalized_negative_binomial", rng, place, {"mu": mu, "alpha": alpha})
-
-
-@_alike("generalized_negative_binomial")
-def random_generalized_negative_binomial_like(
-    xp, data, *, mu: float = 1.0, alpha: float = 1.0, rng, out=None
-):
-    """`_random_generalized_negative_binomial` in the shape and dtype of data."""
-    return draw(
-        xp,
-        "generalized_negative_binomial",
-        rng,
-        _place(xp, out, data.shape, data.dtype),
-        {"mu": mu, "alpha": alpha},
-    )
+for _name, _distribution in DISTRIBUTIONS.items():
+    _declare(_name, _distribution, *((_name,) if _name in ("uniform", "normal") else ()))
 
 
 def _integers(*, low: int, high: int, shape: Shape, dtype: Any) -> Spec:
@@ -306,7 +118,8 @@ def _categories(data: Spec, *, shape: Shape, get_prob: bool, dtype: Any) -> list
 
 
 @op("_sample_multinomial", aliases=("sample_multinomial",), infer=_categories, grad=None,
-    flops=_FLOPS, outputs=lambda get_prob=False, **_: 2 if get_prob else 1)  # fmt: skip
+    flops=_FLOPS, outputs=lambda get_prob=False, **_: 2 if get_prob else 1,
+    mxnet_outputs=2)  # fmt: skip
 def sample_multinomial(
     xp, data, *, shape: Shape = (), get_prob: bool = False, dtype: DType = "int32", rng
 ):
@@ -343,7 +156,7 @@ def _picked(xp: Any, upper: Any, count: int, rng: Any) -> Any:
     return xp.searchsorted(sums.ravel(), uniform + row, "right") - row * K
 
 
-@op("_shuffle", aliases=("shuffle",), flops=_FLOPS, grad=None)
+@op("_shuffle", aliases=("shuffle",), flops=_FLOPS, grad=None, in_mxnet=True)
 def shuffle(xp, data, *, rng, out=None):
     """The rows of data (its first axis) in random order."""
     order: Any = ...

@@ -100,7 +100,7 @@ def _sizes(data: Shape, mode: str, state_size: int, num_layers: int, bidirection
     return Sizes(mode, T, N, I, state_size, num_layers, 1 + bidirectional)
 
 
-@op("_rnn_param_concat", infer=concat.infer, flops=0)
+@op("_rnn_param_concat", infer=concat.infer, flops=0, in_mxnet=True, counted=True)
 def rnn_param_concat(xp, *data, dim: int = 1, out=None):
     """`concat`, by the name under which MXNet's graphs join the parameters of `RNN`."""
     return concat.compute(xp, *data, dim=dim, out=out)
@@ -153,7 +153,15 @@ def _shown(mode: str = "", state_outputs: bool = False, **_: Any) -> int:
     return 1 + state_outputs * (2 if mode == "lstm" else 1)
 
 
-@op(infer=_infer, flops=_flops, outputs=_shown)
+def _optional(attrs: dict[str, Any]) -> tuple[str, ...]:
+    cell = ("state_cell",) if attrs["mode"] == "lstm" else ()
+    return (*cell, "sequence_length") if attrs["use_sequence_length"] else cell
+
+
+@op(
+    infer=_infer, flops=_flops, outputs=_shown, optional=_optional,
+    output_names=("output", "state_output", "statecell_output"), free_dtypes=("sequence_length",),
+)  # fmt: skip
 def RNN(
     xp, data, parameters, state, state_cell=None, sequence_length=None, *, state_size: int,
     num_layers: int, bidirectional: bool = False, mode: str, p: float = 0.0,
@@ -236,6 +244,21 @@ def _(
     dparameters, dstate, *more = grads
     dcell = more.pop(0) if state_cell is not None else None
     return more[0] if more else None, dparameters, dstate, dcell
+
+
+@RNN.infer_inputs
+def _(given, out, attrs):
+    data, hidden, layers = given["data"], attrs["state_size"], attrs["num_layers"]
+    ways = 2 if attrs["bidirectional"] else 1
+    batch = data[1] if data and len(data) == 3 else 0
+    state = (ways * layers, batch, hidden)
+    found = {"state": state, "state_cell": state, "sequence_length": (batch,)}
+    if data and len(data) == 3:
+        found["out"] = (data[0], batch, ways * hidden)
+        if data[2]:
+            size = parameter_size(attrs["mode"], data[2], hidden, layers, attrs["bidirectional"])
+            found["parameters"] = (size,)
+    return found
 
 
 def _infer_backward(

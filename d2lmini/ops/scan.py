@@ -139,7 +139,7 @@ def _infer_cumsum(a: Spec, *, axis: int | None = None, dtype: Any = None) -> Spe
     return Spec((a.size,) if axis is None else a.shape, dtype or counted)
 
 
-@op(aliases=["_np_cumsum"], infer=_infer_cumsum)
+@op(mxnet_name="_np_cumsum", infer=_infer_cumsum)
 def cumsum(xp, a, *, axis: int | None = None, dtype: DType | None = None, out=None):
     """Running sum along `axis`, or of the flattened array: y[i] = x[0] + ... + x[i].
 

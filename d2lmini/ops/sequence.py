@@ -15,13 +15,16 @@ steps of each sequence count is a vector (N,) of any dtype; floats are cut towar
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.core import Shape, Spec, op
+from d2lmini.ops.facts import Inputs
 from d2lmini.ops.index import integers
+from d2lmini.ops.partial import Partial
 
 
 def _check(name: str, data: Spec, lengths: Spec | None, used: bool, axis: int, axes: tuple) -> None:
@@ -39,6 +42,12 @@ def _check(name: str, data: Spec, lengths: Spec | None, used: bool, axis: int, a
         raise MXNetError(
             f"{name}: sequence_length is {lengths.shape}, need ({batch},): one for each sequence"
         )
+
+
+def _one_per_sequence(given: Inputs, out: Partial, attrs: dict[str, Any]) -> dict[str, Partial]:
+    data = given["data"]
+    batch = data[1 - attrs.get("axis", 0)] if data and len(data) > 1 else 0
+    return {"sequence_length": (batch,)}
 
 
 def _steps(xp: Any, data_shape: Shape, axis: int) -> Any:
@@ -61,6 +70,14 @@ def _spread(mask: Any, ndim: int) -> Any:
 # -- mask ------------------------------------------------------------------------------------------
 
 
+_of_sequences = partial(
+    op,
+    free_dtypes=("sequence_length",),
+    optional=lambda attrs: ("sequence_length",) if attrs["use_sequence_length"] else (),
+    input_rule=_one_per_sequence,
+)
+
+
 def _infer_mask(
     data: Spec, sequence_length: Spec | None = None, *, use_sequence_length: bool = False,
     value: float = 0.0, axis: int = 0,
@@ -69,7 +86,7 @@ def _infer_mask(
     return data
 
 
-@op(infer=_infer_mask, flops=1)
+@_of_sequences(infer=_infer_mask, flops=1)
 def SequenceMask(
     xp, data, sequence_length=None, *, use_sequence_length: bool = False, value: float = 0.0,
     axis: int = 0,
@@ -117,7 +134,7 @@ def _last_step(xp: Any, shape: Shape, lengths: Any, axis: int) -> tuple:
     return (step, xp.arange(N)) if axis == 0 else (xp.arange(N), step)
 
 
-@op(infer=_infer_last, flops=0)
+@_of_sequences(infer=_infer_last, flops=0)
 def SequenceLast(
     xp, data, sequence_length=None, *, use_sequence_length: bool = False, axis: int = 0
 ):
@@ -162,7 +179,7 @@ def _infer_reverse(
     return data
 
 
-@op(infer=_infer_reverse, flops=0)
+@_of_sequences(infer=_infer_reverse, flops=0)
 def SequenceReverse(
     xp, data, sequence_length=None, *, use_sequence_length: bool = False, axis: int = 0
 ):

@@ -35,7 +35,7 @@ def _infer_reshape(data: Spec, *, shape: Shape = (), reverse: bool = False) -> S
     return Spec(infer_reshape(data.shape, shape, reverse), data.dtype)
 
 
-@op(aliases=["Reshape"], infer=_infer_reshape, flops=0)
+@op(mxnet_name="Reshape", infer=_infer_reshape, flops=0)
 def reshape(xp, data, *, shape: Shape = (), reverse: bool = False, out=None):
     """A copy in another shape, given by sizes and the codes 0, -1, -2, -3, -4 (`reshape_codes`).
 
@@ -75,7 +75,7 @@ def _infer_reshape_like(lhs: Spec, rhs: Spec, **bounds: Any) -> Spec:
     return Spec(_like(lhs.shape, rhs.shape, *(bounds.get(n) for n in names)), lhs.dtype)
 
 
-@op(infer=_infer_reshape_like, flops=0)
+@op(infer=_infer_reshape_like, flops=0, free_dtypes=("rhs",))
 def reshape_like(
     xp, lhs, rhs, *, lhs_begin: int | None = None, lhs_end: int | None = None,
     rhs_begin: int | None = None, rhs_end: int | None = None, out=None,
@@ -94,7 +94,7 @@ def _infer_flatten(data: Spec) -> Spec:
     return Spec((data.shape[0], prod(data.shape[1:])), data.dtype)
 
 
-@op(aliases=["Flatten"], infer=_infer_flatten, flops=0)
+@op(mxnet_name="Flatten", infer=_infer_flatten, flops=0)
 def flatten(xp, data, *, out=None):
     """All axes but the first as one: (N, A, B, ...) -> (N, A*B*...); (N,) -> (N, 1)."""
     return pieces.placed(xp, data.reshape(data.shape[0], prod(data.shape[1:])), out)
@@ -182,7 +182,7 @@ def _infer_swapaxes(data: Spec, *, dim1: int = 0, dim2: int = 0) -> Spec:
     return Spec(tuple(shape), data.dtype)
 
 
-@op(aliases=["SwapAxis"], infer=_infer_swapaxes, flops=0)
+@op(mxnet_name="SwapAxis", infer=_infer_swapaxes, flops=0)
 def swapaxes(xp, data, *, dim1: int = 0, dim2: int = 0, out=None):
     """Two axes change places."""
     return pieces.placed(xp, data.swapaxes(dim1, dim2), out)
@@ -210,7 +210,10 @@ def _infer_blocks(data: Spec, block_size: int, to_space: bool) -> Spec:
     return Spec(shape, data.dtype)
 
 
-@op(infer=lambda data, *, block_size: _infer_blocks(data, block_size, True), flops=0)
+@op(
+    infer=lambda data, *, block_size: _infer_blocks(data, block_size, True), flops=0,
+    onnx="DepthToSpace(blocksize=block_size)",
+)  # fmt: skip
 def depth_to_space(xp, data, *, block_size: int):
     """Channels to b x b blocks of pixels: (N, b*b*C, H, W) -> (N, C, H*b, W*b).
 
@@ -223,7 +226,10 @@ def depth_to_space(xp, data, *, block_size: int):
     return blocks.reshape(N, C // b**2, H * b, W * b)
 
 
-@op(infer=lambda data, *, block_size: _infer_blocks(data, block_size, False), flops=0)
+@op(
+    infer=lambda data, *, block_size: _infer_blocks(data, block_size, False), flops=0,
+    onnx="SpaceToDepth(blocksize=block_size)",
+)  # fmt: skip
 def space_to_depth(xp, data, *, block_size: int):
     """Blocks of b x b pixels to channels: (N, C, H*b, W*b) -> (N, b*b*C, H, W)."""
     N, C, H, W = data.shape
@@ -245,17 +251,23 @@ def _(g, *, block_size):
 # -- what is known without looking at the elements -------------------------------------------------
 
 
+def _int64(attrs: dict[str, Any], data: Any, n: int) -> list[str]:
+    return ["int64"] * n
+
+
 @op(
-    infer=lambda data: Spec((len(data.shape),), np.dtype(np.int64)),
-    flops=0,
-    grad=None,
-)
+    infer=lambda data: Spec((len(data.shape),), np.dtype(np.int64)), flops=0, grad=None,
+    free_dtypes=("data",), output_dtypes=_int64, onnx="Shape",
+)  # fmt: skip
 def shape_array(xp, data):
     """The shape as an int64 array, (ndim,)."""
     return xp.asarray(data.shape, dtype=np.int64)
 
 
-@op(infer=lambda data: Spec((1,), np.dtype(np.int64)), flops=0, grad=None)
+@op(
+    infer=lambda data: Spec((1,), np.dtype(np.int64)), flops=0, grad=None, free_dtypes=("data",),
+    output_dtypes=_int64,
+)  # fmt: skip
 def size_array(xp, data):
     """The number of elements as an int64 array, (1,)."""
     return xp.asarray([data.size], dtype=np.int64)

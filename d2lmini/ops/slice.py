@@ -107,7 +107,7 @@ def _infer_slice_axis(data: Spec, *, axis: int, begin: int, end: int | None = No
     return _infer_slice(data, begin=begins, end=ends)
 
 
-@op(infer=_infer_slice_axis, flops=0)
+@op(infer=_infer_slice_axis, flops=0, always_written=("end",))
 def slice_axis(xp, data, *, axis: int, begin: int, end: int | None = None, out=None):
     """data[..., begin:end, ...] along one axis.
 
@@ -150,7 +150,7 @@ def _infer_slice_like(data: Spec, shape_like: Spec, *, axes: Shape | None = ()) 
     return Spec(tuple(n if e is None else e for n, e in zip(data.shape, ends)), data.dtype)
 
 
-@op(infer=_infer_slice_like, flops=0)
+@op(infer=_infer_slice_like, flops=0, free_dtypes=("shape_like",))
 def slice_like(xp, data, shape_like, *, axes: Shape | None = (), out=None):
     """The first part of `data`, as long as `shape_like` on each axis, or on `axes` only.
 

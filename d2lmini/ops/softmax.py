@@ -17,6 +17,7 @@ arrives. They end a network and need no loss after them.
 
 from __future__ import annotations
 
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -105,7 +106,7 @@ def _infer_plain(data: Spec, *, use_length: bool | None, **attrs: Any) -> Spec:
     return _infer_softmax(data, use_length=False, **attrs)
 
 
-@op(infer=_infer_softmax, flops=5)
+@op(infer=_infer_softmax, flops=5, same_shape=True, free_dtypes=("length",))
 def softmax(
     xp, data, length=None, *, axis: int = -1, temperature: float | None = None,
     dtype: DType | None = None, use_length: bool | None = False, out=None,
@@ -121,7 +122,7 @@ def softmax(
     )
 
 
-@op(infer=_infer_plain, flops=5)
+@op(infer=_infer_plain, flops=5, same_shape=True)
 def log_softmax(
     xp, data, *, axis: int = -1, temperature: float | None = None, dtype: DType | None = None,
     use_length: bool | None = False, out=None,
@@ -130,7 +131,7 @@ def log_softmax(
     return softmax_along(xp, data, axis, out, scale=1 / (temperature or 1), log=True, dtype=dtype)
 
 
-@op(infer=_infer_plain, flops=5)
+@op(infer=_infer_plain, flops=5, same_shape=True)
 def softmin(
     xp, data, *, axis: int = -1, temperature: float | None = None, dtype: DType | None = None,
     use_length: bool | None = False, out=None,
@@ -170,7 +171,7 @@ def _infer_softmax_activation(data: Spec, *, mode: str) -> Spec:
     return data
 
 
-@op(infer=_infer_softmax_activation, flops=5)
+@op(infer=_infer_softmax_activation, flops=5, same_shape=True)
 def SoftmaxActivation(xp, data, *, mode: str = "instance", out=None):
     """softmax along the last axis, or with mode 'channel' along axis 1. Old; use `softmax`."""
     return softmax_along(xp, data, 1 if mode == "channel" else -1, out)
@@ -218,7 +219,9 @@ def _view_of_classes(shape: Shape, multi_output: bool, preserve_shape: bool) -> 
     return (*_as_rows(shape), 1)
 
 
-@op(aliases=["Softmax"], infer=_infer_softmax_output, flops=5)
+@op(
+    aliases=["Softmax"], infer=_infer_softmax_output, flops=5, is_loss=True, mixed_dtypes=True
+)  # fmt: skip
 def SoftmaxOutput(
     xp, data, label, *, grad_scale: float = 1.0, ignore_label: float = -1.0,
     multi_output: bool = False, use_ignore: bool = False, preserve_shape: bool = False,
@@ -269,6 +272,15 @@ def _(
     return (dx * g if out_grad else dx), None
 
 
+@SoftmaxOutput.infer_inputs
+def _(given, out, attrs):
+    data = given["data"]
+    found = {"out": data, "data": out}
+    if data and given["label"] is None:
+        found["label"] = (data[0], *data[2:]) if attrs["multi_output"] else data[:-1]
+    return found
+
+
 def _infer_cross_entropy(data: Spec, label: Spec) -> Spec:
     check_float(data, label)
     if len(data.shape) != 2:
@@ -277,7 +289,10 @@ def _infer_cross_entropy(data: Spec, label: Spec) -> Spec:
     return Spec((1,), data.dtype)
 
 
-@op(infer=_infer_cross_entropy, flops=lambda data, label, *, out: 5.0 * data.size)
+@op(
+    infer=_infer_cross_entropy, flops=lambda data, label, *, out: 5.0 * data.size,
+    mixed_dtypes=True,
+)  # fmt: skip
 def softmax_cross_entropy(xp, data, label):
     """Sum over the rows of -log(softmax(data)[label]): (N, classes), (N,) -> (1,).
 
@@ -312,7 +327,10 @@ def _per_instance(shape: Shape, grad_scale: float) -> float:
     return grad_scale / max(prod(shape[1:]), 1)
 
 
-@op(infer=_infer_regression, flops=0)
+_regression = partial(op, infer=_infer_regression, is_loss=True, mixed_dtypes=True)
+
+
+@_regression(flops=0)
 def LinearRegressionOutput(xp, data, label, *, grad_scale: float = 1.0, out=None):
     """data forward; backward (data - label) * grad_scale / m, the gradient of half the squared
     error, m being the outputs of one instance. The arriving gradient is not looked at."""
@@ -324,7 +342,7 @@ def _(g, y, shape, label, *, grad_scale):
     return (y - label.reshape(shape)) * _per_instance(shape, grad_scale), None
 
 
-@op(infer=_infer_regression, flops=0)
+@_regression(flops=0)
 def MAERegressionOutput(xp, data, label, *, grad_scale: float = 1.0, out=None):
     """data forward; backward sign(data - label) * grad_scale / m: that of the absolute error.
 
@@ -338,7 +356,7 @@ def _(g, y, shape, label, *, grad_scale):
     return (y - label.reshape(shape)).sign() * _per_instance(shape, grad_scale), None
 
 
-@op(infer=_infer_regression, flops=8)
+@_regression(flops=8)
 def LogisticRegressionOutput(xp, data, label, *, grad_scale: float = 1.0, out=None):
     """sigmoid(data) forward; backward (sigmoid(data) - label) * grad_scale / m: the gradient of the
     cross-entropy of a yes-or-no prediction."""
@@ -348,3 +366,14 @@ def LogisticRegressionOutput(xp, data, label, *, grad_scale: float = 1.0, out=No
 @LogisticRegressionOutput.gradient(saves="y y.shape label")
 def _(g, y, shape, label, *, grad_scale):
     return (y - label.reshape(shape)) * _per_instance(shape, grad_scale), None
+
+
+@LinearRegressionOutput.infer_inputs
+@MAERegressionOutput.infer_inputs
+@LogisticRegressionOutput.infer_inputs
+def _(given, out, attrs):
+    data = given["data"]
+    found = {"out": data, "data": out}
+    if data and given["label"] is None:
+        found["label"] = data[:1] if len(data) == 2 and data[1] == 1 else data
+    return found

@@ -126,7 +126,7 @@ def erf(xp, data, *, out=None):
     return in_blocks(xp, _erf, data, out)
 
 
-def in_double(name: str, flops: float) -> Callable[[Callable], Op]:
+def in_double(name: str, flops: float, **facts: Any) -> Callable[[Callable], Op]:
     """Declare a unary op that is computed in float64 and cast back; integers are cut."""
 
     def declare(function: Callable) -> Op:
@@ -137,7 +137,7 @@ def in_double(name: str, flops: float) -> Callable[[Callable], Op]:
             return in_blocks(xp, convert, data, out)
 
         compute.__doc__ = function.__doc__
-        return op(name, infer=numbers_only, flops=flops, elementwise=True)(compute)
+        return op(name, infer=numbers_only, flops=flops, elementwise=True, **facts)(compute)
 
     return declare
 
@@ -265,7 +265,7 @@ def _(g, data):
     return g * digamma(data)
 
 
-@in_double("digamma", flops=150)
+@in_double("digamma", flops=150, in_mxnet=False)
 def digamma(xp, data):
     """The derivative of gammaln; nan at negative whole numbers.
 

@@ -19,8 +19,9 @@ from typing import Any
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_numbers, check_one_dtype
-from d2lmini.ops.core import ALL, Shape, Spec, normalize_axis, op
+from d2lmini.ops.core import ALL, Shape, Spec, normalize_axis, op, registry
 from d2lmini.ops.pieces import share
+from d2lmini.ops.shape import reshape_like
 
 #: Examples are worked on in groups of about this many elements.
 GRAIN = 1 << 17
@@ -110,6 +111,12 @@ def squared_error_backward(
 def _(g, pred, label, label_shape, *, scale, batch_axis, needs=ALL):
     dpred = squared_error_backward(g, pred, label, scale=scale, batch_axis=batch_axis)
     return dpred, -dpred.reshape(label_shape) if needs[1] else None
+
+
+@squared_error.written_in_mxnet
+def _(pred, label, *, scale, batch_axis):
+    difference = registry["elemwise_sub"](pred, reshape_like(label, pred))
+    return (difference.square() * scale).mean(axis=batch_axis, exclude=True)
 
 
 @squared_error_backward.gradient(saves="g pred pred.shape label label.shape")

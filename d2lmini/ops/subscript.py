@@ -28,9 +28,11 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini.ops.core import DType, Shape, Spec, op
-from d2lmini.ops.index import integers, scatter_add
+from d2lmini.base import MXNetError
+from d2lmini.ops.core import DType, Shape, Spec, op, registry
+from d2lmini.ops.index import integers, scatter_add, take
 from d2lmini.ops.reduce import sum_to
+from d2lmini.ops.shape import expand_dims, reshape, squeeze
 
 Key = tuple[Any, ...]
 
@@ -97,7 +99,7 @@ def _infer_getitem(data: Spec, indices: Spec | None = None, *, key: Key) -> Spec
     return Spec(result_shape(key), data.dtype)
 
 
-@op(infer=_infer_getitem, flops=0)
+@op(infer=_infer_getitem, flops=0, free_dtypes=("indices",))
 def _getitem(xp, data, indices=None, *, key):
     """data[key], in the plain form of this module; dtype kept.
 
@@ -130,6 +132,36 @@ def _(g, shape, indices, *, key):
     return _getitem_grad(g, indices, key=key, shape=shape), None
 
 
+@_getitem.written_in_mxnet
+def _(data, indices=None, *, key):
+    """A slice for numbers and slices, then axes gone and axes new."""
+    axes = [item for item in key if item is not None and item is not ...]
+    arrays = [axis for axis, item in enumerate(axes) if is_at(item)]
+    numbers = tuple(axis for axis, item in enumerate(axes) if type(item) is int)
+    if len(arrays) > 1 or (arrays and numbers):
+        raise MXNetError(
+            f"x[{key}] by several arrays has no counterpart in MXNet's files; use take, pick or "
+            "gather_nd"
+        )
+    bounds = [(None, None, 1) if i in arrays else _bounds(item) for i, item in enumerate(axes)]
+    begin, end, step = (tuple(b) for b in zip(*bounds, strict=True)) if bounds else ((), (), ())
+    y = registry["slice"](data, begin=begin, end=end, step=step)
+    if arrays:
+        axis = arrays[0]
+        places = reshape(indices, shape=axes[axis][1])
+        y = take(y, places, axis=axis, mode="wrap")  # -1 is the last
+    if numbers:
+        y = squeeze(y, axis=numbers)
+    for axis, item in enumerate(i for i in key if type(i) is not int and i is not ...):
+        if item is None:
+            y = expand_dims(y, axis=axis)
+    return registry["_copy"](y)
+
+
+def _bounds(item: Any) -> tuple[int, int | None, int]:
+    return (item, item + 1, 1) if type(item) is int else item
+
+
 @_getitem_grad.gradient(saves="indices")
 def _(gg, indices, *, key):
     return _getitem(gg, indices, key=key), None
@@ -151,14 +183,17 @@ def _setitem(xp, data, value, indices=None, *, key):
     return ()
 
 
-@op(infer=_no_output, outputs=0, mutates=["data"], flops=0, grad=None)
+@op(infer=_no_output, outputs=0, mutates=["data"], flops=0, grad=None, in_mxnet=False)
 def _setitem_scalar(xp, data, indices=None, *, key, scalar):
     """data[key] = scalar, in place; the scalar is of data's dtype already."""
     data[locate(xp, key, indices)] = scalar
     return ()
 
 
-@op(infer=lambda value, *, shape, dtype: Spec(shape, dtype), flops=0, elementwise=True)
+@op(
+    infer=lambda value, *, shape, dtype: Spec(shape, dtype), flops=0, elementwise=True,
+    same_shape=False,
+)  # fmt: skip
 def _assign(xp, value, *, shape: Shape, dtype: DType, out=None):
     """value broadcast to `shape` and converted to `dtype`: what `x[:] = value` puts in x."""
     if out is None:

@@ -53,7 +53,7 @@ def _infer_extractdiag(A: Spec, *, offset: int) -> Spec:
     return Spec((*A.shape[:-2], length), A.dtype)
 
 
-@op("linalg_extractdiag", aliases=["_linalg_extractdiag"], infer=_infer_extractdiag, flops=0)
+@op("linalg_extractdiag", infer=_infer_extractdiag, flops=0)
 def extractdiag(xp, A, *, offset: int = 0):
     """A diagonal of each matrix: (..., n, n) -> (..., n - |offset|); above the main one if > 0."""
     return xp.diagonal(A, offset, -2, -1)
@@ -67,7 +67,7 @@ def _infer_makediag(A: Spec, *, offset: int) -> Spec:
     return Spec((*A.shape[:-1], n, n), A.dtype)
 
 
-@op("linalg_makediag", aliases=["_linalg_makediag"], infer=_infer_makediag, flops=0)
+@op("linalg_makediag", infer=_infer_makediag, flops=0)
 def makediag(xp, A, *, offset: int = 0):
     """Matrices of zeros with a diagonal: (..., n) -> (..., m, m) with m = n + |offset|."""
     n = A.shape[-1]
@@ -100,7 +100,7 @@ def _infer_extracttrian(A: Spec, *, offset: int, **_: Any) -> Spec:
     return Spec((*A.shape[:-2], side * (side + 1) // 2), A.dtype)
 
 
-@op("linalg_extracttrian", aliases=["_linalg_extracttrian"], infer=_infer_extracttrian, flops=0)
+@op("linalg_extracttrian", infer=_infer_extracttrian, flops=0)
 def extracttrian(xp, A, *, offset: int = 0, lower: bool = True):
     """A triangle of each matrix as a vector: (..., n, n) -> (..., m (m + 1) / 2), m = n - |offset|.
 
@@ -123,7 +123,7 @@ def _infer_maketrian(A: Spec, *, offset: int, **_: Any) -> Spec:
     return Spec((*A.shape[:-1], n, n), A.dtype)
 
 
-@op("linalg_maketrian", aliases=["_linalg_maketrian"], infer=_infer_maketrian, flops=0)
+@op("linalg_maketrian", infer=_infer_maketrian, flops=0)
 def maketrian(xp, A, *, offset: int = 0, lower: bool = True):
     """Matrices of zeros with a triangle filled in: the inverse of `linalg_extracttrian`."""
     shape = _infer_maketrian(Spec(A.shape, A.dtype), offset=offset).shape
@@ -160,7 +160,7 @@ def one_per_matrix(A: Spec) -> Spec:
 
 
 @op(
-    "linalg_sumlogdiag", aliases=["_linalg_sumlogdiag"], infer=one_per_matrix,
+    "linalg_sumlogdiag", infer=one_per_matrix,
     flops=lambda A, *, out: 2.0 * out.size * A.shape[-1],
 )  # fmt: skip
 def sumlogdiag(xp, A):
@@ -199,7 +199,7 @@ def operand(xp: Any, A: Any, lower: bool, transpose: bool) -> Any:
     return A.swapaxes(-1, -2) if transpose else A
 
 
-@op("linalg_trmm", aliases=["_linalg_trmm"], infer=_infer_beside, flops=_flops_beside)
+@op("linalg_trmm", infer=_infer_beside, flops=_flops_beside)
 def trmm(
     xp, A, B, *, transpose: bool = False, rightside: bool = False, lower: bool = True,
     alpha: float = 1.0, out=None,
@@ -232,7 +232,7 @@ def _(g, A, B, *, transpose, rightside, lower, alpha, needs=ALL):
     return dA, dB
 
 
-@op("linalg_trsm", aliases=["_linalg_trsm"], infer=_infer_beside, flops=_flops_beside)
+@op("linalg_trsm", infer=_infer_beside, flops=_flops_beside)
 def trsm(
     xp, A, B, *, transpose: bool = False, rightside: bool = False, lower: bool = True,
     alpha: float = 1.0,

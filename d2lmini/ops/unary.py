@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.ops.checks import check_numbers
-from d2lmini.ops.core import Op, Spec, op
+from d2lmini.ops.core import Op, Spec, op, registry
 from d2lmini.ops.elementwise import Gradient, names_of
 from d2lmini.ops.passing import cast_into, copied
 from d2lmini.ops.scalar_cache import fit
@@ -266,7 +266,7 @@ def rint(xp, data, *, out=None):
 # -- questions with a yes or no answer -----------------------------------------------------------
 
 
-def question(name: str, means: str, answer: Callable[..., Any]) -> Op:
+def question(name: str, means: str, answer: Callable[..., Any], **facts: Any) -> Op:
     """Declare an op that answers with 0 or 1 in the dtype of its input, which may be bool."""
 
     def compute(xp, data, *, out=None):
@@ -274,14 +274,34 @@ def question(name: str, means: str, answer: Callable[..., Any]) -> Op:
         return y if out is not None else y.astype(data.dtype, copy=False)
 
     compute.__doc__ = f"1 where data is {means}, else 0, in data's dtype."
-    declared: Op = op(name, elementwise=True, grad=None)(compute)
+    declared: Op = op(name, elementwise=True, grad=None, **facts)(compute)
     return declared
 
 
 question("logical_not", "0", lambda xp, data, out: xp.equal(data, 0, out=out))
-question("_contrib_isnan", "nan", lambda xp, data, out: xp.isnan(data, out=out))
-question("_contrib_isinf", "inf or -inf", lambda xp, data, out: xp.isinf(data, out=out))
-question(
+isnan = question(
+    "_contrib_isnan", "nan", lambda xp, data, out: xp.isnan(data, out=out), in_mxnet=False
+)
+isinf = question(
+    "_contrib_isinf", "inf or -inf", lambda xp, data, out: xp.isinf(data, out=out), in_mxnet=False
+)
+isfinite = question(
     "_contrib_isfinite", "neither nan nor inf nor -inf",
-    lambda xp, data, out: xp.isfinite(data, out=out),
+    lambda xp, data, out: xp.isfinite(data, out=out), in_mxnet=False,
 )  # fmt: skip
+
+
+@isnan.written_in_mxnet
+def _(data):
+    return registry["_not_equal"](data, data)
+
+
+@isinf.written_in_mxnet
+def _(data):
+    return abs(data) == float("inf")
+
+
+@isfinite.written_in_mxnet
+def _(data):
+    nothing = registry["elemwise_sub"](data, data)  # 0, or nan
+    return registry["_equal"](nothing, nothing)

@@ -37,6 +37,7 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.core import Op, Spec, op
+from d2lmini.ops.signature import signature_of, with_signature
 
 # -- what the members of the family share ----------------------------------------------------------
 
@@ -91,14 +92,39 @@ def decayed(xp: Any, grad: Any, rescale: float, clip: float, weight: Any, wd: fl
 
 
 def with_master(
-    xp: Any, rule: Op, weight: Any, grad: Any, states: tuple, weight32: Any, out: Any, **attrs: Any
+    rule: Op, xp: Any, weight: Any, grad: Any, *rest: Any, out: Any, **attrs: Any
 ) -> Any:
-    """Apply `rule` to the float32 master copy; the weight is that, rounded."""
+    """Apply `rule` to the float32 master copy, the last array; the weight is that copy, rounded."""
+    *states, weight32 = rest
     rule.compute(xp, weight32, grad.astype(weight32.dtype), *states, out=weight32, **attrs)
     if out is None:
         return weight32.astype(weight.dtype)
     xp.copyto(out, weight32, casting="same_kind")
     return out
+
+
+def mixed(rule: Op, infer: Any = like_weight32, at: int | None = None, **facts: Any) -> Op:
+    """Declare `mp_RULE`: the rule in mixed precision. at: where `weight32` stands among the inputs,
+    if not at the end."""
+    own = signature_of(rule.compute)
+    at = len(own.inputs) if at is None else at
+    inputs = (*own.inputs[:at], "weight32", *own.inputs[at:])
+
+    @with_signature(
+        own._replace(inputs=inputs, n_required=len(inputs)),
+        f"`{rule.compute.__name__}` in mixed precision.",
+    )
+    def compute(xp: Any, *arrays: Any, out: Any = None, **attrs: Any) -> Any:
+        rest = arrays[:at] + arrays[at + 1 :]
+        return with_master(rule, xp, *rest, arrays[at], out=out, **attrs)
+
+    name = f"_mp{rule.name}" if rule.name.startswith("_") else f"mp_{rule.name}"
+    changed = [*(own.inputs[i] for i in rule.mutates), "weight32"]
+    flops = rule.flops + 1  # type: ignore[operator]
+    declare = op(
+        name, infer=infer, mutates=changed, elementwise=True, flops=flops, grad=None, **facts
+    )
+    return declare(compute)
 
 
 # -- gradient descent ------------------------------------------------------------------------------
@@ -114,16 +140,7 @@ def sgd_update(
     return xp.subtract(weight, step, out=out)
 
 
-@op(infer=like_weight32, mutates=["weight32"], elementwise=True, flops=4, grad=None)
-def mp_sgd_update(
-    xp, weight, grad, weight32, *, lr: float, wd: float = 0.0, rescale_grad: float = 1.0,
-    clip_gradient: float = -1.0, lazy_update: bool = True, out=None,
-):  # fmt: skip
-    """`sgd_update` in mixed precision."""
-    return with_master(
-        xp, sgd_update, weight, grad, (), weight32, out, lr=lr, wd=wd, rescale_grad=rescale_grad,
-        clip_gradient=clip_gradient,
-    )  # fmt: skip
+mp_sgd_update = mixed(sgd_update)
 
 
 @op(infer=like_weight, mutates=["mom"], elementwise=True, flops=5, grad=None)
@@ -137,16 +154,7 @@ def sgd_mom_update(
     return xp.add(weight, mom, out=out)
 
 
-@op(infer=like_weight32, mutates=["mom", "weight32"], elementwise=True, flops=6, grad=None)
-def mp_sgd_mom_update(
-    xp, weight, grad, mom, weight32, *, lr: float, momentum: float = 0.0, wd: float = 0.0,
-    rescale_grad: float = 1.0, clip_gradient: float = -1.0, lazy_update: bool = True, out=None,
-):  # fmt: skip
-    """`sgd_mom_update` in mixed precision."""
-    return with_master(
-        xp, sgd_mom_update, weight, grad, (mom,), weight32, out, lr=lr, momentum=momentum, wd=wd,
-        rescale_grad=rescale_grad, clip_gradient=clip_gradient,
-    )  # fmt: skip
+mp_sgd_mom_update = mixed(sgd_mom_update)
 
 
 @op(infer=like_weight, mutates=["mom"], elementwise=True, flops=7, grad=None)
@@ -166,16 +174,7 @@ def nag_mom_update(
     return xp.add(weight, step, out=out)
 
 
-@op(infer=like_weight32, mutates=["mom", "weight32"], elementwise=True, flops=8, grad=None)
-def mp_nag_mom_update(
-    xp, weight, grad, mom, weight32, *, lr: float, momentum: float = 0.0, wd: float = 0.0,
-    rescale_grad: float = 1.0, clip_gradient: float = -1.0, out=None,
-):  # fmt: skip
-    """`nag_mom_update` in mixed precision."""
-    return with_master(
-        xp, nag_mom_update, weight, grad, (mom,), weight32, out, lr=lr, momentum=momentum, wd=wd,
-        rescale_grad=rescale_grad, clip_gradient=clip_gradient,
-    )  # fmt: skip
+mp_nag_mom_update = mixed(nag_mom_update)
 
 
 # -- by the sign alone -----------------------------------------------------------------------------

@@ -24,7 +24,7 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.core import Spec, op
-from d2lmini.ops.update import decayed, like_weight, like_weight32, scaled, with_master
+from d2lmini.ops.update import decayed, like_weight, like_weight32, mixed, scaled
 
 
 def over(number: Any, lr: Any) -> Any:
@@ -92,7 +92,8 @@ def _decoupled_adam_update(
 
 
 @op(
-    "_adamw_update", infer=_adamw, mutates=["mean", "var"], elementwise=True, flops=14, grad=None
+    "_adamw_update", infer=_adamw, mutates=["mean", "var"], elementwise=True, flops=14, grad=None,
+    same_shape=False, in_mxnet=True,
 )  # fmt: skip
 def adamw_update(
     xp, weight, grad, mean, var, rescale_grad, *, lr: float, eta: float, beta1: float = 0.9,
@@ -127,20 +128,7 @@ def adamw_update(
     )
 
 
-@op(
-    "_mp_adamw_update", infer=_adamw, mutates=["mean", "var", "weight32"], elementwise=True,
-    flops=15, grad=None,
-)  # fmt: skip
-def mp_adamw_update(
-    xp, weight, grad, mean, var, weight32, rescale_grad, *, lr: float, eta: float,
-    beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8, wd: float = 0.0,
-    clip_gradient: float = -1.0, out=None,
-):  # fmt: skip
-    """`adamw_update` in mixed precision."""
-    return with_master(
-        xp, adamw_update, weight, grad, (mean, var, rescale_grad), weight32, out, lr=lr, eta=eta,
-        beta1=beta1, beta2=beta2, epsilon=epsilon, wd=wd, clip_gradient=clip_gradient,
-    )  # fmt: skip
+mp_adamw_update = mixed(adamw_update, _adamw, at=4, same_shape=False, in_mxnet=True)
 
 
 # -- sums and means of squares ---------------------------------------------------------------------

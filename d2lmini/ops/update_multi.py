@@ -34,8 +34,14 @@ from d2lmini.base import MXNetError
 from d2lmini.device.cuda import kernels
 from d2lmini.device.parallel import GRAIN, parallel_for
 from d2lmini.ops.core import Op, Spec, op
-from d2lmini.ops.update import mp_sgd_mom_update, mp_sgd_update, sgd_mom_update, sgd_update
-from d2lmini.ops.update import with_master as master
+from d2lmini.ops.signature import Signature, signature_of, with_signature
+from d2lmini.ops.update import (
+    mp_sgd_mom_update,
+    mp_sgd_update,
+    sgd_mom_update,
+    sgd_update,
+    with_master,
+)
 
 #: Elements of a block: all arrays of a step and what it makes in between stay in the L2 cache.
 BLOCK = 1 << 16
@@ -109,7 +115,7 @@ def _run_together(xp: Any, steps: Sequence[Step], groups: list[tuple], outs: Seq
         alike.setdefault((step.op, step.mixed, kept, attrs), []).append(i)
     for members in alike.values():
         step = steps[members[0]]
-        compute = partial(_with_master, step.op) if step.mixed else step.op.compute
+        compute = partial(with_master, step.op) if step.mixed else step.op.compute
         parts = [groups[i] for i in members], [outs[i] for i in members]
         try:
             kernels.updates.update(xp, step.op.name.strip("_"), compute, step.attrs, *parts)
@@ -118,17 +124,9 @@ def _run_together(xp: Any, steps: Sequence[Step], groups: list[tuple], outs: Seq
                 _take(xp, steps[i], groups[i], outs[i])
 
 
-def _with_master(
-    rule: Op, xp: Any, weight: Any, grad: Any, *rest: Any, out: Any, **attrs: Any
-) -> Any:
-    """A step in mixed precision; the master copy comes last."""
-    *states, weight32 = rest
-    return master(xp, rule, weight, grad, tuple(states), weight32, out, **attrs)
-
-
 def _take(xp: Any, step: Step, arrays: Sequence[Any], out: Any) -> None:
     if step.mixed:
-        _with_master(step.op, xp, *arrays, out=out, **step.attrs)
+        with_master(step.op, xp, *arrays, out=out, **step.attrs)
     else:
         step.op.compute(xp, *arrays, out=out, **step.attrs)
 
@@ -167,7 +165,8 @@ def _fused_update(xp, *data, steps):
 
 
 def _states(width: int) -> Any:
-    """The positions of the states where each weight comes with `width` arrays."""
+    """The positions of the states where each weight comes with `width` arrays. Two arrays of rates
+    and decays may follow."""
     return lambda n, attrs: [i for i in range(n - n % width) if i % width > 1]
 
 
@@ -213,125 +212,40 @@ def _count(*, num_weights: int, **_attrs: Any) -> int:
     return num_weights
 
 
-@op(infer=_infer(sgd_update), outputs=_count, elementwise=True, flops=3, grad=None)
-def multi_sgd_update(
-    xp, *data, lrs, wds, rescale_grad: float = 1.0, clip_gradient: float = -1.0,
-    num_weights: int = 1, out=None,
-):  # fmt: skip
-    """`sgd_update` of (weight, grad) ..., with a rate and a decay for each; the new weights."""
-    return _many(
-        xp, sgd_update, data, lrs, wds, out, rescale_grad=rescale_grad, clip_gradient=clip_gradient
-    )
-
-
-@op(
-    infer=_infer(sgd_mom_update), outputs=_count, mutates=_states(3), elementwise=True, flops=5,
-    grad=None,
-)  # fmt: skip
-def multi_sgd_mom_update(
-    xp, *data, lrs, wds, momentum: float = 0.0, rescale_grad: float = 1.0,
-    clip_gradient: float = -1.0, num_weights: int = 1, out=None,
-):  # fmt: skip
-    """`sgd_mom_update` of (weight, grad, mom) ..."""
-    return _many(
-        xp, sgd_mom_update, data, lrs, wds, out, momentum=momentum, rescale_grad=rescale_grad,
-        clip_gradient=clip_gradient,
+def _declare(rule: Op, preloaded: bool) -> None:
+    """`multi_RULE`: the rule on many weights. preloaded: rates and decays are the two last arrays,
+    as they may still be in the making (see `multi_lars`)."""
+    own = signature_of(rule.compute).without("lr", "wd", "lazy_update", "out")
+    width, inputs = len(own.inputs), ", ".join(own.inputs)
+    if preloaded:
+        name = f"preloaded_multi_{rule.name}"
+        doc = f"`multi_{rule.name}` of ({inputs}) ..., lrs, wds."
+    else:
+        name = f"multi_{rule.name}"
+        doc = f"`{rule.name}` of ({inputs}) ..., with a rate and a decay for each; the new weights."
+    signature = Signature(
+        ("data",), (*(() if preloaded else ("lrs", "wds")), *own.words, "num_weights", "out"),
+        {**own.defaults, "num_weights": 1}, {**own.annotations, "num_weights": "int"},
+        variadic=True,
     )  # fmt: skip
 
-
-@op(
-    infer=_infer(mp_sgd_update), outputs=_count, mutates=_states(3), elementwise=True, flops=4,
-    grad=None,
-)  # fmt: skip
-def multi_mp_sgd_update(
-    xp, *data, lrs, wds, rescale_grad: float = 1.0, clip_gradient: float = -1.0,
-    num_weights: int = 1, out=None,
-):  # fmt: skip
-    """`mp_sgd_update` of (weight, grad, weight32) ..."""
-    return _many(
-        xp, mp_sgd_update, data, lrs, wds, out, rescale_grad=rescale_grad,
-        clip_gradient=clip_gradient,
+    @op(
+        name, infer=_infer(rule), outputs=_count, mutates=_states(width) if width > 2 else (),
+        elementwise=True, flops=rule.flops, grad=None,
     )  # fmt: skip
+    @with_signature(signature, doc)
+    def _(xp, *data, lrs=None, wds=None, num_weights=1, out=None, **attrs):
+        return _many(xp, rule, data, lrs, wds, out, **attrs)
 
 
-@op(
-    infer=_infer(mp_sgd_mom_update), outputs=_count, mutates=_states(4), elementwise=True, flops=6,
-    grad=None,
-)  # fmt: skip
-def multi_mp_sgd_mom_update(
-    xp, *data, lrs, wds, momentum: float = 0.0, rescale_grad: float = 1.0,
-    clip_gradient: float = -1.0, num_weights: int = 1, out=None,
-):  # fmt: skip
-    """`mp_sgd_mom_update` of (weight, grad, mom, weight32) ..."""
-    return _many(
-        xp, mp_sgd_mom_update, data, lrs, wds, out, momentum=momentum, rescale_grad=rescale_grad,
-        clip_gradient=clip_gradient,
-    )  # fmt: skip
-
-
-# Rates and decays as the two last arrays: they may still be in the making (see `multi_lars`).
-
-
-@op(infer=_infer(sgd_update), outputs=_count, elementwise=True, flops=3, grad=None)
-def preloaded_multi_sgd_update(
-    xp, *data, rescale_grad: float = 1.0, clip_gradient: float = -1.0, num_weights: int = 1,
-    out=None,
-):  # fmt: skip
-    """`multi_sgd_update` of (weight, grad) ..., lrs, wds."""
-    return _many(
-        xp, sgd_update, data, None, None, out, rescale_grad=rescale_grad,
-        clip_gradient=clip_gradient,
-    )  # fmt: skip
-
-
-@op(
-    infer=_infer(sgd_mom_update), outputs=_count, elementwise=True, flops=5, grad=None,
-    mutates=lambda n, attrs: range(2, n - 2, 3),
-)  # fmt: skip
-def preloaded_multi_sgd_mom_update(
-    xp, *data, momentum: float = 0.0, rescale_grad: float = 1.0, clip_gradient: float = -1.0,
-    num_weights: int = 1, out=None,
-):  # fmt: skip
-    """`multi_sgd_mom_update` of (weight, grad, mom) ..., lrs, wds."""
-    return _many(
-        xp, sgd_mom_update, data, None, None, out, momentum=momentum, rescale_grad=rescale_grad,
-        clip_gradient=clip_gradient,
-    )  # fmt: skip
-
-
-@op(
-    infer=_infer(mp_sgd_update), outputs=_count, elementwise=True, flops=4, grad=None,
-    mutates=lambda n, attrs: range(2, n - 2, 3),
-)  # fmt: skip
-def preloaded_multi_mp_sgd_update(
-    xp, *data, rescale_grad: float = 1.0, clip_gradient: float = -1.0, num_weights: int = 1,
-    out=None,
-):  # fmt: skip
-    """`multi_mp_sgd_update` of (weight, grad, weight32) ..., lrs, wds."""
-    return _many(
-        xp, mp_sgd_update, data, None, None, out, rescale_grad=rescale_grad,
-        clip_gradient=clip_gradient,
-    )  # fmt: skip
-
-
-@op(
-    infer=_infer(mp_sgd_mom_update), outputs=_count, elementwise=True, flops=6, grad=None,
-    mutates=lambda n, attrs: [i for i in range(n - 2) if i % 4 > 1],
-)  # fmt: skip
-def preloaded_multi_mp_sgd_mom_update(
-    xp, *data, momentum: float = 0.0, rescale_grad: float = 1.0, clip_gradient: float = -1.0,
-    num_weights: int = 1, out=None,
-):  # fmt: skip
-    """`multi_mp_sgd_mom_update` of (weight, grad, mom, weight32) ..., lrs, wds."""
-    return _many(
-        xp, mp_sgd_mom_update, data, None, None, out, momentum=momentum,
-        rescale_grad=rescale_grad, clip_gradient=clip_gradient,
-    )  # fmt: skip
+for _rule in (sgd_update, sgd_mom_update, mp_sgd_update, mp_sgd_mom_update):
+    for _preloaded in (False, True):
+        _declare(_rule, _preloaded)
 
 
 @op(
     infer=lambda *data, num_arrays=1: (), outputs=0, mutates=lambda n, attrs: range(n), flops=0,
-    grad=None,
+    grad=None, always_written=("num_arrays",),
 )  # fmt: skip
 def reset_arrays(xp, *data, num_arrays: int = 1):
     """Set all the arrays to zero; no output."""

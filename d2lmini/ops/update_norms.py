@@ -22,13 +22,16 @@ import numpy as np
 from d2lmini.base import MXNetError
 from d2lmini.device.parallel import GRAIN, parallel_for
 from d2lmini.ops.core import Spec, op
-from d2lmini.ops.update import like_weight, like_weight32, scaled
+from d2lmini.ops.update import like_weight, like_weight32, mixed, scaled
 from d2lmini.ops.update_adaptive import average
 
 # -- LAMB ------------------------------------------------------------------------------------------
 
 
-@op(infer=like_weight, mutates=["mean", "var"], elementwise=True, flops=15, grad=None)
+@op(
+    infer=like_weight, mutates=["mean", "var"], elementwise=True, flops=15, grad=None,
+    always_written=("wd",),
+)  # fmt: skip
 def lamb_update_phase1(
     xp, weight, grad, mean, var, *, t: int, beta1: float = 0.9, beta2: float = 0.999,
     epsilon: float = 1e-6, bias_correction: bool = True, wd: float = 0.0,
@@ -61,7 +64,7 @@ def _phase2(weight: Spec, g: Spec, r1: Spec, r2: Spec, weight32: Spec | None = N
     return weight
 
 
-@op(infer=_phase2, elementwise=True, flops=2, grad=None)
+@op(infer=_phase2, elementwise=True, flops=2, grad=None, same_shape=False)
 def lamb_update_phase2(
     xp, weight, g, r1, r2, *, lr: float, lower_bound: float = -1.0, upper_bound: float = -1.0,
     out=None,
@@ -78,7 +81,10 @@ def _phase1_wide(weight: Spec, *others: Spec, **attrs) -> Spec:
     return Spec(like_weight32(weight, *others).shape, np.float32)
 
 
-@op(infer=_phase1_wide, mutates=["mean", "var"], elementwise=True, flops=16, grad=None)
+@op(
+    infer=_phase1_wide, mutates=["mean", "var"], elementwise=True, flops=16, grad=None,
+    always_written=("wd",),
+)  # fmt: skip
 def mp_lamb_update_phase1(
     xp, weight, grad, mean, var, weight32, *, t: int, beta1: float = 0.9, beta2: float = 0.999,
     epsilon: float = 1e-6, bias_correction: bool = True, wd: float = 0.0,
@@ -92,20 +98,7 @@ def mp_lamb_update_phase1(
     )  # fmt: skip
 
 
-@op(infer=_phase2, mutates=["weight32"], elementwise=True, flops=3, grad=None)
-def mp_lamb_update_phase2(
-    xp, weight, g, r1, r2, weight32, *, lr: float, lower_bound: float = -1.0,
-    upper_bound: float = -1.0, out=None,
-):  # fmt: skip
-    """`lamb_update_phase2` in mixed precision."""
-    lamb_update_phase2.compute(
-        xp, weight32, g, r1, r2, lr=lr, lower_bound=lower_bound, upper_bound=upper_bound,
-        out=weight32,
-    )  # fmt: skip
-    if out is None:
-        return weight32.astype(weight.dtype)
-    xp.copyto(out, weight32, casting="same_kind")
-    return out
+mp_lamb_update_phase2 = mixed(lamb_update_phase2, _phase2, same_shape=False)
 
 
 # -- LARS ------------------------------------------------------------------------------------------
@@ -146,7 +139,10 @@ def _sum_sq(xp, x):
     return xp.dot(x, x)
 
 
-@op(infer=_sums, flops=lambda *data, out, **_: 2 * sum(d.size for d in data), grad=None)
+@op(
+    infer=_sums, flops=lambda *data, out, **_: 2 * sum(d.size for d in data), grad=None,
+    always_written=("num_arrays",),
+)  # fmt: skip
 def multi_sum_sq(xp, *data, num_arrays: int | None = None):
     """The sum of squares of each array, one float32 vector of them. (MXNet wants `num_arrays`.)"""
     if xp is not np:

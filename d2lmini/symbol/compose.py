@@ -7,13 +7,12 @@ What is not given becomes a variable, named after the node:
 >>> fc.list_arguments()
 ['data', 'fc_weight', 'fc_bias']
 
-Every op asks for its required inputs; of the optional ones `WANTED` says which a call with such
-attributes uses.
+Every op asks for its required inputs; which of the optional ones a call with such attributes uses,
+the op says (`op.optional`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from d2lmini.base import MXNetError
@@ -26,32 +25,10 @@ from d2lmini.symbol.node import Node
 from d2lmini.symbol.symbol import Symbol, captured, tracer, written
 
 
-def _unless_no_bias(attrs: dict[str, Any]) -> tuple[str, ...]:
-    return () if attrs["no_bias"] else ("bias",)
-
-
-#: op -> (attributes -> names of the optional inputs that are made when they are not given).
-WANTED: dict[str, Callable[[dict[str, Any]], tuple[str, ...]]] = {
-    "FullyConnected": _unless_no_bias,
-    "Convolution": _unless_no_bias,
-    "Deconvolution": _unless_no_bias,
-    "LeakyReLU": lambda attrs: ("gamma",) if attrs["act_type"] == "prelu" else (),
-    "RNN": lambda attrs: (
-        *(("state_cell",) if attrs["mode"] == "lstm" else ()),
-        *(("sequence_length",) if attrs["use_sequence_length"] else ()),
-    ),
-    "SequenceMask": lambda attrs: ("sequence_length",) if attrs["use_sequence_length"] else (),
-    "SequenceLast": lambda attrs: ("sequence_length",) if attrs["use_sequence_length"] else (),
-    "SequenceReverse": lambda attrs: ("sequence_length",) if attrs["use_sequence_length"] else (),
-    "CTCLoss": lambda attrs: (
-        *(("data_lengths",) if attrs["use_data_lengths"] else ()),
-        *(("label_lengths",) if attrs["use_label_lengths"] else ()),
-    ),
-}
-
-
-#: What variables that stand for a missing input are labelled with: how to initialize them.
-INITIAL = {"moving_mean": {"__init__": '["zero", {}]'}, "moving_var": {"__init__": '["one", {}]'}}
+def initial_label(op: Op, name: str) -> dict[str, str]:
+    """The label of a variable that stands for a missing input: how to initialize it."""
+    kind = op.initial.get(name)
+    return {} if kind is None else {"__init__": f'["{kind}", {{}}]'}
 
 
 def variable(
@@ -133,18 +110,14 @@ def composed(op: Op, args: tuple, kwargs: dict[str, Any], hint: str | None = Non
             raise TypeError(f"{op.name}: input {names[i]!r} was given twice")
     given += [kwargs.pop(each, None) for each in names[len(given) :]]
     attrs = op.bind_attributes(extra, kwargs, len(args))
-    wanted = (*names[: op.n_required], *WANTED.get(op.name, _nothing)(attrs))
+    wanted = (*names[: op.n_required], *op.optional(attrs))
     for i, each in enumerate(names):
         if given[i] is None and each in wanted:
             if tracer.capture is not None and i < op.n_required:
                 raise TypeError(f"{op.name}: input {each!r} is missing; usage: {op.usage}")
             if tracer.capture is not None:
                 continue
-            given[i] = variable(f"{name}_{each}", {**(labels or {}), **INITIAL.get(each, {})})
+            given[i] = variable(f"{name}_{each}", {**(labels or {}), **initial_label(op, each)})
     while given and given[-1] is None:
         given.pop()
     return written(op, tuple(given), attrs, name, labels, named=True)
-
-
-def _nothing(attrs: dict[str, Any]) -> tuple[str, ...]:
-    return ()

@@ -9,10 +9,10 @@
 >>> net.infer_type(x="float16")[0] == [np.float16] * 3
 True
 
-Forwards the ops say it themselves (`op.infer`). If a size is missing they are asked twice, with two
-different numbers in its place: what is the same in both answers does not depend on it. Backwards
-`rules.py` says what the inputs must be like. Where all this comes to a halt, `a + b` with nothing
-known of b takes b to be like a.
+Forwards the ops infer outputs from inputs (`op.infer`). If a size is missing they are asked twice,
+with two different numbers in its place: what is the same in both answers does not depend on it.
+Backwards they infer inputs (`op.infer_inputs`). Where all this comes to a halt, `a + b` with
+nothing known of b takes b to be like a.
 """
 
 from __future__ import annotations
@@ -27,33 +27,15 @@ from d2lmini import callsite
 from d2lmini.base import MXNetError
 from d2lmini.ndarray.plan import infer
 from d2lmini.ops.attributes import as_dtype, converter_of
+from d2lmini.ops.partial import Conflict, Partial, is_known, merged
 from d2lmini.ops.spec import Spec
 from d2lmini.serialize import DTYPES
 from d2lmini.symbol import lists
 from d2lmini.symbol.node import Entry, Node, topological
-from d2lmini.symbol.rules import FREE, RULES, Partial, broadcasts, output_dtypes, same_shape
 from d2lmini.symbol.symbol import Symbol
 
 #: Two numbers to try for an unknown size, with many divisors for the sake of reshapes and splits.
 TRIES = (5040, 7560)
-
-
-class Conflict(Exception):
-    """Two things known of one shape that cannot both be true."""
-
-
-def merged(a: Partial, b: Partial) -> Partial:
-    """What two partial shapes say together; Conflict if they contradict each other."""
-    if a is None or b is None or a == b:
-        return b if a is None else a
-    if len(a) != len(b) or any(m != n and m and n for m, n in zip(a, b)):
-        raise Conflict(f"expected {b}, got {a}")
-    return tuple([m or n for m, n in zip(a, b)])
-
-
-def is_known(shape: Partial) -> bool:
-    """Are all its sizes known?"""
-    return shape is not None and 0 not in shape
 
 
 # -- shapes ----------------------------------------------------------------------------------------
@@ -106,15 +88,13 @@ def _visit(node: Node, found: dict[Entry, Partial]) -> None:
     names = op.input_names if not op.variadic else [f"input {i}" for i in range(len(node.inputs))]
     given = {n: found.get(e) for n, e in zip(names, node.inputs) if e is not None}
     out = found.get((node, 0))
-    if same_shape(op):
+    if op.same_shape:
         together = out
         for name, shape in given.items():
             together = _merge(node, name, shape, together)
         told = {**dict.fromkeys(given, together), "out": together}
-    elif op.name in ("concat", "stack"):
-        told = _alike(given, node.attrs["dim"] if op.name == "concat" else None)
-    elif op.name in RULES:
-        told = RULES[op.name](given, out, node.attrs)
+    elif op.input_rule is not None:
+        told = op.input_rule(given, out, node.attrs)
     else:
         told = {}
     for name, entry in zip(names, node.inputs):
@@ -138,18 +118,6 @@ def _merge(node: Node, what: str, a: Partial, b: Partial) -> Partial:
 def _where(node: Node) -> str:
     assert node.op is not None
     return f"{node.op.name} in node {node.name!r}, made at {callsite.describe(node.site)}"
-
-
-def _alike(given: dict[str, Partial], axis: int | None) -> dict[str, Partial]:
-    """Inputs that are alike in all axes but one."""
-    together: Partial = None
-    for shape in given.values():
-        if shape is not None:
-            open_at = None if axis is None else axis % len(shape)
-            together = merged(
-                together, tuple([0 if i == open_at else n for i, n in enumerate(shape)])
-            )
-    return dict.fromkeys(given, together)
 
 
 def _outputs(node: Node, shapes: Sequence[Any]) -> list[Partial]:
@@ -187,7 +155,7 @@ def _attrs(node: Node) -> dict[str, Any]:
 def _guess(calls: Sequence[Node], found: dict[Entry, Partial]) -> bool:
     """Take one side of the first `a + b` that is stuck to be like the other; False if none is."""
     for node in calls:
-        if not broadcasts(node.op):  # type: ignore[arg-type]
+        if not node.op.broadcasts:  # type: ignore[union-attr]
             continue
         for one, other in (node.inputs, node.inputs[::-1]):
             known, missing = found.get(other), found.get(one)  # type: ignore[arg-type]
@@ -257,30 +225,29 @@ def _labelled_dtype(node: Node) -> Any:
 def _visit_dtypes(node: Node, found: dict[Entry, Any]) -> None:
     op = node.op
     assert op is not None
-    free = FREE.get(op.name, ())
     names = op.input_names if not op.variadic else [op.input_names[0]] * len(node.inputs)
-    bound = [e for n, e in zip(names, node.inputs) if e is not None and n not in free]
+    given = [(n, e) for n, e in zip(names, node.inputs) if e is not None]
+    bound = [e for n, e in given if n not in op.free_dtypes]
     together = next((found[e] for e in bound if found.get(e) is not None), None)
-    if op.name == "Embedding":
+    data_is_free = "data" in op.free_dtypes
+    if data_is_free and node.attrs.get("dtype") is not None:
         together = as_dtype(node.attrs["dtype"])
-    elif together is None and _passes_on(node) and "data" not in free:
+    elif together is None and not data_is_free and _passes_on(node):
         together = found.get((node, 0))
     for entry in bound:
         if found.get(entry) is None:
             found[entry] = together
-        elif together is not None and found[entry] != together and not _mixed(op.name):
+        elif together is not None and found[entry] != together and not op.mixed_dtypes:
             raise MXNetError(
                 f"{_where(node)}: dtypes differ: {found[entry].name} and {together.name}; "
                 "convert one with sym.cast"
             )
-    if op.name == "BatchNorm" and together is not None:
-        for one in node.inputs[1:]:
-            if one is not None and found.get(one) is None:
-                found[one] = np.dtype("float32") if together == "float16" else together
-    outputs = output_dtypes(op.name, node.attrs, together, node.n_outputs)
-    if op.name in ("topk", "argsort") and node.inputs[0] is not None:
-        outputs = output_dtypes(op.name, node.attrs, found.get(node.inputs[0]), node.n_outputs)
-    for i, dtype in enumerate(outputs):
+    if op.float32_parameters and together is not None:
+        for _, entry in given[1:]:
+            if found.get(entry) is None:
+                found[entry] = np.dtype("float32") if together == "float16" else together
+    data = found.get(node.inputs[0]) if data_is_free else together  # type: ignore[arg-type]
+    for i, dtype in enumerate(op.output_dtypes(node.attrs, data, node.n_outputs)):
         if dtype is not None:
             found[node, i] = as_dtype(dtype)
 
@@ -288,12 +255,7 @@ def _visit_dtypes(node: Node, found: dict[Entry, Any]) -> None:
 def _passes_on(node: Node) -> bool:
     """Is the dtype of the output that of the inputs?"""
     mark = object()
-    return output_dtypes(node.op.name, node.attrs, mark, 1)[0] is mark  # type: ignore[union-attr]
-
-
-def _mixed(name: str) -> bool:
-    """Ops that take float16 data beside float32 parameters, and labels of any dtype."""
-    return name == "LayerNorm" or name.endswith(("Output", "_cross_entropy"))
+    return node.op.output_dtypes(node.attrs, mark, 1)[0] is mark  # type: ignore[union-attr]
 
 
 # -- what a Symbol offers --------------------------------------------------------------------------

@@ -28,7 +28,6 @@ what is wrong is an MXNetError that names the file and the node.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from itertools import accumulate
 from os import PathLike, fspath
 from typing import Any, NoReturn
@@ -37,8 +36,8 @@ from d2lmini import files
 from d2lmini.base import MXNetError
 from d2lmini.ops.core import Op, registry
 from d2lmini.symbol.attribute_text import HIDDEN, read_label, stored_label, text_of
-from d2lmini.symbol.compose import INITIAL, WANTED
-from d2lmini.symbol.mxnet_ops import ALWAYS, COUNTED, in_mxnet_words, mxnet_name
+from d2lmini.symbol.compose import initial_label
+from d2lmini.symbol.mxnet_ops import in_mxnet_words
 from d2lmini.symbol.node import Entry, Node, topological
 from d2lmini.symbol.symbol import Symbol
 
@@ -80,7 +79,7 @@ def tojson(symbol: Symbol, remove_amp_cast: bool = True) -> str:
             changes[entry] = changes.get(entry, 0) + 1
         given = [entry for entry in node.inputs if entry is not None]
         record: dict[str, Any] = {
-            "op": "null" if node.op is None else mxnet_name(node.op),
+            "op": "null" if node.op is None else node.op.mxnet_name,
             "name": node.name,
             "attrs": {**_attributes(node), **_labels(node)},
             "inputs": [[number[n], i, changes.get((n, i), 0)] for n, i in given],
@@ -105,27 +104,15 @@ def _attributes(node: Node) -> dict[str, str]:
     op = node.op
     if op is None:
         return {}
-    if op.name == "split_v2":
-        return _places_of_split(node.attrs)
-    always = (*op.required, *ALWAYS.get(op.name, ()))
+    if op.mxnet_attributes is not None:
+        return {k: text_of(v) for k, v in op.mxnet_attributes[0](node.attrs).items()}
+    always = (*op.required, *op.always_written)
     # Compared as texts: NumPy finds its float64 equal to None.
     texts = {k: text_of(node.attrs[k]) for k in op.attr_names}
     attrs = {k: v for k, v in texts.items() if k in always or v != text_of(op.defaults[k])}
-    if op.name in COUNTED:
+    if op.counted:
         attrs["num_args"] = str(len(node.inputs))
     return attrs
-
-
-def _places_of_split(attrs: Mapping[str, Any]) -> dict[str, str]:
-    """MXNet tells the number of equal parts from the places where parts begin, 0 among them."""
-    wanted = attrs["indices_or_sections"]
-    equal = isinstance(wanted, int)
-    return {
-        "indices": text_of(() if equal else (0, *wanted)),
-        "sections": text_of(wanted if equal else 0),
-        "axis": text_of(attrs["axis"]),
-        "squeeze_axis": text_of(attrs["squeeze_axis"]),
-    }
 
 
 def _labels(node: Node) -> dict[str, str]:
@@ -133,25 +120,12 @@ def _labels(node: Node) -> dict[str, str]:
     return {stored_label(k, on_op): text_of(v) for k, v in sorted(node.labels.items())}
 
 
-#: Outputs in MXNet with the hidden ones, where that is not what an op shows.
-_ALL_OUTPUTS = {
-    "BatchNorm": 3, "LayerNorm": 3, "GroupNorm": 3, "InstanceNorm": 3, "Dropout": 2, "LRN": 2,
-    "L2Normalization": 2, "CTCLoss": 2, "linalg_slogdet": 4, "linalg_det": 3, "sort": 2,
-    "_sample_multinomial": 2,
-}  # fmt: skip
-
-
 def _outputs_in_mxnet(node: Node) -> int:
-    if node.op is None:
-        return 1
-    name, attrs = node.op.name, node.attrs
-    if name == "Pooling" and attrs["pool_type"] == "max" and attrs["kernel"]:
-        return 2
-    if name == "LeakyReLU" and attrs["act_type"] == "rrelu":
-        return 2
-    if name == "topk" and attrs["ret_typ"] == "value":
-        return 2
-    return _ALL_OUTPUTS.get(name, node.n_outputs)
+    """How many outputs the node has there, hidden ones included."""
+    count = None if node.op is None else node.op.mxnet_outputs
+    if count is None:
+        return node.n_outputs
+    return count(node.attrs) if callable(count) else count
 
 
 # -- reading ---------------------------------------------------------------------------------------
@@ -248,7 +222,7 @@ class _Reading:
         if kind == "null":
             return Node(None, name, labels={read_label(k): v for k, v in said.items()})
         op = registry.get(kind)
-        if op is None or mxnet_name(op) is None:
+        if op is None or not op.in_mxnet:
             self.fail(
                 f"node {_brief(name)} is of the op {_brief(kind)}, which d2lmini does not have"
             )
@@ -291,10 +265,8 @@ _UNSAID = frozenset({"num_args", "is_int", "ctx", "keep_highest", "target_shape"
 
 
 def _in_our_words(op: Op, words: dict[str, str]) -> dict[str, Any]:
-    if op.name == "split_v2":
-        sections = int(words.pop("sections", 0))
-        indices = registry["reshape"].bind_attributes((), {"shape": words.pop("indices")}, 0)
-        return {"axis": 1, **words, "indices_or_sections": sections or indices["shape"][1:]}
+    if op.mxnet_attributes is not None:
+        return op.mxnet_attributes[1](words)
     return {
         k: v
         for k, v in words.items()
@@ -315,12 +287,12 @@ def _in_places(
     names = op.input_names
     if len(inputs) > len(names):
         raise MXNetError(f"{op.name} takes {len(names)} inputs, got {len(inputs)}")
-    optional = WANTED[op.name](attrs) if op.name in WANTED else ()
+    optional = op.optional(attrs)
     used = [n for i, n in enumerate(names) if i < op.n_required or n in optional]
     if len(inputs) > len(used):
         return tuple(inputs)
     new = [
-        (Node(None, f"{name}_{each}", labels=INITIAL.get(each, {})), 0)
+        (Node(None, f"{name}_{each}", labels=initial_label(op, each)), 0)
         for each in used[len(inputs) :]
     ]
     placed: list[Entry | None] = [None] * len(names)

@@ -21,28 +21,14 @@ from collections.abc import Sequence
 from d2lmini.symbol.attribute_text import HIDDEN, text_of
 from d2lmini.symbol.node import Entry, Node, topological
 
-#: Inputs that an op changes in some modes, by op; of the others the op itself says it.
-CHANGED = {"BatchNorm": ("moving_mean", "moving_var")}
-
-#: Outputs that have names of their own, by op.
-OUTPUT_NAMES = {
-    "BatchNorm": ("output", "mean", "var"),
-    "CTCLoss": ("output0",),
-    "GroupNorm": ("output", "mean", "std"),
-    "LayerNorm": ("output", "mean", "std"),
-    "RNN": ("output", "state_output", "statecell_output"),
-    "make_loss": ("loss",),
-    "sort": ("output0",),
-}
-
 
 def output_name(entry: Entry) -> str:
     """The name of an output: a variable's own, else 'NODE_output', or 'NODE_output1' of several."""
     node, i = entry
     if node.op is None:
         return node.name
-    names = OUTPUT_NAMES.get(node.op.name)
-    if names is not None and i < len(names):
+    names = node.op.output_names
+    if i < len(names):
         return f"{node.name}_{names[i]}"
     return f"{node.name}_output" if node.n_outputs == 1 else f"{node.name}_output{i}"
 
@@ -61,7 +47,7 @@ def auxiliary(nodes: Sequence[Node]) -> set[Node]:
     for node in nodes:
         if node.op is None:
             continue
-        names = CHANGED.get(node.op.name)
+        names = node.op.auxiliary
         if names is None:
             changed.update(entry[0] for entry in node.mutated)
         else:

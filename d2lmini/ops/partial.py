@@ -1,0 +1,42 @@
+"""Shapes of which some sizes are not known: what a graph works out before it has its data.
+
+None stands for a shape of which nothing is known, 0 for a size that is not.
+
+>>> merged((0, 10), (32, 0)), is_known((32, 0))
+((32, 10), False)
+>>> alike({"a": (2, 3), "b": None, "c": (0, 5)}, axis=1)
+{'a': (2, 0), 'b': (2, 0), 'c': (2, 0)}
+"""
+
+from __future__ import annotations
+
+Partial = tuple[int, ...] | None
+
+
+class Conflict(Exception):
+    """Two things known of one shape that cannot both be true."""
+
+
+def merged(a: Partial, b: Partial) -> Partial:
+    """What two partial shapes say together; Conflict if they contradict each other."""
+    if a is None or b is None or a == b:
+        return b if a is None else a
+    if len(a) != len(b) or any(m != n and m and n for m, n in zip(a, b)):
+        raise Conflict(f"expected {b}, got {a}")
+    return tuple([m or n for m, n in zip(a, b)])
+
+
+def is_known(shape: Partial) -> bool:
+    """Are all its sizes known?"""
+    return shape is not None and 0 not in shape
+
+
+def alike(given: dict[str, Partial], axis: int | None = None) -> dict[str, Partial]:
+    """The shapes of inputs that agree in all axes, or in all but one."""
+    together: Partial = None
+    for shape in given.values():
+        if shape is not None:
+            open_at = None if axis is None else axis % len(shape)
+            sizes = tuple([0 if i == open_at else n for i, n in enumerate(shape)])
+            together = merged(together, sizes)
+    return dict.fromkeys(given, together)

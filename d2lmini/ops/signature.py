@@ -1,0 +1,71 @@
+"""What a call of an op may say: read from the function that computes, or stated for a made one.
+
+An op is declared by a function, whose parameters are its inputs and attributes. Of ops that come in
+families a loop makes the functions; what these take is then stated from outside:
+
+>>> def double(xp, x, *, times: int = 1, out=None): ...
+>>> signature_of(double)
+Signature(inputs=('x',), words=('times', 'out'), defaults={'times': 1, 'out': None}, \
+annotations={'times': 'int'}, n_required=1, variadic=False)
+>>> @with_signature(signature_of(double)._replace(inputs=("x", "y"), n_required=2))
+... def double_two(xp, *arrays, **attrs): ...
+>>> signature_of(double_two).inputs
+('x', 'y')
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+
+class Signature(NamedTuple):
+    """Parameters of an op's function after `xp`.
+
+    inputs      names of the inputs; where there may be any number, one name
+    words       names of the keywords: attributes, and what the function is given (out, rng, ...)
+    defaults    of the keywords that have one
+    annotations of the keywords that have one: how an attribute is checked and converted
+    n_required  how many inputs must be given
+    variadic    any number of inputs
+    """
+
+    inputs: tuple[str, ...]
+    words: tuple[str, ...]
+    defaults: Mapping[str, Any]
+    annotations: Mapping[str, str]
+    n_required: int = 0
+    variadic: bool = False
+
+    def without(self, *words: str) -> Signature:
+        """The same without some of the keywords."""
+        return self._replace(words=tuple([word for word in self.words if word not in words]))
+
+
+def signature_of(compute: Callable[..., Any]) -> Signature:
+    """Read it from the function, unless it was stated."""
+    stated: Signature | None = getattr(compute, "signature", None)
+    if stated is not None:
+        return stated
+    code = compute.__code__
+    n, keywords = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
+    variadic = bool(code.co_flags & 0x04)  # CO_VARARGS: the function has *data
+    names = code.co_varnames
+    n_required = n - 1 - len(compute.__defaults__ or ())
+    annotations = {k: v for k, v in compute.__annotations__.items() if k in names[n:keywords]}
+    return Signature(
+        (names[keywords],) if variadic else names[1:n], names[n:keywords],
+        compute.__kwdefaults__ or {}, annotations, n_required, variadic,
+    )  # fmt: skip
+
+
+def with_signature(signature: Signature, doc: str | None = None) -> Callable[[Callable], Callable]:
+    """State what a function takes that is itself written for any inputs and attributes, and what it
+    does."""
+
+    def state(compute: Any) -> Any:
+        compute.signature = signature
+        compute.__doc__ = doc or compute.__doc__
+        return compute
+
+    return state
