@@ -236,6 +236,13 @@ def test_pieces_put_together_are_the_whole():
         assert np.concatenate(parts).tobytes() == want.tobytes(), case.id
 
 
+@pytest.mark.parametrize("name", "floor ceil trunc fix round rint abs sign negative".split())
+def test_signs_and_rounding_of_integers_are_exact_at_any_size(name):
+    x = np.array([2**62 + 1, -(2**62) - 1, 7])
+    want = {"abs": abs(x), "sign": np.sign(x), "negative": -x}.get(name, x)
+    assert registry[name].compute(np, x).tolist() == want.tolist()
+
+
 def test_large_arrays_equal_numpy():
     """Above the size from which work is split over the cores."""
     x, y = draw((700, 1500), 0.5, 2), draw((1500,), 0.5, 2, seed=1)

@@ -32,8 +32,8 @@ Inputs = dict[str, Partial]
 #: (shapes of the inputs by name, shape of the output, attributes) -> what follows for them.
 InputRule = Callable[[Inputs, Partial, dict[str, Any]], dict[str, Partial]]
 
-#: MXNet has the ops whose names begin so, underscore or not.
-_MXNET_PREFIXES = ("_contrib_", "_random_", "_sample_")
+#: Ops whose names begin with an underscore and that MXNet has all the same, by prefix.
+_MXNET_FAMILIES = ("_contrib_", "_random_", "_sample_")
 
 
 def dtype_attribute_or_data(attrs: Mapping[str, Any], data: Any, n: int) -> list[Any]:
@@ -120,8 +120,8 @@ class Facts:
 
     @cached_property
     def in_mxnet(self) -> bool:
-        """By the name: an underscore in front marks what is ours alone."""
-        return not self.name.startswith("_") or self.name.startswith(_MXNET_PREFIXES)
+        """By the name: an underscore in front marks what is ours alone, but for some families."""
+        return not self.name.startswith("_") or self.name.startswith(_MXNET_FAMILIES)
 
     @cached_property
     def mxnet_name(self) -> str | None:

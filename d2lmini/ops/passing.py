@@ -75,7 +75,7 @@ def copied(xp: Any, data: Any, out: Any) -> Any:
     return out
 
 
-@op("_copy", aliases=["identity"], flops=0, elementwise=True, onnx="Identity", in_mxnet=True)
+@op("_copy", aliases=["identity"], flops=0, elementwise=True, in_mxnet=True, onnx="Identity")
 def copy(xp, data, *, out=None):
     """A copy."""
     return copied(xp, data, out)
@@ -127,13 +127,13 @@ def ones_like(xp, data, *, out=None):
 # -- where gradients end and begin -----------------------------------------------------------------
 
 
-@op(aliases=["stop_gradient"], flops=0, elementwise=True, grad=None, onnx="Identity", is_loss=True)
+@op(aliases=["stop_gradient"], flops=0, elementwise=True, grad=None, is_loss=True, onnx="Identity")
 def BlockGrad(xp, data, *, out=None):
     """A copy through which no gradient flows back."""
     return copied(xp, data, out)
 
 
-@op(flops=0, elementwise=True, onnx="Identity", is_loss=True, output_names=("loss",))
+@op(flops=0, elementwise=True, is_loss=True, output_names=("loss",), onnx="Identity")
 def make_loss(xp, data, *, out=None):
     """A copy where the gradient begins: it is 1, whatever comes from above."""
     return copied(xp, data, out)
@@ -149,7 +149,7 @@ def _loss(data: Spec, *, normalization: str, **_: Any) -> Spec:
     return data
 
 
-@op(infer=_loss, flops=0, elementwise=True, onnx="Identity", is_loss=True)
+@op(infer=_loss, flops=0, elementwise=True, is_loss=True, onnx="Identity")
 def MakeLoss(
     xp, data, *, grad_scale: float = 1.0, valid_thresh: float = 0.0, normalization: str = "null",
     out=None,
