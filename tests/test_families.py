@@ -9,11 +9,11 @@ import pytest
 from op_rows import binary
 
 from d2lmini import sym
+from d2lmini.graph.ir import topological
 from d2lmini.graph.listing import graph_of
 from d2lmini.graph.passes import simplify
 from d2lmini.ops.core import registry
 from d2lmini.ops.elementwise import FAMILIES, Family
-from d2lmini.symbol.node import topological
 
 inf, nan = math.inf, math.nan
 SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, 2.5, -3.0, 0.5, inf, -inf, nan, 1e-40, 3e38], "float32")
