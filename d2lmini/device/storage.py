@@ -107,15 +107,16 @@ class Pool(Account):
         self.check_limit(nbytes)
         blocks = self._blocks.get(size)
         while blocks:
-            self.cached -= size
             # Nobody else has a view of it: one reference each is this list's, its view's, and two
             # are those of the look. Else it belongs to whoever can still write there.
-            if getrefcount(blocks[-1]) == 2 == getrefcount(blocks[-1].base):
-                block = blocks.pop()
+            free = getrefcount(blocks[-1]) == 2 == getrefcount(blocks[-1].base)
+            # No call or jump between the two, hence no Ctrl-C.
+            self.cached -= size
+            block = blocks.pop()
+            if free:
                 if checker is not None:
                     _watch(block, nbytes)
                 return block
-            blocks.pop()
         if self.limit is not None and self.live + self.cached + size > self.limit:
             self.release_cached()
         for attempt in (1, 2):

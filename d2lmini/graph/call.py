@@ -126,8 +126,8 @@ class Calls:
         self.name = program.name
         self.outputs = program.specs
         self.tiny = all([spec.nbytes < SMALL for spec in program.specs])
-        # Not inline if it changes an input: such writes are noted, and in several steps.
-        never = not ctx.is_cpu or program.mutated
+        # Not inline if it changes an input, in several steps, or runs as several tasks.
+        never = not ctx.is_cpu or program.mutated or len(program.parts) > 1
         self.predicted_us = float("inf") if never else program.predicted_us
         self.nowhere = program.anywhere
         cost = program.cost

@@ -244,7 +244,7 @@ def run_inline(
         if not inlined & 63:
             pool.review()
         if watched:
-            _tell(call, ctx, inputs, tuple([y._chunk for y in found]), begin_ns)
+            _tell(call, ctx, inputs, (y._chunk for y in found), begin_ns)
     return found
 
 
@@ -351,10 +351,11 @@ def _enter(
 
 
 def _tell(
-    call: Call, ctx: Context, inputs: Iterable[Any], writes: tuple[Chunk, ...], begin_ns: int
+    call: Call, ctx: Context, inputs: Iterable[Any], writes: Iterable[Chunk], begin_ns: int
 ) -> None:
     """Let listeners know of what was computed inline (lock held)."""
     end_ns = perf_counter_ns()
+    writes = tuple(writes)
     writes[0].pool.review()  # what was given back before is told before
     reads = tuple([x._chunk for x in inputs])
     instrument.emit(
