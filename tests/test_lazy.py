@@ -865,3 +865,19 @@ def test_random_programs_on_three_devices(kind, calls, seed):
                 found.append([*seen, *[x.asnumpy() for x in xs]])
     for a, b in zip(*found, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_steps_that_are_taken_singly_draw_as_they_would_have_alone():
+    def draw() -> list[np.ndarray]:
+        d2lmini.random.seed(5)
+        found = []
+        for rate in range(1, MOST_NUMBERS + 5):
+            x = nd.random.uniform(shape=(3,)) * (rate / 7)
+            found.append((nd.random.normal(shape=(3,)) + x).asnumpy())
+        return found
+
+    expected = draw()
+    with d2lmini.lazy() as scope:
+        results = draw()
+    assert scope.compiled == MOST_NUMBERS
+    assert np.array_equal(results, expected)
