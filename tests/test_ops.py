@@ -78,6 +78,22 @@ def test_queued_and_serial_execution_agree_to_the_bit(case: Case):
 OP_ROWS = [case for case in ROWS if isinstance(find(case.op), Op)]
 
 
+@each([case for case in OP_ROWS if find(case.op).outputs == 1 and not find(case.op).random])
+def test_what_out_held_is_overwritten_inline_and_queued(case: Case):
+    """`out=` gives what a call without it gives, to the bit, whatever was there before."""
+    want = run(case)
+    for filler in (0, 1):
+        for options in ({}, {"inline_below": 0.0}):
+            with engine.use("threaded", **options):
+                inputs = [
+                    nd.array(i, dtype=i.dtype) if isinstance(i, np.ndarray) else i
+                    for i in case.inputs
+                ]
+                out = nd.full(want[0].shape, filler, dtype=want[0].dtype)
+                find(case.op)(*inputs, out=out, **case.attrs)
+                assert out.asnumpy().tobytes() == want[0].tobytes(), (filler, options)
+
+
 @each(OP_ROWS)
 def test_declaration_keeps_its_word(case: Case):
     """`infer` predicted what came; the cost is a number; the inputs are as they were."""

@@ -151,7 +151,8 @@ class Op(Facts):
     defaults, required     attributes: defaults by name, names without a default
     infer                  (*specs, **attrs) -> Spec or list of Specs; raises on bad input
     elementwise            the output at a place depends on the inputs at that place alone
-    simple                 one output, nothing changed besides, nothing given at run time
+    simple                 one output, nothing changed besides, nothing given at run time, and not
+                           declared with `reads_out`: the result depends on what `out` held
     pointwise              it is, and does nothing else; such an op on tiny arrays goes a short road
     ufunc                  the one NumPy ufunc that it is on floating arrays, or None; such an op on
                            tiny arrays is run by the ufunc itself (ndarray/short.py)
@@ -186,6 +187,7 @@ class Op(Facts):
         outputs: int | Callable[..., int] = 1,
         mutates: Sequence[str] | Callable[..., Sequence[int]] = (),
         grad: Any = _MISSING,
+        reads_out: bool = False,
         **facts: Any,
     ):
         signature = signature_of(compute)
@@ -198,7 +200,7 @@ class Op(Facts):
         self.random = "rng" in keywords
         self.injects = tuple(k for k in keywords if k in ("rng", "training"))
         plain = not compute.__code__.co_flags & 0x08  # CO_VARKEYWORDS: its attributes are **attrs
-        self.simple = plain and not self.injects and not mutates and outputs == 1
+        self.simple = plain and not self.injects and not mutates and outputs == 1 and not reads_out
         self.attr_names = tuple(k for k in keywords if k not in ("out", "rng", "training"))
         self.defaults = Bound((k, given[k]) for k in self.attr_names if k in given)
         self.required = tuple(k for k in self.attr_names if k not in given)

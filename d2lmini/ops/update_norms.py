@@ -168,14 +168,14 @@ def _one(*data: Spec, num_arrays: int | None = None, **_attrs) -> Spec:
     return Spec((1,), np.float32)
 
 
-@op(infer=_one, flops=lambda data, out, **_: data.size, grad=None)
+@op(infer=_one, flops=lambda data, out, **_: data.size, grad=None, reads_out=True)
 def all_finite(xp, data, *, init_output: bool = True, out=None):
     """1 if no element is infinite or nan, else 0: shape (1,), float32. With init_output=False an
     `out` that is 0 stays 0, so that calls can be chained."""
     return _all_finite(xp, (data,), init_output, out)
 
 
-@op(infer=_one, flops=lambda *data, out, **_: sum(d.size for d in data), grad=None)
+@op(infer=_one, flops=lambda *data, out, **_: sum(d.size for d in data), grad=None, reads_out=True)
 def multi_all_finite(xp, *data, num_arrays: int = 1, init_output: bool = True, out=None):
     """`all_finite` of all the arrays together."""
     return _all_finite(xp, data, init_output, out)
