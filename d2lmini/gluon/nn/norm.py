@@ -48,6 +48,21 @@ class _Normalization(HybridBlock):
             **how,
         )
 
+    def _make_gamma_and_beta(
+        self, n: int, gamma_initializer: Any, beta_initializer: Any, **kwargs: Any
+    ) -> None:
+        """n of each; kwargs: eps, center, scale and the layer's own, as its repr shows them."""
+        self._kwargs = kwargs
+        self._epsilon = kwargs["eps"]
+        with self.name_scope():
+            self.gamma = self._one_per_channel("gamma", n, gamma_initializer, kwargs["scale"])
+            self.beta = self._one_per_channel("beta", n, beta_initializer, kwargs["center"])
+
+    def _text(self, **more: Any) -> str:
+        """The layer with its arguments, and `more` of them."""
+        how = ", ".join(f"{key}={value!r}" for key, value in (self._kwargs | more).items())
+        return f"{type(self).__name__}({how})"
+
     def _size(self, x: Any, axis: int) -> int:
         """How long the axis is that gamma and beta belong to."""
         if not -len(x.shape) <= axis < len(x.shape):
@@ -120,8 +135,7 @@ class BatchNorm(_Normalization):
         return F.BatchNorm(x, gamma, beta, running_mean, running_var, name="fwd", **self._kwargs)
 
     def __repr__(self) -> str:
-        how = ", ".join(f"{key}={value!r}" for key, value in self._kwargs.items())
-        return f"{type(self).__name__}({how}, in_channels={self.gamma.shape[0] or None})"
+        return self._text(in_channels=self.gamma.shape[0] or None)
 
 
 class BatchNormReLU(BatchNorm):
@@ -133,7 +147,19 @@ class BatchNormReLU(BatchNorm):
         return F.relu(super().hybrid_forward(F, x, gamma, beta, running_mean, running_var))
 
 
-class LayerNorm(_Normalization):
+class _AlongAxis(_Normalization):
+    """gamma and beta belong to one axis, and no running statistics are kept."""
+
+    _axis: int
+
+    def infer_shape(self, x: Any) -> None:
+        self.gamma.shape = self.beta.shape = (self._size(x, self._axis),)
+
+    def __repr__(self) -> str:
+        return self._text(in_channels=self.gamma.shape[0])
+
+
+class LayerNorm(_AlongAxis):
     """Normalize along one axis, by default the last; gamma and beta are as long as it; shape kept.
 
     J. Ba et al., "Layer Normalization" (2016).
@@ -152,25 +178,17 @@ class LayerNorm(_Normalization):
         params: Any = None,
     ):
         super().__init__(prefix=prefix, params=params)
-        self._kwargs = {"eps": epsilon, "axis": axis, "center": center, "scale": scale}
         self._axis = axis
-        self._epsilon = epsilon
-        with self.name_scope():
-            self.gamma = self._one_per_channel("gamma", in_channels, gamma_initializer, scale)
-            self.beta = self._one_per_channel("beta", in_channels, beta_initializer, center)
-
-    def infer_shape(self, x: Any) -> None:
-        self.gamma.shape = self.beta.shape = (self._size(x, self._axis),)
+        self._make_gamma_and_beta(
+            in_channels, gamma_initializer, beta_initializer,
+            eps=epsilon, axis=axis, center=center, scale=scale,
+        )  # fmt: skip
 
     def hybrid_forward(self, F: Any, data: Any, gamma: Any, beta: Any) -> Any:
         return F.LayerNorm(data, gamma, beta, axis=self._axis, eps=self._epsilon)
 
-    def __repr__(self) -> str:
-        how = ", ".join(f"{key}={value!r}" for key, value in self._kwargs.items())
-        return f"{type(self).__name__}({how}, in_channels={self.gamma.shape[0]})"
 
-
-class InstanceNorm(_Normalization):
+class InstanceNorm(_AlongAxis):
     """Normalize each channel (`axis`) of each image; gamma and beta one number per channel; shape
     kept. gamma is 1 unless scale=True. D. Ulyanov et al., "Instance Normalization" (2016).
     """
@@ -187,25 +205,17 @@ class InstanceNorm(_Normalization):
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        self._kwargs = {"eps": epsilon, "axis": axis, "center": center, "scale": scale}
         self._axis = axis
-        self._epsilon = epsilon
-        with self.name_scope():
-            self.gamma = self._one_per_channel("gamma", in_channels, gamma_initializer, scale)
-            self.beta = self._one_per_channel("beta", in_channels, beta_initializer, center)
-
-    def infer_shape(self, x: Any) -> None:
-        self.gamma.shape = self.beta.shape = (self._size(x, self._axis),)
+        self._make_gamma_and_beta(
+            in_channels, gamma_initializer, beta_initializer,
+            eps=epsilon, axis=axis, center=center, scale=scale,
+        )  # fmt: skip
 
     def hybrid_forward(self, F: Any, x: Any, gamma: Any, beta: Any) -> Any:
         if self._axis == 1:
             return F.InstanceNorm(x, gamma, beta, eps=self._epsilon, name="fwd")
         x = x.swapaxes(1, self._axis)
         return F.InstanceNorm(x, gamma, beta, eps=self._epsilon, name="fwd").swapaxes(1, self._axis)
-
-    def __repr__(self) -> str:
-        how = ", ".join(f"{key}={value!r}" for key, value in self._kwargs.items())
-        return f"{type(self).__name__}({how}, in_channels={self.gamma.shape[0]})"
 
 
 class GroupNorm(_Normalization):
@@ -225,16 +235,14 @@ class GroupNorm(_Normalization):
         params: Any = None,
     ):
         super().__init__(prefix=prefix, params=params)
-        self._kwargs = {"eps": epsilon, "num_groups": num_groups, "center": center, "scale": scale}
         self._num_groups = num_groups
-        self._epsilon = epsilon
-        with self.name_scope():
-            self.gamma = self._one_per_channel("gamma", num_groups, gamma_initializer, scale)
-            self.beta = self._one_per_channel("beta", num_groups, beta_initializer, center)
+        self._make_gamma_and_beta(
+            num_groups, gamma_initializer, beta_initializer,
+            eps=epsilon, num_groups=num_groups, center=center, scale=scale,
+        )  # fmt: skip
 
     def hybrid_forward(self, F: Any, data: Any, gamma: Any, beta: Any) -> Any:
         return F.GroupNorm(data, gamma, beta, num_groups=self._num_groups, eps=self._epsilon)
 
     def __repr__(self) -> str:
-        how = ", ".join(f"{key}={value!r}" for key, value in self._kwargs.items())
-        return f"{type(self).__name__}({how})"
+        return self._text()
