@@ -186,7 +186,7 @@ class Watch(Widget):
 
     def _pass_on(self) -> tuple[Look, Message]:
         """Look at the engine and remember what is to be told (door closed)."""
-        look = self._recent.look(_process_bytes())
+        look = self._recent.look(_process().memory_info().rss)
         return look, self._telling.news(look, self._state())
 
     def _state(self) -> dict[str, Any]:
@@ -219,11 +219,6 @@ def _process() -> Any:
     import psutil
 
     return psutil.Process()
-
-
-def _process_bytes() -> int:
-    nbytes: int = _process().memory_info().rss
-    return nbytes
 
 
 def _begin_anew() -> None:
