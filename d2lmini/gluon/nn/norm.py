@@ -37,6 +37,7 @@ class _Normalization(HybridBlock):
 
     gamma: Any
     beta: Any
+    _kwargs: dict[str, Any]
 
     def _one_per_channel(self, name: str, n: int, init: Any, learnt: bool, **how: Any) -> Any:
         return self.params.get(
@@ -47,16 +48,6 @@ class _Normalization(HybridBlock):
             allow_deferred_init=True,
             **how,
         )
-
-    def _make_gamma_and_beta(
-        self, n: int, gamma_initializer: Any, beta_initializer: Any, **kwargs: Any
-    ) -> None:
-        """n of each; kwargs: eps, center, scale and the layer's own, as its repr shows them."""
-        self._kwargs = kwargs
-        self._epsilon = kwargs["eps"]
-        with self.name_scope():
-            self.gamma = self._one_per_channel("gamma", n, gamma_initializer, kwargs["scale"])
-            self.beta = self._one_per_channel("beta", n, beta_initializer, kwargs["center"])
 
     def _text(self, **more: Any) -> str:
         """The layer with its arguments, and `more` of them."""
@@ -147,8 +138,30 @@ class BatchNormReLU(BatchNorm):
         return F.relu(super().hybrid_forward(F, x, gamma, beta, running_mean, running_var))
 
 
-class _AlongAxis(_Normalization):
-    """gamma and beta belong to one axis, and no running statistics are kept."""
+class _WithoutStatistics(_Normalization):
+    """gamma and beta are all that is kept: n numbers each.
+
+    shown: eps, center, scale and the layer's own argument, in the order in which its repr has them.
+    """
+
+    def __init__(
+        self,
+        n: int,
+        gamma_initializer: Any,
+        beta_initializer: Any,
+        shown: dict[str, Any],
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        self._kwargs = shown
+        self._epsilon = shown["eps"]
+        with self.name_scope():
+            self.gamma = self._one_per_channel("gamma", n, gamma_initializer, shown["scale"])
+            self.beta = self._one_per_channel("beta", n, beta_initializer, shown["center"])
+
+
+class _AlongAxis(_WithoutStatistics):
+    """gamma and beta belong to one axis, which is as long as they are."""
 
     _axis: int
 
@@ -177,12 +190,11 @@ class LayerNorm(_AlongAxis):
         prefix: str | None = None,
         params: Any = None,
     ):
-        super().__init__(prefix=prefix, params=params)
+        shown = {"eps": epsilon, "axis": axis, "center": center, "scale": scale}
+        super().__init__(
+            in_channels, gamma_initializer, beta_initializer, shown, prefix=prefix, params=params
+        )
         self._axis = axis
-        self._make_gamma_and_beta(
-            in_channels, gamma_initializer, beta_initializer,
-            eps=epsilon, axis=axis, center=center, scale=scale,
-        )  # fmt: skip
 
     def hybrid_forward(self, F: Any, data: Any, gamma: Any, beta: Any) -> Any:
         return F.LayerNorm(data, gamma, beta, axis=self._axis, eps=self._epsilon)
@@ -204,12 +216,9 @@ class InstanceNorm(_AlongAxis):
         in_channels: int = 0,
         **kwargs: Any,
     ):
-        super().__init__(**kwargs)
+        shown = {"eps": epsilon, "axis": axis, "center": center, "scale": scale}
+        super().__init__(in_channels, gamma_initializer, beta_initializer, shown, **kwargs)
         self._axis = axis
-        self._make_gamma_and_beta(
-            in_channels, gamma_initializer, beta_initializer,
-            eps=epsilon, axis=axis, center=center, scale=scale,
-        )  # fmt: skip
 
     def hybrid_forward(self, F: Any, x: Any, gamma: Any, beta: Any) -> Any:
         if self._axis == 1:
@@ -218,7 +227,7 @@ class InstanceNorm(_AlongAxis):
         return F.InstanceNorm(x, gamma, beta, eps=self._epsilon, name="fwd").swapaxes(1, self._axis)
 
 
-class GroupNorm(_Normalization):
+class GroupNorm(_WithoutStatistics):
     """Normalize each of `num_groups` groups of channels (axis 1) of each image; gamma and beta one
     number per group, as in MXNet 1.9; shape kept. Y. Wu and K. He, "Group Normalization" (2018).
     """
@@ -234,12 +243,11 @@ class GroupNorm(_Normalization):
         prefix: str | None = None,
         params: Any = None,
     ):
-        super().__init__(prefix=prefix, params=params)
+        shown = {"eps": epsilon, "num_groups": num_groups, "center": center, "scale": scale}
+        super().__init__(
+            num_groups, gamma_initializer, beta_initializer, shown, prefix=prefix, params=params
+        )
         self._num_groups = num_groups
-        self._make_gamma_and_beta(
-            num_groups, gamma_initializer, beta_initializer,
-            eps=epsilon, num_groups=num_groups, center=center, scale=scale,
-        )  # fmt: skip
 
     def hybrid_forward(self, F: Any, data: Any, gamma: Any, beta: Any) -> Any:
         return F.GroupNorm(data, gamma, beta, num_groups=self._num_groups, eps=self._epsilon)
