@@ -79,7 +79,6 @@ class Watch(Widget):
         self._watches = False
         self._quiet = 0
         self._drawn = 0  # operations that the picture in the notebook shows
-        self._end_ns = 0
 
     # -- what one asks -----------------------------------------------------------------------------
 

@@ -145,19 +145,14 @@ class _WithoutStatistics(_Normalization):
     """
 
     def __init__(
-        self,
-        n: int,
-        gamma_initializer: Any,
-        beta_initializer: Any,
-        shown: dict[str, Any],
-        **kwargs: Any,
+        self, n: int, gamma_init: Any, beta_init: Any, shown: dict[str, Any], **kwargs: Any
     ):
         super().__init__(**kwargs)
         self._kwargs = shown
         self._epsilon = shown["eps"]
         with self.name_scope():
-            self.gamma = self._one_per_channel("gamma", n, gamma_initializer, shown["scale"])
-            self.beta = self._one_per_channel("beta", n, beta_initializer, shown["center"])
+            self.gamma = self._one_per_channel("gamma", n, gamma_init, shown["scale"])
+            self.beta = self._one_per_channel("beta", n, beta_init, shown["center"])
 
 
 class _AlongAxis(_WithoutStatistics):

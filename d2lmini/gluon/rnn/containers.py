@@ -114,8 +114,9 @@ class HybridSequentialRNNCell(_Stack, HybridRecurrentCell):
 class BidirectionalCell(_Composite, HybridRecurrentCell):
     """Two cells over the same sequence, one in each direction; their outputs side by side.
 
-    It cannot do a single step, since the second cell begins at the end: use `unroll`. Its states
-    are those of `l_cell`, which goes forward, then those of `r_cell`.
+    It cannot do a single step, since the second cell begins at the end: use `unroll`, which makes
+    (N, C of l_cell + C of r_cell) of each step (N, C). Its states are those of `l_cell`, which goes
+    forward, then those of `r_cell`.
     """
 
     def __init__(self, l_cell: Any, r_cell: Any, output_prefix: str = "bi_"):
@@ -131,7 +132,6 @@ class BidirectionalCell(_Composite, HybridRecurrentCell):
         self, length: int, inputs: Any, begin_state: Any, layout: str, merge_outputs: Any,
         valid_length: Any,
     ) -> tuple[Any, list[Any]]:  # fmt: skip
-        """(N, C) -> (N, C of l_cell + C of r_cell) in each step."""
         forth, back = self._cells()
         states = self._states_for(inputs, layout, begin_state)
         n = len(forth.state_info())

@@ -25,7 +25,11 @@ from d2lmini.ops.core import Value, registry
 
 
 class DropoutCell(HybridRecurrentCell):
-    """`Dropout` of the input, as a cell without states: a layer between others of a stack."""
+    """`Dropout` of the input, as a cell without states: a layer between others of a stack.
+
+    `unroll` drops from all steps at once where they come as one array, else step by step. What lies
+    beyond a valid length is left as it is.
+    """
 
     def __init__(
         self,
@@ -55,8 +59,6 @@ class DropoutCell(HybridRecurrentCell):
         self, length: int, inputs: Any, begin_state: Any, layout: str, merge_outputs: Any,
         valid_length: Any,
     ) -> tuple[Any, list[Any]]:  # fmt: skip
-        """One dropout of all steps where they come as one array, else step by step. What lies
-        beyond a valid length is left as it is."""
         if merge_outputs:
             inputs = as_array(inputs, length, layout)
         elif merge_outputs is False:
