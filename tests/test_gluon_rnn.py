@@ -482,6 +482,33 @@ def test_a_modified_cell_is_no_longer_called_itself():
     assert list(cell.collect_params()) == list(base.collect_params())
 
 
+@pytest.mark.parametrize("wrap", [rnn.ResidualCell, lambda cell: stack_of(rnn.GRUCell(C), cell)])
+def test_a_cell_that_overrides_unroll_is_unrolled_its_own_way(wrap):
+    class Watched(rnn.LSTMCell):
+        asked: list = []
+
+        def unroll(self, length, inputs, *args, **kwargs):
+            self.asked.append(length)
+            return super().unroll(length, inputs, *args, **kwargs)
+
+    x = draw(N, T, C)
+    results = []
+    for kind in (Watched, rnn.LSTMCell):
+        cell = ready(wrap(kind(C)))
+        outputs, states = cell.unroll(T, x, merge_outputs=True)
+        results.append([outputs, *states])
+    assert Watched.asked == [T]
+    for ours, plain in zip(*results, strict=True):
+        close(ours, plain)
+
+
+def stack_of(*cells):
+    stack = rnn.HybridSequentialRNNCell()
+    for cell in cells:
+        stack.add(cell)
+    return stack
+
+
 @pytest.mark.parametrize(
     ("states", "error", "words"),
     [

@@ -308,6 +308,19 @@ def test_the_front_is_an_anywidget_with_the_shared_functions_and_styles():
         widget.close()
 
 
+def test_dark_colours_hold_for_dark_themes_and_for_pages_that_follow_the_system():
+    dark = base._expand_dark("/* a */\n@dark .d2l-x {\n  color: red;\n}\n.d2l-y { color: blue; }")
+    themes, system = dark.split("@media (prefers-color-scheme: dark) {")
+    assert themes.split() == [
+        "/*", "a", "*/", '[data-jp-theme-light="false"]', ".d2l-x,", "body.vscode-dark", ".d2l-x,",
+        "body.vscode-high-contrast", ".d2l-x", "{", "color:", "red;", "}",
+    ]  # fmt: skip
+    assert " ".join(system.split()) == (
+        "body:not([data-jp-theme-light]):not(.vscode-light) .d2l-x { color: red; } } "
+        ".d2l-y { color: blue; }"
+    )
+
+
 def test_a_package_that_is_missing_is_named_with_the_way_to_get_it():
     with pytest.raises(ImportError, match=r"pip install 'd2lmini\[lab\]'"):
         base.need("a_package_that_nobody_has")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-from types import TracebackType
 from typing import TextIO
 
 WIDTH = 24  # characters of the bar itself
@@ -27,12 +26,7 @@ class Progress:
     def __enter__(self) -> Progress:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._wipe()
 
     def step(self, what: str) -> None:

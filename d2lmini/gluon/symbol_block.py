@@ -22,6 +22,7 @@ After `mxnet.gluon.SymbolBlock`.
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from d2lmini import symbol
@@ -56,7 +57,7 @@ class SymbolBlock(HybridBlock):
         for node in variables_of(self._graph._entries):
             if node.name not in self._input_names:
                 self._params_for(node, node in auxiliary)
-        prefix = _common_prefix(list(self._params))
+        prefix = os.path.commonprefix(list(self._params))  # noqa: RUF071 (letters are meant)
         self._reg_params = {name[len(prefix) :]: p for name, p in self._params.items()}
         self._active = True
         self._clear_cached_op()
@@ -144,10 +145,3 @@ def _name_of(variable: Symbol) -> str:
         f"SymbolBlock: an input must be a variable, got {variable!r}, which is computed"
     )
     return node.name
-
-
-def _common_prefix(names: list[str]) -> str:
-    """What all names begin with."""
-    low, high = min(names, default=""), max(names, default="")
-    n = next((i for i, letter in enumerate(low) if high[i] != letter), len(low))
-    return low[:n]

@@ -28,6 +28,9 @@ import numpy
 from d2lmini import ndarray as nd
 from d2lmini.ndarray import NDArray
 
+#: Which of an update's named arrays count; None: all.
+Names = list[str] | None
+
 #: Every metric class by each of its names, in lower case.
 _registry: dict[str, Callable[..., EvalMetric]] = {}
 
@@ -150,7 +153,7 @@ def _number(x: Any) -> Any:
     return x.item() if isinstance(x, numpy.generic) else x
 
 
-def _chosen(arrays: dict[str, Any], names: list[str] | None) -> list[Any]:
+def _chosen(arrays: dict[str, Any], names: Names) -> list[Any]:
     return list(arrays.values()) if names is None else [arrays[name] for name in names]
 
 

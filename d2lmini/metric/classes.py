@@ -18,6 +18,7 @@ import numpy
 from d2lmini import ndarray as nd
 from d2lmini.metric.base import (
     EvalMetric,
+    Names,
     alias,
     as_array,
     as_numpy,
@@ -25,8 +26,6 @@ from d2lmini.metric.base import (
     check_label_shapes,
     register,
 )
-
-Names = list[str] | None
 
 
 @alias("acc")

@@ -14,9 +14,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from d2lmini.metric.base import EvalMetric, alias, as_numpy, check_label_shapes, create, register
-
-Names = list[str] | None
+from d2lmini.metric.base import (
+    EvalMetric,
+    Names,
+    alias,
+    as_numpy,
+    check_label_shapes,
+    create,
+    register,
+)
 
 
 @alias("composite")

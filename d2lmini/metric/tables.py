@@ -21,9 +21,7 @@ from typing import Any
 
 import numpy
 
-from d2lmini.metric.base import EvalMetric, as_numpy, batches, check_label_shapes, register
-
-Names = list[str] | None
+from d2lmini.metric.base import EvalMetric, Names, as_numpy, batches, check_label_shapes, register
 
 
 def confusion(label: Any, pred: Any, least: int = 1) -> numpy.ndarray:

@@ -17,6 +17,7 @@ import numpy
 from d2lmini import ndarray as nd
 from d2lmini.metric.base import (
     EvalMetric,
+    Names,
     alias,
     as_array,
     as_numpy,
@@ -24,13 +25,13 @@ from d2lmini.metric.base import (
     check_label_shapes,
     register,
 )
-from d2lmini.ndarray import NDArray
-
-Names = list[str] | None
 
 
 class _Difference(EvalMetric):
     """A number for each update's differences of label and prediction, averaged over updates."""
+
+    #: The methods that make the number of the differences, one after the other.
+    _methods: tuple[str, ...]
 
     def __init__(self, name: str, output_names: Names, label_names: Names):
         super().__init__(name, output_names, label_names, has_global_stats=True)
@@ -41,53 +42,46 @@ class _Difference(EvalMetric):
             label = as_array(label).as_in_context(pred.context).astype(pred.dtype)
             # (N,) and (N, 1) mean the same.
             label, pred = (x.expand_dims(1) if x.ndim == 1 else x for x in (label, pred))
-            self._add(self._measure(nd.broadcast_sub(label, pred)), 1)
-
-    @staticmethod
-    def _measure(difference: NDArray) -> NDArray:
-        raise NotImplementedError
+            number = nd.broadcast_sub(label, pred)
+            for method in self._methods:
+                number = getattr(number, method)()
+            self._add(number, 1)
 
 
 @register
 class MAE(_Difference):
     """Mean of |label - pred|, of each update, averaged over updates. Waits for nothing."""
 
+    _methods = ("abs", "mean")
+
     def __init__(
         self, name: str = "mae", output_names: Names = None, label_names: Names = None
     ) -> None:
         super().__init__(name, output_names, label_names)
-
-    @staticmethod
-    def _measure(difference: NDArray) -> NDArray:
-        return difference.abs().mean()
 
 
 @register
 class MSE(_Difference):
     """Mean of (label - pred)^2, of each update, averaged over updates. Waits for nothing."""
 
+    _methods = ("square", "mean")
+
     def __init__(
         self, name: str = "mse", output_names: Names = None, label_names: Names = None
     ) -> None:
         super().__init__(name, output_names, label_names)
-
-    @staticmethod
-    def _measure(difference: NDArray) -> NDArray:
-        return difference.square().mean()
 
 
 @register
 class RMSE(_Difference):
     """Root of the mean of (label - pred)^2, of each update, averaged over updates."""
 
+    _methods = ("square", "mean", "sqrt")
+
     def __init__(
         self, name: str = "rmse", output_names: Names = None, label_names: Names = None
     ) -> None:
         super().__init__(name, output_names, label_names)
-
-    @staticmethod
-    def _measure(difference: NDArray) -> NDArray:
-        return difference.square().mean().sqrt()
 
 
 @alias("pearsonr")

@@ -39,11 +39,11 @@ from d2lmini.ndarray.dispatch import apply, wrap
 from d2lmini.ndarray.left_out import LeftOut
 from d2lmini.ndarray.plan import plan_of
 from d2lmini.ops.core import Spec, as_dtype, invoke, modes, registry
-from d2lmini.ops.fluent import Fluent
+from d2lmini.ops.fluent import Fluent, Typed
 from d2lmini.ops.reshape_codes import infer_reshape
 
 
-class NDArray(Fluent):
+class NDArray(Typed, Fluent):
     """A dense array on a device; made by `nd.array`, `nd.zeros`, ... and by operations.
 
     Operators and methods mean what MXNet 1.x means by them: arithmetic broadcasts, a number keeps
@@ -67,37 +67,12 @@ class NDArray(Fluent):
     # -- what it is --------------------------------------------------------------------------------
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """Sizes of the axes."""
-        return self._spec.shape
-
-    @property
-    def dtype(self) -> type:
-        """The NumPy type of the elements, e.g. numpy.float32."""
-        return self._spec.dtype.type
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        return self._spec.size
-
-    @property
-    def ndim(self) -> int:
-        """Number of axes."""
-        return len(self._spec.shape)
-
-    @property
     def context(self) -> Context:
         """The device it lives on."""
         return self._ctx
 
     ctx = context
     device = context
-
-    @property
-    def stype(self) -> str:
-        """Storage type: always 'default' (dense)."""
-        return "default"
 
     @property
     def T(self) -> NDArray:

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.ops import binary  # noqa: F401  (it declares the families)
-from d2lmini.ops.core import Op, Value, invoke, registry
+from d2lmini.ops.core import Op, Spec, Value, invoke, registry
 from d2lmini.ops.elementwise import FAMILIES, Family
 
 NUMBERS = (int, float, bool, np.number, np.bool_, numbers.Number)
@@ -45,6 +45,39 @@ class Fluent(Value):
 
     def __pos__(self) -> Any:
         return self
+
+
+class Typed:
+    """What a value's `_spec` says: of an array, or of a Symbol of a typed graph."""
+
+    __slots__ = ()
+
+    _spec: Spec
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes of the axes."""
+        return self._spec.shape
+
+    @property
+    def dtype(self) -> type:
+        """The NumPy type of the elements, e.g. numpy.float32."""
+        return self._spec.dtype.type
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self._spec.size
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self._spec.shape)
+
+    @property
+    def stype(self) -> str:
+        """Storage type: always 'default' (dense)."""
+        return "default"
 
 
 def _operator(symbol: str, pair_op: Op, scalar_op: Op, reverse: bool = False) -> Callable:

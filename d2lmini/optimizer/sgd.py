@@ -86,9 +86,6 @@ class NAG(_MasterLast):
 
     with_momentum = nag_mom_update
 
-    def __init__(self, momentum: float = 0.0, **kwargs: Any):
-        super().__init__(momentum, **kwargs)
-
 
 @register
 class Signum(Momentum):

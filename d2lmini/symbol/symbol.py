@@ -34,7 +34,7 @@ from d2lmini.context import Context, current_context
 from d2lmini.graph.ir import Draw, Entry, Node, topological, variables_of
 from d2lmini.ndarray.plan import plan_of
 from d2lmini.ops.core import Op, Spec, Value, as_dtype, invoke, modes, registry
-from d2lmini.ops.fluent import Fluent
+from d2lmini.ops.fluent import Fluent, Typed
 from d2lmini.symbol import lists
 from d2lmini.symbol.absent import NotImplementedForSymbol, explain, from_executor, refused
 from d2lmini.symbol.attribute import AttrScope, labels_of
@@ -339,36 +339,16 @@ def _specs(op: Op, entries: list[Entry | None], attrs: dict[str, Any]) -> Any:
     return plan_of(op, specs, attrs).outputs
 
 
-class Traced(Symbol):
+class Traced(Typed, Symbol):
     """A Symbol of a typed graph that can be used like an array without contents."""
 
     __slots__ = ()
 
     @property
-    def _spec(self) -> Spec:
+    def _spec(self) -> Spec:  # type: ignore[override]
         node, i = self._entry
         assert node.specs is not None
         return node.specs[i]
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Sizes of the axes."""
-        return self._spec.shape
-
-    @property
-    def dtype(self) -> type:
-        """The NumPy type of the elements."""
-        return self._spec.dtype.type
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        return self._spec.size
-
-    @property
-    def ndim(self) -> int:
-        """Number of axes."""
-        return len(self._spec.shape)
 
     @property
     def context(self) -> Context:
@@ -376,11 +356,6 @@ class Traced(Symbol):
         return tracer.context or current_context()
 
     ctx = context
-
-    @property
-    def stype(self) -> str:
-        """Storage type: always 'default' (dense)."""
-        return "default"
 
     @property
     def T(self) -> Symbol:

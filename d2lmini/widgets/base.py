@@ -53,6 +53,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import re
 import sys
 import threading
 import weakref
@@ -272,11 +273,24 @@ def _front_class(script: str) -> Any:
         (_JS / f"{name}.js").read_text(encoding="utf-8") for name in ("shared", script)
     )
     style = "\n".join(
-        path.read_text(encoding="utf-8")
+        _expand_dark(path.read_text(encoding="utf-8"))
         for path in (_JS / "style.css", _JS / f"{script}.css")
         if path.exists()
     )
     return type(f"d2lmini_{script}", (anywidget.AnyWidget,), {"_esm": text, "_css": style})
+
+
+def _expand_dark(style: str) -> str:
+    """Each `@dark SELECTOR {...}` as a rule for JupyterLab's and VS Code's dark themes, and as one
+    for a page that follows the system."""
+    return re.sub(
+        r"@dark (\S+) (\{[^}]*\})",
+        r'[data-jp-theme-light="false"] \1, body.vscode-dark \1, body.vscode-high-contrast \1 \2'
+        "\n@media (prefers-color-scheme: dark) {\n"
+        r"  body:not([data-jp-theme-light]):not(.vscode-light) \1 \2"
+        "\n}",
+        style,
+    )
 
 
 def _keep(widget: Widget) -> None:

@@ -195,7 +195,10 @@ class Stepper(Widget):
         play = self.play
         with self._lock:
             hides = self.guessing  # what would give the answer away
-            status = {n: _hidden(s) if hides else s for n, s in play.status.items()}
+            status = {
+                n: "ahead" if hides and s in ("waiting", "ready") else s
+                for n, s in play.status.items()
+            }
             upcoming = play.next()
             spans = [
                 [play.worker[n], n, us, play.ended_us.get(n)] for n, us in play.began_us.items()
@@ -293,7 +296,3 @@ class Stepper(Widget):
         widths = [max(len(row[i]) for row in rows) for i in range(3)]
         lines = ["  ".join([*(c.ljust(w) for c, w in zip(r, widths)), r[3]]) for r in rows]
         return "\n".join([f"stepper of {len(rows)} operations", *lines])
-
-
-def _hidden(status: str) -> str:
-    return "ahead" if status in ("waiting", "ready") else status

@@ -79,7 +79,6 @@ class Watch(Widget):
         self._watches = False
         self._quiet = 0
         self._drawn = 0  # operations that the picture in the notebook shows
-        self._end_ns = 0
 
     # -- what one asks -----------------------------------------------------------------------------
 
@@ -186,7 +185,7 @@ class Watch(Widget):
 
     def _pass_on(self) -> tuple[Look, Message]:
         """Look at the engine and remember what is to be told (door closed)."""
-        look = self._recent.look(_process_bytes())
+        look = self._recent.look(_process().memory_info().rss)
         return look, self._telling.news(look, self._state())
 
     def _state(self) -> dict[str, Any]:
@@ -219,11 +218,6 @@ def _process() -> Any:
     import psutil
 
     return psutil.Process()
-
-
-def _process_bytes() -> int:
-    nbytes: int = _process().memory_info().rss
-    return nbytes
 
 
 def _begin_anew() -> None:

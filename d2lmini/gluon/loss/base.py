@@ -47,8 +47,9 @@ class Loss(HybridBlock):
             f"{type(self).__name__} must say what it computes: define hybrid_forward(F, ...)"
         )
 
-    def _mean(self, F: Any, loss: Any) -> Any:
-        """Mean over all axes but the batch's: (N, ...) -> (N,)."""
+    def _mean(self, F: Any, loss: Any, weight: float | None, sample_weight: Any) -> Any:
+        """Mean of the weighted losses over all axes but the batch's: (N, ...) -> (N,)."""
+        loss = _apply_weighting(F, loss, weight, sample_weight)
         return F.mean(loss, axis=self._batch_axis, exclude=True)
 
 

@@ -52,8 +52,7 @@ class SoftmaxCrossEntropyLoss(Loss):
         else:
             label = _reshape_like(F, label, pred)
             loss = -F.sum(pred * label, axis=self._axis, keepdims=True)
-        loss = _apply_weighting(F, loss, self._weight, sample_weight)
-        return self._mean(F, loss)
+        return self._mean(F, loss, self._weight, sample_weight)
 
 
 class SigmoidBinaryCrossEntropyLoss(Loss):
@@ -86,8 +85,7 @@ class SigmoidBinaryCrossEntropyLoss(Loss):
         else:
             factor = 1 + F.broadcast_mul(label, pos_weight - 1)
             loss = pred - pred * label + factor * (_softplus(F, -F.abs(pred)) + F.relu(-pred))
-        loss = _apply_weighting(F, loss, self._weight, sample_weight)
-        return self._mean(F, loss)
+        return self._mean(F, loss, self._weight, sample_weight)
 
 
 class KLDivLoss(Loss):

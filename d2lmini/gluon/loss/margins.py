@@ -13,39 +13,39 @@ from __future__ import annotations
 
 from typing import Any
 
-from d2lmini.gluon.loss.base import Loss, _apply_weighting, _reshape_like, _softplus
+from d2lmini.gluon.loss.base import Loss, _reshape_like, _softplus
 
 
-class HingeLoss(Loss):
+class _Hinge(Loss):
+    """A penalty for what pred label lacks to the margin."""
+
+    def __init__(
+        self, margin: float = 1, weight: float | None = None, batch_axis: int = 0, **kwargs: Any
+    ):
+        super().__init__(weight, batch_axis, **kwargs)
+        self._margin = margin
+
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
+        label = _reshape_like(F, label, pred)
+        loss = self._penalty(F, F.relu(self._margin - pred * label))
+        return self._mean(F, loss, self._weight, sample_weight)
+
+    def _penalty(self, F: Any, lack: Any) -> Any:
+        raise NotImplementedError
+
+
+class HingeLoss(_Hinge):
     """max(0, margin - pred label), with labels -1 and 1: the loss of support vector machines."""
 
-    def __init__(
-        self, margin: float = 1, weight: float | None = None, batch_axis: int = 0, **kwargs: Any
-    ):
-        super().__init__(weight, batch_axis, **kwargs)
-        self._margin = margin
-
-    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
-        label = _reshape_like(F, label, pred)
-        loss = F.relu(self._margin - pred * label)
-        loss = _apply_weighting(F, loss, self._weight, sample_weight)
-        return self._mean(F, loss)
+    def _penalty(self, F: Any, lack: Any) -> Any:
+        return lack
 
 
-class SquaredHingeLoss(Loss):
+class SquaredHingeLoss(_Hinge):
     """max(0, margin - pred label)^2, with labels -1 and 1: smooth where the hinge has a kink."""
 
-    def __init__(
-        self, margin: float = 1, weight: float | None = None, batch_axis: int = 0, **kwargs: Any
-    ):
-        super().__init__(weight, batch_axis, **kwargs)
-        self._margin = margin
-
-    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
-        label = _reshape_like(F, label, pred)
-        loss = F.square(F.relu(self._margin - pred * label))
-        loss = _apply_weighting(F, loss, self._weight, sample_weight)
-        return self._mean(F, loss)
+    def _penalty(self, F: Any, lack: Any) -> Any:
+        return F.square(lack)
 
 
 class LogisticLoss(Loss):
@@ -68,5 +68,4 @@ class LogisticLoss(Loss):
         if self._label_format == "signed":
             label = (label + 1.0) / 2.0
         loss = F.relu(pred) - pred * label + _softplus(F, -F.abs(pred))
-        loss = _apply_weighting(F, loss, self._weight, sample_weight)
-        return self._mean(F, loss)
+        return self._mean(F, loss, self._weight, sample_weight)

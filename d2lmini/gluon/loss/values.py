@@ -29,8 +29,7 @@ class L2Loss(Loss):
             return F._internal._squared_error(pred, label, scale=half, batch_axis=self._batch_axis)
         label = _reshape_like(F, label, pred)
         loss = F.square(label - pred)
-        loss = _apply_weighting(F, loss, half, sample_weight)
-        return self._mean(F, loss)
+        return self._mean(F, loss, half, sample_weight)
 
 
 class L1Loss(Loss):
@@ -42,8 +41,7 @@ class L1Loss(Loss):
     def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
         label = _reshape_like(F, label, pred)
         loss = F.abs(label - pred)
-        loss = _apply_weighting(F, loss, self._weight, sample_weight)
-        return self._mean(F, loss)
+        return self._mean(F, loss, self._weight, sample_weight)
 
 
 class HuberLoss(Loss):
@@ -63,8 +61,7 @@ class HuberLoss(Loss):
         label = _reshape_like(F, label, pred)
         d = F.abs(label - pred)
         loss = F.where(d > self._rho, d - 0.5 * self._rho, (0.5 / self._rho) * F.square(d))
-        loss = _apply_weighting(F, loss, self._weight, sample_weight)
-        return self._mean(F, loss)
+        return self._mean(F, loss, self._weight, sample_weight)
 
 
 class PoissonNLLLoss(Loss):

@@ -37,6 +37,7 @@ class _Normalization(HybridBlock):
 
     gamma: Any
     beta: Any
+    _kwargs: dict[str, Any]
 
     def _one_per_channel(self, name: str, n: int, init: Any, learnt: bool, **how: Any) -> Any:
         return self.params.get(
@@ -47,6 +48,11 @@ class _Normalization(HybridBlock):
             allow_deferred_init=True,
             **how,
         )
+
+    def _text(self, **more: Any) -> str:
+        """The layer with its arguments, and `more` of them."""
+        how = ", ".join(f"{key}={value!r}" for key, value in (self._kwargs | more).items())
+        return f"{type(self).__name__}({how})"
 
     def _size(self, x: Any, axis: int) -> int:
         """How long the axis is that gamma and beta belong to."""
@@ -120,8 +126,7 @@ class BatchNorm(_Normalization):
         return F.BatchNorm(x, gamma, beta, running_mean, running_var, name="fwd", **self._kwargs)
 
     def __repr__(self) -> str:
-        how = ", ".join(f"{key}={value!r}" for key, value in self._kwargs.items())
-        return f"{type(self).__name__}({how}, in_channels={self.gamma.shape[0] or None})"
+        return self._text(in_channels=self.gamma.shape[0] or None)
 
 
 class BatchNormReLU(BatchNorm):
@@ -133,7 +138,36 @@ class BatchNormReLU(BatchNorm):
         return F.relu(super().hybrid_forward(F, x, gamma, beta, running_mean, running_var))
 
 
-class LayerNorm(_Normalization):
+class _WithoutStatistics(_Normalization):
+    """gamma and beta are all that is kept: n numbers each.
+
+    shown: eps, center, scale and the layer's own argument, in the order in which its repr has them.
+    """
+
+    def __init__(
+        self, n: int, gamma_init: Any, beta_init: Any, shown: dict[str, Any], **kwargs: Any
+    ):
+        super().__init__(**kwargs)
+        self._kwargs = shown
+        self._epsilon = shown["eps"]
+        with self.name_scope():
+            self.gamma = self._one_per_channel("gamma", n, gamma_init, shown["scale"])
+            self.beta = self._one_per_channel("beta", n, beta_init, shown["center"])
+
+
+class _AlongAxis(_WithoutStatistics):
+    """gamma and beta belong to one axis, which is as long as they are."""
+
+    _axis: int
+
+    def infer_shape(self, x: Any) -> None:
+        self.gamma.shape = self.beta.shape = (self._size(x, self._axis),)
+
+    def __repr__(self) -> str:
+        return self._text(in_channels=self.gamma.shape[0])
+
+
+class LayerNorm(_AlongAxis):
     """Normalize along one axis, by default the last; gamma and beta are as long as it; shape kept.
 
     J. Ba et al., "Layer Normalization" (2016).
@@ -151,26 +185,17 @@ class LayerNorm(_Normalization):
         prefix: str | None = None,
         params: Any = None,
     ):
-        super().__init__(prefix=prefix, params=params)
-        self._kwargs = {"eps": epsilon, "axis": axis, "center": center, "scale": scale}
+        shown = {"eps": epsilon, "axis": axis, "center": center, "scale": scale}
+        super().__init__(
+            in_channels, gamma_initializer, beta_initializer, shown, prefix=prefix, params=params
+        )
         self._axis = axis
-        self._epsilon = epsilon
-        with self.name_scope():
-            self.gamma = self._one_per_channel("gamma", in_channels, gamma_initializer, scale)
-            self.beta = self._one_per_channel("beta", in_channels, beta_initializer, center)
-
-    def infer_shape(self, x: Any) -> None:
-        self.gamma.shape = self.beta.shape = (self._size(x, self._axis),)
 
     def hybrid_forward(self, F: Any, data: Any, gamma: Any, beta: Any) -> Any:
         return F.LayerNorm(data, gamma, beta, axis=self._axis, eps=self._epsilon)
 
-    def __repr__(self) -> str:
-        how = ", ".join(f"{key}={value!r}" for key, value in self._kwargs.items())
-        return f"{type(self).__name__}({how}, in_channels={self.gamma.shape[0]})"
 
-
-class InstanceNorm(_Normalization):
+class InstanceNorm(_AlongAxis):
     """Normalize each channel (`axis`) of each image; gamma and beta one number per channel; shape
     kept. gamma is 1 unless scale=True. D. Ulyanov et al., "Instance Normalization" (2016).
     """
@@ -186,16 +211,9 @@ class InstanceNorm(_Normalization):
         in_channels: int = 0,
         **kwargs: Any,
     ):
-        super().__init__(**kwargs)
-        self._kwargs = {"eps": epsilon, "axis": axis, "center": center, "scale": scale}
+        shown = {"eps": epsilon, "axis": axis, "center": center, "scale": scale}
+        super().__init__(in_channels, gamma_initializer, beta_initializer, shown, **kwargs)
         self._axis = axis
-        self._epsilon = epsilon
-        with self.name_scope():
-            self.gamma = self._one_per_channel("gamma", in_channels, gamma_initializer, scale)
-            self.beta = self._one_per_channel("beta", in_channels, beta_initializer, center)
-
-    def infer_shape(self, x: Any) -> None:
-        self.gamma.shape = self.beta.shape = (self._size(x, self._axis),)
 
     def hybrid_forward(self, F: Any, x: Any, gamma: Any, beta: Any) -> Any:
         if self._axis == 1:
@@ -203,12 +221,8 @@ class InstanceNorm(_Normalization):
         x = x.swapaxes(1, self._axis)
         return F.InstanceNorm(x, gamma, beta, eps=self._epsilon, name="fwd").swapaxes(1, self._axis)
 
-    def __repr__(self) -> str:
-        how = ", ".join(f"{key}={value!r}" for key, value in self._kwargs.items())
-        return f"{type(self).__name__}({how}, in_channels={self.gamma.shape[0]})"
 
-
-class GroupNorm(_Normalization):
+class GroupNorm(_WithoutStatistics):
     """Normalize each of `num_groups` groups of channels (axis 1) of each image; gamma and beta one
     number per group, as in MXNet 1.9; shape kept. Y. Wu and K. He, "Group Normalization" (2018).
     """
@@ -224,17 +238,14 @@ class GroupNorm(_Normalization):
         prefix: str | None = None,
         params: Any = None,
     ):
-        super().__init__(prefix=prefix, params=params)
-        self._kwargs = {"eps": epsilon, "num_groups": num_groups, "center": center, "scale": scale}
+        shown = {"eps": epsilon, "num_groups": num_groups, "center": center, "scale": scale}
+        super().__init__(
+            num_groups, gamma_initializer, beta_initializer, shown, prefix=prefix, params=params
+        )
         self._num_groups = num_groups
-        self._epsilon = epsilon
-        with self.name_scope():
-            self.gamma = self._one_per_channel("gamma", num_groups, gamma_initializer, scale)
-            self.beta = self._one_per_channel("beta", num_groups, beta_initializer, center)
 
     def hybrid_forward(self, F: Any, data: Any, gamma: Any, beta: Any) -> Any:
         return F.GroupNorm(data, gamma, beta, num_groups=self._num_groups, eps=self._epsilon)
 
     def __repr__(self) -> str:
-        how = ", ".join(f"{key}={value!r}" for key, value in self._kwargs.items())
-        return f"{type(self).__name__}({how})"
+        return self._text()

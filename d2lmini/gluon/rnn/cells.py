@@ -56,13 +56,13 @@ class GatedCell(HybridRecurrentCell):
     def __init__(
         self,
         hidden_size: int,
-        i2h_weight_initializer: Any,
-        h2h_weight_initializer: Any,
-        i2h_bias_initializer: Any,
-        h2h_bias_initializer: Any,
-        input_size: int,
-        prefix: str | None,
-        params: Any,
+        i2h_weight_initializer: Any = None,
+        h2h_weight_initializer: Any = None,
+        i2h_bias_initializer: Any = "zeros",
+        h2h_bias_initializer: Any = "zeros",
+        input_size: int = 0,
+        prefix: str | None = None,
+        params: Any = None,
     ):
         super().__init__(prefix=prefix, params=params)
         self._hidden_size = hidden_size
@@ -114,20 +114,14 @@ class GatedCell(HybridRecurrentCell):
         y, *others = result if self.n_states > 1 else (result,)
         return y, [y, *others]
 
-    def unroll(
-        self,
-        length: int,
-        inputs: Any,
-        begin_state: list[Any] | None = None,
-        layout: str = "NTC",
-        merge_outputs: bool | None = None,
-        valid_length: Any = None,
-    ) -> tuple[Any, list[Any]]:
+    def _unroll(
+        self, length: int, inputs: Any, begin_state: Any, layout: str, merge_outputs: Any,
+        valid_length: Any,
+    ) -> tuple[Any, list[Any]]:  # fmt: skip
         # Of cell states (LSTM) the op gives the last alone, not that of each sequence.
         cut_short = valid_length is not None and self.n_states > 1
         if cut_short or not self._can_be_one_op(inputs):
-            return super().unroll(length, inputs, begin_state, layout, merge_outputs, valid_length)
-        self.reset()
+            return super()._unroll(length, inputs, begin_state, layout, merge_outputs, valid_length)
         self._steps = length - 1
         states = self._states_for(inputs, layout, begin_state)
         x = as_array(inputs, length, layout)
@@ -293,22 +287,6 @@ class GRUCell(GatedCell):
     """
 
     n_gates = 3
-
-    def __init__(
-        self,
-        hidden_size: int,
-        i2h_weight_initializer: Any = None,
-        h2h_weight_initializer: Any = None,
-        i2h_bias_initializer: Any = "zeros",
-        h2h_bias_initializer: Any = "zeros",
-        input_size: int = 0,
-        prefix: str | None = None,
-        params: Any = None,
-    ):
-        super().__init__(
-            hidden_size, i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer,
-            h2h_bias_initializer, input_size, prefix, params,
-        )  # fmt: skip
 
     def _alias(self) -> str:
         return "gru"

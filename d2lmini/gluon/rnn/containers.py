@@ -13,49 +13,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
-from d2lmini import ndarray as nd
 from d2lmini.gluon.rnn.recurrent import HybridRecurrentCell, RecurrentCell, namespace_of, seen
 from d2lmini.gluon.rnn.sequences import as_array, as_steps, backwards, reverse
 from d2lmini.ops.core import Value
 
 
-def infos_of(cells: Iterable[Any], batch_size: int) -> list[dict[str, Any]]:
-    """The states of all cells, one after the other."""
-    return [info for cell in cells for info in cell.state_info(batch_size)]
+class _Composite:
+    """A cell made of cells: its states are theirs, one cell after the other."""
+
+    _cells: Callable[[], list[Any]]
+
+    def state_info(self, batch_size: int = 0) -> list[dict[str, Any]]:
+        """Shapes and layouts of the states of all cells, in their order."""
+        return [info for cell in self._cells() for info in cell.state_info(batch_size)]
+
+    def _begin_states(
+        self, batch_size: int, func: Callable[..., Any], kwargs: dict[str, Any]
+    ) -> list[Any]:
+        how = {"batch_size": batch_size, "func": func, **kwargs}
+        return [state for cell in self._cells() for state in cell.begin_state(**how)]
 
 
-def begin_states(cells: Iterable[Any], **kwargs: Any) -> list[Any]:
-    """Their first states."""
-    return [state for cell in cells for state in cell.begin_state(**kwargs)]
-
-
-class _Stack:
+class _Stack(_Composite):
     """A stack of cells: what `SequentialRNNCell` and its hybrid twin have in common."""
 
     _children: Any
-    _modified: bool
-    _cells: Any
 
     def add(self, cell: Any) -> None:
         """Put a cell on top."""
         self.register_child(cell)  # type: ignore[attr-defined]
-
-    def state_info(self, batch_size: int = 0) -> list[dict[str, Any]]:
-        """Shapes and layouts of the states of all cells, from the bottom up."""
-        return infos_of(self._cells(), batch_size)
-
-    def begin_state(
-        self, batch_size: int = 0, func: Callable[..., Any] = nd.zeros, **kwargs: Any
-    ) -> list[Any]:
-        """The states before the first step, of all cells from the bottom up."""
-        assert not self._modified, (
-            "After applying modifier cells (e.g. ZoneoutCell) the base cell cannot be called "
-            "directly. Call the modifier cell instead."
-        )
-        return begin_states(self._cells(), batch_size=batch_size, func=func, **kwargs)
 
     def _through(self, inputs: Any, states: list[Any]) -> tuple[Any, list[Any]]:
         """One step through all cells."""
@@ -67,17 +56,11 @@ class _Stack:
             next_states += mine
         return inputs, next_states
 
-    def unroll(
-        self,
-        length: int,
-        inputs: Any,
-        begin_state: list[Any] | None = None,
-        layout: str = "NTC",
-        merge_outputs: bool | None = None,
-        valid_length: Any = None,
-    ) -> tuple[Any, list[Any]]:
-        """As `RecurrentCell.unroll`, each cell through all steps before the next one begins."""
-        self.reset()  # type: ignore[attr-defined]
+    def _unroll(
+        self, length: int, inputs: Any, begin_state: Any, layout: str, merge_outputs: Any,
+        valid_length: Any,
+    ) -> tuple[Any, list[Any]]:  # fmt: skip
+        """Each cell through all steps before the next one begins."""
         states = self._states_for(inputs, layout, begin_state)  # type: ignore[attr-defined]
         next_states: list[Any] = []
         cells = self._cells()
@@ -128,11 +111,12 @@ class HybridSequentialRNNCell(_Stack, HybridRecurrentCell):
         return self._through(x, states)
 
 
-class BidirectionalCell(HybridRecurrentCell):
+class BidirectionalCell(_Composite, HybridRecurrentCell):
     """Two cells over the same sequence, one in each direction; their outputs side by side.
 
-    It cannot do a single step, since the second cell begins at the end: use `unroll`. Its states
-    are those of `l_cell`, which goes forward, then those of `r_cell`.
+    It cannot do a single step, since the second cell begins at the end: use `unroll`, which makes
+    (N, C of l_cell + C of r_cell) of each step (N, C). Its states are those of `l_cell`, which goes
+    forward, then those of `r_cell`.
     """
 
     def __init__(self, l_cell: Any, r_cell: Any, output_prefix: str = "bi_"):
@@ -144,30 +128,10 @@ class BidirectionalCell(HybridRecurrentCell):
     def __call__(self, inputs: Any, states: Any) -> Any:
         raise NotImplementedError("Bidirectional cannot be stepped. Please use unroll")
 
-    def state_info(self, batch_size: int = 0) -> list[dict[str, Any]]:
-        return infos_of(self._cells(), batch_size)
-
-    def begin_state(
-        self, batch_size: int = 0, func: Callable[..., Any] = nd.zeros, **kwargs: Any
-    ) -> list[Any]:
-        """The states before the first step (of `l_cell`) and before the last (of `r_cell`)."""
-        assert not self._modified, (
-            "After applying modifier cells (e.g. ZoneoutCell) the base cell cannot be called "
-            "directly. Call the modifier cell instead."
-        )
-        return begin_states(self._cells(), batch_size=batch_size, func=func, **kwargs)
-
-    def unroll(
-        self,
-        length: int,
-        inputs: Any,
-        begin_state: list[Any] | None = None,
-        layout: str = "NTC",
-        merge_outputs: bool | None = None,
-        valid_length: Any = None,
-    ) -> tuple[Any, list[Any]]:
-        """As `RecurrentCell.unroll`; (N, C) -> (N, C of l_cell + C of r_cell) in each step."""
-        self.reset()
+    def _unroll(
+        self, length: int, inputs: Any, begin_state: Any, layout: str, merge_outputs: Any,
+        valid_length: Any,
+    ) -> tuple[Any, list[Any]]:  # fmt: skip
         forth, back = self._cells()
         states = self._states_for(inputs, layout, begin_state)
         n = len(forth.state_info())

@@ -34,6 +34,9 @@ from d2lmini.ops.sequence import SequenceLast
 class RecurrentCell(Block):
     """The abstract cell. Subclasses give `state_info` and a forward of (inputs, states)."""
 
+    #: An example, for messages, of what may have modified the cell.
+    _modifier = "ZoneoutCell"
+
     def __init__(self, prefix: str | None = None, params: Any = None):
         super().__init__(prefix=prefix, params=params)
         self._modified = False
@@ -60,9 +63,15 @@ class RecurrentCell(Block):
         """The states before the first step: func(name=..., shape=..., **kwargs) for each, zeros
         unless told otherwise. kwargs: ctx, dtype."""
         assert not self._modified, (
-            "After applying modifier cells (e.g. ZoneoutCell) the base cell cannot be called "
+            f"After applying modifier cells (e.g. {self._modifier}) the base cell cannot be called "
             "directly. Call the modifier cell instead."
         )
+        return self._begin_states(batch_size, func, kwargs)
+
+    def _begin_states(
+        self, batch_size: int, func: Callable[..., Any], kwargs: dict[str, Any]
+    ) -> list[Any]:
+        """What `begin_state` gives; cells made of cells ask those for theirs."""
         states = []
         for info in self.state_info(batch_size):
             self._states_begun += 1
@@ -116,6 +125,13 @@ class RecurrentCell(Block):
         AssertionError when the inputs have another number of steps.
         """
         self.reset()
+        return self._unroll(length, inputs, begin_state, layout, merge_outputs, valid_length)
+
+    def _unroll(
+        self, length: int, inputs: Any, begin_state: Any, layout: str, merge_outputs: Any,
+        valid_length: Any,
+    ) -> tuple[Any, list[Any]]:  # fmt: skip
+        """What `unroll` gives; a cell that has a quicker way than its single steps overrides it."""
         steps = as_steps(inputs, length, layout)
         states = self._states_for(inputs, layout, begin_state)
         outputs, history = [], []

@@ -13,11 +13,11 @@ ResidualCell(RNNCell(None -> 3, tanh))
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from numbers import Number
 from typing import Any
 
-from d2lmini import ndarray as nd
 from d2lmini.gluon.rnn.containers import BidirectionalCell
 from d2lmini.gluon.rnn.recurrent import HybridRecurrentCell
 from d2lmini.gluon.rnn.sequences import as_array, as_steps, masked
@@ -25,7 +25,11 @@ from d2lmini.ops.core import Value, registry
 
 
 class DropoutCell(HybridRecurrentCell):
-    """`Dropout` of the input, as a cell without states: a layer between others of a stack."""
+    """`Dropout` of the input, as a cell without states: a layer between others of a stack.
+
+    `unroll` drops from all steps at once where they come as one array, else step by step. What lies
+    beyond a valid length is left as it is.
+    """
 
     def __init__(
         self,
@@ -51,18 +55,10 @@ class DropoutCell(HybridRecurrentCell):
             x = F.Dropout(x, p=self._rate, axes=self._axes, name=name)
         return x, states
 
-    def unroll(
-        self,
-        length: int,
-        inputs: Any,
-        begin_state: list[Any] | None = None,
-        layout: str = "NTC",
-        merge_outputs: bool | None = None,
-        valid_length: Any = None,
-    ) -> tuple[Any, list[Any]]:
-        """One dropout of all steps where they come as one array, else step by step. What lies
-        beyond a valid length is left as it is."""
-        self.reset()
+    def _unroll(
+        self, length: int, inputs: Any, begin_state: Any, layout: str, merge_outputs: Any,
+        valid_length: Any,
+    ) -> tuple[Any, list[Any]]:  # fmt: skip
         if merge_outputs:
             inputs = as_array(inputs, length, layout)
         elif merge_outputs is False:
@@ -70,7 +66,7 @@ class DropoutCell(HybridRecurrentCell):
         if isinstance(inputs, Value):
             output, states = self(inputs, begin_state or [])
             return output, states
-        return super().unroll(length, inputs, begin_state, layout, merge_outputs, None)
+        return super()._unroll(length, inputs, begin_state, layout, merge_outputs, None)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(rate={self._rate}, axes={self._axes})"
@@ -81,6 +77,8 @@ class ModifierCell(HybridRecurrentCell):
 
     The inner one must no longer be called by itself. Subclasses write `hybrid_forward`.
     """
+
+    _modifier = "DropoutCell"
 
     def __init__(self, base_cell: Any):
         assert not base_cell._modified, (
@@ -97,17 +95,18 @@ class ModifierCell(HybridRecurrentCell):
     def state_info(self, batch_size: int = 0) -> list[dict[str, Any]]:
         return self.base_cell.state_info(batch_size)
 
-    def begin_state(
-        self, batch_size: int = 0, func: Callable[..., Any] = nd.zeros, **kwargs: Any
+    def _begin_states(
+        self, batch_size: int, func: Callable[..., Any], kwargs: dict[str, Any]
     ) -> list[Any]:
-        """The inner cell's states before the first step."""
-        assert not self._modified, (
-            "After applying modifier cells (e.g. DropoutCell) the base cell cannot be called "
-            "directly. Call the modifier cell instead."
-        )
+        with self._inner_callable():
+            return self.base_cell.begin_state(batch_size=batch_size, func=func, **kwargs)
+
+    @contextmanager
+    def _inner_callable(self) -> Iterator[None]:
+        """Within, the inner cell may be called by itself."""
         self.base_cell._modified = False
         try:
-            return self.base_cell.begin_state(batch_size=batch_size, func=func, **kwargs)
+            yield
         finally:
             self.base_cell._modified = True
 
@@ -179,24 +178,15 @@ class ResidualCell(ModifierCell):
         output, states = self.base_cell(x, states)
         return F.elemwise_add(output, x), states
 
-    def unroll(
-        self,
-        length: int,
-        inputs: Any,
-        begin_state: list[Any] | None = None,
-        layout: str = "NTC",
-        merge_outputs: bool | None = None,
-        valid_length: Any = None,
-    ) -> tuple[Any, list[Any]]:
-        """As `RecurrentCell.unroll`, also for a BidirectionalCell inside."""
-        self.reset()
-        self.base_cell._modified = False
-        try:
+    def _unroll(
+        self, length: int, inputs: Any, begin_state: Any, layout: str, merge_outputs: Any,
+        valid_length: Any,
+    ) -> tuple[Any, list[Any]]:  # fmt: skip
+        """The inner cell, a BidirectionalCell too, through all steps; then the sum."""
+        with self._inner_callable():
             outputs, states = self.base_cell.unroll(
                 length, inputs, begin_state, layout, merge_outputs, valid_length
             )
-        finally:
-            self.base_cell._modified = True
         add = registry["elemwise_add"]
         if valid_length is not None:
             inputs = masked(inputs, length, layout, valid_length)

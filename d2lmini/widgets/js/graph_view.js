@@ -1,15 +1,6 @@
 // The graph view. Python sends everything once: { views: [{ title, stages }], kinds }; which stage
 // one looks at, and at which box, is the view's own. Nothing here asks the kernel.
 
-const SVG = "http://www.w3.org/2000/svg";
-
-function drawn(tag, attributes = {}, ...children) {
-  const made = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  made.append(...children);
-  return made;
-}
-
 function graphView(held, el) {
   let which = 0;
   let at = 0; // which stage

@@ -151,6 +151,14 @@ function fill(context, kind, colour) {
   return context.createPattern(tile, "repeat");
 }
 
+// An SVG element with attributes and children.
+function drawn(tag, attributes = {}, ...children) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  made.append(...children);
+  return made;
+}
+
 // A legend's entry: a swatch with the kind's colour and texture, and a word.
 function legendEntry(kind, word) {
   const swatch = element("span", { class: `d2l-swatch d2l-${kind}`, "aria-hidden": "true" });

@@ -1,15 +1,6 @@
 // The stepper. Python sends { nodes, edges, size, high, workers, state } once and { state } after
 // every move; all that is drawn follows from these. What is chosen here (a node) is the view's own.
 
-const SVG = "http://www.w3.org/2000/svg";
-
-function drawn(tag, attributes = {}, ...children) {
-  const made = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  made.append(...children);
-  return made;
-}
-
 // How each state is marked beside its colour.
 const MARK = { waiting: "…", ahead: "?", later: "", ready: "▷", running: "▶", done: "✓",
   failed: "✗", skipped: "✗" };

@@ -67,7 +67,12 @@ class _DownloadedDataset(Dataset):
 
     name: ClassVar[str] = ""
 
-    def __init__(self, root: str | None, train: bool, transform: Callable[[Any, Any], Any] | None):
+    def __init__(
+        self,
+        root: str | None = None,
+        train: bool = True,
+        transform: Callable[[Any, Any], Any] | None = None,
+    ):
         if root is None:
             home = os.environ.get("MXNET_HOME") or os.path.join("~", ".mxnet")
             root = os.path.join(home, "datasets", self.name)
@@ -113,7 +118,7 @@ class _DownloadedDataset(Dataset):
             if path.endswith(name) and not check_sha1(path, sha1):
                 warnings.warn(
                     f"{path} is not the published file (its SHA-1 is another); it is used as it is",
-                    stacklevel=5,
+                    stacklevel=4,
                 )
             return path
         repository = os.environ.get("MXNET_GLUON_REPO", _REPOSITORY)
@@ -147,14 +152,6 @@ class MNIST(_DownloadedDataset):
         "t10k-images-idx3-ubyte.gz": "c3a25af1f52dad7f726cce8cacb138654b760d48",
         "t10k-labels-idx1-ubyte.gz": "763e7fa3757d93b0cdec073cef058b2004252c17",
     }
-
-    def __init__(
-        self,
-        root: str | None = None,
-        train: bool = True,
-        transform: Callable[[Any, Any], Any] | None = None,
-    ):
-        super().__init__(root, train, transform)
 
     def _get_data(self) -> tuple[np.ndarray, np.ndarray]:
         files = self._train_files if self._train else self._test_files
@@ -199,14 +196,6 @@ class CIFAR10(_DownloadedDataset):
     }
     _test_files: ClassVar[Files] = {"test_batch.bin": "67eb016db431130d61cd03c7ad570b013799c88c"}
     _labels: ClassVar[tuple[int, int]] = (1, 0)  # bytes of labels in a row, and which to take
-
-    def __init__(
-        self,
-        root: str | None = None,
-        train: bool = True,
-        transform: Callable[[Any, Any], Any] | None = None,
-    ):
-        super().__init__(root, train, transform)
 
     def _get_data(self) -> tuple[np.ndarray, np.ndarray]:
         files = self._train_files if self._train else self._test_files
