@@ -13,26 +13,26 @@ The contents, from the ground up:
 
 context    where arrays live: cpu(), gpu(i)
 virtual_gpus
-           devices for programs that want several GPUs, on any machine
+           several GPUs simulated on the CPU, for programs that need them
 engine     runs every operation in an order the program allows
 storage    pooled memory, counted to the byte
 ops        every operation, declared once
 nd         NDArray and the functions on it
-sym        Symbol: computations that are written down and not yet done
+sym        Symbol: computations that are described first and run later
 lazy       a scope that computes only what is read
 autograd   record operations, walk back for gradients
 init, optimizer, lr_scheduler, metric, io
-           what training needs beside a net
+           the other parts of training
 kv         KVStore: sums over devices, one value for all of them
 gluon      layers, losses, data, Trainer
 random     seeds and random arrays
 util       the switches of MXNet's NumPy interface
 viz        a Symbol as a picture and as a table
-profile    a scope whose operations and waits are recorded: who ran what, when, after what
+profile    a scope that records its operations and waits: when, on which thread, after which others
 watch      the same live, beside a notebook's cell
-lint_waits finds lines that wait for a value and do not say so
-test_utils what tests of one's own programs call
-d2l        what chapters and readers reuse: Benchmark, compare, get_mem
+lint_waits finds lines that wait for a value without showing it
+test_utils helpers for the tests of user programs
+d2l        helpers for chapters and readers: Benchmark, compare, get_mem
 install_as_mxnet
            lets old programs `import mxnet` and get this library
 """
@@ -82,7 +82,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# `num_gpus` asks the devices, a floor up.
+# `num_gpus` asks the devices, one floor up.
 base.loaders["devices"] = lambda: importlib.import_module("d2lmini.device.devices")
 base.loaders["CachedOp"] = lambda: importlib.import_module("d2lmini.graph.cached_op").CachedOp
 base.loaders["get_symbol"] = lambda: importlib.import_module("d2lmini.graph.recorded").get_symbol
@@ -103,7 +103,7 @@ _MODULES = (
     "profiler", "random", "runtime", "util", "visualization", "widgets",
 )  # fmt: skip
 
-# Imported when first asked for: (module, attribute or None for the module itself).
+# Imported at first use: (module, attribute or None for the module itself).
 _LAZY = {
     "nd": ("d2lmini.ndarray", None),
     "ndarray": ("d2lmini.ndarray", None),

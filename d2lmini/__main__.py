@@ -1,4 +1,4 @@
-"""`python -m d2lmini`: the command line, which is `d2lmini.cli`."""
+"""`python -m d2lmini`: the command line; see `d2lmini.cli`."""
 
 from __future__ import annotations
 

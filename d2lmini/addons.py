@@ -1,14 +1,14 @@
 """Add-ons: the parts of the library that the core does not need, each in a folder of its own.
 
     cuda         GPUs by CuPy: streams, kernels, replayed graphs, NCCL
-    distributed  several processes that train together, and a model of what they would give
+    distributed  several processes that train together, and a model of their speed
     onnx         nets as ONNX files
-    compat       what programs of MXNet's time use: `import mxnet`, `mx.io`, `Symbol.bind`,
+    compat       interfaces of older MXNet programs: `import mxnet`, `mx.io`, `Symbol.bind`,
                  `mx.profiler`, `mx.test_utils`
 
-An add-on imports the core; the core imports no add-on. The core names what it needs, and the tables
-of this module say which module of an add-on provides it. That module is imported when a program
-first asks:
+An add-on imports the core; the core imports no add-on. The core names the hooks that it needs, and
+the tables of this module say which module of an add-on provides each. That module is imported when
+a program first asks for it:
 
 >>> from d2lmini import addons, io
 >>> addons.find("kvstore.dist")
@@ -16,8 +16,8 @@ first asks:
 >>> io.__name__
 'd2lmini.compat.io'
 
-A copy of the library without the folder of an add-on works, except for what that add-on provides:
-that raises an error which names the add-on (`tests/test_addons.py`).
+A copy of the library without the folder of an add-on works, except for the add-on's own features:
+using one raises an error that names the add-on (`tests/test_addons.py`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from typing import Any, cast
 
 from d2lmini.base import MXNetError
 
-#: What the core asks for, and which "module" or "module:name" of an add-on provides it.
+#: Hooks of the core, and the "module" or "module:name" of an add-on that provides each.
 HOOKS = {
     "gpu": "d2lmini.cuda.device",
     "program_kernels": "d2lmini.cuda.program_kernels",
@@ -42,7 +42,7 @@ HOOKS = {
     "run": "d2lmini.compat.mxnet_alias.runner:run",
 }
 
-#: Public names: the module that shows them, and which module of an add-on provides them.
+#: Public names: the module that shows them, and the module of an add-on that provides them.
 NAMES = {
     ("d2lmini", "d2lmini.compat.mxnet_alias"): "install_as_mxnet",
     ("d2lmini.device", "d2lmini.cuda.module"): "allow_tf32",
@@ -54,7 +54,7 @@ NAMES = {
         Counter Domain Event Frame Marker Task scope""",
 }  # fmt: skip
 
-#: Modules of an add-on that programs import by another name.
+#: Modules of an add-on with a public name, under which programs import them.
 MODULES = {
     "d2lmini.io": "d2lmini.compat.io",
     "d2lmini.test_utils": "d2lmini.compat.test_utils",
@@ -74,8 +74,8 @@ _PROVIDERS = {
 
 
 def find(hook: str, required: bool = True) -> Any:
-    """What an add-on provides for a hook of the core. Where the add-on is missing: MXNetError, or
-    None unless it is required."""
+    """The object that an add-on provides for a hook of the core. If the add-on is missing:
+    MXNetError, or None unless `required`."""
     try:
         return _load(HOOKS[hook])
     except ModuleNotFoundError as problem:
@@ -91,7 +91,7 @@ def names_of(module: str) -> list[str]:
 
 
 def attribute_of(module: str, name: str) -> Any:
-    """The public name that an add-on adds to a module of the core, which keeps it from now on.
+    """The public name that an add-on adds to a module of the core; the module then keeps it.
     AttributeError if no add-on has that name, or the add-on is missing."""
     provider = _PROVIDERS.get(f"{module}.{name}")
     if provider is None:
@@ -111,7 +111,7 @@ def _load(provider: str) -> Any:
 
 
 def _explain(what: str, problem: ModuleNotFoundError) -> str:
-    """The message for a missing add-on; a missing package of somebody else is that error itself."""
+    """The message for a missing add-on; raises `problem` if another package is missing."""
     if not (problem.name or "").startswith("d2lmini."):
         raise problem
     return f"{what} needs the add-on {problem.name}, which is missing from this copy of d2lmini"
@@ -137,7 +137,7 @@ class _SecondNames:
         return None
 
     def exec_module(self, module: ModuleType) -> None:
-        # The import system returns what `sys.modules` holds when this function is done.
+        # The import system returns the content of `sys.modules` after this function.
         spec = module.__spec__
         assert spec is not None and spec.origin is not None
         sys.modules[spec.name] = import_module(spec.origin)

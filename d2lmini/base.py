@@ -14,16 +14,16 @@ import numpy as np
 class MXNetError(RuntimeError):
     """Wrong shape, dtype, context or attribute of an operation, or a failure while it ran.
 
-    The first kind is raised at the call, the second at the wait that meets it (`wait_to_read`,
-    `asnumpy`, `waitall`, ...), naming the operation and the line that issued it.
+    The first kind is raised at the call, the second at a wait (`wait_to_read`, `asnumpy`,
+    `waitall`, ...), naming the operation and the line that issued it.
     """
 
 
 class Alias:
-    """`alias`: does `import mxnet` get this library (`install_as_mxnet`)? Then programs of MXNet's
-    time run, and expect what they saw then.
+    """`alias`: does `import mxnet` give this library (`install_as_mxnet`)? Then programs written
+    for MXNet run, and some results look as they did there.
 
-    array  what `asnumpy` gives then, a subclass of ndarray
+    array  the class that `asnumpy` returns then, a subclass of ndarray
     """
 
     installed = False
@@ -32,20 +32,20 @@ class Alias:
 
 alias = Alias()
 
-#: The dtype of arrays that ask for none.
+#: The default dtype of arrays.
 mx_real_t = np.float32
 
-#: For isinstance: what counts as an integer, a number, a string.
+#: For isinstance: the types of integers, numbers, strings.
 integer_types = (int, np.int32, np.int64)
 numeric_types = (float, int, np.generic)
 string_types = (str,)
 
 
-#: How to load what a lower floor offers and a higher one does, by name; the package's own
-#: `__init__`, which may import anything, fills it in.
+#: Functions that load, by name, what a lower floor offers but a higher floor defines. Filled in by
+#: the package's `__init__`, which may import anything.
 loaders: dict[str, Callable[[], Any]] = {}
 
 
 def py_str(text: bytes) -> str:
-    """A string of C as one of Python."""
+    """A bytes string of C as a str."""
     return text.decode("utf-8")

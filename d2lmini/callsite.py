@@ -1,6 +1,6 @@
-"""Which line of the user's program is this? Kept cheaply, put into words only when asked.
+"""The line of the user's program that issued an operation: cheap to keep, turned to text on demand.
 
-Every task remembers the line that issued it, every wait the line that waited: the nearest frame
+Every task records the line that issued it, every wait the line that waited: the nearest frame
 outside this package. A site is the pair (code object, instruction offset), half a microsecond to
 take; turning it into "train.py:12" needs the line table and happens only in messages and reports.
 
@@ -8,9 +8,9 @@ take; turning it into "train.py:12" needs the line table and happens only in mes
 >>> callsite.describe(None)
 'an unknown line'
 
-Backward issues dozens of operations from one line and finds it once (`remembered`). What lies
-between that line and us, in the standard library or in NumPy, is passed over: the wait in
-`logging.info("%s", l)` is the program's, not logging's.
+Backward issues dozens of operations from one line and searches for the line once (`remembered`).
+Frames of the standard library and of NumPy between the user's line and this package are skipped:
+the wait in `logging.info("%s", l)` belongs to the program, not to logging.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _STANDARD = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _PACKAGES = re.compile(r"[\\/](?:site|dist)-packages[\\/](numpy[\\/])?")
 
 _OURS, _BETWEEN, _USERS = 1, 2, 3
-#: Whose code a file holds.
+#: The owner of each file's code.
 _whose: dict[str, int] = {}
 
 
 class _Here(threading.local):
-    """The site that holds for a while, if there is one."""
+    """The site set by `remembered`, if any."""
 
     site: Site | None = None
 
@@ -46,7 +46,7 @@ _here = _Here()
 
 
 def remembered(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """function(*args, **kwargs), which issues everything from the line that is here now."""
+    """function(*args, **kwargs); all its operations count as issued by the present user's line."""
     before, _here.site = _here.site, find()
     try:
         return function(*args, **kwargs)
@@ -55,7 +55,7 @@ def remembered(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 def forgotten(function: Callable[..., Any], *args: Any) -> Any:
-    """function(*args), a user's, whose lines count again."""
+    """function(*args), a user's function: its own lines count again."""
     before, _here.site = _here.site, None
     try:
         return function(*args)
@@ -66,8 +66,8 @@ def forgotten(function: Callable[..., Any], *args: Any) -> Any:
 def find(above: int = 0) -> Site | None:
     """The innermost frame of the calling thread that lies outside this package, as a site.
 
-    The nearest frames, `above` of them besides the caller's, are known to be ours and passed over,
-    for it takes Python a fifth of a microsecond to show one."""
+    The nearest frames, the caller's and `above` more, are known to be the library's and skipped,
+    because Python needs a fifth of a microsecond to produce one."""
     if _here.site is not None:
         return _here.site
     frame: FrameType | None = sys._getframe(1 + above)
@@ -84,7 +84,7 @@ def find(above: int = 0) -> Site | None:
 
 
 def raised_at(error: BaseException) -> list[Site]:
-    """The user's lines on the way to where `error` was raised, the outermost first."""
+    """The user's lines in the traceback of `error`, the outermost first."""
     found: list[Site] = []
     step = error.__traceback__
     while step is not None:
@@ -96,8 +96,8 @@ def raised_at(error: BaseException) -> list[Site]:
 
 
 def called(above: int = 0) -> CodeType | None:
-    """The function of this package that the user's line has called, to the end that we are here;
-    None where no line of the user's is on the way. `above` as for `find`."""
+    """The function of this package that the user's line called and that led here; None if no
+    user's line is on the stack. `above` as for `find`."""
     frame: FrameType | None = sys._getframe(1 + above)
     last: CodeType | None = None
     while frame is not None:
@@ -112,13 +112,13 @@ def called(above: int = 0) -> CodeType | None:
 
 
 def name_of(function: CodeType | None) -> str:
-    """What `called` found, in words: "NDArray.asnumpy", before Python 3.11 without the class; ""
-    where it found nothing."""
+    """The result of `called` as text: "NDArray.asnumpy", before Python 3.11 without the class; ""
+    for None."""
     return "" if function is None else getattr(function, "co_qualname", function.co_name)
 
 
 def _look(filename: str) -> int:
-    """Whose code does this file hold?"""
+    """The owner of this file's code: the library, the user, or a package in between."""
     if filename.startswith(_HERE) or filename == "<string>":
         whose = _OURS
     elif package := _PACKAGES.search(filename):
@@ -139,7 +139,7 @@ def line_of(site: Site) -> int:
 
 
 def same_line(site: Site | None) -> tuple[CodeType, int] | None:
-    """What all sites of a line have in common."""
+    """A key that is equal for all sites of a line."""
     return None if site is None else (site[0], line_of(site))
 
 
@@ -164,7 +164,7 @@ def describe(site: Site | None) -> str:
 
 
 def _cell_name(filename: str) -> str | None:
-    """`In [3]` when the file is a notebook's cell: its real name holds a process number."""
+    """`In [3]` if the file is a notebook's cell, whose real name holds a process number."""
     ipython: Any = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     names = getattr(getattr(shell, "compile", None), "_filename_map", None)
@@ -174,7 +174,7 @@ def _cell_name(filename: str) -> str | None:
 
 
 def _short(filename: str) -> str:
-    """Relative to the working folder when it lies below it."""
+    """The path relative to the working folder if it lies in there."""
     try:
         relative = os.path.relpath(filename)
     except ValueError:  # another drive on Windows

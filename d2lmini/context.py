@@ -1,7 +1,7 @@
 """Where arrays live: `cpu()`, `gpu(i)` and the current context.
 
-A `Context` names a place; it holds no memory and starts nothing, so one can be made for a GPU
-that does not exist (old programs probe for GPUs so; the first array there raises MXNetError).
+A `Context` names a place; it holds no memory and starts nothing, so a Context can be made for a GPU
+that does not exist (old programs probe for GPUs this way; the first array there raises MXNetError).
 
 >>> from d2lmini import cpu, gpu, current_context
 >>> current_context()
@@ -23,11 +23,11 @@ from typing import ClassVar
 
 from d2lmini.base import loaders
 
-# MXNet's device type codes; files of arrays store them.
+# MXNet's device type codes; array files store them.
 _CODES = {"cpu": 1, "gpu": 2, "cpu_pinned": 3, "cpu_shared": 5}
 _NAMES = {code: name for name, code in _CODES.items()}
 
-#: What gives a device's cached memory back. The storage, one floor up, adds itself here.
+#: Functions that release a device's cached memory. The storage, one floor up, adds its own.
 cache_releasers: list[Callable[[Context], None]] = []
 
 
@@ -47,7 +47,7 @@ class Context(metaclass=_ContextMeta):
     """A device: a kind ('cpu', 'gpu', 'cpu_pinned', 'cpu_shared') and a number from 0.
 
     There is one object for each device, so contexts are equal exactly if they are the same object:
-    `Context('gpu', 1) is gpu(1)`, and `Context(another) is another`. As `with ctx:` it is the
+    `Context('gpu', 1) is gpu(1)`, and `Context(another) is another`. `with ctx:` makes it the
     default of the calling thread. ValueError for an unknown kind.
     """
 
@@ -89,7 +89,7 @@ class Context(metaclass=_ContextMeta):
         return Context, (self.device_type, self.device_id)
 
     def __enter__(self) -> Context:
-        # The way back is kept per thread, not on this object, which threads share.
+        # The outer context is kept per thread, because threads share this object.
         local = Context._default_ctx
         local.__dict__.setdefault("outer", []).append(current_context())
         local.value = self
@@ -99,7 +99,7 @@ class Context(metaclass=_ContextMeta):
         Context._default_ctx.value = Context._default_ctx.outer.pop()
 
     def memory_info(self) -> tuple[int, int]:
-        """(free, total) bytes of this device; of the CPU, those of the machine."""
+        """(free, total) bytes of this device; for the CPU, of the machine."""
         return loaders["devices"]().device_of(self).memory_info()
 
     def empty_cache(self) -> None:
@@ -112,7 +112,7 @@ _CPU0 = Context("cpu", 0)
 
 
 def cpu(device_id: int = 0) -> Context:
-    """The CPU. All numbers share its cores and memory; each keeps its own books of memory."""
+    """The CPU. All numbers share its cores and memory; each has its own memory account."""
     return _CPU0 if device_id == 0 else Context("cpu", device_id)
 
 
@@ -122,7 +122,7 @@ def gpu(device_id: int = 0) -> Context:
 
 
 def cpu_pinned(device_id: int = 0) -> Context:
-    """Page-locked host memory, from which copies to a GPU are quicker; without a GPU, plain."""
+    """Page-locked host memory, from which copies to a GPU are faster; without a GPU, plain."""
     return Context("cpu_pinned", device_id)
 
 
@@ -132,7 +132,7 @@ def cpu_shared(device_id: int = 0) -> Context:
 
 
 def num_gpus() -> int:
-    """How many GPUs there are: virtual ones (`virtual_gpus`), else those that CuPy finds."""
+    """The number of GPUs: virtual ones (`virtual_gpus`), else those that CuPy finds."""
     return len(loaders["devices"]().gpus())
 
 
@@ -142,5 +142,5 @@ def gpu_memory_info(device_id: int = 0) -> tuple[int, int]:
 
 
 def current_context() -> Context:
-    """The context of the innermost `with ctx:` of this thread, at first cpu(0)."""
+    """The context of the innermost `with ctx:` of this thread; without one, cpu(0)."""
     return getattr(Context._default_ctx, "value", _CPU0)

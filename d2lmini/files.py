@@ -1,8 +1,8 @@
 """Files that are written whole or not at all.
 
-A disk may be full, and Ctrl-C may come at any line. So what writes a file writes to a temporary
-neighbour of it, which takes its place in one step when it is complete. Until then the old file is
-as it was; a failure leaves nothing behind.
+A disk may be full, and Ctrl-C may come at any line. So writers write to a temporary file in the
+same folder, which replaces the target in one step when it is complete. Until then the old file is
+unchanged; a failure leaves nothing behind.
 
 >>> import tempfile
 >>> from pathlib import Path
@@ -17,7 +17,7 @@ OSError: no space left
 >>> path.read_text(), [file.name for file in path.parent.iterdir()]
 ('all of it', ['notes.txt'])
 
-Every writer of the library comes here; `tests/test_files.py` fills the disk under each.
+Every writer of the library uses this module; `tests/test_files.py` fills the disk under each.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ FileName = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
 
 def write(fname: FileName, content: str | bytes | Iterable[bytes | memoryview]) -> None:
-    """Write a file: text as UTF-8, bytes, or pieces of bytes one after the other. OSError if the
-    system refuses."""
+    """Write a file: text as UTF-8, bytes, or pieces of bytes in sequence. OSError if the system
+    refuses."""
     if isinstance(content, str):
         content = content.encode()
     pieces = [content] if isinstance(content, bytes) else content
@@ -45,12 +45,13 @@ def write(fname: FileName, content: str | bytes | Iterable[bytes | memoryview]) 
 
 @contextmanager
 def beside(*fnames: FileName, ending: bool = False) -> Iterator[list[str]]:
-    """A scope with a path to write to for each of some files, which take their places together at
-    its end; none does if an exception ends it. `ending`: the paths end as the names do, for those
-    who choose a format by that; else in .tmp, so that nobody takes one for a file of its kind.
+    """A scope with a temporary path for each of `fnames`; at its end the written files replace
+    these together, and none does if an exception ends the scope. `ending`: the paths end as the
+    names do, for writers that choose a format by the ending; else they end in .tmp, so that no
+    program takes one for a complete file.
 
-    Permissions of a file that is replaced are kept, links are followed, and for what is no plain
-    file (`/dev/null`, a pipe) the path is its own. Errors name the files themselves.
+    The permissions of a replaced file are kept, links are followed, and a special file
+    (`/dev/null`, a pipe) is its own path. Errors name the files themselves.
     """
     targets = [os.path.realpath(os.fsdecode(os.fspath(fname))) for fname in fnames]
     paths = [_neighbour(target, ending) for target in targets]
@@ -72,7 +73,7 @@ def beside(*fnames: FileName, ending: bool = False) -> Iterator[list[str]]:
 
 
 def _neighbour(target: str, ending: bool) -> str:
-    """A short name of its own: that of the target and a suffix could exceed the limit."""
+    """A short temporary name: the target's name plus a suffix could exceed the limit."""
     if os.path.exists(target) and not stat.S_ISREG(os.stat(target).st_mode):
         return target
     suffix = os.path.splitext(target)[1] if ending else ".tmp"

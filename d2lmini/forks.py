@@ -1,16 +1,16 @@
-"""What a fork must not cut in two.
+"""Work that a fork must not interrupt.
 
-Only the thread that forks comes along to the child. A lock that another thread held stays locked
-there, and a module that it was importing stays half imported, with a lock that nobody will open. So
-a fork waits until what is guarded here is free:
+Only the thread that forks exists in the child. A lock that another thread held stays locked there,
+and a module that the other thread was importing stays half imported, with a lock that never opens.
+So a fork waits until the locks guarded here are free:
 
     with forks.importing:
         import psutil               # seldom needed, hence not imported with the library
 
     _door = forks.guard(threading.Lock())
 
-The engine's own lock is held across forks by `engine`, which calls `hold` first: whoever holds a
-lock of these may need the engine's, never the other way round for long.
+The `engine` holds its own lock across forks, and calls `hold` first: a thread that holds a guarded
+lock may need the engine's lock, but never the reverse for long.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import threading
 import weakref
 from typing import Any, TypeVar
 
-#: A fork waits so long for one lock: it may be waited for by whoever forks.
+#: Longest wait of a fork for one lock, because the lock's holder may wait for the forking thread.
 PATIENCE_S = 2.0
 
 _guarded: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -29,7 +29,7 @@ AnyLock = TypeVar("AnyLock")
 
 
 def guard(lock: AnyLock) -> AnyLock:
-    """Let forks wait until `lock` is free, which they find free in the child."""
+    """Make forks wait until `lock` is free; the child finds the lock free."""
     _guarded.add(lock)
     return lock
 
@@ -39,19 +39,19 @@ importing = guard(threading.RLock())
 
 
 def hold() -> None:
-    """Before a fork: nobody is in the midst of anything."""
+    """Before a fork: take all guarded locks, so that no thread is inside guarded work."""
     locks = [lock for lock in list(_guarded) if lock.acquire(timeout=PATIENCE_S)]
     _held.extend(locks)
 
 
 def let_go() -> None:
-    """After it, in the parent."""
+    """After a fork, in the parent: release the locks."""
     while _held:
         _held.pop().release()
 
 
 def begin_anew() -> None:
-    """After it, in the child."""
+    """After a fork, in the child: make the locks new."""
     _held.clear()
     for lock in list(_guarded):
         lock._at_fork_reinit()

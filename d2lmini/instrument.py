@@ -1,7 +1,7 @@
-"""Hooks: whoever wants to know what the engine and the storage do, listens here.
+"""Hooks for listeners: the engine and the storage report what they do.
 
-A listener subclasses `Instrument` and overrides what it wants to hear. With nobody listening a
-hook costs one branch. Profiler, widgets and tests stand on this; nothing depends on them.
+A listener subclasses `Instrument` and overrides the events it wants to hear. Without listeners a
+hook costs one branch. Profiler, widgets and tests use this module; nothing depends on them.
 
 >>> from d2lmini import instrument, nd
 >>> class Count(instrument.Instrument):
@@ -14,10 +14,10 @@ hook costs one branch. Profiler, widgets and tests stand on this; nothing depend
 >>> count.ended
 2
 
-`push`, `ready`, `small` and `end` arrive with the engine's lock held: be quick, and do not call the
-engine.
-Listeners read the clock themselves (`time.perf_counter_ns`). What is asked at every event is
-prepared when a listener comes or goes: whom to tell, by which method.
+`push`, `ready`, `small` and `end` are called with the engine's lock held: be quick, and do not call
+the engine.
+Listeners read the clock themselves (`time.perf_counter_ns`). The lists of methods to call for each
+event are prepared when a listener is added or removed.
 """
 
 from __future__ import annotations
@@ -33,82 +33,82 @@ if TYPE_CHECKING:
     from d2lmini.callsite import Site
     from d2lmini.context import Context
 
-#: Who listens now. Replaced, never changed in place, so that it can be read without a lock.
+#: The listeners. Replaced, never changed in place, so that the tuple can be read without a lock.
 listeners: tuple[Instrument, ...] = ()
 
-#: Asked on the user's thread before every wait, with its kind and its Var. What it raises goes to
-#: the user's line instead of the wait (`d2lmini.lint_waits`). None: nobody asks.
+#: Called on the user's thread before every wait, with its kind and its Var. An exception from this
+#: function is raised at the user's line instead of the wait (`d2lmini.lint_waits`). None: off.
 before_wait: Callable[[str, Any], None] | None = None
 
-#: Called on the user's thread after every wait, on whose line it may raise (`storage.check`).
+#: Called on the user's thread after every wait; may raise at the user's line (`storage.check`).
 after_wait: Callable[[], None] | None = None
 
-#: Operations on tiny arrays: does anybody want to be told of them event by event, as of all others?
-#: Then they take the long road. Else, does anybody want to be told by one event, `small`?
+#: For operations on tiny arrays. apart: a listener needs every event, which disables the fast path.
+#: all_in_one: otherwise, a listener wants the single event `small`.
 apart = all_in_one = False
 
 _kept_apart = False
 
-#: Does anybody want to be told of `issue` and `issued`?
+#: Does a listener want `issue` and `issued`?
 issuing = False
 
-#: What `small` stands for.
+#: The events that `small` replaces.
 _PARTS = ("push", "ready", "start", "alloc", "end")
 
-#: Of each event, who is told by which method: those that have one of their own for it.
+#: For each event, the listeners that override its method, and the method.
 _told: dict[str, list[tuple[Instrument, Callable[..., None]]]] = {}
 
-#: What `tell_dropped` has yet to say.
+#: Messages about dropped listeners, for `tell_dropped`.
 dropped: deque[str] = deque()
 
 
 class Instrument:
-    """Listens to nothing until methods are overridden. `task` is an engine Task (its name, site,
-    ctx, reads and writes can be read), times are not given."""
+    """Hears nothing until methods are overridden. `task` is an engine Task (its name, site, ctx,
+    reads and writes can be read); times are not given."""
 
     def push(self, task: Any) -> None:
         """A task entered the engine."""
 
     def ready(self, task: Any) -> None:
-        """Nothing it depends on is pending any more; it waits for a worker."""
+        """Nothing that the task depends on is pending any more; the task waits for a worker."""
 
     def start(self, task: Any, worker: str) -> None:
-        """A worker begins to run it ("caller" when it runs inline on the thread that issued it)."""
+        """A worker begins to run the task ("caller": inline on the thread that issued it)."""
 
     def issue(self, task: Any, lane: Any) -> None:
-        """On the worker of a GPU's lane: what comes on its stream from now on is the task's."""
+        """On the worker of a GPU's lane: from now on work on the lane's stream is the task's."""
 
     def issued(self, task: Any, lane: Any) -> None:
-        """All that the task does is on the stream of its lane."""
+        """All work of the task is on the stream of its lane."""
 
     def share(
         self, task: Any, pieces: int, begin_ns: int, own: int, over_ns: int, late: bool
     ) -> None:
-        """A part of it that was cut into pieces is over. Its worker took `own` of them, until
-        `over_ns`; workers that were idle when it began took the others, or with `late` came to be
-        so meanwhile."""
+        """A part of the task that was cut into pieces is over. Its own worker took `own` pieces,
+        until `over_ns`; workers that were idle at its beginning took the others, or with `late`
+        also workers that became idle meanwhile."""
 
     def end(self, task: Any, failure: Any) -> None:
-        """It is complete; `failure` is None, or why it failed or was skipped."""
+        """The task is complete; `failure` is None, or why the task failed or was skipped."""
 
     def small(
         self, name: str, ctx: Context, reads: tuple[Any, ...], writes: tuple[Any, ...],
         site: Site | None, predicted_us: float, footprint: Callable[[], Any], begin_ns: int,
         end_ns: int,
     ) -> None:  # fmt: skip
-        """An operation on tiny arrays was computed where it was issued, and there is no task: push,
-        ready, start, alloc (of all of `writes`) and end in one, which costs a fraction. Told only
-        while everybody who wants one of these has this method too."""
+        """An operation on tiny arrays was computed where it was issued, without a task: push,
+        ready, start, alloc (of all of `writes`) and end in one event, which costs a fraction. Used
+        only while every listener of one of these events has this method too."""
 
     def wait(self, kind: str, target: Any, site: Site | None, begin_ns: int, end_ns: int) -> None:
         """A user thread waited (`kind`: asnumpy, wait_to_read, waitall, backpressure, ...)."""
 
     def alloc(self, ctx: Context, nbytes: int, var: Any) -> None:
-        """An array's memory was taken: that of `var` (its `pool` has the books)."""
+        """An array's memory was allocated: that of `var` (its `pool` has the counts)."""
 
     def free(self, ctx: Context, nbytes: int, serial: int) -> None:
-        """An array's memory was given back to the pool. `serial` is its Var's, 0 if no trace has
-        met it."""
+        """An array's memory was given back to the pool. `serial` is its Var's, 0 if no trace knows
+        the Var."""
 
 
 _EVENTS = {name: method for name, method in vars(Instrument).items() if not name.startswith("_")}
@@ -117,12 +117,12 @@ AnyInstrument = TypeVar("AnyInstrument", bound=Instrument)
 
 
 def add(listener: Instrument) -> None:
-    """Begin to tell `listener`."""
+    """Add `listener`."""
     _replace((*listeners, listener))
 
 
 def remove(listener: Instrument) -> None:
-    """Stop telling `listener`; unknown ones are ignored."""
+    """Remove `listener`; ignored if it was not added."""
     _replace(tuple(each for each in listeners if each is not listener))
 
 
@@ -142,7 +142,7 @@ def _replace(new: tuple[Instrument, ...]) -> None:
 
 
 def keep_apart(on: bool) -> None:
-    """Let all operations go the long road from now on, whoever listens; or no longer so."""
+    """Disable the fast path for all operations, regardless of listeners; False ends that."""
     global _kept_apart
     _kept_apart = on
     _replace(listeners)
@@ -150,7 +150,7 @@ def keep_apart(on: bool) -> None:
 
 @contextmanager
 def listening(listener: AnyInstrument) -> Iterator[AnyInstrument]:
-    """`listener` hears what happens within the scope."""
+    """A scope in which `listener` hears all events."""
     add(listener)
     try:
         yield listener
@@ -159,8 +159,8 @@ def listening(listener: AnyInstrument) -> Iterator[AnyInstrument]:
 
 
 def emit(event: str, *args: Any) -> None:
-    """Tell every listener. One that raises is dropped, for the engine must go on: it may be in the
-    midst of its own work, where nobody could catch it. The next wait warns of it."""
+    """Call the event's method of every listener. A listener that raises is removed, and the next
+    wait warns of it: the engine may be inside a transition, where no code could catch the error."""
     for listener, tell in _told[event]:
         try:
             tell(*args)
@@ -173,7 +173,7 @@ def emit(event: str, *args: Any) -> None:
 
 
 def tell_dropped() -> None:
-    """Warn of listeners that raised; called on the user's thread, at the end of waits."""
+    """Warn of listeners that raised; called on the user's thread, after waits."""
     while dropped:
         callsite.warn(dropped.popleft())
 

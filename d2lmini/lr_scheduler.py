@@ -1,12 +1,12 @@
-"""Learning rates that change as training goes on: functions of the number of updates so far.
+"""Learning rate schedules: functions of the number of updates so far.
 
 >>> from d2lmini import lr_scheduler
 >>> halving = lr_scheduler.FactorScheduler(step=10, factor=0.5, base_lr=1.0)
 >>> [halving(n) for n in (1, 10, 11, 21)]
 [1.0, 1.0, 0.5, 0.25]
 
-An optimizer that is given a scheduler calls it with its `num_update` at every step. All of them can
-warm up first: from `warmup_begin_lr` to `base_lr` in `warmup_steps` updates.
+An optimizer with a scheduler calls it with its `num_update` at every step. All schedulers can warm
+up first: from `warmup_begin_lr` to `base_lr` in `warmup_steps` updates.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from math import cos, pi
 
 
 class LRScheduler:
-    """The base class: a rate `base_lr` and the way up to it. Subclasses define `__call__`.
+    """The base class: the rate `base_lr` and the warm-up. Subclasses define `__call__`.
 
-    warmup_mode: 'linear' from warmup_begin_lr, or 'constant' at it. ValueError for a beginning
-    above base_lr, negative steps, or another mode."""
+    warmup_mode: 'linear' from warmup_begin_lr, or 'constant' at it. ValueError for a
+    warmup_begin_lr above base_lr, negative steps, or another mode."""
 
     def __init__(
         self,
@@ -58,8 +58,8 @@ class LRScheduler:
 class FactorScheduler(LRScheduler):
     """base_lr times `factor` after every `step` updates, never below `stop_factor_lr`.
 
-    `base_lr` changes as the schedule goes on, and never goes back. ValueError for a step below 1 or
-    a factor above 1."""
+    The schedule changes `base_lr`, and never back. ValueError for a step below 1 or a factor
+    above 1."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class _Falling(LRScheduler):
         self.max_steps = max_update - warmup_steps
 
     def shape(self, done: float) -> float:
-        """What is left of the way when a part `done` of the updates is done: from 1 to 0."""
+        """The remaining part, from 1 to 0, when the part `done` of the updates is done."""
         raise NotImplementedError
 
     def __call__(self, num_update: int) -> float:

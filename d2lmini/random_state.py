@@ -1,8 +1,8 @@
-"""Where random numbers come from: a stream of its own for every operation.
+"""Random numbers: each operation draws from its own stream.
 
 A drawing operation takes a `Key` when it is pushed: the seed and the operation's number. Every
-fixed piece of its output then draws from the stream of (seed, number, piece). So the numbers do not
-depend on which worker draws when, or on how many there are.
+fixed piece of its output then draws from the stream of (seed, number, piece). So the numbers depend
+neither on the order in which workers draw nor on the number of workers.
 
 >>> from d2lmini import random_state
 >>> random_state.seed(1)
@@ -43,7 +43,7 @@ class Key(NamedTuple):
 
 
 def _import_random() -> None:
-    """NumPy imports it when it is first asked for, which a fork must not interrupt."""
+    """Import numpy.random, which NumPy does at first use, and which a fork must not interrupt."""
     with forks.importing:
         import numpy.random  # noqa: F401
 
@@ -53,7 +53,7 @@ class _State:
         self.lock = forks.guard(threading.Lock())
         self.seeds: dict[Any, int] = {}
         self.numbers: dict[Any, int] = {}
-        # Not by NumPy, whose random numbers take a while to import.
+        # Without numpy.random, whose import takes a while.
         self.default = int.from_bytes(os.urandom(8), "little") >> 1
 
 
@@ -61,7 +61,7 @@ _state = _State()
 
 
 class _Here(threading.local):
-    """Per thread: (key, part, how many were drawn) inside `part_of`, the key inside `given`; else
+    """Per thread: (key, part, number of draws) inside `part_of`, the key inside `given`; else
     None."""
 
     part: list[Any] | str | None = None
@@ -72,7 +72,7 @@ _here = _Here()
 
 
 def seed(seed_state: int, ctx: Context | str = "all") -> None:
-    """Start the streams again from `seed_state`, of one context or of all."""
+    """Restart the streams from `seed_state`, for one context or for all."""
     with _state.lock:
         if ctx == "all":
             _state.default = int(seed_state)
@@ -103,7 +103,7 @@ def next_key(ctx: Context | None = None) -> Key:
 
 
 def state_dict() -> dict[str, Any]:
-    """The seeds and how many keys were given, in numbers, texts and lists."""
+    """The seeds and the numbers of keys given out, as numbers, strings and lists."""
     with _state.lock:
         tables = [
             [[None if ctx is None else [ctx.device_type, ctx.device_id], n] for ctx, n in t.items()]
@@ -113,7 +113,7 @@ def state_dict() -> dict[str, Any]:
 
 
 def load_state_dict(state: dict[str, Any]) -> None:
-    """Go on from where `state_dict` was called."""
+    """Continue from the state that `state_dict` returned."""
     seeds, numbers = (
         {None if ctx is None else Context(*ctx): n for ctx, n in state[name]}
         for name in ("seeds", "numbers")
@@ -123,7 +123,7 @@ def load_state_dict(state: dict[str, Any]) -> None:
 
 
 def numpy_state_dict() -> dict[str, Any]:
-    """The state of NumPy's global generator, in numbers, texts, lists and dicts."""
+    """The state of NumPy's global generator, as numbers, strings, lists and dicts."""
     state = np.random.get_state(legacy=False)
     assert isinstance(state, dict)
     inner = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in state["state"].items()}
@@ -131,7 +131,7 @@ def numpy_state_dict() -> dict[str, Any]:
 
 
 def numpy_state_of(state: dict[str, Any]) -> dict[str, Any]:
-    """What NumPy's `set_state` takes, of a `numpy_state_dict`."""
+    """The argument for NumPy's `set_state`, from a `numpy_state_dict`."""
     inner = {
         k: np.array(v, np.uint32) if isinstance(v, list) else v for k, v in state["state"].items()
     }
@@ -140,7 +140,7 @@ def numpy_state_of(state: dict[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def rewound() -> Iterator[None]:
-    """A scope after which the numbers that were drawn in it come once more."""
+    """A scope that restores the streams at its end: later operations draw the same numbers."""
     with _state.lock:
         numbers = dict(_state.numbers)
     try:
@@ -152,7 +152,7 @@ def rewound() -> Iterator[None]:
 
 @contextmanager
 def given(key: Key) -> Iterator[None]:
-    """A scope whose operations, in this thread, draw with `key`: to do one again as it was."""
+    """A scope in which this thread's operations draw with `key`: to repeat an operation exactly."""
     before, _here.key = _here.key, key
     try:
         yield
@@ -162,7 +162,7 @@ def given(key: Key) -> Iterator[None]:
 
 @contextmanager
 def refusing(reason: str | None) -> Iterator[None]:
-    """A scope in which drawing is an MXNetError with this reason; None: it is allowed again."""
+    """A scope in which drawing raises an MXNetError with this reason; None: drawing is allowed."""
     before, _here.part = _here.part, reason
     try:
         yield
@@ -172,8 +172,8 @@ def refusing(reason: str | None) -> Iterator[None]:
 
 @contextmanager
 def part_of(key: Key, number: int) -> Iterator[None]:
-    """A scope whose operations, in this thread, draw from part `number` of `key`, whatever other
-    threads draw meanwhile: how a DataLoader's batches stay the same with any number of workers."""
+    """A scope in which this thread's operations draw from part `number` of `key`, independent of
+    other threads: a DataLoader's batches stay the same for any number of workers."""
     before, _here.part = _here.part, [key, number, 0]
     try:
         yield

@@ -1,15 +1,15 @@
-"""What this build can do: MXNet's `runtime.Features`.
+"""Features of this build: MXNet's `runtime.Features`.
 
 >>> from d2lmini import runtime
 >>> features = runtime.Features()
 >>> features.is_enabled("lapack"), features["OPENCV"]
 (True, ✖ OPENCV)
 
-The names are MXNet's. On are those that hold here: the BLAS and the instructions that NumPy uses,
-LAPACK (NumPy brings it), arrays of more than 2**31 elements, and Python's handling of signals.
-MXNet's other libraries (MKLDNN, OPENCV, ...) are not used, so they are off. CUDA and CUDA_RTC
-(kernels compiled while the program runs) are on where CuPy finds a GPU, NCCL where its library is
-there too; virtual GPUs know nothing of CUDA: ask `num_gpus()` whether there are devices.
+The names are MXNet's. Enabled are: the BLAS and the instruction sets that NumPy uses, LAPACK (NumPy
+brings it), arrays of more than 2**31 elements, and Python's handling of signals. MXNet's other
+libraries (MKLDNN, OPENCV, ...) are not used, so they are off. CUDA and CUDA_RTC (kernels compiled
+at run time) are on where CuPy finds a GPU, NCCL where its library is installed too. Virtual GPUs
+do not count as CUDA: `num_gpus()` tells whether there are devices.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _NAMES = """
     MKLDNN OPENCV CAFFE PROFILER DIST_KVSTORE CXX14 INT64_TENSOR_SIZE SIGNAL_HANDLER DEBUG TVM_OP
 """.split()
 
-# The part of a BLAS library's name, as NumPy tells it, that decides.
+# The part of a BLAS library's name in NumPy that identifies the library.
 _BLAS = {"openblas": "BLAS_OPEN", "mkl": "BLAS_MKL", "accelerate": "BLAS_APPLE"}
 
 
-# NumPy's names of instruction sets, where they are not those of MXNet.
+# NumPy's names of instruction sets, where they differ from MXNet's.
 _SIMD = {
     "X86_V2": "CPU_SSE CPU_SSE2 CPU_SSE3 CPU_SSE4_1 CPU_SSE4_2",
     "X86_V3": "CPU_AVX CPU_AVX2 F16C",
@@ -46,7 +46,7 @@ _SIMD = {
 
 
 class Feature(NamedTuple):
-    """A feature's name and whether it is on."""
+    """A feature's name and whether it is enabled."""
 
     name: str
     enabled: bool
@@ -68,7 +68,7 @@ def _enabled() -> frozenset[str]:
 
 
 def feature_list() -> list[Feature]:
-    """All features that MXNet knows, in its order."""
+    """All features that MXNet knows, in MXNet's order."""
     on = _enabled() | _of_gpus()
     return [Feature(name, name in on) for name in _NAMES]
 
@@ -90,7 +90,7 @@ class Features(OrderedDict[str, Feature]):
         return str(list(self.values()))
 
     def is_enabled(self, feature_name: str) -> bool:
-        """Is it on? The case of letters does not matter; RuntimeError for an unknown name."""
+        """Is the feature enabled? Case does not matter; RuntimeError for an unknown name."""
         name = feature_name.upper()
         if name not in self:
             raise RuntimeError(f"Feature {name!r} is unknown, known features are: {list(self)}")

@@ -8,7 +8,7 @@ A file is a list of records, one after the other, then the names. All numbers ar
             | i32 type flag | the elements in C order, no padding
     shape   u32 ndim | ndim x i64
 
-The magic tells the age of a record. All four are read, the last two are written:
+The magic tells the version of a record. All four are read, the last two are written:
 
     any small number    the oldest form: the number *is* ndim; dims are u32, no storage type
     0xF993FAC8  (V1)    dims are i64, still no storage type
@@ -19,8 +19,8 @@ MXNet insists that the records of one file agree: V2 loads outside `mx.util.np_s
 V3 inside. A file is written as V2 unless it holds an array of shape (), whose V2 record
 MXNet 1.9.1 writes but cannot read back; then all its records are V3. Here every mix is read.
 
-This module knows NumPy arrays and bytes only. An entry is an array with the context it lived
-in, a pair (device type, device id), which is written as given and reported on load.
+This module handles NumPy arrays and bytes only. An entry is an array with the context it lived
+in, a pair (device type, device id), which is written as given and returned on load.
 
 >>> import numpy as np
 >>> blob = dumps([(np.arange(3, dtype="int32"), (1, 0))], ["w"])
@@ -52,7 +52,7 @@ DeviceCode: TypeAlias = tuple[int, int]
 Entry: TypeAlias = tuple[Array, DeviceCode]
 FileName: TypeAlias = str | os.PathLike[str]
 Bytes: TypeAlias = bytes | bytearray | memoryview
-# alloc(shape, dtype) gives a writable, C-contiguous array: np.empty, or a pool's.
+# alloc(shape, dtype) returns a writable, C-contiguous array: np.empty, or a pool's.
 Alloc: TypeAlias = Callable[[Shape, DType], Array]
 
 # The first number of a pair (device type, device id).
@@ -74,7 +74,7 @@ _MAX_NDIM = 64  # NumPy's own limit
 # The smallest record is a legacy one of shape (0,): ndim, one dim, context, type flag.
 _MIN_RECORD_BYTES = 20
 
-# How files begin that are passed to load by mistake.
+# The beginnings of other files that are passed to load by mistake.
 _FOREIGN = {
     b"PK": "a zip archive, as written by numpy.savez or torch.save",
     b"\x93NUMPY": "a .npy file: use numpy.load",
@@ -90,7 +90,7 @@ def dumps(arrays: Sequence[Entry], names: Sequence[str] = ()) -> bytes:
     """The bytes of a `.params` file with these arrays, named or (names=()) as a plain list.
 
     Big-endian input is written little-endian; arrays that are not contiguous are copied first.
-    MXNetError for a dtype that is not in DTYPES; ValueError when the names are neither none nor
+    MXNetError for a dtype that is not in DTYPES; ValueError when the names are neither empty nor
     one per array, or a name holds NUL (MXNet would cut it there) or a lone surrogate.
     """
     return b"".join(_chunks(arrays, names))
@@ -98,8 +98,8 @@ def dumps(arrays: Sequence[Entry], names: Sequence[str] = ()) -> bytes:
 
 def save(fname: FileName, arrays: Sequence[Entry], names: Sequence[str] = ()) -> None:
     """Write a `.params` file, whole or not at all (see `files`): a failure (full disk, Ctrl-C, a
-    refused array) leaves the old file as it was; MXNet leaves half a new one. Contiguous arrays are
-    written from where they lie. MXNetError when the system refuses, otherwise as `dumps`.
+    refused array) leaves the old file unchanged; MXNet leaves half a new one. Contiguous arrays are
+    written without a copy. MXNetError when the system refuses, otherwise as `dumps`.
     """
     try:
         files.write(fname, _chunks(arrays, names))
@@ -108,7 +108,7 @@ def save(fname: FileName, arrays: Sequence[Entry], names: Sequence[str] = ()) ->
 
 
 def dump_record(array: Array, device: DeviceCode) -> bytes:
-    """One record without the list around it: what MXNet pickles an NDArray as."""
+    """One record without the list around it: MXNet pickles an NDArray in this form."""
     return b"".join(_record(array, device, _V3 if array.ndim == 0 else _V2, "array"))
 
 
@@ -116,7 +116,7 @@ def _chunks(arrays: Sequence[Entry], names: Sequence[str]) -> Iterator[bytes | m
     """The file in pieces, in order; the elements of each array are one memoryview."""
     if names and len(names) != len(arrays):
         raise ValueError(f"save: {len(arrays)} arrays but {len(names)} names; need one each, or ()")
-    encoded = [_encode(name) for name in names]  # refused names are refused before any work
+    encoded = [_encode(name) for name in names]  # check the names before any work
     version = _V3 if any(array.ndim == 0 for array, _ in arrays) else _V2
     yield struct.pack("<QQQ", _LIST_MAGIC, 0, len(arrays))
     for i, (array, device) in enumerate(arrays):
@@ -154,11 +154,11 @@ def _record(
 def load(fname: FileName, alloc: Alloc = np.empty) -> tuple[list[Entry], list[str]]:
     """Read a `.params` file: its arrays, each with the context it was saved from, and its names.
 
-    Names are [] when the file holds a plain list; a file of nothing ([] or {}) gives ([], []).
-    Each array is made by `alloc(shape, dtype)` and filled straight from the file, nothing is held
-    twice. Nothing is allocated before the bytes for it are known to be there. What follows the
-    names is ignored, as MXNet does. MXNetError when the file cannot be opened, is cut short,
-    damaged or something else (file, byte and expectation are named), or holds sparse arrays.
+    The names are [] when the file holds a plain list; an empty file ([] or {}) gives ([], []).
+    Each array is made by `alloc(shape, dtype)` and filled straight from the file, without a second
+    copy. Nothing is allocated before the file is known to hold the bytes for it. Bytes after the
+    names are ignored, as in MXNet. MXNetError when the file cannot be opened, is cut short, damaged
+    or of another format (the message names file, byte and expectation), or holds sparse arrays.
     """
     path = os.fspath(fname)
     try:
@@ -170,12 +170,12 @@ def load(fname: FileName, alloc: Alloc = np.empty) -> tuple[list[Entry], list[st
 
 
 def load_frombuffer(buf: Bytes, alloc: Alloc = np.empty) -> tuple[list[Entry], list[str]]:
-    """Read the bytes of a `.params` file; as `load`. The arrays do not share memory with `buf`."""
+    """Read the bytes of a `.params` file, like `load`. No array shares memory with `buf`."""
     return _read_list(_reader_of(buf, "load_frombuffer: buffer"), alloc)
 
 
 def load_record(buf: Bytes, alloc: Alloc = np.empty) -> Entry:
-    """Read one record, as made by `dump_record` or found in a pickled NDArray of MXNet."""
+    """Read one record, from `dump_record` or from a pickled NDArray of MXNet."""
     reader = _reader_of(buf, "load_record: buffer")
     entry = _read_record(reader, alloc)
     if isinstance(entry, str):
@@ -184,14 +184,14 @@ def load_record(buf: Bytes, alloc: Alloc = np.empty) -> Entry:
 
 
 class _Reader:
-    """A cursor over a stream that knows how much is left, and where a complaint belongs."""
+    """A cursor over a stream that knows how many bytes are left and how to describe an error."""
 
     def __init__(self, stream: BinaryIO, label: str) -> None:
         self.stream = stream
-        self.label = label  # who reads what: "load: 'mlp.params'"
+        self.label = label  # function and file for messages: "load: 'mlp.params'"
         self.part = "list header"
-        self.at = 0  # where the stream stands
-        self.field = 0  # where the field began that was asked for last
+        self.at = 0  # position in the stream
+        self.field = 0  # where the last requested field began
         self.size = stream.seek(0, os.SEEK_END)
         stream.seek(0)
 
@@ -199,7 +199,7 @@ class _Reader:
         raise MXNetError(f"{self.label}, byte {self.field} ({self.part}): {text}")
 
     def need(self, nbytes: int, what: str) -> None:
-        """Begin a field. Everything that takes a size from the file asks here first."""
+        """Begin a field. Every reader of a size from the file checks the size here first."""
         self.field = self.at
         left = self.size - self.at
         if nbytes > left:
@@ -223,7 +223,7 @@ class _Reader:
         return self.unpack(layout, what)[0]
 
     def fill(self, raw: Array, what: str) -> None:
-        """Read into memory that is already there; `raw` is flat and of bytes."""
+        """Read into existing memory; `raw` is a flat array of bytes."""
         self.need(raw.size, what)
         # readinto of a buffered file or of BytesIO stops short only at the end of the file.
         if self.stream.readinto(raw.data) != raw.size:  # type: ignore[attr-defined]
@@ -287,7 +287,7 @@ def _read_names(r: _Reader, count: int) -> list[str]:
 
 
 def _read_record(r: _Reader, alloc: Alloc) -> Entry | str:
-    """An entry; or, for a sparse array, which is passed over, the name of its storage type."""
+    """An entry; for a sparse array, which is skipped, the name of its storage type."""
     magic = r.one("<I", "the magic")
     if magic in (_V2, _V3):
         storage = r.one("<i", "the storage type")
@@ -339,15 +339,15 @@ def _read_elements(r: _Reader, shape: Shape, dtype: DType, alloc: Alloc) -> Arra
     if little.dtype != out.dtype:
         out[...] = little  # a big-endian machine: swap in place
     if dtype == np.bool_:
-        np.minimum(raw, 1, out=raw)  # NumPy knows no other true than 1
+        np.minimum(raw, 1, out=raw)  # NumPy's only true value is 1
     return out
 
 
 def _skip_sparse(r: _Reader, storage: int) -> str:
-    """Pass over a sparse record, so that the names can still be read for the error."""
+    """Skip a sparse record, so that the names can still be read for the error."""
     kind, num_indices = _SPARSE[storage]
-    # The shape of the values cannot be trusted: MXNet may write it before the work that makes
-    # the array is done. The last index array has one entry per value (csr) or row of values.
+    # The shape of the values is unreliable: MXNet may write it before the array is computed. The
+    # last index array has one entry per value (csr) or per row of values.
     _read_shape(r)
     whole = _read_shape(r)
     r.unpack("<ii", "the context")

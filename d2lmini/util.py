@@ -1,10 +1,10 @@
-"""The switches of MXNet's NumPy interface, and how many GPUs there are, for programs that ask.
+"""The switches of MXNet's NumPy interface, and the number of GPUs, for programs that ask.
 
-MXNet 1.x keeps two of them per thread. `np_array` chooses a second family of arrays, which is left
-out here: it is off. `np_shape` lets () and a size of 0 mean what NumPy means by them, where MXNet
-else takes them for "unknown". Arrays here always mean what NumPy means, so that switch only
-remembers how it was set. (One trace of it is left out: under `np_shape` MXNet gives x[0, 0] the
-shape (), here it is (1,) always.)
+MXNet 1.x keeps two of these switches per thread. `np_array` selects a second family of arrays,
+which d2lmini does not have: it is always off. `np_shape` gives () and a size of 0 their NumPy
+meaning, where MXNet otherwise takes them for "unknown". Arrays here always have NumPy's meaning, so
+this switch only stores its setting. (One effect is left out: under `np_shape` MXNet gives x[0, 0]
+the shape (), here it is always (1,).)
 
 >>> from d2lmini import util
 >>> with util.np_shape():
@@ -30,7 +30,7 @@ __all__ = ["get_gpu_count", "get_gpu_memory", "getenv", "is_np_array", "is_np_sh
 
 
 def get_gpu_count() -> int:
-    """How many GPUs there are: `num_gpus`."""
+    """The number of GPUs: `num_gpus`."""
     return num_gpus()
 
 
@@ -40,12 +40,12 @@ def get_gpu_memory(gpu_dev_id: int = 0) -> tuple[int, int]:
 
 
 def getenv(name: str) -> str | None:
-    """The environment variable, None if it is not set."""
+    """The value of an environment variable, None if it is not set."""
     return os.environ.get(name)
 
 
 def setenv(name: str, value: str | None) -> None:
-    """Set an environment variable of this process, or with None remove it."""
+    """Set an environment variable of this process; None removes it."""
     if value is None:
         os.environ.pop(name, None)
     else:
@@ -60,24 +60,24 @@ _shape = _Switch()
 
 
 def is_np_array() -> bool:
-    """Are new arrays of the NumPy kind? Never."""
+    """Are new arrays of the NumPy kind? Always False."""
     return False
 
 
 def is_np_shape() -> bool:
-    """How this thread's switch is set."""
+    """The setting of this thread's switch."""
     return _shape.on
 
 
 def set_np_shape(active: bool) -> bool:
-    """Set the switch of this thread; returns how it was."""
+    """Set this thread's switch; returns the former setting."""
     before, _shape.on = _shape.on, bool(active)
     return before
 
 
 @contextmanager
 def np_shape(active: bool = True) -> Iterator[None]:
-    """A scope with that switch; it also decorates functions."""
+    """A scope with this setting; it also decorates functions."""
     before = set_np_shape(active)
     try:
         yield

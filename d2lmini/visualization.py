@@ -13,8 +13,8 @@ fc(FullyConnected)                 10              7850    data
 Total params: 7850
 ________________________________________________________________________________
 
-After `mxnet.visualization`, whose pictures need graphviz. These are SVG, made by
-`symbol.picture`: a notebook shows them as they are, and `Picture.svg` is the text for a file.
+After `mxnet.visualization`, whose pictures need graphviz. `symbol.picture` draws them as SVG: a
+notebook shows them, and `Picture.svg` is the text for a file.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def plot_network(
 ) -> Picture:  # fmt: skip
     """The picture of a Symbol; `shape` gives shapes of its variables by name.
 
-    The other arguments are graphviz's, and ignored. TypeError for what is no Symbol.
+    The other arguments are graphviz's, and ignored. TypeError if `symbol` is not a Symbol.
     """
     _check(symbol)
     return Picture(symbol, **dict(shape or {}))
@@ -50,12 +50,11 @@ def print_summary(
     line_length: int = 120,
     positions: Sequence[float] = (0.44, 0.64, 0.74, 1.0),
 ) -> None:
-    """Print a line for each node but the parameters: name and op, the shape of its output without
-    the batch, how many numbers its parameters are (auxiliary states are none), where its inputs
-    come from.
+    """Print a line for each node but the parameters: name and op, output shape without the batch,
+    number of its parameters' elements (auxiliary states not counted), the nodes of its inputs.
 
-    shape: shapes of variables by name; without them only what is sure all the same is counted, as
-    in MXNet. positions: where columns end, as parts of a line.
+    shape: shapes of variables by name; without them only parameters of known size are counted, as
+    in MXNet. positions: where columns end, as fractions of a line.
     """
     _check(symbol)
     given = shape or {}
@@ -106,7 +105,7 @@ def _check(symbol: Any) -> None:
 
 
 def _is_data(node: Node, nodes: Sequence[Node]) -> bool:
-    """Is it more than a parameter of the one node that it is named after?"""
+    """Is the node more than a parameter of the one node that it is named after?"""
     users = [n for n in nodes if any(e is not None and e[0] is node for e in n.inputs)]
     stem = users[0].name.removesuffix("_fwd") if users else ""
     return len(users) != 1 or not node.name.startswith(f"{stem}_")

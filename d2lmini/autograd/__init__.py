@@ -1,4 +1,4 @@
-"""Automatic differentiation: operations leave a trail, one walk back along it gives the gradients.
+"""Automatic differentiation: record operations on a tape, walk back along it for the gradients.
 
 >>> from d2lmini import autograd, nd
 >>> x = nd.array([1, 2, 3])
@@ -12,19 +12,19 @@
 <NDArray 3 @cpu(0)>
 
 While recording, an operation on arrays that have a history makes a node on the *tape* and its
-outputs refer to it; an array with a gradient attached refers to a `Leaf`. A node holds what its
-gradient rule needs (memory and versions, never an output's handle) and its parents. So the tape
-lives exactly as long as somebody can still ask for a gradient, and nobody has to clear it.
+outputs refer to the node; an array with a gradient attached refers to a `Leaf`. A node holds what
+its gradient rule needs (memory and versions, never an output's handle) and its parents. So the tape
+lives exactly as long as an array that can still ask for a gradient, and is never cleared by hand.
 
 `backward` visits the nodes in reverse order of recording. Gradient rules are written in ops on
 values: they are pushed to the engine like any operation, backward returns before they have run, and
-if they are recorded in turn (`create_graph=True`) one may differentiate again.
+if they are recorded in turn (`create_graph=True`), their results can be differentiated again.
 
-A value that is overwritten in place after it was recorded would give a wrong gradient silently.
+A value that is overwritten in place after it was recorded would silently give a wrong gradient.
 Every write counts the version of its memory, so `backward` notices, and names the line.
 
 scopes    the switches: record, pause, train_mode, predict_mode
-tape      what is kept of each operation
+tape      the record of each operation
 walk      backward, grad, mark_variables
 function  Function, for gradients written by hand
 """
@@ -56,6 +56,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "get_symbol":  # Symbols stand on this floor
+    if name == "get_symbol":  # Symbols are defined on a higher floor
         return loaders["get_symbol"]()
     raise AttributeError(f"autograd has no {name!r}; it has {', '.join(__all__)}")

@@ -1,4 +1,4 @@
-"""Functions with a gradient of one's own."""
+"""Functions with a gradient defined by the user."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from d2lmini.ops.core import Value, modes
 
 
 class FunctionNode(Node):
-    """A user's `Function` that was called: backward asks it.
+    """One call of a user's `Function` on the tape.
 
-    saved     what `save_for_backward` kept in this call
-    versions  beside each array of these the version of its memory, else None
-    origins   where each stands on the tape: the number of the output that it is, or the entry of
-              an input; None for anything else
+    saved     the values that `save_for_backward` kept in this call
+    versions  for each array among these the version of its memory, else None
+    origins   for each, where it stands on the tape: the number of the output that it is, or the
+              entry of an input; None for anything else
     """
 
     __slots__ = ("function", "n_inputs", "name", "origins", "saved", "versions")
@@ -53,7 +53,7 @@ class FunctionNode(Node):
         return grads
 
     def _check(self, grads: Sequence[Any]) -> None:
-        """MXNetError unless there is a gradient, or None, for each input, and it is like it."""
+        """MXNetError unless there is a gradient of the right spec, or None, for each input."""
         if len(grads) != self.n_inputs:
             raise MXNetError(
                 f"{self.name}.backward gave {len(grads)} gradients for {self.n_inputs} inputs; "
@@ -70,7 +70,7 @@ class FunctionNode(Node):
                     )
 
     def _with_history(self) -> tuple[Any, ...]:
-        """What was saved, for a backward that is recorded itself."""
+        """The saved values with their history, for a backward that is recorded itself."""
         values = []
         for i, (x, version, origin) in enumerate(zip(self.saved, self.versions, self.origins)):
             if version is not None and origin is None:
@@ -94,7 +94,7 @@ def _version(x: Any) -> int | None:
 
 
 def _origin(x: Any, inputs: tuple, results: list[Any]) -> Any:
-    """See `FunctionNode.origins`; an input without history is (), which is no entry."""
+    """See `FunctionNode.origins`; an input without history gives (), which is no entry."""
     for i, y in enumerate(results):
         if x is y and not any(x is z for z in inputs):
             return i
@@ -123,8 +123,8 @@ class Function:
 
     forward takes and returns NDArrays (one, or a tuple); it is not recorded. backward takes a
     gradient for each output and returns one for each input, None where there is none. Both run on
-    the calling thread. With create_graph, backward is recorded: it is then right as far as what it
-    uses comes from `saved_tensors`. (MXNet refuses create_graph here.)
+    the calling thread. With create_graph, backward is recorded; the second derivative is right if
+    backward uses only values from `saved_tensors`. (MXNet refuses create_graph here.)
     """
 
     _saved: tuple[Any, ...] = ()
@@ -135,7 +135,7 @@ class Function:
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
-        """What `save_for_backward` kept."""
+        """The values that `save_for_backward` kept."""
         return self._saved
 
     def __call__(self, *inputs: Any) -> Any:
@@ -156,7 +156,7 @@ class Function:
         if modes.recording:
             tape.tell_of_constants(name, inputs)
         if modes.recording and any(tape.history(x) for x in inputs):
-            outs = [y._alias(None) for y in results]  # it may be an input, or what was saved
+            outs = [y._alias(None) for y in results]  # a result may be an input or a saved value
             node = FunctionNode(self, inputs, results, outs)
             for i, y in enumerate(outs):
                 y._node = (node, i)

@@ -1,5 +1,5 @@
-"""The two switches of autograd, and the scopes that set them. They are per thread, and independent:
-`record(train_mode=False)` records as if predicting, `train_mode()` trains without recording.
+"""The two switches of autograd, and the scopes that set them. Both are per thread and independent:
+`record(train_mode=False)` records in prediction mode, `train_mode()` trains without recording.
 
 >>> from d2lmini import autograd
 >>> with autograd.record():
@@ -30,28 +30,29 @@ def is_training() -> bool:
 
 
 def set_recording(is_recording: bool) -> bool:
-    """Turn recording on or off for this thread; returns what it was."""
+    """Turn recording on or off for this thread; returns the former setting."""
     refuse_in_trace("autograd.set_recording()")
     before, modes.recording = modes.recording, bool(is_recording)
     return before
 
 
 def set_training(train_mode: bool) -> bool:
-    """Turn training mode on or off for this thread; returns what it was."""
+    """Turn training mode on or off for this thread; returns the former setting."""
     refuse_in_trace("autograd.set_training()")
     before, modes.training = modes.training, bool(train_mode)
     return before
 
 
 def refuse_in_trace(what: str) -> None:
-    """`what` has no place in a graph: where a net is being traced, it cannot be compiled."""
+    """Raise if a net is being traced: `what` cannot be part of a graph, so the net would not
+    compile."""
     if modes.tracing is not None:
         modes.tracing.refuse(what)
 
 
 @contextmanager
 def scope(recording: bool | None, training: bool | None) -> Iterator[None]:
-    """Set the switches for a while; None leaves one as it is."""
+    """Set the switches within the scope; None leaves a switch as it is."""
     before = modes.recording, modes.training
     if modes.tracing is not None:
         modes.tracing.depends_on_mode()

@@ -1,11 +1,11 @@
-"""The tape: what is kept of a recorded operation, and how its gradient is asked for.
+"""The tape: the record of each operation, and how its gradient is computed.
 
 A `Node` refers to its parents, never to its outputs; an output refers to its node (`_node`, which
-is None for an array without history). So the tape is freed as the arrays are.
+is None for an array without history). So the tape is freed together with the arrays.
 
-A backward without `retain_graph` releases the nodes that it has walked: they let go of their
-parents and of what they saved. An array whose node was released is a constant for everything that
-is recorded afterwards (`history`), as in MXNet.
+A backward without `retain_graph` releases the nodes that it has walked: they drop their parents
+and the values they saved. An array whose node was released is a constant for everything that is
+recorded afterwards (`history`), as in MXNet.
 
 >>> from d2lmini import autograd, nd
 >>> x = nd.ones(2)
@@ -27,15 +27,15 @@ from d2lmini import callsite, engine
 from d2lmini.base import MXNetError, alias
 from d2lmini.ops.core import Op, Spec, Y, invoke, registry
 
-#: Where a value stands on the tape: (node, which of its outputs).
+#: The place of a value on the tape: (node, index among the node's outputs).
 Entry = tuple["Node", int]
 
-#: (spec, context) -> an array of zeros. `ndarray` fills it in, for it stands on this module.
+#: (spec, context) -> an array of zeros. Set by `ndarray`, which imports this module.
 zeros: Callable[[Spec, Any], Any] = NotImplemented
 
 _order = count()
 
-#: Lines that were told that a gradient ends there.
+#: Lines that were warned that a gradient ends there.
 _told: set[Any] = set()
 
 new = object.__new__
@@ -44,17 +44,17 @@ new = object.__new__
 class Node:
     """One step on the tape.
 
-    parents  for each input, where it stands on the tape, None if it has no history; None instead
-             of all of them when the node was released
+    parents  the place on the tape of each input, None for an input without history; None instead
+             of the tuple when the node was released
     outputs  specs of the values it made
-    order    counts up as nodes are made, so parents come before children
+    order    increases as nodes are made, so parents come before children
     site     the user's line that made it
     """
 
     __slots__ = ("ctx", "order", "outputs", "parents", "site")
 
     name = "?"
-    placing = False  # can it compute gradients right into their places?
+    placing = False  # can the rule write gradients into given arrays?
 
     parents: Any
 
@@ -67,24 +67,24 @@ class Node:
 
     @property
     def released(self) -> bool:
-        """Has a backward without `retain_graph` been here?"""
+        """Has a backward without `retain_graph` used this node up?"""
         return self.parents is None
 
     def gradients(
         self, gs: list[Any], graph: bool, needs: Sequence[bool], places: Any
     ) -> Sequence[Any]:
-        """Gradients of the inputs from those of the outputs (of which some may be None, not all);
-        `graph`: they will be recorded; `needs`: of which inputs anybody wants it; `places`: the
-        arrays, if any, that they may be computed into."""
+        """Gradients of the inputs from those of the outputs (some may be None, but not all);
+        `graph`: record the computation; `needs`: which inputs need a gradient; `places`: arrays,
+        if any, to compute the gradients into."""
         return ()
 
     def release(self) -> None:
-        """Let go of what only backward needs, and of the parents: nothing leads on from here."""
+        """Drop the parents and what only backward needs: no gradient goes further from here."""
         self.parents = None
 
 
 class Leaf(Node):
-    """An array whose gradient is wanted: `grad` is where it goes, `req` how (write or add)."""
+    """An array whose gradient is wanted: stored in `grad`, according to `req` (write or add)."""
 
     __slots__ = ("fresh", "grad", "req")
 
@@ -94,18 +94,18 @@ class Leaf(Node):
         super().__init__((), (grad._spec,), grad._ctx)
         self.grad = grad
         self.req = req
-        self.fresh = False  # has backward written it since somebody last said that it is stale?
+        self.fresh = False  # has backward written `grad` since it was last marked stale?
 
     def release(self) -> None:
-        """A leaf is where the tape begins, and is never used up."""
+        """A leaf is never used up: the tape begins there."""
 
     def store(self, parts: list[Any]) -> None:
         """Write the sum of the parts into `grad`, or add it."""
         if self.req == "write" and len(parts) == 1 and parts[0] is self.grad:
-            self.fresh = True  # the rule has put it there
+            self.fresh = True  # the rule has written it there
             return
         if self.req == "add":
-            # Before what is left of backward there: others may be waiting for the sum.
+            # Before the rest of backward on that device: other devices may wait for the sum.
             with engine.prioritized(1):
                 total([self.grad, *parts], out=self.grad)
         else:
@@ -114,11 +114,11 @@ class Leaf(Node):
 
 
 class OpNode(Node):
-    """An op that was applied: its rule, its attributes, what the rule needs.
+    """An op that was applied: its rule, its attributes, the values the rule needs.
 
     saved     what `op.keeps` names: arrays (lists of them for several outputs or any number of
               inputs), shapes, dtypes; None after a backward that does not retain the graph
-    versions  beside each array the version of its memory that is meant, else None
+    versions  for each array the version of its memory at the recording, else None
     """
 
     __slots__ = ("attrs", "op", "placing", "saved", "versions")
@@ -155,7 +155,7 @@ class OpNode(Node):
         return op.gradients(gs, saved, self.attrs, needs, places)
 
     def _checked(self, graph: bool) -> list[Any]:
-        """What was saved, unless it was overwritten since; with its history if `graph`."""
+        """The saved values, unless overwritten since; with their history if `graph`."""
         values = []
         for kept, version, (place, _) in zip(self.saved or (), self.versions, self.op.keeps):
             if version is None:
@@ -180,8 +180,8 @@ class OpNode(Node):
 
 
 def history(x: Any) -> Entry | None:
-    """Where `x` stands on the tape; None for a constant, be it that `x` never had a history or that
-    a backward has used it up."""
+    """The place of `x` on the tape; None for a constant: `x` never had a history, or a backward
+    has used it up."""
     entry = x._node
     return None if entry is None or entry[0].parents is None else entry
 
@@ -205,8 +205,8 @@ def check_version(node: Node, x: Any, version: int) -> None:
 
 def recorded(op: Op, inputs: tuple, attrs: dict[str, Any], outs: list[Any]) -> None:
     """Put an op that was just applied on the tape, unless all its inputs are constants; called
-    while recording, when an input has a node. `outs` are all its outputs, also those that backward
-    alone sees."""
+    while recording, when an input has a node. `outs` are all its outputs, including those that
+    only backward sees."""
     parents: list[Entry | None] = []
     for x in inputs:  # (a comprehension would cost a call)
         entry = None if x is None else x._node
@@ -243,7 +243,7 @@ def recorded(op: Op, inputs: tuple, attrs: dict[str, Any], outs: list[Any]) -> N
             if part is not None:
                 kept = [getattr(x, part) for x in kept]
             else:
-                # Without their node, for a node must not hold itself.
+                # An alias without node, because a node must not hold itself.
                 kept = [y._alias(None) for y in kept] if place == Y else list(kept)
                 version = [x._chunk.version for x in kept]
             if place == Y and len(outs) == 1:
@@ -261,7 +261,7 @@ def recorded(op: Op, inputs: tuple, attrs: dict[str, Any], outs: list[Any]) -> N
 
 
 def tell_of_constants(name: str, inputs: Sequence[Any]) -> None:
-    """Tell of the first input whose history was used up, if there is one."""
+    """Warn of the first input whose history was used up, if there is one."""
     for i, x in enumerate(inputs):
         if x is not None and x._node and not history(x):
             tell_of_end(x._node[0], f"{name}: input {i} is a constant here: ")
@@ -269,8 +269,8 @@ def tell_of_constants(name: str, inputs: Sequence[Any]) -> None:
 
 
 def tell_of_end(node: Node, where: str = "") -> None:
-    """Warn, once a line, that no gradient goes through a released node. Programs that were written
-    for MXNet rely on that, and are not told."""
+    """Warn, once a line, that no gradient goes through a released node. Programs written for
+    MXNet rely on this, and are not warned."""
     line = None if alias.installed else callsite.same_line(callsite.find())
     if line is None or line in _told:
         return
@@ -283,8 +283,8 @@ def tell_of_end(node: Node, where: str = "") -> None:
 
 
 def check_in_place(op: Op, inputs: tuple, outs: list[Any], whole: bool) -> None:
-    """While recording, `op` is about to write into existing arrays `outs`: MXNetError if one of
-    them is on the tape, or if a value with a history would enter a part of an array."""
+    """Called when `op` is about to write into existing arrays `outs` while recording: MXNetError
+    if one of them is on the tape, or if a value with a history would enter a part of an array."""
     if any(history(y) for y in outs) or (
         any(x is not None and history(x) for x in inputs)
         and not (whole and not any(x is y for x in inputs for y in outs))
@@ -297,7 +297,7 @@ def check_in_place(op: Op, inputs: tuple, outs: list[Any], whole: bool) -> None:
 
 
 def total(parts: list[Any] | None, out: Any = None) -> Any:
-    """The sum of the parts, in their order; None if there are none."""
+    """The sum of the parts, in order; None if there are none."""
     if not parts:
         return None
     if len(parts) == 2 and out is None:

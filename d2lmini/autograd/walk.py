@@ -1,4 +1,4 @@
-"""The walk back: gradients of what came last first, each pushed like any operation.
+"""The walk back: gradients in reverse order of recording, each pushed like any operation.
 
 >>> from d2lmini import autograd, nd
 >>> x = nd.array([3])
@@ -24,7 +24,7 @@ from d2lmini.autograd.tape import Entry, Leaf, Node, total
 from d2lmini.base import MXNetError
 from d2lmini.ops.core import NOWHERE, Value, registry
 
-#: MXNet's words for a head without history.
+#: MXNet's message for a head without history.
 NO_GRAPH = (
     "Cannot differentiate node because it is not in a computational graph. You need to set "
     "is_recording to true or use autograd.record() to save computational graphs for backward. "
@@ -32,23 +32,24 @@ NO_GRAPH = (
     "backward."
 )
 
-#: So many parts of one gradient are kept at most before they are summed.
+#: Most parts of one gradient that are kept before they are summed.
 MOST_PARTS = 8
 
 
 def backward(
     heads: Any, head_grads: Any = None, retain_graph: bool = False, train_mode: bool = True
 ) -> None:
-    """Compute the gradients of the sum of `heads` for all arrays with `attach_grad` behind them,
-    and write them into their `grad`.
+    """Compute the gradients of the sum of `heads` for all arrays with `attach_grad` that they
+    depend on, and write the gradients into `grad`.
 
-    heads: an NDArray or a list. head_grads: gradients of some later quantity for each head, of its
-    shape; None means ones. retain_graph: keep the tape, so that it can be walked once more.
-    train_mode: the mode in which gradient rules run. Returns at once, the engine computes.
+    heads: an NDArray or a list. head_grads: the gradient of a later quantity with respect to each
+    head, of the head's shape; None means ones. retain_graph: keep the tape for another backward.
+    train_mode: the mode in which gradient rules run. Returns at once; the engine computes.
 
-    Without retain_graph the tape behind the heads is used up: arrays that were computed there are
-    constants afterwards, as in MXNet. MXNetError for a head without history, or with one that an
-    earlier backward has used up, or behind which all is. (Where part of it is, MXNet refuses too.)
+    Without retain_graph the tape of the heads is used up: arrays that were computed there are
+    constants afterwards, as in MXNet. MXNetError for a head without history, for a head that an
+    earlier backward has used up, and if nothing is left to compute. (If only a part of the tape is
+    used up, MXNet refuses too.)
     """
     refuse_in_trace("backward")
     heads, head_grads = _lists(heads, head_grads)
@@ -77,7 +78,7 @@ def grad(
     retain_graph: as in `backward`; None means the same as create_graph. A variable may be any array
     on the tape (MXNet takes only those with attach_grad).
 
-    Zeros where the heads depend on a variable through operations without a gradient only.
+    Zeros where the heads depend on a variable only through operations without a gradient.
     MXNetError as in `backward`, and when a variable has no history or the heads don't depend on it.
     """
     refuse_in_trace("autograd.grad")
@@ -104,7 +105,7 @@ def grad_or_none(
     heads: list[Any], variables: list[Any], head_grads: list[Any], retain: bool, graph: bool,
     train_mode: bool,
 ) -> list[Any]:  # fmt: skip
-    """`grad`; None for a variable that the heads don't depend on."""
+    """Like `grad`, but None for a variable that the heads don't depend on."""
     targets: dict[Entry, Any] = {x._node: None for x in variables}
     with scope(graph, train_mode):
         callsite.remembered(_walk, heads, head_grads, retain, graph, targets)
@@ -113,7 +114,7 @@ def grad_or_none(
         for x in variables:
             g = targets[x._node]
             if g is not None:
-                # What the caller writes into one must not change another, nor his head_grads.
+                # A write of the caller into one result must not change another, or head_grads.
                 g = g.copy() if g._chunk in seen else g
                 seen.add(g._chunk)
             results.append(g)
@@ -121,10 +122,11 @@ def grad_or_none(
 
 
 def mark_variables(variables: Any, gradients: Any, grad_reqs: Any = "write") -> None:
-    """Let `gradients` be where backward puts the gradients of `variables`; see `attach_grad`.
+    """Set `gradients` as the arrays where backward stores the gradients of `variables`; see
+    `attach_grad`.
 
     grad_reqs: 'write', 'add' or 'null', one for all or one for each; ValueError for any other.
-    MXNetError where shape or dtype of a gradient is not its variable's."""
+    MXNetError if a gradient's shape or dtype differs from its variable's."""
     refuse_in_trace("attach_grad")
     if isinstance(variables, Value):
         variables, gradients = [variables], [gradients]
@@ -168,10 +170,11 @@ def _walk(
     targets: dict[Entry, Any] | None = None,
 ) -> int:
     """Push the gradient of every node behind the heads, last recorded first. A leaf is written as
-    soon as all parts of its gradient are there. With `targets` nothing is written: only nodes that
-    lead to one of them are visited, and they are filled in. How many leaves were met."""
+    soon as all parts of its gradient are there. With `targets` no leaf is written: only nodes that
+    lead to a target are visited, and `targets` gets their gradients. Returns the number of leaves
+    visited."""
     nodes, uses, rest = _behind([head._node[0] for head in heads], targets, retain)
-    parts: dict[Entry, list[Any]] = {}  # the gradients known so far, to be summed
+    parts: dict[Entry, list[Any]] = {}  # parts of gradients so far, to be summed
     written = set()
     if targets is None and any(g is not None for g in head_grads):
         written = {node.grad._chunk for node in nodes if type(node) is Leaf}
@@ -179,17 +182,17 @@ def _walk(
         if head._node[0] in uses:
             if g is None:
                 g = registry["ones_like"](head)
-            elif g._chunk in written:  # y.backward(x.grad): it must outlive what is written there
+            elif g._chunk in written:  # y.backward(x.grad): keep g although x.grad is overwritten
                 g = g.copy()
             _add(parts, head._node, g)
     leaves = 0
     for node in nodes:
         if targets is None and type(node) is Leaf:
             leaves += 1
-            if (node, 0) in parts:  # it is a head itself
+            if (node, 0) in parts:  # the leaf is a head itself
                 node.store(parts.pop((node, 0)))
             continue
-        if len(node.outputs) == 1:  # nearly every node: spare the loops
+        if len(node.outputs) == 1:  # nearly every node: avoid the loops
             gs = [total(parts.pop((node, 0), None))]
             arrived = gs[0] is not None
         else:
@@ -220,12 +223,12 @@ def _walk(
                 if parent is not None and type(parent[0]) is Leaf:
                     leaf = parent[0]
                     uses[leaf] -= 1
-                    if uses[leaf] == 0:  # nothing reached it: then the gradient is zero
+                    if uses[leaf] == 0:  # if no part arrived, the gradient is zero
                         part = parts.pop(parent, [])
                         leaf.store(part or [tape.zeros(leaf.outputs[0], leaf.ctx)])
     if targets is not None:
         for (node, i), g in targets.items():
-            if g is None and node in uses:  # the way leads through operations without a gradient
+            if g is None and node in uses:  # only operations without a gradient lead there
                 targets[node, i] = tape.zeros(node.outputs[i], node.ctx)
     for node in rest:
         node.release()
@@ -235,8 +238,8 @@ def _walk(
 def _place(
     node: Node, parent: Entry | None, uses: dict[Node, int], parts: dict[Entry, list[Any]]
 ) -> Any:
-    """Where the gradient of a node's input may be computed into: the `grad` of a leaf, if that is
-    to be overwritten and `node` alone uses the leaf; else None."""
+    """The array to compute the gradient of a node's input into: the `grad` of a leaf, if `grad` is
+    to be overwritten and only `node` uses the leaf; else None."""
     if parent is None or type(parent[0]) is not Leaf:
         return None
     leaf = parent[0]
@@ -245,8 +248,8 @@ def _place(
 
 
 def _add(parts: dict[Entry, list[Any]], entry: Entry, g: Any) -> None:
-    """One more part of a gradient. Many are summed on the way: a weight that every time step uses
-    must not keep a gradient for each of them until the end."""
+    """Add a part of a gradient. Every MOST_PARTS parts are summed: a weight that every time step
+    uses must not keep a gradient for each step until the end."""
     known = parts.get(entry)
     if known is None:
         parts[entry] = [g]
@@ -259,9 +262,9 @@ def _add(parts: dict[Entry, list[Any]], entry: Entry, g: Any) -> None:
 def _behind(
     heads: list[Node], targets: dict[Entry, Any] | None, retain: bool
 ) -> tuple[list[Node], dict[Node, int], list[Node]]:
-    """The nodes that `heads` were computed from, themselves included, the last recorded first; with
-    `targets` only those that lead to one of them. And how often each of them was used; and, unless
-    the graph is retained, the others, which are used up too."""
+    """The nodes that `heads` were computed from, themselves included, last recorded first; with
+    `targets` only those that lead to a target. Also how often each node is used and, unless the
+    graph is retained, the other nodes, which are used up too."""
     lowest = min(node.order for node, _ in targets) if targets and retain else 0
     uses = dict.fromkeys(heads, 0)
     todo = list(uses)

@@ -1,9 +1,9 @@
-"""What programs of MXNet's time use, and new programs need not: the add-on for old code.
+"""Interfaces of MXNet that old programs use and new programs do not need: an add-on.
 
 mxnet_alias          `import mxnet` gets this library (`install_as_mxnet`); runs old notebooks
-io                   `mx.io`: data iterators of the time before Gluon
+io                   `mx.io`: data iterators from before Gluon
 bind, executor       `Symbol.bind`: a Symbol bound to arrays
 mx_profiler, mx_profiler_objects
                      `mx.profiler`: set_config, dump, dumps; Task, Counter, ...
-test_utils           `mx.test_utils`: what tests of one's own programs call
+test_utils           `mx.test_utils`: helpers for the tests of user programs
 """

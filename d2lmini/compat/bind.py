@@ -30,10 +30,10 @@ def bind(
     """The Symbol bound to arrays on `ctx`.
 
     args, aux_states: lists in the order of `list_arguments` and `list_auxiliary_states`, or dicts.
-    args_grad: where gradients go; those without an array are not computed. grad_req: 'write',
-    'add' or 'null' for all, or a list or dict of these. group2ctx: a context for each `ctx_group`
-    label; they must be of one kind, and everything is computed on `ctx`. shared_exec is accepted:
-    memory comes from one pool anyway.
+    args_grad: arrays for the gradients; a gradient without an array is not computed. grad_req:
+    'write', 'add' or 'null' for all, or a list or dict of these. group2ctx: a context for each
+    `ctx_group` label; all must be of one kind, and everything is computed on `ctx`. shared_exec is
+    accepted and ignored: all memory comes from one pool.
 
     ValueError for missing arrays; MXNetError for shapes that do not fit.
     """
@@ -57,10 +57,10 @@ def simple_bind(
 ) -> Executor:  # fmt: skip
     """The Symbol bound to new arrays, filled with zeros, for given shapes of its inputs.
 
-    kwargs: shapes by name. type_dict: dtypes by name, float32 where nothing follows. grad_req: as
-    in `bind`; what a dict does not name gets no gradient. shared_buffer: arrays by name whose
-    memory is used where it suffices, and to which new ones are added; then the arguments
-    `shared_arg_names` are the arrays of `shared_exec`.
+    kwargs: shapes by name. type_dict: dtypes by name, float32 where none can be inferred. grad_req:
+    as in `bind`; a name that a dict does not contain gets no gradient. shared_buffer: arrays by
+    name whose memory is reused where it suffices, and to which new ones are added; then the
+    arguments `shared_arg_names` are the arrays of `shared_exec`.
 
     RuntimeError if the shapes do not suffice or do not fit; MXNetError for sparse storage, and for
     contexts of two kinds.
@@ -82,14 +82,14 @@ def simple_bind(
             f"or more of the others: {', '.join(missing)}"
         )
 
-    theirs: dict[str, NDArray | None] = {}  # what is shared with `shared_exec`
+    theirs: dict[str, NDArray | None] = {}  # arrays shared with `shared_exec`
     if shared_exec is not None and shared_buffer is not None:
         for name in shared_arg_names or ():
             theirs[name] = shared_exec.arg_dict[name]
             theirs[f"grad of {name}"] = shared_exec.grad_dict[name]
 
     def new(name: str, shape: tuple[int, ...], dtype: Any) -> NDArray:
-        """From the shared memory, if there is some and it suffices."""
+        """An array in shared memory, if there is enough; else a new one."""
         dtype = np.dtype(dtype or np.float32)
         if shared_buffer is None:
             return zeros(shape, ctx, dtype=dtype)
@@ -112,7 +112,7 @@ def simple_bind(
 
 
 def _listed(what: str, names: Sequence[str], given: Any, missing: bool = False) -> list[Any]:
-    """Arrays in the order of `names`, out of a list or a dict."""
+    """Arrays in the order of `names`, from a list or a dict."""
     if isinstance(given, Mapping):
         for name in names:
             if name not in given and not missing:

@@ -1,8 +1,8 @@
-"""Executor: a Symbol bound to arrays; `forward` computes from them, `backward` into others.
+"""Executor: a Symbol bound to arrays; `forward` computes the outputs, `backward` the gradients.
 
-The way nets were run before Gluon, and the way old programs and saved models still do it. A bound
-Symbol is a `CachedOp` whose inputs are always the same arrays, and whose outputs are too: who holds
-an output sees the result of the next `forward` in it.
+Nets were run this way before Gluon; old programs and saved models still are. A bound Symbol is a
+`CachedOp` whose inputs and outputs are always the same arrays: each `forward` writes its results
+into the same output arrays.
 
 >>> from d2lmini import cpu, nd, sym
 >>> x, w = sym.var("x"), sym.var("w")
@@ -43,7 +43,7 @@ class Executor:
     """A Symbol bound to arrays; made by `Symbol.bind` and `Symbol.simple_bind`.
 
     arg_arrays, grad_arrays, aux_arrays  in the order of `list_arguments`, and of
-        `list_auxiliary_states`; a gradient that is not wanted is None
+        `list_auxiliary_states`; None for a gradient that is not wanted
     outputs                              in the order of `list_outputs`
     arg_dict, grad_dict, aux_dict, output_dict  the same by name
     """
@@ -70,8 +70,8 @@ class Executor:
         self.outputs: list[NDArray] = self._outputs()
 
     def _bound(self) -> list[NDArray]:
-        """The arrays in the order of the graph's variables, under handles of our own: on the tape
-        each stands for its gradient."""
+        """The arrays in the order of the graph's variables, under the executor's own handles: on
+        the tape each handle refers to its gradient."""
         found: dict[Node, NDArray] = {}
         for node, x in zip(lists.auxiliary_states(self._symbol._entries), self.aux_arrays):
             found[node] = self._own(x)
@@ -84,11 +84,11 @@ class Executor:
 
     def _own(self, x: NDArray) -> NDArray:
         alias = x._alias(None)
-        alias._ctx = self._ctx  # another cpu(i), perhaps: the memory is the same
+        alias._ctx = self._ctx  # it may be another cpu(i): the memory is the same
         return alias
 
     def _outputs(self) -> list[NDArray]:
-        """Arrays for the outputs. MXNetError where the inputs do not fit."""
+        """Arrays for the outputs. MXNetError if the inputs do not fit."""
         known = {**self.arg_dict, **self.aux_dict}
         shapes = infer_shape(self._symbol, **{n: x.shape for n, x in known.items()})[1]
         types = infer_type(self._symbol, **{n: x.dtype for n, x in known.items()})[1]
@@ -141,8 +141,8 @@ class Executor:
         """Compute the gradients of the arguments that want one, each into its array.
 
         out_grads: gradients of the outputs: an NDArray, a list, or a dict by output name. An
-        output that is a loss (SoftmaxOutput, make_loss, ...) needs none. MXNetError where one is
-        missing or of the wrong shape.
+        output that is a loss (SoftmaxOutput, make_loss, ...) needs none. MXNetError if one is
+        missing or has the wrong shape.
         """
         grads = self._head_grads(out_grads)
         if self._heads is None:  # after a forward in prediction mode
@@ -183,8 +183,8 @@ class Executor:
         return given
 
     def set_monitor_callback(self, callback: Callable | None, monitor_all: bool = False) -> None:
-        """Call `callback(name, array)` in each forward with each output of each op, and with
-        monitor_all with its inputs too. Then the graph runs node by node. None ends that."""
+        """Call `callback(name, array)` in each forward for each output of each op, and with
+        monitor_all also for its inputs. Then the graph runs node by node. None ends that."""
         self._watch = None if callback is None else (callback, monitor_all)
 
     def _tell(self, node: Node, inputs: list[Any], outputs: list[Any]) -> None:
@@ -212,8 +212,8 @@ class Executor:
         self, arg_params: Mapping[str, Any], aux_params: Mapping[str, Any] | None = None,
         allow_extra_params: bool = False,
     ) -> None:  # fmt: skip
-        """Write arrays, by name, into the arguments and the auxiliary states. ValueError for a name
-        that is none of them, unless extra ones are allowed."""
+        """Write arrays, by name, into the arguments and the auxiliary states. ValueError for an
+        unknown name, unless extra names are allowed."""
         for given, own, what in (
             (arg_params, self.arg_dict, "arguments"),
             (aux_params or {}, self.aux_dict, "auxiliary states"),
@@ -229,9 +229,9 @@ class Executor:
     ) -> Executor:
         """An Executor for other shapes of inputs, given by name, on the same memory.
 
-        partial_shaping: other arguments may change their shape with them. allow_up_sizing: arrays
-        that become larger are made anew, filled with zeros. MXNetError where that is needed and not
-        allowed.
+        partial_shaping: other arguments may change their shape too. allow_up_sizing: arrays that
+        become larger are allocated anew, filled with zeros. MXNetError if one of these is needed
+        and not allowed.
         """
         symbol = self._symbol
         shapes, _, aux_shapes = infer_shape(symbol, **kwargs)
@@ -263,7 +263,7 @@ class Executor:
         return Executor(symbol, self._ctx, args, grads, self._reqs, aux, self._group2ctx)
 
     def debug_str(self) -> str:
-        """The programs that have been compiled so far as text."""
+        """The compiled programs so far as text."""
         programs = []
         for each in self._op._compiled.values():
             programs += [each.forward, *(backward.program for backward in each._backward.values())]
@@ -271,7 +271,7 @@ class Executor:
 
 
 def resized(x: NDArray, shape: tuple[int, ...]) -> NDArray:
-    """The beginning of `x` in another shape."""
+    """The first elements of `x` in another shape."""
     return x if x.shape == shape else x.reshape(-1)[: int(np.prod(shape))].reshape(shape)
 
 

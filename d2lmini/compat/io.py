@@ -1,4 +1,4 @@
-"""`mx.io`: iterators over batches as programs before Gluon use them.
+"""`mx.io`: iterators over batches, as programs from before Gluon use them.
 
 >>> import numpy as np
 >>> from d2lmini import io
@@ -11,8 +11,8 @@
 [2. 3.] 0
 [4. 0.] 1
 
-An iterator gives `DataBatch`es until the epoch is over, and begins anew after `reset()`. What read
-files in MXNet (CSVIter, ImageRecordIter, ...) is left out; `gluon.data` does more with less.
+An iterator gives `DataBatch`es until the epoch is over, and begins again after `reset()`. MXNet's
+file readers (CSVIter, ImageRecordIter, ...) are left out; use `gluon.data`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class DataDesc(namedtuple("DataDesc", ["name", "shape"])):
 
     @staticmethod
     def get_batch_axis(layout: str | None) -> int:
-        """Where in the layout the N is (-1: nowhere); 0 for None."""
+        """The index of N in the layout (-1: none); 0 for None."""
         return 0 if layout is None else layout.find("N")
 
     @staticmethod
@@ -64,7 +64,7 @@ class DataDesc(namedtuple("DataDesc", ["name", "shape"])):
 
 
 class DataBatch:
-    """One batch: lists of NDArrays, and how many elements at its end are padding."""
+    """One batch: lists of NDArrays, and the number of padding elements at its end."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class DataBatch:
 
 
 class DataIter:
-    """Base of iterators: define `iter_next` (go on; is there a batch?), `getdata`, `getlabel`,
+    """Base of iterators: define `iter_next` (advance; is there a batch?), `getdata`, `getlabel`,
     `getpad`, `reset`."""
 
     def __init__(self, batch_size: int = 0):
@@ -116,7 +116,7 @@ class DataIter:
         """Begin the next epoch."""
 
     def iter_next(self) -> bool:
-        """Go on to the next batch; False at the end."""
+        """Advance to the next batch; False at the end."""
         return False
 
     def getdata(self) -> Any:
@@ -126,25 +126,25 @@ class DataIter:
         """The labels of the batch."""
 
     def getindex(self) -> Any:
-        """The numbers of its elements, if known."""
+        """The indices of the batch's elements, if known."""
         return None
 
     def getpad(self) -> Any:
-        """How many elements at its end are padding."""
+        """The number of padding elements at the end of the batch."""
 
 
 class NDArrayIter(DataIter):
     """Batches of arrays in memory.
 
     data, label: an NDArray or NumPy array, a list of them, or a dict by name; NDArrays keep their
-    dtype, all else becomes float32. A bare array is called `data_name`, several in a list
-    `_0_data`, `_1_data`, ...; those of a dict come sorted by name.
-    shuffle: in a new order each epoch (`numpy.random.seed` repeats it).
-    last_batch_handle: a shorter last batch is filled up from the beginning ('pad'; the batch says
-    in `pad` by how many), dropped ('discard'), or begins the next epoch ('roll_over').
+    dtype, others become float32. A single array is called `data_name`, several in a list
+    `_0_data`, `_1_data`, ...; those of a dict are sorted by name.
+    shuffle: a new order in each epoch (`numpy.random.seed` repeats it).
+    last_batch_handle: a shorter last batch is filled up from the beginning ('pad'; `pad` of the
+    batch says by how many), dropped ('discard'), or begins the next epoch ('roll_over').
 
-    ValueError when lengths differ, or batch_size or last_batch_handle are not to be used; TypeError
-    for other kinds of data.
+    ValueError for different lengths, an invalid batch_size or last_batch_handle; TypeError for
+    other kinds of data.
     """
 
     def __init__(
@@ -180,19 +180,19 @@ class NDArrayIter(DataIter):
         self.last_batch_handle = last_batch_handle
         self.layout = layout
         self.idx = np.arange(self.num_data)
-        self._order = self.idx.copy()  # of this epoch
-        self._left: np.ndarray = self.idx[:0]  # what the last epoch left for this one
+        self._order = self.idx.copy()  # the order of this epoch
+        self._left: np.ndarray = self.idx[:0]  # elements that the last epoch left for this one
         self.cursor = -batch_size
         self.hard_reset()
 
     @property
     def provide_data(self) -> list[DataDesc]:
-        """What `getdata` gives."""
+        """Descriptions of the arrays that `getdata` gives."""
         return self._described(self.data)
 
     @property
     def provide_label(self) -> list[DataDesc]:
-        """What `getlabel` gives."""
+        """Descriptions of the arrays that `getlabel` gives."""
         return self._described(self.label)
 
     def _described(self, arrays: list[tuple[str, NDArray]]) -> list[DataDesc]:
@@ -202,13 +202,13 @@ class NDArrayIter(DataIter):
         ]
 
     def hard_reset(self) -> None:
-        """Begin anew, without what the last epoch left."""
+        """Begin again, without the elements that the last epoch left."""
         self._left = self._left[:0]
         self.cursor = -self.batch_size
         self._shuffle()
 
     def reset(self) -> None:
-        """Begin the next epoch; with 'roll_over', after the end, by what was left."""
+        """Begin the next epoch; with 'roll_over', after the end, with the elements left over."""
         n, size = self.num_data, self.batch_size
         at_end = n - size < self.cursor < n
         if self.last_batch_handle == "roll_over" and at_end:
@@ -221,8 +221,8 @@ class NDArrayIter(DataIter):
         self._shuffle()
 
     def _shuffle(self) -> None:
-        # MXNet shuffles the numbers, and by them the data where they lie: the same seed gives the
-        # same epochs as there.
+        # As in MXNet, shuffle the indices, and then the data in place by these: the same seed gives
+        # the same epochs.
         if self.shuffle:
             np.random.shuffle(self.idx)
             self._order = self._order[self.idx]
@@ -257,7 +257,7 @@ class NDArrayIter(DataIter):
 
 
 def _named(data: Any, name: str, allow_empty: bool) -> list[tuple[str, NDArray]]:
-    """(name, NDArray) pairs of what a user gave."""
+    """(name, NDArray) pairs of the user's data."""
     if data is None or (isinstance(data, (list, dict)) and not data):
         if allow_empty:
             return []
@@ -276,8 +276,8 @@ def _named(data: Any, name: str, allow_empty: bool) -> list[tuple[str, NDArray]]
 
 
 class ResizeIter(DataIter):
-    """Epochs of `size` batches, whatever the length of `data_iter`: it begins anew as often as need
-    be. reset_internal: `reset` resets it, too."""
+    """Epochs of `size` batches, whatever the length of `data_iter`, which begins again as often as
+    needed. reset_internal: `reset` resets `data_iter` too."""
 
     def __init__(self, data_iter: DataIter, size: int, reset_internal: bool = True):
         super().__init__(data_iter.batch_size)
@@ -319,7 +319,7 @@ class ResizeIter(DataIter):
 
 
 class PrefetchingIter(DataIter):
-    """One or several iterators side by side, their next batches made ahead on a thread of its own.
+    """One or several iterators in parallel, their next batches prepared on a thread.
 
     rename_data, rename_label: a dict for each iterator, its names -> the names given here.
     """
@@ -368,7 +368,7 @@ class PrefetchingIter(DataIter):
 
 
 def _next_of(iters: list[DataIter]) -> list[DataBatch] | None:
-    """A batch of each, or None when the epoch is over; ValueError if it is over for some only."""
+    """A batch of each, or None when the epoch is over; ValueError if only some are over."""
     batches = []
     for it in iters:
         try:
@@ -381,7 +381,7 @@ def _next_of(iters: list[DataIter]) -> list[DataBatch] | None:
 
 
 def _left_out(name: str, instead: str) -> type:
-    """A class that says on use that it is left out."""
+    """A class that raises on use, because it is left out."""
 
     def __init__(self: Any, *_: Any, **__: Any) -> None:
         raise NotImplementedError(

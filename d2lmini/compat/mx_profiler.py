@@ -5,16 +5,16 @@
     profiler.set_state("run")
     train(net)
     profiler.set_state("stop")
-    print(profiler.dumps())          # a table: how often, how long
+    print(profiler.dumps())          # a table: counts and times
     profiler.dump()                  # the file, for ui.perfetto.dev
 
-Behind it stands a `Trace`; `with d2lmini.profile() as trace` is the shorter way to one, and to all
-that can be read off it. Tasks, frames, events, counters and markers of one's own stand beside the
-operations (`classic_objects`).
+It records a `Trace`; `with d2lmini.profile() as trace` is the shorter way to a trace and to its
+analyses. The user's own tasks, frames, events, counters and markers are recorded beside the
+operations (`mx_profiler_objects`).
 
-After MXNet 1.9's `mx.profiler`, whose table this one's looks like. Its sections are the operations
-("operator"), the waits ("Wait"; MXNet has the calls of its C interface there), the domains of the
-user and "Device Storage". MXNet 1.9 has no `start`, `stop` and `scope`.
+After MXNet 1.9's `mx.profiler`, with a table of the same form. Its sections are the operations
+("operator"), the waits ("Wait"; MXNet has the calls of its C interface there), the user's domains
+and "Device Storage". MXNet 1.9 has no `start`, `stop` and `scope`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from d2lmini.base import MXNetError
 from d2lmini.profiler.chrome import Mark, document
 from d2lmini.profiler.trace import Trace
 
-#: What can be configured: its value at first, and what it is for.
+#: Options: default value, and purpose.
 OPTIONS: dict[str, tuple[Any, str]] = {
     "profile_all": (False, "record everything"),
     "profile_symbolic": (True, "record operations; here as good as profile_imperative"),
@@ -50,7 +50,7 @@ SORTS = ("total", "avg", "min", "max", "count")
 
 @dataclass(frozen=True)
 class Figures:
-    """A row of the table: milliseconds, or kB; of a counter, its last value for the total."""
+    """A row of the table: milliseconds, or kB; for a counter the total is its last value."""
 
     count: int
     total: float
@@ -60,8 +60,8 @@ class Figures:
 
 
 class _Profiler:
-    """The one of this process: `trace` of the present or last run, `marks` beside it, and `since`,
-    how many operations, waits, changes of memory and marks the table leaves out since its reset."""
+    """The state of the process's profiler: `trace` of the present or last run, `marks` beside it,
+    and `since`, the numbers of operations, waits, memory changes and marks before the reset."""
 
     def __init__(self) -> None:
         self.options = {name: value for name, (value, _) in OPTIONS.items()}
@@ -73,7 +73,7 @@ class _Profiler:
 
     @property
     def records(self) -> bool:
-        """Is what happens now recorded?"""
+        """Is the profiler recording now?"""
         return self.running and not self.paused
 
     def listen(self, records: bool) -> None:
@@ -87,7 +87,7 @@ profiler = _Profiler()
 
 
 def set_config(**kwargs: Any) -> None:
-    """Set options, before the run; see OPTIONS. MXNetError for one that there is not."""
+    """Set options, before the run; see OPTIONS. MXNetError for an unknown option."""
     for name in kwargs:
         if name not in OPTIONS:
             known = "\n".join(f"{key}: {what}" for key, (_, what) in OPTIONS.items())
@@ -98,7 +98,7 @@ def set_config(**kwargs: Any) -> None:
 
 
 def set_state(state: str = "stop", profile_process: str = "worker") -> None:
-    """Begin ("run") or end ("stop") recording; a stop waits for what was pushed. KeyError for
+    """Begin ("run") or end ("stop") recording; a stop waits for pending operations. KeyError for
     another state."""
     _check_process(profile_process)
     if state not in STATES:
@@ -133,15 +133,15 @@ def pause(profile_process: str = "worker") -> None:
 
 
 def resume(profile_process: str = "worker") -> None:
-    """Go on after `pause`."""
+    """Continue after `pause`."""
     _check_process(profile_process)
     profiler.paused = False
     profiler.listen(profiler.running)
 
 
 def dump(finished: bool = True, profile_process: str = "worker") -> None:
-    """Write what was recorded to the file, in the Trace Event Format; `finished` ends the run.
-    MXNetError if there was none."""
+    """Write the recording to the file, in the Trace Event Format; `finished` ends the run.
+    MXNetError if there was no run."""
     _check_process(profile_process)
     if profiler.trace is None:
         raise MXNetError("Profiler hasn't been run. Config and start profiler first")
@@ -154,7 +154,7 @@ def dump(finished: bool = True, profile_process: str = "worker") -> None:
 def dumps(
     reset: bool = False, format: str = "table", sort_by: str = "total", ascending: bool = False
 ) -> str:
-    """What was recorded, summed up: count, total, min, max and mean of each name in each section.
+    """A summary of the recording: count, total, min, max and mean of each name in each section.
 
     format: "table" or "json"; sort_by: total, avg, min, max or count; reset: the next table begins
     here. Empty unless aggregate_stats was set. AssertionError for another format or sort_by.
@@ -185,14 +185,14 @@ def _check_process(name: str) -> None:
 
 
 def _reset() -> None:
-    """The table begins anew; the file will have everything."""
+    """Restart the table; the file will still have everything."""
     trace = profiler.trace
     if trace is not None:
         n, waits, changes = len(trace.operations), len(trace.waits), len(trace.memory)
         profiler.since = n, waits, changes, len(profiler.marks)
 
 
-# -- what it says ----------------------------------------------------------------------------------
+# -- the table -------------------------------------------------------------------------------------
 
 
 def _figures(values: Iterable[float]) -> Figures:
@@ -202,7 +202,7 @@ def _figures(values: Iterable[float]) -> Figures:
 
 
 def _times() -> dict[str, dict[str, Figures]]:
-    """Of each section and name, in milliseconds; a counter's values in thousands."""
+    """Times by section and name, in milliseconds; a counter's values in thousands."""
     found: dict[str, dict[str, list[float]]] = {}
 
     def add(section: str, name: str, value: float) -> None:
@@ -238,14 +238,14 @@ def _times() -> dict[str, dict[str, Figures]]:
 
 
 def _memory() -> dict[str, Figures]:
-    """Of each device, how much was in use, in kB, each time it changed."""
+    """Memory in use by device, in kB, at each change."""
     options, trace = profiler.options, profiler.trace
     if trace is None or not (options["profile_all"] or options["profile_memory"]):
         return {}
     used: dict[Any, list[int]] = {}
     for change in trace.memory[profiler.since[2] :]:
         row = used.setdefault(change.ctx, [])
-        # Where it was taken, the books say how much there is in all.
+        # At an allocation the trace has the total in use.
         row.append(change.live if change.nbytes > 0 else (row[-1] if row else 0) + change.nbytes)
     return {
         f"Memory: {ctx.device_type}/{ctx.device_id}": _figures(max(n, 0) / 1e3 for n in row)

@@ -1,4 +1,4 @@
-"""What a program says of itself to the profiler: spans, counters and markers of its own.
+"""The user's own spans, counters and markers in the profiler.
 
 >>> from d2lmini import profiler
 >>> domain = profiler.Domain("training")
@@ -9,8 +9,8 @@
 >>> print(epoch, images)
 epoch images
 
-They are recorded while the profiler runs (`classic`), and cost a branch while it does not. After
-MXNet 1.9's `mx.profiler`.
+They are recorded while the profiler runs (`mx_profiler`), and cost a branch while it does not.
+After MXNet 1.9's `mx.profiler`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from d2lmini.base import MXNetError
 from d2lmini.compat.mx_profiler import profiler
 from d2lmini.profiler.chrome import Mark
 
-#: Whom a marker is for -> the letter of the format.
+#: The scope of a marker -> the letter of the file format.
 SCOPES = {"global": "g", "marker": "t", "process": "p", "task": "t", "thread": "t"}
 
 
@@ -38,7 +38,7 @@ def _tell(
 
 
 class Domain:
-    """What belongs together, under one name."""
+    """A group of spans, counters and markers, under one name."""
 
     def __init__(self, name: str):
         self.name = name
@@ -70,7 +70,7 @@ def _name_of(domain: Domain, what: str) -> str:
 
 
 class _Span:
-    """From `start` to `stop`; a stop without a start says nothing."""
+    """The time from `start` to `stop`; a stop without a start records nothing."""
 
     kind = ""
 
@@ -80,11 +80,11 @@ class _Span:
         self._begin_ns = 0
 
     def start(self) -> None:
-        """It begins now."""
+        """Begin the span now."""
         self._begin_ns = time.perf_counter_ns()
 
     def stop(self) -> None:
-        """It ends now."""
+        """End the span now."""
         if self._begin_ns:
             _tell(self.kind, self._section, self.name, self._begin_ns)
             self._begin_ns = 0
@@ -94,7 +94,7 @@ class _Span:
 
 
 class Task(_Span):
-    """Some work of a domain; several may go on at once."""
+    """A piece of work of a domain; several may run at once."""
 
     kind = "task"
 
@@ -103,7 +103,7 @@ class Task(_Span):
 
 
 class Frame(_Span):
-    """A step that comes again and again, such as a batch."""
+    """A repeated step, such as a batch."""
 
     kind = "frame"
 
@@ -112,7 +112,7 @@ class Frame(_Span):
 
 
 class Event(_Span):
-    """Some work of no domain."""
+    """A piece of work without a domain."""
 
     kind = "event"
 
@@ -121,7 +121,7 @@ class Event(_Span):
 
 
 class Counter:
-    """A whole number that changes, with `+=`, `-=` or `set_value`."""
+    """An integer that changes, with `+=`, `-=` or `set_value`."""
 
     def __init__(self, domain: Domain, name: str, value: int | None = None):
         self.name = name
@@ -131,16 +131,16 @@ class Counter:
             self.set_value(value)
 
     def set_value(self, value: int) -> None:
-        """It is `value` from now on."""
+        """Set the counter to `value`."""
         self._value = int(value)
         _tell("counter", self._section, self.name, time.perf_counter_ns(), self._value)
 
     def increment(self, delta: int = 1) -> None:
-        """It is greater by `delta`."""
+        """Add `delta`."""
         self.set_value(self._value + int(delta))
 
     def decrement(self, delta: int = 1) -> None:
-        """It is less by `delta`."""
+        """Subtract `delta`."""
         self.set_value(self._value - int(delta))
 
     def __iadd__(self, delta: int) -> Counter:
@@ -156,7 +156,7 @@ class Counter:
 
 
 class Marker:
-    """A moment."""
+    """A point in time."""
 
     def __init__(self, domain: Domain, name: str):
         self.name = name
@@ -164,8 +164,8 @@ class Marker:
         self._section = f"{_name_of(domain, 'Marker')},instant_marker"
 
     def mark(self, scope: str = "process") -> None:
-        """It is now; `scope`, whom it concerns: global, process, thread, task or marker (MXNetError
-        for any other)."""
+        """Record the marker now; `scope`: global, process, thread, task or marker (MXNetError for
+        any other)."""
         if scope not in SCOPES:
             raise MXNetError(
                 f"Invalid Input: '{scope}', valid values are: "
@@ -176,7 +176,7 @@ class Marker:
 
 @contextmanager
 def scope(name: str) -> Iterator[Task]:
-    """A Task of the domain "scope" that lasts as long as the `with` does."""
+    """A Task of the domain "scope" that lasts as long as the `with` block."""
     task = Task(Domain("scope"), name)
     task.start()
     try:

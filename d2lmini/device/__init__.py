@@ -1,10 +1,10 @@
-"""Devices: where memory comes from and who computes.
+"""Devices: where arrays live and are computed.
 
-To be read in this order: `interface` (what a device is), `numpy_device`, `virtual_device`,
-`devices` (which there are), `storage` (their memory), `parallel` (one operation on many cores).
-GPUs are in the add-on `cuda`.
+Reading order: `interface` (what a device is), `numpy_device`, `virtual_device`, `devices` (the
+devices of this process), `storage` (their memory), `parallel` (one operation on many cores). GPUs
+are in the add-on `cuda`.
 
-`allow_tf32(True)` lets GPUs multiply float32 matrices in TF32, which they do not do by themselves.
+`allow_tf32(True)` lets GPUs multiply float32 matrices in TF32; the default is full float32.
 """
 
 from __future__ import annotations

@@ -1,20 +1,20 @@
-"""BLAS computes on the thread that asks: several cores are the engine's business.
+"""BLAS computes on the calling thread: the engine distributes work over the cores.
 
-NumPy's BLAS would cut a large product over threads of its own. They wait for each other in loops,
-which costs more than it gains as soon as anything else wants the cores: on two cores, two products
-of 1024 x 2048 x 512 at once took three times as long as one after the other, and middling ones
-fifty times as long as on one thread. And the bits of a result depend on how many threads there
-were. So whoever computes a product on the CPU (`ops/products.py`) does so inside `alone`, and
-shares it out among the engine's workers by a cut that depends on sizes only.
+NumPy's BLAS would cut a large product over threads of its own. These threads spin while they wait
+for each other, which costs more than it gains as soon as other work needs the cores: on two cores,
+two products of 1024 x 2048 x 512 at once took three times as long as one after the other, and
+medium ones fifty times as long as on one thread. And the bits of a result depend on the number of
+threads. So a task that computes a product on the CPU (`ops/products.py`) does so inside `alone`,
+and shares the product among the engine's workers by a cut that depends on sizes only.
 
 >>> import numpy as np
 >>> with alone():
 ...     y = np.ones((200, 200)) @ np.ones((200, 200))  # on this thread, whatever others do
 
-The number of BLAS threads is one figure for the whole process. It is 1 as long as anybody is
-inside, and the last one to leave puts back what the first one found, so that a user's own products
-have all cores while the engine is idle. Where several devices share the cores (`virtual_device`) it
-is 1 all the time (`stay_serial`).
+The number of BLAS threads is one setting for the whole process. It is 1 while any thread is inside
+`alone`; the last thread to leave restores the value that the first one found, so that a user's own
+products have all cores while the engine is idle. Where several devices share the cores
+(`virtual_device`) it is 1 all the time (`stay_serial`).
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from typing import Any
 
 from d2lmini import forks
 
-#: OpenBLAS computes a product of up to so many multiplications on the thread that calls it.
+#: OpenBLAS computes products of at most this many multiplications on the calling thread.
 SERIAL_PRODUCT = 1 << 18
 
 
 class _Dial:
-    """The number of threads of one BLAS library: how to read it, how to set it, and where it stood
-    when the first one came inside."""
+    """The number of threads of one BLAS library: functions to read and set it, and its value
+    before the first thread entered `alone`."""
 
     __slots__ = ("found", "kept", "read", "turn_to")
 
@@ -43,21 +43,21 @@ class _Dial:
         self.read = read
         self.turn_to = turn_to
         self.found = 1
-        self.kept: int | None = None  # where it stood before `stay_serial`
+        self.kept: int | None = None  # the value before `stay_serial`
 
 
 _door = threading.Lock()
-_inside = 0  # how many are inside `alone` now
+_inside = 0  # number of entries into `alone` that have not left
 
 
 def threads() -> int:
-    """How many threads BLAS uses for one product while nobody is `alone`."""
+    """Number of threads that BLAS uses for one product while no thread is in `alone`."""
     with _door:
         return max((d.found if _inside else d.read() for d in _dials()), default=1)
 
 
 class _Alone:
-    """The scope that `alone` gives, one object for all. To enter and leave takes 2 us."""
+    """The scope that `alone` returns, one object for all. To enter and leave takes 2 us."""
 
     __slots__ = ()
 
@@ -83,15 +83,15 @@ _alone = _Alone()
 
 
 def alone() -> AbstractContextManager[None]:
-    """A scope in which BLAS computes every product on the thread that asks.
+    """A scope in which BLAS computes every product on the calling thread.
 
-    Any number of threads may be inside, a thread also more than once.
+    Any number of threads may be inside, and a thread may enter more than once.
     """
     return _alone
 
 
 def stay_serial(on: bool) -> None:
-    """Let BLAS use one thread for everything from now on, or as many as it had before."""
+    """Let BLAS use one thread for everything from now on; False restores the former number."""
     with _door:
         _stay_serial(on)
 
@@ -107,7 +107,7 @@ def _stay_serial(on: bool) -> None:
 
 
 def _turn_dial(dial: _Dial, n: int) -> None:
-    """Turn it now, or when the last one who is inside `alone` leaves."""
+    """Set the number of threads now, or when the last thread leaves `alone`."""
     if _inside:
         dial.found = n
     else:
@@ -115,7 +115,7 @@ def _turn_dial(dial: _Dial, n: int) -> None:
 
 
 def _put_back() -> None:
-    """Turn the dials to where they were, except those that somebody else has turned since."""
+    """Restore the numbers of threads, except those that other code has changed since."""
     for dial in _dials():
         if dial.found != 1 and dial.read() == 1:
             dial.turn_to(dial.found)
@@ -123,7 +123,7 @@ def _put_back() -> None:
 
 @cache
 def _dials() -> list[_Dial]:
-    with forks.importing:  # to look for the libraries takes the loader's lock
+    with forks.importing:  # the search for the libraries takes the loader's lock
         import threadpoolctl
 
         controller = threadpoolctl.ThreadpoolController()
@@ -131,9 +131,8 @@ def _dials() -> list[_Dial]:
 
 
 def _dial(library: Any) -> _Dial:
-    """OpenBLAS is asked directly: threadpoolctl would take 4 us, and listens only to the thread
-    that came first. The interpreter is not let go of meanwhile (PyDLL), since getting it back may
-    take 5 ms."""
+    """Calls OpenBLAS directly: threadpoolctl would take 4 us, and obeys only the thread that came
+    first. PyDLL keeps the interpreter lock during the call, since getting it back may take 5 ms."""
     if getattr(library, "threading_layer", "") == "pthreads":
         handle = ctypes.PyDLL(library.filepath)
         for prefix in ("", "scipy_"):
@@ -153,7 +152,7 @@ def _dial(library: Any) -> _Dial:
 
 
 def _after_fork_in_child() -> None:
-    """Whoever was inside did not come along."""
+    """The threads that were inside `alone` do not exist in the child."""
     global _door, _inside
     _door = threading.Lock()
     if _inside:

@@ -1,10 +1,10 @@
-"""The memory checker, `D2LMINI_CHECK_MEMORY=1`: finds writes into memory that is nobody's.
+"""The memory checker, `D2LMINI_CHECK_MEMORY=1`: finds writes into memory that has no owner.
 
 >>> from d2lmini import nd, storage
 >>> storage.check(True)
 >>> x = nd.ones((64, 64))
 >>> x.wait_to_read()
->>> view = x._chunk.data            # looks into the array's memory, and does not keep the array
+>>> view = x._chunk.data            # a view of the array's memory that does not keep the array
 >>> del x
 >>> nd.waitall()
 >>> view[3, 4] = 7
@@ -15,23 +15,24 @@
 memory of an array that is no more was written: 4 bytes from byte 784 on, as float32 7.0
 >>> storage.check(False)
 
-While it is on, memory that is nobody's holds a pattern, NaN in every type of floats:
+While the checker is on, memory without an owner holds a pattern, NaN in every type of floats:
 
-    a block of the pool   from its end as an array to its beginning as another one; so what an
-                          operation finds in a new array is NaN
-    a red zone            behind each block, until it is given back
-    an arena              between two calls of programs that work there
+    a block of the pool   from its release by one array to its use by the next; so an operation
+                          that reads a new array before it is written sees NaN
+    a red zone            behind each block, until the block is given back
+    an arena              between two calls of the programs that work there
     scratch and loans     before each use, with a red zone behind
 
-The pattern is verified when the memory is given away again, and a part of all such memory at every
-wait of the user's thread (all of it by `storage.verify()`). Who finds another value there raises a
-`MemoryFault`, which names what the memory was and the operations that ran since the pattern was
-last seen whole. What came into the library as it is (`adopt`) has a checksum, as long as no
-operation writes it.
+The pattern is verified when the memory is given out again, and a part of all such memory at every
+wait of the user's thread (all of it by `storage.verify()`). Another value there raises a
+`MemoryFault`, which names what the memory was used for and the operations that ran since the
+pattern was last seen whole. An array that came into the library as it is (`adopt`) has a checksum,
+as long as no operation writes the array.
 
-Memory of the CPU and of virtual GPUs is checked; that of real ones belongs to CuPy. Arrays under
-4 KiB that an operation makes lie in NumPy's memory, whose lives NumPy knows; others have blocks of
-the pool while the checker is on. An array or program that was made before is not checked.
+The checker covers memory of the CPU and of virtual GPUs; memory of real GPUs belongs to CuPy.
+Arrays under 4 KiB that an operation makes lie in NumPy's memory, whose lifetime NumPy manages;
+other arrays have blocks of the pool while the checker is on. Arrays and programs made before the
+checker was turned on are not checked.
 """
 
 from __future__ import annotations
@@ -52,35 +53,35 @@ from d2lmini import callsite
 from d2lmini.base import MXNetError
 from d2lmini.callsite import Site
 
-#: Bytes of red zone behind whatever is lent.
+#: Bytes of red zone behind every lent block.
 RED = 64
 
-#: What lies in memory that is nobody's: NaN as float16, float32 and float64.
+#: The content of memory without an owner: NaN as float16, float32 and float64.
 PATTERN = np.uint16(0xFFF5)
 WORD = np.uint64(0xFFF5FFF5FFF5FFF5)
 _SHORT = np.full(520, PATTERN).view(np.uint8)
 
-#: At a wait so many pieces of memory are verified: those given back last, and as many others.
+#: Pieces of memory verified at a wait: this many that were given back last, and as many others.
 LAST = 2
-#: And the checksums of so many arrays that were adopted, of so many bytes at most.
+#: At a wait the checksums of this many adopted arrays are verified, each of at most LARGEST bytes.
 ADOPTED = 8
 LARGEST = 1 << 18
 
 
 class MemoryFault(MXNetError):
-    """Memory holds what nobody may have written there: an error in d2lmini, or of a program that
-    writes into memory whose owner it has let go of."""
+    """Memory holds a value that nothing may have written there: an error in d2lmini, or of a
+    program that writes into memory it no longer owns."""
 
 
 class Piece:
-    """Memory that is watched: `nbytes` of it are, or were, lent; red zone behind.
+    """Memory that is watched: `nbytes` of it are, or were, lent; a red zone follows.
 
-    root   weak reference to the array of bytes that owns it
-    free   does it hold the pattern? Else only what is behind `nbytes` does
-    busy   may it be written now, by the program that has it?
-    what   what it is, or was; `who` has asked for it: a name, or a line
-    seen   how many operations had begun when it was found whole
-    epoch  grows with each change of these, told: that in which a fault was told
+    root   weak reference to the array of bytes that owns the memory
+    free   True: all of it holds the pattern; False: only the part behind `nbytes` does
+    busy   may the program that works there write it now?
+    what   what the memory is or was used for; `who` asked for it: a name, or a line
+    seen   number of operations that had begun when the piece was last found whole
+    epoch  grows with each change of these fields; told: the epoch in which a fault was reported
     """
 
     __slots__ = (
@@ -97,13 +98,13 @@ class Piece:
 
 
 class Checker:
-    """What the pool, arenas, scratch memory and loans tell, and what it finds.
+    """Records the use of the pool, arenas, scratch memory and loans, and the faults found.
 
-    No lock is needed: a piece is changed by who has it, or with the lock of the pool. Who verifies
-    it meanwhile sees that its epoch has changed.
+    No lock is needed: the owner of a piece changes it, or a thread with the lock of the pool. A
+    thread that verifies the piece meanwhile sees that its epoch has changed.
 
-    pieces  all that is watched, by the id of the array that owns it
-    log     names of the operations that began, the last ones; count: how many there were
+    pieces  all watched pieces, by the id of the array that owns the memory
+    log     names of the last operations that began; count: number of all
     faults  found where no error may be raised; the next wait raises them
     """
 
@@ -112,11 +113,11 @@ class Checker:
         self.log: deque[str] = deque(maxlen=64)
         self.count = 0
         self.faults: deque[str] = deque(maxlen=16)
-        self._order: deque[int] = deque()  # ids of pieces, the next to be verified first
+        self._order: deque[int] = deque()  # ids of pieces, the next to verify first
         self._adopted: deque[tuple[weakref.ref, weakref.ref, int, int, int]] = deque(maxlen=ADOPTED)
         self._last: deque[Piece] = deque(maxlen=LAST)  # given back last
 
-    # -- what is told ------------------------------------------------------------------------------
+    # -- records of use ----------------------------------------------------------------------------
 
     def began(self, function: Callable[..., Any]) -> None:
         """An operation begins."""
@@ -128,12 +129,12 @@ class Checker:
         self, root: np.ndarray, begin: int, nbytes: int, end: int, what: str,
         who: str | Site | None = None,
     ) -> None:  # fmt: skip
-        """`nbytes` of `root` from `begin` on are somebody's from now on, what follows to `end` is
+        """`nbytes` of `root` from `begin` on have an owner from now on; the rest up to `end` is
         red zone. All of it holds the pattern."""
         piece = self.pieces.get(id(root))
         if piece is None or piece.root() is not root:
             piece = Piece(root)
-            if not what.startswith("scratch"):  # that is verified by its thread alone
+            if not what.startswith("scratch"):  # only its own thread verifies scratch memory
                 self._order.append(id(root))
         if piece.free and piece.end == end:
             self._verify(piece)
@@ -149,10 +150,10 @@ class Checker:
         self.pieces[id(root)] = piece
 
     def take_back(self, root: np.ndarray) -> None:
-        """What was lent of `root` is nobody's any more."""
+        """The lent part of `root` has no owner any more."""
         piece = self.pieces.get(id(root))
         if piece is None or piece.root() is not root:
-            return  # it was lent before the checker was there
+            return  # lent before the checker was turned on
         self._verify(piece)
         piece.epoch += 1
         if not piece.free or piece.told >= 0:
@@ -161,7 +162,8 @@ class Checker:
         self._last.append(piece)
 
     def guarded(self, run: Callable[..., Any], name: str, root: np.ndarray) -> Callable[..., Any]:
-        """A program's function that works in an arena, which holds the pattern between calls."""
+        """Wrap a program's function that works in an arena; between calls the arena holds the
+        pattern."""
         piece = self.pieces.get(id(root))
         if piece is None:
             return run
@@ -209,8 +211,8 @@ class Checker:
         return call_parts if inspect.isgeneratorfunction(run) else call
 
     def scratch(self, memory: dict[str, np.ndarray], name: str, nbytes: int) -> np.ndarray:
-        """Scratch memory of this name: to ask for it while the last one is in use is a fault of
-        those who use one name for two."""
+        """Scratch memory of this name. A request while the last array of this name is in use is a
+        fault: two uses share one name."""
         frame: Any = sys._getframe(2)
         while frame.f_back is not None and frame.f_code.co_name in ("_room", "room"):
             frame = frame.f_back
@@ -218,7 +220,7 @@ class Checker:
         block = memory.pop(name, None)
         if block is not None:
             piece = self.pieces.get(id(block))
-            for _ in range(5):  # another thread may look into it for a moment
+            for _ in range(5):  # another thread may be verifying it for a moment
                 if getrefcount([block][0]) <= 2:
                     break
                 time.sleep(0.001)
@@ -238,11 +240,11 @@ class Checker:
         return block[:nbytes]
 
     def adopted(self, chunk: Any, array: np.ndarray) -> None:
-        """`array` is to be the contents of `chunk`, seen by nobody else."""
+        """`array` becomes the contents of `chunk`; nothing else may see it."""
         base: Any = array
         while isinstance(base, np.ndarray) and base.base is not None:
             base = base.base
-        chunk_of_base = getattr(base, "chunk", None)  # of a lease
+        chunk_of_base = getattr(base, "chunk", None)  # the base is a Lease
         if chunk_of_base is not None and chunk_of_base.block is not None:
             base = chunk_of_base.block.base
         piece = self.pieces.get(id(base))
@@ -256,26 +258,26 @@ class Checker:
             self._adopted.append((*refs, chunk.version, _checksum(array), self.count))
 
     def shared(self, chunk: Any) -> None:
-        """Others may write the contents of `chunk`, by a view or by DLPack."""
+        """A view or DLPack may now write the contents of `chunk`."""
         for each in list(self._adopted):
             if each[0]() is chunk:
                 self._adopted.remove(each)
 
-    # -- what is found -----------------------------------------------------------------------------
+    # -- verification ------------------------------------------------------------------------------
 
     def at_wait(self) -> None:
-        """The user's thread has waited: verify a part, and raise what was found."""
+        """Verify a part after a wait of the user's thread, and raise the faults found."""
         if self._last or self._order or self._adopted or self.faults:
             for piece in list(self._last):
                 self._verify(piece)
             self.verify(LAST)
 
     def verify(self, most: int = sys.maxsize) -> None:
-        """Verify so many pieces, or all; MemoryFault if there was a fault, now or before."""
+        """Verify `most` pieces, default all; MemoryFault if there was a fault, now or before."""
         for _ in range(min(most, len(self._order))):
             try:
                 key = self._order.popleft()
-            except IndexError:  # others verify, too
+            except IndexError:  # another thread verifies too
                 break
             piece = self.pieces.get(key)
             if piece is None or piece.root() is None:
@@ -292,12 +294,12 @@ class Checker:
             raise MemoryFault("\n".join(found))
 
     def fault(self, text: str) -> None:
-        """Keep what was found for the next wait."""
+        """Keep a fault for the next wait."""
         if text not in self.faults:
             self.faults.append(text)
 
     def _verify(self, piece: Piece) -> None:
-        """Is what is to hold the pattern whole? A fault is told once."""
+        """Check the pattern of `piece`. A fault is reported once."""
         epoch, root = piece.epoch, piece.root()
         if root is None or piece.told == epoch:
             return
@@ -307,7 +309,7 @@ class Checker:
             piece.seen = self.count
             return
         text = self._explained(piece, region, begin - piece.begin)
-        if piece.epoch == epoch:  # else it came to be somebody's while we looked
+        if piece.epoch == epoch:  # else it was lent while this thread looked
             piece.told = epoch
             self.fault(text)
 
@@ -333,7 +335,7 @@ class Checker:
         )
 
     def _since(self, count: int) -> str:
-        """The operations that began since there had been so many."""
+        """The operations that began after the first `count` ones."""
         last = list(self.log)
         n = min(self.count - count, len(last))
         names = list(dict.fromkeys(last[len(last) - n :]))
@@ -361,7 +363,7 @@ class Checker:
 
 
 def _asking() -> str | Site | None:
-    """The operation on whose behalf this thread asks for memory, or the user's line."""
+    """The operation for which this thread asks for memory, or the user's line."""
     frame: Any = sys._getframe(2)
     for _ in range(12):
         if frame is None:
@@ -381,20 +383,20 @@ def _checksum(array: np.ndarray) -> int:
 
 
 def _tile(nbytes: int, offset: int) -> np.ndarray:
-    """The pattern as bytes, of a region that begins `offset` behind where a pattern begins."""
+    """The pattern as bytes, for a region that begins `offset` bytes behind a pattern's start."""
     words = _SHORT if nbytes <= 1024 else np.full(nbytes // 2 + 2, PATTERN).view(np.uint8)
     return words[offset % 2 : offset % 2 + nbytes]
 
 
 def _fill(region: np.ndarray) -> None:
-    """Let a region hold the pattern."""
+    """Fill a region with the pattern."""
     region[: region.size // 2 * 2].view(np.uint16).fill(PATTERN)
     if region.size % 2:
         region[-1] = PATTERN & 0xFF
 
 
 def _is_whole(region: np.ndarray, offset: int = 0) -> bool:
-    """Does it hold the pattern?"""
+    """Does the region hold the pattern?"""
     if region.size < 1024 or offset % 2:
         return region.tobytes() == _tile(region.size, offset).tobytes()
     n = region.size // 8 * 8

@@ -1,12 +1,12 @@
-"""Which devices there are, and the one that a context means.
+"""The devices of this process, and the one that a context means.
 
 >>> from d2lmini import cpu
 >>> from d2lmini.device.devices import device_of
 >>> device_of(cpu())
 <cpu device cpu(0)>
 
-CPU contexts are there as soon as they are named. `gpu(i)` is CUDA's device i, looked for when a GPU
-is first asked about, unless `install` decides otherwise: virtual GPUs stand in place of real ones.
+CPU contexts exist as soon as they are named. `gpu(i)` is CUDA's device i, searched for when a GPU
+is first needed, unless `install` decides otherwise: virtual GPUs replace real ones.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from d2lmini.engine.road import Runner
 
 _devices: dict[Context, Device] = {}
 _door = forks.guard(threading.RLock())
-_looked = False  # for the GPUs of this machine, if no others were installed
+_looked = False  # has this process looked for the machine's GPUs?
 
 
 def device_of(ctx: Context) -> Device:
@@ -48,18 +48,18 @@ def exists(ctx: Context) -> bool:
 
 
 def known(ctx: Context) -> Device | None:
-    """The device that `ctx` names, if it was found before; looks for none."""
+    """The device that `ctx` names, if it was found before; searches for none."""
     return _devices.get(ctx)
 
 
 def gpus() -> list[Device]:
-    """The devices that are no CPU, in their order."""
+    """The devices that are not CPUs, in order."""
     _look()
     return _known()
 
 
 def named() -> list[Device]:
-    """All that somebody has named yet."""
+    """All devices that were used so far."""
     return list(_devices.values())
 
 
@@ -68,14 +68,13 @@ def _known() -> list[Device]:
 
 
 def state() -> tuple[list[Device], int | None]:
-    """What `install` takes to bring back what is there now."""
+    """The arguments with which `install` restores the present devices."""
     return _known(), lanes.most_for_cpu
 
 
 def install(devices: Sequence[Device], cpu_workers: int | None) -> None:
-    """Let these be the devices beside the CPU, and no others; the engine must be idle. None: those
-    of this machine, which are looked for when asked about. `cpu_workers`: how many workers the CPU
-    keeps, None for all."""
+    """Replace all devices but the CPU; the engine must be idle. None: the devices of this machine,
+    searched for when needed. `cpu_workers`: number of workers the CPU keeps, None for all."""
     global _looked
     for device in _known():
         del _devices[device.ctx]
@@ -83,7 +82,7 @@ def install(devices: Sequence[Device], cpu_workers: int | None) -> None:
             device.pool.there = False
     for device in devices:
         _devices[device.ctx] = device
-        if device.pool is not None:  # it was there before
+        if device.pool is not None:  # it was installed before
             device.pool.there = True
     _looked = bool(devices)
     lanes.install(*_lanes(devices, cpu_workers))
@@ -115,7 +114,7 @@ def _lanes(
 
 
 def _reason() -> str:
-    """Why there are no GPUs."""
+    """Why no GPUs were found."""
     try:
         return addons.find("gpu").module.missing()
     except MXNetError as problem:

@@ -1,14 +1,14 @@
-"""Where the memory lies that another library offers by DLPack.
+"""The device of an array that another library offers by DLPack.
 
 >>> import numpy as np
 >>> place_of(np.ones(3))
 (1, 0)
->>> place_of(np.ones(3).__dlpack__())        # a bare capsule: what it says inside
+>>> place_of(np.ones(3).__dlpack__())        # a bare capsule: read from its fields
 (1, 0)
 
-The numbers are DLPack's: 1 is the CPU, 2 a GPU of CUDA, with its number behind. A library that
-offers an array by the protocol, `__dlpack__` and `__dlpack_device__`, is asked; a capsule of its
-own has them in its first fields, after the address.
+The numbers are DLPack's: 1 is the CPU, 2 a GPU of CUDA, followed by the device's number. An array
+that follows the protocol, `__dlpack__` and `__dlpack_device__`, is asked; a bare capsule has them
+in its first fields, after the address.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Versioned(ctypes.Structure):
 
 def place_of(source: Any) -> tuple[int, int]:
     """(kind of device, its number) of an object that has `__dlpack__`, or of a capsule. TypeError
-    for anything else, and for a capsule that was taken before."""
+    for anything else, and for a capsule that was consumed before."""
     if hasattr(source, "__dlpack__"):
         kind, number = source.__dlpack_device__()
         return int(kind), int(number)

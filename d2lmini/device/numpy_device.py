@@ -1,6 +1,6 @@
 """The CPU as a device: NumPy computes, on as many workers as there are cores.
 
-All contexts of the CPU share cores and memory; each keeps books of its own.
+All CPU contexts share the cores and the memory; each has its own account.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class NumpyDevice(Device):
         self.xp.copyto(target, source)
 
     def memory_info(self) -> tuple[int, int]:
-        """Those of the machine."""
+        """(free, total) bytes of the machine."""
         with forks.importing:
             import psutil
 

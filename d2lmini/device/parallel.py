@@ -1,14 +1,14 @@
-"""One operation over several cores: pieces of it shared among workers that have nothing to do.
+"""One operation over several cores: idle workers share its pieces.
 
-The worker that runs an operation cuts it (`parallel_for`), works through the pieces, and idle
-workers help, also those that become idle while there are pieces left; if all are busy it does
-everything itself. So cores are never oversubscribed, and several operations at once and one large
-operation are served by the same few threads. A piece may be cut further: whoever waits for it helps
-with what it has cut.
+The worker that runs an operation cuts it (`parallel_for`) and works through the pieces; idle
+workers help, including those that become idle while pieces are left; if all are busy, the worker
+does everything itself. So cores are never oversubscribed, and the same few threads serve several
+operations at once as well as one large operation. A piece may be cut further: the thread that waits
+for the piece helps with the smaller ones.
 
-The cut must depend on sizes only, never on who helps: then results do not depend on the schedule.
-NumPy lets go of the interpreter inside a call, but taking it back costs a wake-up; pieces of
-about 256k elements (a quarter of a millisecond) are the smallest that gain.
+The cut must depend on sizes only, never on the number of helpers: then results do not depend on
+the schedule. NumPy releases the interpreter lock inside a call, but getting the lock back costs a
+wake-up; pieces of about 256k elements (a quarter of a millisecond) are the smallest that gain.
 
 >>> from d2lmini.device.parallel import parallel_for
 >>> done = []
@@ -35,12 +35,12 @@ GRAIN = 1 << 18
 def parallel_for(
     n: int, body: Callable[[int], Any], whole: Callable[[], Any] | None = None
 ) -> None:
-    """Run body(0) ... body(n - 1), in any order, perhaps at once; return when all are done.
+    """Run body(0) ... body(n - 1), in any order, perhaps in parallel; return when all are done.
 
     The first exception of a piece is raised after the others have ended. `whole` does the work of
-    all pieces in one call, to the bit; it is called when nobody is there to share with.
+    all pieces in one call, with the same bits; it is called when no other thread can help.
     """
-    if n < 2 or here.cut or not instrument.listeners:  # what is cut within a piece is part of it
+    if n < 2 or here.cut or not instrument.listeners:  # a cut within a piece belongs to the piece
         _run_pieces(n, body, whole)
         return
     begin_ns = engine.current.clock()
@@ -55,7 +55,7 @@ def parallel_for(
 def _run_pieces(
     n: int, body: Callable[[int], Any], whole: Callable[[], Any] | None
 ) -> tuple[int, int]:
-    """How many pieces this thread took itself, and when the last of those was over."""
+    """The number of pieces this thread took itself, and when the last of those was over."""
     current = engine.current
     job = _Job(n, body)
     called = current.helpers(n - 1, job, late=whole is None) if n > 1 else None
@@ -74,7 +74,7 @@ def _run_pieces(
             other.work()
     finally:
         current.shared(job)
-        # A helper that wakes late finds nothing to do; it is not to keep the arrays alive.
+        # A helper that wakes late finds no piece; it must not keep the arrays alive.
         if job.is_over:
             del job.body
     problem, job.problem = job.problem, None
@@ -82,19 +82,19 @@ def _run_pieces(
         try:
             raise problem
         finally:
-            del problem  # its traceback names this frame: a circle that would keep arrays alive
+            del problem  # its traceback names this frame: a cycle that would keep arrays alive
     return own, over_ns
 
 
 class _Job:
-    """Pieces not yet taken, and how many are done.
+    """The pieces of one operation, and how many are done.
 
-    taken  there are none left to take; is_over: all are done
-    outer  the job in a piece of which this one was begun
-    news   for the thread that waits for all pieces: jobs that were begun in them, where it can
+    taken  no pieces are left to take; is_over: all are done
+    outer  the job whose piece began this one
+    news   for the thread that waits for all pieces: jobs begun in the pieces, with which it can
            help; None when all are done
 
-    Who waits helps with nothing but what it waits for. So nobody waits for a thread that waits.
+    A waiting thread takes pieces only from the job it waits for, so there is no deadlock.
     """
 
     __slots__ = ("body", "finished", "is_over", "n", "news", "numbers", "outer", "problem", "taken")
@@ -111,14 +111,14 @@ class _Job:
         self.is_over = False
 
     def tell(self) -> None:
-        """Tell those who wait for the piece in which this was begun."""
+        """Offer this job to the threads that wait for the piece in which it began."""
         outer = self.outer
         while outer is not None:
             outer.news.put(self)
             outer = outer.outer
 
     def work(self) -> int:
-        """Take pieces until none is left; how many it were."""
+        """Take pieces until none is left; returns how many."""
         mine = 0
         before, here.job = here.job, self
         try:

@@ -1,8 +1,8 @@
 """Computing without NumPy's warnings: infinities and NaNs are values here, as in MXNet.
 
-NumPy keeps what it does about a division by zero in a context variable. Switching it around every
-operation would cost 3 us; running the operation in a context in which it is switched costs 0.2 us.
-The caller's own setting stays as it is.
+NumPy keeps its setting for floating-point errors in a context variable. Changing the setting around
+every operation would cost 3 us; running the operation in a context that has the setting costs
+0.2 us. The caller's own setting stays as it is.
 
 >>> import numpy as np
 >>> run_quietly(np.divide, np.ones(1), np.zeros(1))
@@ -26,8 +26,8 @@ def _quiet() -> contextvars.Context:
 
 
 class _Here(threading.local):
-    """Per thread: the quiet context, or None while this thread is inside it (it cannot be entered
-    twice: a finalizer may compute in the midst of an operation)."""
+    """Per thread: the quiet context, or None while this thread is inside it (a context cannot be
+    entered twice, and a finalizer may compute in the middle of an operation)."""
 
     def __init__(self) -> None:
         self.context: contextvars.Context | None = _quiet()
@@ -35,11 +35,11 @@ class _Here(threading.local):
 
 here = _Here()
 
-#: run_locked(fn, *args) is fn(*args) for who holds the engine's lock, which lets one thread in: so
-#: one context will do. RuntimeError for a finalizer that comes upon its own thread in there.
+#: run_locked(fn, *args) is fn(*args) for the thread that holds the engine's lock. The lock admits
+#: one thread, so one context is enough. RuntimeError for a finalizer on a thread that is inside.
 run_locked = _quiet().run
 
-#: Told of each operation that begins; None: nobody is (`check_memory`).
+#: Called with each operation that begins (by `check_memory`); None: nothing is called.
 began: Callable[[Callable[..., Any]], None] | None = None
 
 
@@ -50,7 +50,7 @@ def run_quietly(fn: Callable[..., Any], *args: Any) -> Any:
     context = here.context
     if context is None:
         return fn(*args)
-    try:  # from here on: Ctrl-C may come at the next call
+    try:  # from here on, because Ctrl-C may come at the next call
         here.context = None
         return context.run(fn, *args)
     finally:

@@ -1,7 +1,7 @@
-"""Memory for intermediate results, kept by each thread from one use to the next.
+"""Scratch memory for intermediate results, kept by each thread from one use to the next.
 
-Fresh memory comes from the system page by page, and on a block that fits the cache asking for it
-costs more than what is computed there.
+Fresh memory comes from the system page by page; for a block that fits the cache, asking for memory
+costs more than the computation in it.
 
 >>> from d2lmini.device.scratch import scratch
 >>> a = scratch.array("sums", 3, "float32")
@@ -10,7 +10,7 @@ costs more than what is computed there.
 >>> scratch.array("sums", 3, "float32").ctypes.data == where
 True
 
-Some blocks are too large for every thread to keep. They are lent to whoever asks next:
+Some blocks are too large for every thread to keep. They are lent to one user after another:
 
 >>> from d2lmini.device.scratch import loan
 >>> with loan((1000, 6000), "float32") as a:
@@ -20,8 +20,8 @@ Some blocks are too large for every thread to keep. They are lent to whoever ask
 ...     a.shape, a.ctypes.data == where
 ((1000, 5000), True)
 
-Memory is given to the next one only if no array looks into it, as in the pool (`storage`): if one
-does, the memory is that array's, and the next one gets other memory.
+Memory is lent again only if no array looks into it, as in the pool (`storage`). Otherwise the
+memory stays with that array, and the next user gets other memory.
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ from d2lmini.context import cache_releasers
 from d2lmini.device import storage
 from d2lmini.device.check_memory import RED
 
-#: Larger ones are not kept, unless their user says so.
+#: Larger blocks are not kept, unless the caller says so.
 MOST_BYTES = 1 << 21
 
 
 class Scratch(threading.local):
-    """The buffers of a thread, by name: two that are in use at once have two names."""
+    """The buffers of a thread, by name: two buffers in use at once need two names."""
 
     def __init__(self) -> None:
         self.memory: dict[str, np.ndarray] = {}
 
     def array(self, name: str, n: int, dtype: Any, most: int = MOST_BYTES) -> np.ndarray:
-        """Room for n elements, holding whatever it held before; kept if it takes no more than
-        `most` bytes."""
+        """Room for n elements with undefined contents; kept if it takes no more than `most`
+        bytes."""
         dtype = np.dtype(dtype)
         nbytes = n * dtype.itemsize
         if storage.checker is not None:
             return storage.checker.scratch(self.memory, name, nbytes).view(dtype)
         memory = self.memory.get(name)
-        # References of the dict, of this call, and of the look; any more is a view in use.
+        # Three references: the dict, this call, and getrefcount's; any more is a view in use.
         if memory is None or memory.nbytes < nbytes or getrefcount(self.memory[name]) > 3:
             if nbytes > most:
                 return np.empty(n, dtype)
@@ -69,18 +69,18 @@ class Scratch(threading.local):
 scratch = Scratch()
 
 
-#: Larger blocks are lent. (The C library keeps what is smaller, and asks the system for fresh pages
-#: each time for what is larger than 32 MB.)
+#: Larger blocks are lent. (The C library keeps smaller ones, and asks the system for fresh pages
+#: at every request for more than 32 MB.)
 LEAST_LENT = 1 << 24
-#: Of those that came back so many are kept, the last ones.
+#: Number of returned blocks that are kept, the last ones.
 MOST_LENT = 8
 
-_blocks: deque[np.ndarray] = deque(maxlen=MOST_LENT)  # whatever is done to it is one step
+_blocks: deque[np.ndarray] = deque(maxlen=MOST_LENT)  # every operation on it is atomic
 
 
 @contextmanager
 def loan(shape: tuple[int, ...], dtype: Any) -> Iterator[np.ndarray]:
-    """Room for an array of this shape, holding whatever it held before, until the scope ends."""
+    """Room for an array of this shape, contents undefined, until the scope ends."""
     dtype = np.dtype(dtype)
     nbytes = prod(shape) * dtype.itemsize
     checker = storage.checker
@@ -100,13 +100,13 @@ def loan(shape: tuple[int, ...], dtype: Any) -> Iterator[np.ndarray]:
 
 
 def _kept(nbytes: int) -> np.ndarray | None:
-    """A block that came back, large enough and not more than twice as large."""
+    """A returned block, large enough and not more than twice as large."""
     for _ in range(MOST_LENT):
         try:
             block = _blocks.popleft()
         except IndexError:
             return None
-        # References of this call and of the look; any more is a view that outlived its scope.
+        # Two references: this call and getrefcount's; any more is a view that outlived its scope.
         if getrefcount([block][0]) > 2:
             continue
         if nbytes <= block.nbytes - RED <= 2 * nbytes:

@@ -1,8 +1,8 @@
 """Memory of arrays: pooled, aligned, and counted to the byte.
 
-A fresh 16 MB result costs as much in page faults as the addition that fills it, so memory that an
-array gave back is kept and handed to the next one of its size class. `Chunk` is one piece of
-memory together with the engine Var that orders access to it: the thing an NDArray lives in.
+A fresh 16 MB result costs as much in page faults as the addition that fills it, so the memory of a
+freed array is kept and given to the next array of its size class. `Chunk` is one piece of memory
+together with the engine Var that orders access to it: an NDArray lives in a Chunk.
 
 >>> from d2lmini import cpu, nd, storage
 >>> nd.waitall()
@@ -15,14 +15,14 @@ memory together with the engine Var that orders access to it: the thing an NDArr
 >>> storage.stats(cpu()).live - before
 0
 
-Finalizers. A Chunk dies on whatever thread drops it, perhaps while that holds the lock. So
-`Chunk.__del__` only appends to a deque; the books are brought up to date (`Pool.drain`) at the
-next allocation or question. Arrays under 4 KiB are left to NumPy's own small-block cache, which is
-quicker than ours; they are counted all the same.
+Finalizers. A Chunk dies on whatever thread drops it, perhaps while that thread holds the lock. So
+`Chunk.__del__` only appends to a deque; the counts are updated (`Pool.drain`) at the next
+allocation or question. Arrays under 4 KiB are left to NumPy's own small-block cache, which is
+faster than the pool; they are counted too.
 
-Ownership. A block is lent again only if no array looks into it: NumPy's views hold the memory that
-they were made of, so its references say that. A view that outlives its Chunk, which should not be,
-keeps its memory for itself.
+Ownership. A block is lent again only if no array looks into it: NumPy's views hold references to
+their memory, so the reference count tells. A view that outlives its Chunk (a bug) keeps the memory
+for itself.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ from d2lmini.device.interface import Device
 from d2lmini.engine.budget import Account, WeightedVar
 from d2lmini.engine.core import _NO_QUEUE, _NOBODY, lock
 
-#: Below this many bytes an array's memory is NumPy's own.
+#: Arrays below this many bytes lie in NumPy's own memory.
 SMALL = 4096
 ALIGNMENT = 64
 
-#: The memory checker; None: it is off.
+#: The memory checker; None: the checker is off.
 checker: Checker | None = None
 
 
@@ -65,27 +65,27 @@ class Memory(NamedTuple):
 
 
 class Pool(Account):
-    """The memory of one context: blocks given back, by size class, and the books.
+    """The memory of one context: free blocks by size class, and the counts.
 
-    Arrays of `xp` live there. Where that is not NumPy the module takes memory itself (`new`) and
-    this keeps the books alone.
+    Arrays of `xp` live there. If `xp` is not NumPy, the module takes memory itself (`new`), and the
+    pool only counts.
 
     Guarded by the one lock of `engine.core`. Ctrl-C may end a method at any call or jump, and a
-    finalizer may allocate there: so the books are right whenever one is made.
+    finalizer may allocate there: so the counts are right at every call and jump.
     """
 
     xp: Any = np
     #: May an array that was made elsewhere become the contents of a chunk?
     adopts = True
-    #: Is its device installed? Not once the scope of a virtual GPU has ended.
+    #: Is the device installed? False once the scope of a virtual GPU has ended.
     there = True
 
     def __init__(self, ctx: Context, limit: int | None = None):
         self.ctx = ctx
-        # From finalizers: what is given back as (nbytes, block), and the bytes of tiny arrays.
+        # Filled by finalizers: freed (nbytes, block), and the bytes of freed tiny arrays.
         self.freed: deque[tuple[int, Any]] = deque()
         self.freed_tiny: list[int] = []
-        # While somebody listens the same again, for them: (nbytes, number by which traces know it).
+        # The same for listeners, if there are any: (nbytes, number by which traces know it).
         self.gone: deque[tuple[int, int]] = deque()
         self.live = 0
         self.cached = 0
@@ -96,21 +96,21 @@ class Pool(Account):
 
     @property
     def most_pending(self) -> int | None:  # type: ignore[override]
-        """The bound on pending bytes of a device with memory of its own: half of it."""
+        """The bound on pending bytes of a device with its own memory: half of the memory."""
         return None if self.limit is None or self.ctx.is_cpu else self.limit // 2
 
     def take(self, nbytes: int) -> np.ndarray:
-        """An aligned block of at least `nbytes` as a uint8 array; MemoryError when there is none
-        after everything cached was given back (lock held)."""
+        """An aligned block of at least `nbytes` as a uint8 array; MemoryError if there is none
+        even after all cached blocks were given back (lock held)."""
         size = size_class(nbytes)
         self.drain()
         self.check_limit(nbytes)
         blocks = self._blocks.get(size)
         while blocks:
-            # Nobody else has a view of it: one reference each is this list's, its view's, and two
-            # are those of the look. Else it belongs to whoever can still write there.
+            # The block is free if each count is 2: the list's or the view's reference, and
+            # getrefcount's. Otherwise the block belongs to the array that can still write there.
             free = getrefcount(blocks[-1]) == 2 == getrefcount(blocks[-1].base)
-            # No call or jump between the two, hence no Ctrl-C.
+            # No call or jump between the next two lines, hence no Ctrl-C.
             self.cached -= size
             block = blocks.pop()
             if free:
@@ -134,11 +134,11 @@ class Pool(Account):
         return block
 
     def fresh(self, nbytes: int) -> np.ndarray:
-        """Memory of the system, as bytes (lock held)."""
+        """Fresh memory of the system, as bytes (lock held)."""
         return np.empty(nbytes, np.uint8)
 
     def review(self) -> None:
-        """Bring the books up to date (lock held)."""
+        """Update the counts (lock held)."""
         self.drain()
         if self.live > self.peak:
             self.peak = self.live
@@ -151,11 +151,11 @@ class Pool(Account):
                 raise MemoryError(self._explain(nbytes))
 
     def drain(self) -> None:
-        """Take back what finalizers have left (lock held)."""
+        """Take back the memory that finalizers have freed (lock held)."""
         tiny = self.freed_tiny
         n = len(tiny)
         nbytes = sum(tiny[:n])
-        # No call or jump between the two, hence no Ctrl-C.
+        # No call or jump between these two lines, hence no Ctrl-C.
         self.live -= nbytes
         del tiny[:n]
         while self.freed:
@@ -174,7 +174,7 @@ class Pool(Account):
             self.tell_gone()
 
     def tell_gone(self) -> None:
-        """Tell listeners what was given back; the books have it already (lock held)."""
+        """Tell listeners which memory was freed; the counts include it already (lock held)."""
         while self.gone:
             instrument.emit("free", self.ctx, *self.gone.popleft())
 
@@ -188,27 +188,27 @@ class Pool(Account):
                 blocks.pop()
 
     def new(self, shape: tuple[int, ...], dtype: np.dtype) -> Any:
-        """A new array of `xp`, which takes its memory itself (the lock is not held)."""
+        """A new array of `xp`, which allocates the memory itself (the lock is not held)."""
         return self.xp.empty(shape, dtype)
 
     def leased(self, array: Any, chunk: Chunk) -> Any:
-        """The memory of `array`, a view of `chunk`, as one of `xp` that keeps `chunk` alive."""
+        """The memory of `array`, a view of `chunk`, as an `xp` array that keeps `chunk` alive."""
         if checker is not None:
             checker.shared(chunk)
         return np.asarray(Lease(array, chunk))
 
     def block_of(self, array: Any) -> Any:
-        """What `drain` is to get for an array of `xp` that was dropped; it has an `order`."""
+        """The block that `drain` gets for a dropped array of `xp`; it has an `order`."""
         raise NotImplementedError
 
     def empty(self) -> None:
-        """Give what is kept for reuse back to the system."""
+        """Give the memory kept for reuse back to the system."""
         with lock:
             self.drain()
             self.release_cached()
 
     def stats(self) -> Memory:
-        """The books now."""
+        """The counts now."""
         with lock:
             self.review()
             return Memory(self.live, self.cached, self.peak, self.limit)
@@ -223,8 +223,8 @@ class Pool(Account):
 
 
 class PinnedPool(Pool):
-    """The memory of `cpu_pinned(i)`: memory that `gpu(i)` reads and writes by itself, where that is
-    a GPU of CUDA; anywhere else memory like the CPU's."""
+    """The memory of `cpu_pinned(i)`: memory that `gpu(i)` reads and writes by itself if it is a
+    CUDA GPU; otherwise ordinary memory of the CPU."""
 
     adopts = False
 
@@ -235,7 +235,7 @@ class PinnedPool(Pool):
 
 
 class Lease:
-    """The base of NumPy arrays that look into the memory of a chunk, and so keep it alive."""
+    """The base of NumPy arrays that look into the memory of a chunk; it keeps the chunk alive."""
 
     __slots__ = ("__array_interface__", "chunk")
 
@@ -248,16 +248,16 @@ class Chunk(WeightedVar):
     """Memory of `nbytes` and the Var that orders access to it.
 
     data    the contents as an array of the shape it was made with; None until computed
-    pool    where the memory comes from and goes back to
-    spec    of an array that was seen to be all of `data`, in its shape, on the CPU; None before
-    writes  the last writes into it after it had contents (autograd asks): version, from which
-            element to which, the line; not set before the first
+    pool    the pool that the memory comes from and goes back to
+    spec    the spec of an array on the CPU that is known to be all of `data`; None before
+    writes  the last writes after the first contents (for autograd): version, first and last
+            element, the line; not set before the first such write
     """
 
     __slots__ = ("block", "data", "nbytes", "pool", "spec", "writes")
 
     def __init__(self, pool: Pool, nbytes: int):
-        # The fields of Var, set here: a call saved on every small operation.
+        # The fields of Var are set here: saves a call on every small operation.
         self.data: Any
         self.block: Any
         self.spec: Any
@@ -273,7 +273,7 @@ class Chunk(WeightedVar):
             WeightedVar.__init__(self, nbytes)
 
     def allocate(self, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-        """Give it memory and return that as an array; contents undefined."""
+        """Allocate the memory and return it as an array; contents undefined."""
         if self.pool.xp is not np:
             array = self.pool.new(shape, dtype)
             self.adopt(array)
@@ -288,8 +288,8 @@ class Chunk(WeightedVar):
         return array
 
     def adopt(self, array: np.ndarray) -> None:
-        """Make `array` its contents: fresh, contiguous, seen by nobody else. AssertionError unless
-        it is in C order."""
+        """Make `array` the contents: fresh, contiguous, without another reference. AssertionError
+        unless the array is in C order."""
         with lock:
             if self.nbytes >= SMALL:
                 self.pool.check_limit(self.nbytes)
@@ -301,8 +301,8 @@ class Chunk(WeightedVar):
             self.own(array)
 
     def own(self, array: np.ndarray) -> None:
-        """Make `array` its contents and enter it in the books (lock held). AssertionError unless it
-        is in C order."""
+        """Make `array` the contents and count it (lock held). AssertionError unless the array is
+        in C order."""
         if not array.flags.c_contiguous:
             raise AssertionError("an array is to be in C order, else its views would be copies")
         pool = self.pool
@@ -316,18 +316,18 @@ class Chunk(WeightedVar):
             instrument.emit("alloc", pool.ctx, self.nbytes, self)
 
     def lease(self) -> Any:
-        """The contents as an array that keeps this alive, as do all views made of it."""
+        """The contents as an array that keeps the chunk alive, as do all views made of it."""
         return self.pool.leased(self.data, self)
 
     def note_write(self, begin: int, end: int, site: Site | None) -> None:
-        """Elements `begin` to `end` are about to be overwritten by a push of the line `site`."""
+        """Record that a push of the line `site` will overwrite elements `begin` to `end`."""
         if not hasattr(self, "writes"):
             self.writes: deque[tuple[int, int, int, Site | None]] = deque(maxlen=64)
         self.writes.append((self.version + 1, begin, end, site))
 
     def overwritten(self, version: int, begin: int, end: int) -> tuple[Site | None] | None:
         """The line of a write after `version` into elements `begin` to `end`; None if there was
-        none. Writes nobody noted count as everywhere."""
+        none. A write that was not recorded counts as overwriting every element."""
         later = [w for w in getattr(self, "writes", ()) if w[0] > version]
         for _, first, last, site in later:
             if first < end and begin < last:
@@ -352,8 +352,8 @@ class Chunk(WeightedVar):
 
 
 def check(on: bool = True) -> None:
-    """Let memory be checked from now on, or not; see `check_memory`. Programs that were compiled
-    before are not checked."""
+    """Turn the memory checker on or off; see `check_memory`. Programs that were compiled before
+    are not checked."""
     global checker
     with lock:
         checker = Checker() if on else None
@@ -362,7 +362,7 @@ def check(on: bool = True) -> None:
 
 
 def verify() -> None:
-    """Verify all memory that the checker watches, now: `MemoryFault` if it finds a fault."""
+    """Verify all memory that the checker watches now: `MemoryFault` if it finds a fault."""
     if checker is not None:
         settle()
         checker.verify()
@@ -394,7 +394,7 @@ def pool_of(ctx: Context) -> Pool:
 def _begin_pool(device: Device) -> Pool:
     kind = PinnedPool if device.ctx.device_type == "cpu_pinned" else Pool
     if kind is PinnedPool:
-        exists(gpu(device.ctx.device_id))  # look for GPUs now, for `fresh` is called in the lock
+        exists(gpu(device.ctx.device_id))  # search for GPUs now: `fresh` is called with the lock
     with lock:
         if device.pool is None:
             device.pool = kind(device.ctx, device.memory)
@@ -402,7 +402,7 @@ def _begin_pool(device: Device) -> Pool:
 
 
 def check_there(chunks: Iterable[Any]) -> None:
-    """MXNetError if one of `chunks` lies on a device that there is no more (`virtual_gpus`)."""
+    """MXNetError if one of `chunks` lies on a device that no longer exists (`virtual_gpus`)."""
     for chunk in chunks:
         if not chunk.pool.there:
             raise MXNetError(
@@ -418,14 +418,14 @@ def stats(ctx: Context | None = None) -> Memory:
 
 
 def settle() -> None:
-    """Bring the books of all devices up to date; listeners hear of what was given back."""
+    """Update the counts of all devices; listeners hear of freed memory."""
     for device in named():
         if device.pool is not None:
             device.pool.stats()
 
 
 def reset_peak(ctx: Context | None = None) -> None:
-    """Let the peak start again from what is live."""
+    """Reset the peak to the bytes that are live now."""
     pool = pool_of(ctx or current_context())
     with lock:
         pool.drain()
@@ -433,13 +433,13 @@ def reset_peak(ctx: Context | None = None) -> None:
 
 
 def set_limit(ctx: Context, nbytes: int | None) -> None:
-    """Let arrays of `ctx` take at most `nbytes` (None: as much as there is). Those under 4 KiB are
+    """Let arrays of `ctx` take at most `nbytes` (None: all there is). Arrays under 4 KiB are
     counted, but never refused."""
     pool_of(ctx).limit = nbytes
 
 
 def release_cached(ctx: Context | None = None) -> None:
-    """Give what is kept for reuse back to the system."""
+    """Give the memory kept for reuse back to the system."""
     pool_of(ctx or current_context()).empty()
 
 
@@ -458,7 +458,7 @@ def size_class(nbytes: int) -> int:
 
 
 def _default_keep() -> int:
-    """How much may stay cached: an eighth of the machine's memory."""
+    """The bytes that may stay cached: an eighth of the machine's memory."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 8
     except (AttributeError, ValueError, OSError):  # Windows

@@ -1,8 +1,9 @@
-"""Virtual GPUs: devices that are real in every way but silicon.
+"""Virtual GPUs: GPUs simulated on the CPU.
 
 Each has its own memory with a limit, its own worker to compute, and a link with a worker for each
-direction. Copies take the time that the link would, asleep, so that they cost no core. Programs
-for several GPUs run on any laptop, and overlap, run out of memory and fail as they do on real ones.
+direction. A copy takes as long as the link would need; the worker sleeps for that time, so a copy
+costs no core. Programs for several GPUs run on any laptop, and overlap, run out of memory and fail
+as they do on real GPUs.
 
 >>> from d2lmini import cpu, gpu, nd, virtual_gpus
 >>> with virtual_gpus(2):
@@ -13,9 +14,9 @@ for several GPUs run on any laptop, and overlap, run out of memory and fail as t
 [3. 3. 3.]
 <NDArray 3 @gpu(1)>
 
-They share the machine's cores: n devices with t threads leave the CPU max(1, cores - n * t) workers
-meanwhile. BLAS computes every product, a user's own ones too, on the thread that asks (`blas`), so
-the threads of a device are also its BLAS threads.
+Virtual GPUs share the machine's cores: n devices with t threads leave the CPU max(1, cores - n * t)
+workers meanwhile. BLAS computes every product, a user's own products too, on the calling thread
+(`blas`), so the threads of a device are also its BLAS threads.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from d2lmini.device import blas, devices
 from d2lmini.device.interface import Device
 from d2lmini.engine.threaded import default_workers
 
-#: What PCI Express of the third generation with 16 lanes moves in one direction, about.
+#: GB/s that PCI Express 3.0 with 16 lanes moves in one direction, about.
 LINK_GB_S = 12.0
 
 
@@ -49,7 +50,7 @@ class VirtualDevice(Device):
         return {(self.ctx, "compute"): self.threads, (self.ctx, "in"): 1, (self.ctx, "out"): 1}
 
     def copy(self, target: Any, source: Any) -> None:
-        """Takes as long as the link would, or as the real copy does if that is longer."""
+        """Takes as long as the link would, or as the real copy if that is longer."""
         end = time.perf_counter() + source.nbytes / (self.link_gb_s * 1e9)
         self.xp.copyto(target, source)
         left_s = end - time.perf_counter()
@@ -57,7 +58,7 @@ class VirtualDevice(Device):
             time.sleep(left_s)
 
     def memory_info(self) -> tuple[int, int]:
-        """Its limit, and what arrays leave of it."""
+        """(free, total) bytes: the total is the limit."""
         pool = self.pool
         if pool is None:
             return self.memory or 0, self.memory or 0
@@ -74,18 +75,18 @@ class VirtualDevice(Device):
 
 
 class virtual_gpus:
-    """Make `n` virtual GPUs, gpu(0) to gpu(n - 1), in place of those there are.
+    """Make `n` virtual GPUs, gpu(0) to gpu(n - 1), in place of the existing GPUs.
 
-    As a call they stay until the process ends or `virtual_gpus(0)`, which brings back those of this
-    machine; as a scope until its end, when what was there before is back. `as` gives the list of
-    contexts.
+    Called, they stay until the process ends or until `virtual_gpus(0)`, which restores the GPUs of
+    this machine; as a scope, until its end, which restores the GPUs from before. `as` gives the
+    list of contexts.
 
     threads    workers, and so BLAS threads, of each
     link_gb_s  GB/s that its link to the others moves in each direction
     memory     bytes of each; None: an equal share of the machine's memory, one for the CPU
 
-    Waits for everything pending first, as the end of the scope does; after it, using an array that
-    lies on one of them is an MXNetError. Copy what you need to cpu() before.
+    Waits for everything pending first, as the end of the scope does; after the scope, using an
+    array that lies on one of the GPUs is an MXNetError. Copy what you need to cpu() before.
     """
 
     def __init__(
@@ -129,7 +130,7 @@ class virtual_gpus:
     def __exit__(self, *exc: object) -> None:
         try:
             engine.current.wait_idle("virtual_gpus")
-        finally:  # after Ctrl-C what is left is computed all the same
+        finally:  # after Ctrl-C the pending work is computed all the same
             _install(*self._before)
 
     def __repr__(self) -> str:
@@ -142,7 +143,7 @@ def _install(new: Sequence[Device], cpu_workers: int | None) -> None:
 
 
 def from_environment() -> None:
-    """As many virtual GPUs as D2LMINI_VIRTUAL_GPUS says; called when the library is imported."""
+    """Make D2LMINI_VIRTUAL_GPUS virtual GPUs; called when the library is imported."""
     text = os.environ["D2LMINI_VIRTUAL_GPUS"]
     if not text.isdigit():
         raise ValueError(f"D2LMINI_VIRTUAL_GPUS is a number of devices, got {text!r}")

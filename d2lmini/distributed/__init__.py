@@ -1,11 +1,11 @@
-"""Several processes that train together: the add-on behind `kvstore="dist_sync"` and "dist_async".
+"""Training with several processes: the add-on behind `kvstore="dist_sync"` and "dist_async".
 
-dist        `DistKVStore`: sums over all processes, in buckets that travel while others compute
+dist        `DistKVStore`: sums over all processes, in buckets that overlap with computation
 dist_async  `AsyncKVStore`: rank 0 keeps the weights; `server` updates them, no rank waits
 mpi         how the processes exchange arrays
 throttle    `thin_link`: messages take as long as on a slower network
 launch      `python -m d2lmini launch -n 4 train.py`
-cluster     what n processes would give; from `alpha_beta`, what one exchange costs
+cluster     a model of training with n processes; `alpha_beta`: a model of one exchange
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ASYNC = ("dist_async", "dist_async_device", "dist_device_async")
 
 
 def create(kind: str) -> DistKVStore | None:
-    """The KVStore of this name, which begins with "dist"; None for an unknown name."""
+    """The KVStore of a name that begins with "dist"; None for an unknown name."""
     if kind in _SYNC:
         return DistKVStore(kind)
     return AsyncKVStore(kind) if kind in _ASYNC else None

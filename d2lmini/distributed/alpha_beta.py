@@ -1,15 +1,15 @@
-"""What a sum over n processes costs: alpha and beta, and the counting of messages.
+"""The cost of an allreduce over n processes: the alpha-beta model, and counts of messages.
 
     link = Link(alpha_s=30e-6, beta_s=1 / 1.2e9)     # 30 us a message, 1.2 GB/s
     all_reduce_s(100e6, 64, link, "ring")            # seconds
-    fitted = fit(sizes, times, n=2)                  # alpha and beta of what was measured
+    fitted = fit(sizes, times, n=2)                  # alpha and beta from measured sums
 
 Two numbers describe a link (Hockney, 1994): a message of S bytes takes alpha + beta S, alpha
-whatever its size, beta for each byte. Messages that set out together share one alpha; where there
-are very many, that each keeps its sender busy for a moment counts as well (the overhead of LogGP:
-Alexandrov, Ionescu, Schauser and Scheiman, 1995). What a sum costs is then a matter of counting,
-and `WAYS` has the counts of each way to take one. Additions are part of beta where that was
-measured. That pairs of processes may share a link is left out, but for those of one machine.
+whatever its size, beta for each byte. Messages that start together share one alpha; where there
+are very many, the time that each keeps its sender busy counts as well (the overhead of LogGP:
+Alexandrov, Ionescu, Schauser and Scheiman, 1995). The cost of a sum follows by counting, and `WAYS`
+has the counts of each algorithm. If beta was measured, it includes the additions. The model ignores
+that pairs of processes may share a link, except within one machine.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ import numpy as np
 
 from d2lmini.d2l.explain import duration
 
-#: A fit is repeated so many times with times drawn from those measured; bands hold 90 of 100.
+#: A fit is repeated this often with times drawn from the measured ones; bands hold 90 of 100.
 DRAWS = 100
 BAND = (0.05, 0.95)
 
 
 class Link(NamedTuple):
-    """What a message costs: `alpha_s` seconds, and `beta_s` seconds for each of its bytes; and its
-    sender is busy with it for `send_s`, until which the next one cannot set out.
+    """The cost of a message: `alpha_s` seconds, and `beta_s` seconds for each of its bytes; the
+    message keeps its sender busy for `send_s`, and the next one cannot start before.
 
     >>> print(Link(alpha_s=30e-6, beta_s=1 / 1.2e9))
     30 us a message, 1.2 GB/s
@@ -42,12 +42,12 @@ class Link(NamedTuple):
     send_s: float = 0.0
 
     def message_s(self, nbytes: float) -> float:
-        """Seconds for one message of so many bytes."""
+        """Seconds for one message of `nbytes`."""
         return self.alpha_s + self.beta_s * nbytes
 
     @property
     def gb_per_s(self) -> float:
-        """What it carries when messages are large."""
+        """The rate for large messages."""
         return 1e-9 / self.beta_s if self.beta_s else math.inf
 
     def __str__(self) -> str:
@@ -58,15 +58,15 @@ class Link(NamedTuple):
 
 
 class Rounds(NamedTuple):
-    """What one exchange takes: `rounds` of messages, one after the other; `passes` of the array's
-    bytes over a link, in or out; and `sends`, messages that keep a process busy."""
+    """The counts of one exchange: `rounds` of messages, one after the other; `passes` of the
+    array's bytes over a link, in or out; and `sends`, messages that keep a process busy."""
 
     rounds: float
     passes: float
     sends: float
 
     def seconds(self, nbytes: float, link: Link) -> float:
-        """How long that takes with an array of so many bytes."""
+        """Seconds of the exchange for an array of `nbytes`."""
         return (
             self.rounds * link.alpha_s
             + self.passes * nbytes * link.beta_s
@@ -75,49 +75,49 @@ class Rounds(NamedTuple):
 
 
 def _ring(n: int) -> Rounds:
-    """Every process sends a share to its neighbour, n - 1 times while sums grow, n - 1 times while
-    they are handed on: the fewest bytes there can be (Patarasuk and Yuan, JPDC 69, 2009)."""
+    """Every process sends a share to its neighbour, n - 1 times while sums accumulate, n - 1 times
+    while they are passed on: the minimum of bytes (Patarasuk and Yuan, JPDC 69, 2009)."""
     return Rounds(2 * (n - 1), 2 * (n - 1) / n, 2 * (n - 1))
 
 
 def _halving(n: int) -> Rounds:
     """Half of the array is exchanged with a partner, then half of that half with the next, ...; and
-    all of it back (Rabenseifner; Thakur, Rabenseifner and Gropp, IJHPCA 19, 2005). Those beyond a
-    power of two send theirs to a partner before, and get the sum after."""
+    all of it back (Rabenseifner; Thakur, Rabenseifner and Gropp, IJHPCA 19, 2005). The processes
+    beyond a power of two send their arrays to a partner before, and get the sum after."""
     height = int(math.log2(n))
     odd = 2 * (n > 2**height)
     return Rounds(2 * height + odd, 2 * (1 - 0.5**height) + odd, 2 * height + odd)
 
 
 def _tree(n: int) -> Rounds:
-    """All of the array goes up a binary tree, and down again."""
+    """The whole array goes up a binary tree, and down again."""
     height = math.ceil(math.log2(n))
     return Rounds(2 * height, 2 * height, 2 * height)
 
 
 def _server(n: int) -> Rounds:
-    """One of them takes in the arrays of all others, and sends each the sum: what passes the link
-    of that one (a single server of Li et al., OSDI 2014, when all come at once)."""
+    """One process receives the arrays of all others and sends each the sum: the traffic on the
+    link of that process (a single server of Li et al., OSDI 2014, when all send at once)."""
     return Rounds(2, 2 * (n - 1), 2 * (n - 1))
 
 
 def _shares(n: int) -> Rounds:
-    """How `mpi` does it. First all ask whether they agree, a few bytes in log2 n rounds;
-    then each sends every other one its share, adds up its own in the order of the ranks, and sends
-    that to all: two rounds, the bytes of the ring, n - 1 messages in each."""
+    """The algorithm of `mpi`. First all processes check that they agree, a few bytes in log2 n
+    rounds; then each sends every other one its share, adds up its own share in the order of the
+    ranks, and sends it to all: two rounds, the bytes of the ring, n - 1 messages in each."""
     height = math.ceil(math.log2(n))
     return Rounds(2 + height, 2 * (n - 1) / n, 2 * (n - 1) + height)
 
 
-#: Ways to take a sum: what each asks of a process, for n > 1.
+#: Algorithms for a sum: the counts for each process, for n > 1.
 WAYS: dict[str, Callable[[int], Rounds]] = {
     "ring": _ring, "halving": _halving, "tree": _tree, "server": _server, "shares": _shares,
 }  # fmt: skip
 
 
 def rounds_of(way: str, n: int) -> Rounds:
-    """What a sum over n processes asks of each; nothing for n = 1. ValueError for others than
-    `WAYS`.
+    """The counts of a sum over n processes, for each; zeros for n = 1. ValueError if `way` is not
+    in `WAYS`.
 
     >>> for way in ("ring", "halving", "tree", "server", "shares"):
     ...     print(way, rounds_of(way, 4))
@@ -140,10 +140,10 @@ def all_reduce_s(
 ) -> float:  # fmt: skip
     """Seconds until all of n processes have the sum of their arrays of `nbytes`.
 
-    per_node: so many stand in one machine, with a link `inside` it that is better than the one
-    between machines (hierarchical: each sums up a share within the machine, by a ring; shares are
-    summed up over machines, all at once through the machine's one `link`; then they are gathered
-    within). ValueError if n is no multiple of it, or there is no `inside`.
+    per_node: number of processes in one machine, with a link `inside` it that is better than the
+    link between machines (hierarchical: each process sums a share within the machine, by a ring;
+    shares are summed over machines, all at once through the machine's one `link`; then they are
+    gathered within). ValueError if n is no multiple of per_node, or there is no `inside`.
 
     >>> link = Link(alpha_s=1e-3, beta_s=1e-8)                   # 1 ms, 0.1 GB/s
     >>> [f"{all_reduce_s(1e6, n, link, 'ring'):.4f}" for n in (1, 2, 4, 1024)]
@@ -170,30 +170,30 @@ def all_reduce_s(
 
 
 class Fit(NamedTuple):
-    """A link as it was measured: the best `link`, and those that other draws of the same times
-    would have given."""
+    """A measured link: the best `link`, and the links that other draws of the measured times give
+    (bootstrap)."""
 
     link: Link
     draws: tuple[Link, ...]
 
     @property
     def alpha_s(self) -> float:
-        """Seconds a message."""
+        """Seconds per message."""
         return self.link.alpha_s
 
     @property
     def beta_s(self) -> float:
-        """Seconds a byte."""
+        """Seconds per byte."""
         return self.link.beta_s
 
     @property
     def alpha_band_s(self) -> tuple[float, float]:
-        """Between these is alpha in 90 of 100 draws."""
+        """The range of alpha in 90 of 100 draws."""
         return band([link.alpha_s for link in self.draws])
 
     @property
     def beta_band_s(self) -> tuple[float, float]:
-        """Between these is beta in 90 of 100 draws."""
+        """The range of beta in 90 of 100 draws."""
         return band([link.beta_s for link in self.draws])
 
     def __str__(self) -> str:
@@ -210,9 +210,9 @@ def fit(
     send_s: float = 0.0, seed: int = 0,
 ) -> Fit:  # fmt: skip
     """Alpha and beta from sums over n processes: `times[i]` seconds for an array of `sizes[i]`
-    bytes, several times each of several sizes. Medians are fitted, by least squares of what is
-    amiss in percent, so that small messages count as much as large ones; neither is below 0.
-    send_s is no part of the fit: what is known of it. ValueError with fewer than two sizes.
+    bytes, several times each of several sizes. The medians are fitted by least squares of the
+    relative error, so that small messages count as much as large ones; neither is below 0. send_s
+    is not fitted: it must be known. ValueError with fewer than two sizes.
 
     >>> sizes = [1e3, 1e5, 1e7] * 3
     >>> found = fit(sizes, [all_reduce_s(s, 2, Link(1e-4, 1e-9)) for s in sizes])
@@ -240,18 +240,18 @@ def fit(
 
 
 def _line(rounds: Rounds, seconds: dict[float, float], send_s: float) -> Link:
-    """The link with which these sums would have taken about so long."""
+    """The link that fits these times best."""
     counts = np.array([[rounds.rounds, rounds.passes * size] for size in seconds])
     counts /= np.array(list(seconds.values()))[:, None]
     alpha, beta = np.linalg.lstsq(counts, np.ones(len(counts)), rcond=None)[0]
-    if alpha < 0 or beta < 0:  # then the other one alone
+    if alpha < 0 or beta < 0:  # then fit the other one alone
         alone = counts.sum(0) / (counts * counts).sum(0)
         alpha, beta = (0.0, alone[1]) if alpha < 0 else (alone[0], 0.0)
     return Link(float(alpha), float(beta), send_s)
 
 
 def band(values: Iterable[float]) -> tuple[float, float]:
-    """What 90 of 100 values lie between.
+    """The range of 90 of 100 values.
 
     >>> band(range(101))
     (5.0, 95.0)

@@ -1,15 +1,15 @@
-"""What would n machines give me? A training step, played through with a model of its exchange.
+"""Predict training with n machines: a model of a training step and its exchange.
 
     fitted = cluster.fit(sizes, times, n=2)        # alpha and beta, from measured sums
-    works = cluster.works_of(trace, trainer)       # when each gradient is there
+    works = cluster.works_of(trace, trainer)       # when each gradient is ready
     found = cluster.scaling(works, fitted)         # 1 ... 4096 processes
     print(found)                                   # seconds of a step, with bands
 
-A step is little more than a table. Gradients become ready one by one while backward goes on, that
-of the last layer first. They travel in the buckets that the library would make of them, in its
-order, one bucket after the other, each as long as `alpha_beta.all_reduce_s` says. What a bucket
-brings is updated when it is there; the next forward pass goes on as far as it has its weights. On
-the stepped engine's clock the library's own steps take as long as this says, within a percent or
+The model of a step is little more than a table. Gradients become ready one by one during backward,
+the last layer's first. They travel in the buckets that the library would form, in its order, one
+bucket after the other, each as long as `alpha_beta.all_reduce_s` says. The weights of a bucket are
+updated when it has arrived; the next forward pass goes on as far as its weights are updated. On the
+stepped engine's clock the library's own steps take as long as the model says, within a percent or
 two (`tests/test_d2l_cluster.py`); on a machine there is more to a step (tests/benchmarks/scaling.py
 compares).
 
@@ -21,8 +21,8 @@ compares).
 2 0.307 s, of which 0.007 s for the exchange alone
 64 0.910 s, of which 0.610 s for the exchange alone
 
-What it leaves out: a network that is busy with others, data that come late, and what a larger batch
-does to the training itself. One that is late holds up all: that it has (`sigma_s`).
+The model leaves out: a network that is busy with other traffic, data that come late, and the effect
+of a larger batch on training. It includes that one late process delays all (`sigma_s`).
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ SIZES = tuple(2**k for k in range(13))
 
 
 class Gradient(NamedTuple):
-    """One of a net's gradients: its bytes; how many seconds after the step's begin it is there, if
-    nothing is waited for; and from when on its weight is needed, in forward."""
+    """One gradient of a net: its bytes; the seconds from the begin of the step until it is ready,
+    if nothing waits; and the time in forward at which its weight is needed."""
 
     nbytes: int
     ready_s: float
@@ -69,22 +69,22 @@ class Gradient(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What one process does in a step by itself: `compute_s` seconds forward and backward, in which
-    the gradients become ready, in the order of the net's parameters; and `update_s` after all."""
+    """One process's own work in a step: `compute_s` seconds forward and backward, during which the
+    gradients become ready, in the order of the net's parameters; and `update_s` in the end."""
 
     compute_s: float
     gradients: tuple[Gradient, ...]
     update_s: float = 0.0
 
     def later(self, seconds: float) -> Work:
-        """The same, done by one that is slower by so many seconds in all."""
+        """The same work, by a process that takes `seconds` longer in all."""
         by = 1 + seconds / self.compute_s
         gradients = (Gradient(g.nbytes, by * g.ready_s, by * g.needed_s) for g in self.gradients)
         return Work(by * self.compute_s, tuple(gradients), self.update_s)
 
     @classmethod
     def slowest(cls, works: Sequence[Work]) -> Work:
-        """What those see who wait for all of these: the latest of everything."""
+        """The work that a process which waits for all sees: the latest of every time."""
         gradients = (
             Gradient(each[0].nbytes, max(g.ready_s for g in each), max(g.needed_s for g in each))
             for each in zip(*(work.gradients for work in works))
@@ -94,8 +94,8 @@ class Work(NamedTuple):
 
 
 def work_of(layers: Sequence[tuple[float, float, int]], update_s: float = 0.0) -> Work:
-    """The work of layers, from a table: for each the seconds forward, the seconds backward, and the
-    bytes of its gradient. Backward goes from the last to the first.
+    """The work of layers, from a table: for each layer the seconds forward, the seconds backward,
+    and the bytes of its gradient. Backward goes from the last to the first.
 
     >>> work_of([(1, 2, 1000), (1, 2, 50)]).gradients
     (Gradient(nbytes=1000, ready_s=6, needed_s=0), Gradient(nbytes=50, ready_s=4, needed_s=1))
@@ -110,9 +110,9 @@ def work_of(layers: Sequence[tuple[float, float, int]], update_s: float = 0.0) -
 
 
 def works_of(trace: Trace, trainer: Trainer) -> list[Work]:
-    """The work of each step in a trace of training by one process, but for the first step, whose
-    begin is not seen: a step begins when the update before it is over. trainer: the Trainer of a
-    net on one context. ValueError if there are fewer than two steps in the trace."""
+    """The work of each step in a trace of training by one process, except for the first step, whose
+    begin is not in the trace: a step begins when the update before it is over. trainer: the Trainer
+    of a net on one context. ValueError if there are fewer than two steps in the trace."""
     params = [p for p in (trainer._params[i] for i in trainer._in_net) if p.grad_req != "null"]
     weights = [serial_of(p.data()._chunk) for p in params]
     grads = [serial_of(p.grad()._chunk) for p in params]
@@ -149,17 +149,17 @@ def works_of(trace: Trace, trainer: Trainer) -> list[Work]:
     return found
 
 
-# -- played through --------------------------------------------------------------------------------
+# -- simulation ------------------------------------------------------------------------------------
 
 
 class Step(NamedTuple):
-    """A step of training as the model sees it: the last of several, which follow one another.
+    """A step of training in the model: the last of several, which follow one another.
 
     seconds   the mean of all: from an idle begin until the last update, divided by their number
-    work      what each process does by itself, or the slowest of them
+    work      the work of each process, or of the slowest
     stalls    (when, how long) forward waited for weights, in seconds after its begin
     sent      for each bucket: its bytes, when its exchange began, when it was over
-    after_s   how long the one before had begun before it; 0 for the first
+    after_s   how long before this step the one before began; 0 for the first
     """
 
     seconds: float
@@ -175,7 +175,7 @@ class Step(NamedTuple):
 
     @property
     def alone_s(self) -> float:
-        """How long nothing was computed, for the sake of the exchange."""
+        """How long nothing was computed because of the exchange."""
         return max(0.0, self.seconds - self.work.compute_s - self.work.update_s)
 
     def __str__(self) -> str:
@@ -188,14 +188,14 @@ def step(
     buckets: Sequence[Sequence[int]] | None = None, overlap: bool = True,
     wait_for_all: bool = False, count: int = 10,
 ) -> Step:  # fmt: skip
-    """A step of n processes that do this work each, the mean of `count` that follow one another;
-    `way`, `per_node` and `inside` as for `all_reduce_s`.
+    """A step of n processes that each do `work`, the mean of `count` steps in sequence; `way`,
+    `per_node` and `inside` as for `all_reduce_s`.
 
-    sigma_s: the work of a process takes now more, now less, with this standard deviation. All wait
-    for the last of n, who comes sigma_s * sqrt(2 ln n) late, if times are normal (an upper bound).
-    buckets: which gradients travel together, by their places in the work, in the order in which
-    they set out; None: as the library does it. overlap: False sends when backward is over.
-    wait_for_all: True updates when all are there, and only then the next step begins.
+    sigma_s: standard deviation of a process's time. All wait for the last of n, which comes
+    sigma_s * sqrt(2 ln n) late, if times are normal (an upper bound).
+    buckets: which gradients travel together, as indices into the work, in sending order; None: as
+    in the library. overlap: False sends when backward is over.
+    wait_for_all: True updates when all have arrived, and only then begins the next step.
     """
     if n > 1 and sigma_s:
         work = work.later(sigma_s * math.sqrt(2 * math.log(n)))
@@ -204,7 +204,7 @@ def step(
     costs = [all_reduce_s(size, n, link, way, per_node, inside) for size in nbytes]
     updates = [work.update_s * size / sum(nbytes) for size in nbytes]
     forward = sorted(range(len(work.gradients)), key=lambda i: work.gradients[i].needed_s)
-    there = [0.0] * len(work.gradients)  # when each weight is
+    there = [0.0] * len(work.gradients)  # when each weight is updated
     begin = following = free = 0.0
     for _ in range(count):
         after_s, begin = following - begin, following
@@ -231,16 +231,16 @@ def step(
 
 
 def _buckets(work: Work) -> list[list[int]]:
-    """As `DistKVStore` makes them, the last gradient first, and in the order of a Trainer's step:
-    some follow when backward is over."""
+    """The buckets of `DistKVStore`, the last gradient first, in the order of a Trainer's step, in
+    which some follow after backward."""
     places = range(len(work.gradients))[::-1]
     groups = grouped([work.gradients[i].nbytes for i in places], ["float32"] * len(places))
     return [[places[i] for i in group] for group in in_turns(groups)]
 
 
 class Prediction(NamedTuple):
-    """Seconds of a step of n processes; in 90 of 100 draws of link and work it is from `low_s` to
-    `high_s`. efficiency: the part of the time of one process alone in it, 1 at best."""
+    """Seconds of a step of n processes; in 90 of 100 draws of link and work they lie between
+    `low_s` and `high_s`. efficiency: the time of one process alone divided by this, at best 1."""
 
     n: int
     seconds: float
@@ -255,7 +255,7 @@ class Scaling(tuple[Prediction, ...]):
     __slots__ = ()
 
     def at(self, n: int) -> Prediction:
-        """That of n processes; KeyError if it was not asked for."""
+        """The prediction for n processes; KeyError if there is none."""
         for each in self:
             if each.n == n:
                 return each
@@ -275,10 +275,10 @@ def scaling(
     works: Work | Iterable[Work], link: Link | Fit, sizes: Iterable[int] = SIZES, seed: int = 0,
     **options: Any,
 ) -> Scaling:  # fmt: skip
-    """A prediction for each number of processes in `sizes`: the median of steps that are drawn. In
-    each the processes do one of the works (of several measured ones, or the one that there is), and
-    wait for the slowest; the link is one of those that fit (or the one that is known).
-    options: those of `step`. With each process goes its part of the batch: as much work as before.
+    """A prediction for each number of processes in `sizes`: the median of random steps. In each
+    step the processes do one of the works (one of several measured, or the given one) and wait for
+    the slowest; the link is one of those that fit (or the given one).
+    options: those of `step`. Each process adds its own part of the batch: the same work as before.
 
     >>> work = work_of([(0.01, 0.02, 4_000_000)] * 10)
     >>> ten_gigabit = Link(alpha_s=30e-6, beta_s=1 / 1.2e9)
@@ -291,7 +291,7 @@ def scaling(
     known = [works] if isinstance(works, Work) else list(works)
     links = link.draws if isinstance(link, Fit) else (link,)
     count = max(DRAWS, len(links)) if len(known) > 1 else len(links)
-    most = 4 * len(known)  # of so many draws hardly one of the works is missing
+    most = 4 * len(known)  # in this many draws almost every work occurs
     chance = random.Random(seed)
     alone_s = statistics.median(each.compute_s + each.update_s for each in known)
     found = []

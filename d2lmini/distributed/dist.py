@@ -3,25 +3,25 @@
     # train.py, run by: python -m d2lmini launch -n 4 train.py
     trainer = gluon.Trainer(net.collect_params(), "sgd", kvstore="dist_sync")
     ...                              # each process computes with its own part of the data:
-    trainer.step(X.shape[0])         # the update is that of one process with all of it
+    trainer.step(X.shape[0])         # the update is that of one process with all the data
 
-Each process adds up the gradients of its own devices; those sums travel, and every process gets the
-sum over all of them, in the order of the ranks (see `mpi`), and updates its own weights by it:
-there is no server. The same job twice gives the same bits.
+Each process sums the gradients of its own devices; these sums travel, and every process gets the
+sum over all processes, in the order of the ranks (see `mpi`), and updates its own weights: there is
+no server. The same job twice gives the same bits.
 
-What travels is a task of the engine like any other, and so it overlaps with backward: the gradient
-of the last layer, which is there first, sets out while those before it are computed. Processes must
-exchange the same arrays in the same order, or they would add up what does not belong together. So
-all those tasks write one Var, and run one after the other in the order in which they were pushed,
-on a thread of their own: one that is ready early waits. Arrays travel in buckets, for each message
-costs its time whatever its size; the plan of the buckets depends on shapes and dtypes alone, and so
-does their order: in a Trainer's step some travel later, during the next forward pass (`in_turns`).
+An exchange is a task of the engine like any other, and so it overlaps with backward: the gradient
+of the last layer is ready first and is sent while earlier ones are computed. Processes must
+exchange the same arrays in the same order, or they would sum unrelated arrays. So all exchange
+tasks write one Var, and run one after the other in push order, on a thread of their own: a task
+that is ready early waits. Arrays travel in buckets, because each message has a fixed cost; the plan
+of the buckets depends on shapes and dtypes alone, and so does their order: in a Trainer's step some
+travel later, during the next forward pass (`in_turns`).
 
-Gradients on GPUs are summed by NCCL where it is there (in the add-on `cuda`), without coming to the
-host; else they come and go by pinned memory.
+Gradients on GPUs are summed by NCCL if it is installed (in the add-on `cuda`), without copies to
+the host; otherwise they are copied through pinned memory.
 
-MXNet's KVStore of this name keeps the weights on servers, to which gradients are pushed; how they
-are summed here is how Horovod does it (Sergeev and Del Balso, arXiv:1802.05799).
+MXNet's KVStore of this name keeps the weights on servers, to which gradients are pushed; summing
+them here follows Horovod (Sergeev and Del Balso, arXiv:1802.05799).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from d2lmini.ndarray.dispatch import note_writes
 from d2lmini.ops.core import registry
 from d2lmini.ops.spec import Cost
 
-#: The first bucket is small, to set out soon; then the cost of a message is small beside its size.
+#: The first bucket is small, to start soon; later ones are large, to make the fixed cost small.
 FIRST_BUCKET = 1 << 18
 BUCKET = 1 << 20
 
@@ -55,7 +55,7 @@ Operand = tuple[Any, Any, Any]  # chunk, offset, spec
 
 
 class Exchange(FunctionTask):
-    """Something that travels between processes; `nbytes` pass this one."""
+    """A transfer between processes; `nbytes` pass this process."""
 
     __slots__ = ("nbytes",)
 
@@ -63,7 +63,7 @@ class Exchange(FunctionTask):
     lane = lanes.WIRE
 
     def keeps(self, var: Any) -> bool:
-        return False  # sums; and who comes later on the wire must not go ahead alone
+        return False  # a failed sum: later exchanges must not go ahead on this process alone
 
     def run(self) -> None:
         with np.errstate(over="ignore", invalid="ignore"):
@@ -75,7 +75,7 @@ class Exchange(FunctionTask):
 
 
 class Bucket(NamedTuple):
-    """The arrays that travel together: which ones, and what they are."""
+    """The arrays that travel together: their indices, and their specs."""
 
     members: list[int]
     plan: Plan
@@ -84,11 +84,11 @@ class Bucket(NamedTuple):
 class DistKVStore(KVStore):
     """Values by key, the same in all processes; see this module.
 
-    All processes call the same methods with the same keys, in the same order. names: what messages
-    call a key; a Trainer enters the names of its parameters. divisor: by what the sums are going to
-    be divided, if that is known: a Trainer enters the size of its batches, which must be the same
-    in all processes. buckets_sent: how many were exchanged (or will be, when all that was pushed is
-    done).
+    All processes call the same methods with the same keys, in the same order. names: names of keys
+    in messages; a Trainer enters the names of its parameters. divisor: the number by which the sums
+    will be divided, if known: a Trainer enters the size of its batches, which must be the same in
+    all processes. buckets_sent: number of buckets exchanged (or to be exchanged, when all that was
+    pushed is done).
     """
 
     spans_processes = True
@@ -106,11 +106,11 @@ class DistKVStore(KVStore):
 
     @property
     def batches(self) -> int:
-        """How many processes' batches one update is made of."""
+        """The number of processes whose batches make up one update."""
         return self.num_workers
 
     def has_sums(self, contexts: list[Context]) -> bool:
-        """Every device updates its own weights, for the sums are brought to all of them."""
+        """True: every device updates its own weights, because all devices get the sums."""
         return True
 
     def set_gradient_compression(self, compression_params: dict[str, Any]) -> None:
@@ -126,12 +126,12 @@ class DistKVStore(KVStore):
     # -- values ------------------------------------------------------------------------------------
 
     def init(self, key: Any, value: Any) -> None:
-        """Store a copy of each value, that of rank 0 in all processes."""
+        """Store a copy of each value: that of rank 0, in all processes."""
         super().init(key, value)
         self._spread([k for k, _ in self._pairs("init", key, value)])
 
     def broadcast(self, key: Any, value: Any, out: Any, priority: int = 0) -> None:
-        """`init`, or another value for keys that are there, then `pull`."""
+        """`init`, or a new value for existing keys, then `pull`."""
         pairs = self._pairs("broadcast", key, value)
         for k, values in pairs:
             if k in self._store:
@@ -142,8 +142,8 @@ class DistKVStore(KVStore):
         self.pull(key, out, priority)
 
     def push(self, key: Any, value: Any, priority: int = 0) -> None:
-        """Add up the arrays of each key over all processes; the sum becomes its value, or goes to
-        the updater, which runs in every process."""
+        """Sum the arrays of each key over all processes; the sum becomes its value, or goes to the
+        updater, which runs in every process."""
         pairs = self._pairs("push", key, value)
         with engine.prioritized(priority):
             sums = self._sum(pairs, {})
@@ -153,8 +153,8 @@ class DistKVStore(KVStore):
     def pushpull(
         self, key: Any, value: Any, out: Any = None, priority: int = 0, in_turns: bool = False
     ) -> None:
-        """`push`, then `pull` into `out`, or into the arrays of `value`. in_turns: in the order of
-        `in_turns`, for who uses the first key's sum without waiting for the last one's."""
+        """`push`, then `pull` into `out`, or into the arrays of `value`. in_turns: send in the
+        order of `in_turns`, for a caller that uses the first sums before the last ones arrive."""
         out = value if out is None else out
         if self._updater is not None:
             super().pushpull(key, value, out, priority)
@@ -172,16 +172,16 @@ class DistKVStore(KVStore):
                         self._store[k].copyto(x)
 
     def barrier(self) -> None:
-        """Block until all processes are here, and what they pushed to KVStores before is done."""
+        """Block until all processes are here, and their earlier pushes to KVStores are done."""
         self._exchange("Barrier", ("wait at a barrier",), lambda: None, (), (), 0)
         engine.wait_for_var(self._world.order)
 
     _barrier = barrier
 
-    # -- what travels ------------------------------------------------------------------------------
+    # -- exchanges ---------------------------------------------------------------------------------
 
     def _spread(self, keys: list[Key]) -> None:
-        """The values of rank 0 for all."""
+        """Give all processes the values of rank 0."""
         values = [operand(self._value(k)) for k in keys]
         plan = ("begin with the values of rank 0 for", *self._described(keys, values))
         chunks = [chunk for chunk, *_ in values]
@@ -194,8 +194,8 @@ class DistKVStore(KVStore):
     def _sum(
         self, pairs: Pairs, outs: dict[Key, list[NDArray]], alternating: bool = False
     ) -> dict[Key, NDArray]:
-        """Push the sums over all processes: into the values and those of `outs` that are like them,
-        or if there is an updater into fresh arrays. What they are written to, by key."""
+        """Push the sums over all processes: into the values and the `outs` that are like them or,
+        with an updater, into fresh arrays. Returns the arrays written, by key."""
         keys, sources = self._totals(pairs)
         sums, targets = {}, []
         for k in keys:
@@ -214,7 +214,7 @@ class DistKVStore(KVStore):
     def _sum_by_nccl(
         self, pairs: Pairs, outs: dict[Key, list[NDArray]], alternating: bool
     ) -> set[Key]:
-        """Push those sums that NCCL can take over the GPUs of all processes; their keys."""
+        """Push the sums that NCCL can compute over all processes' GPUs; returns their keys."""
         nccl = addons.find("sum_over_processes", required=False)
         found: dict[Key, tuple[list[NDArray], Any]] = {}
         if nccl is not None and not self._half and not any(throttle.current()):
@@ -225,14 +225,14 @@ class DistKVStore(KVStore):
                     found[k] = values, lane
         over = {(*[x.context for x in values],) for values, _ in found.values()}
         if len(over) != 1:
-            return set()  # nothing, or here these devices and there those
+            return set()  # no sums, or keys on different devices
         keys = list(found)
         plans = self._buckets(keys, [found[k][0][0] for k in keys], "sum up by NCCL")
         for bucket in in_turns(plans) if alternating else plans:
             some = [keys[i] for i in bucket.members]
             sums = [Sum(found[k][0], outs[k]) for k in some]
             nccl.all_reduce(found[some[0]][1], sums, self._world, bucket.plan)
-            for k in some:  # values stay where their sums are
+            for k in some:  # a value stays on the device of its sum
                 if self._store[k].context != outs[k][0].context:
                     self._store[k] = self._store[k].copyto(outs[k][0].context)
             keep([(outs[k][0], self._store[k]) for k in some])
@@ -240,14 +240,14 @@ class DistKVStore(KVStore):
         return set(keys)
 
     def _value(self, key: Key) -> NDArray:
-        """The value of `key`, on the CPU from now on."""
+        """The value of `key`, moved to the CPU."""
         if not self._store[key].context.is_cpu:
             self._store[key] = self._store[key].copyto(cpu())
         return self._store[key]
 
     def _totals(self, pairs: Pairs) -> tuple[list[Key], list[NDArray]]:
         """The sum over the devices of this process, for each key, on the CPU; the last key first,
-        for backward comes to the last layer first."""
+        because backward reaches the last layer first."""
         for k, values in pairs:
             self._check_shapes("push", k, values)
         totals = []
@@ -286,7 +286,7 @@ class DistKVStore(KVStore):
         self, name: str, plan: Plan, fn: Callable[[], object], reads: Sequence[Var],
         writes: Sequence[Var], nbytes: int, site: Any = None,
     ) -> None:  # fmt: skip
-        """Push a task that all processes have to come to; see this module for its order."""
+        """Push a task that all processes must take part in; see this module for its order."""
         job = self._world
 
         def run() -> None:
@@ -299,9 +299,9 @@ class DistKVStore(KVStore):
         self, name: str, fn: Callable[[], object], reads: Sequence[Var], writes: Sequence[Var],
         nbytes: int, site: Any = None,
     ) -> None:  # fmt: skip
-        """Push a task to the thread for what travels, behind all others there."""
+        """Push a task to the exchange thread, behind all others there."""
         order = self._world.order
-        # It is changed in place: if one fails, those that come after it are skipped.
+        # `order` is changed in place: if a task fails, all later tasks are skipped.
         task = Exchange(fn, name, (*reads, order), (*writes, order))
         task.nbytes, task.site = nbytes, site
         engine.current.push(task)
@@ -309,8 +309,8 @@ class DistKVStore(KVStore):
     # -- the plan ----------------------------------------------------------------------------------
 
     def _buckets(self, keys: list[Key], arrays: list[NDArray], way: str = "sum up") -> list[Bucket]:
-        """Which arrays travel together: neighbours of one dtype, up to a size. way: what is done
-        with them."""
+        """The arrays that travel together: neighbours of one dtype, up to a size. way: the kind of
+        exchange."""
         known = (
             *keys, *[x._spec for x in arrays], len(self.names), way, self._half, self.divisor
         )  # fmt: skip
@@ -327,7 +327,7 @@ class DistKVStore(KVStore):
         return self._plans[known]
 
     def parts(self, keys: list[Key]) -> list[list[Key]]:
-        """The keys whose sums come together, in the order of `in_turns`."""
+        """The keys whose sums arrive together, in the order of `in_turns`."""
         buckets = self._buckets(keys[::-1], [self._store[k] for k in keys[::-1]])
         return [[keys[-1 - i] for i in bucket.members] for bucket in in_turns(buckets)]
 
@@ -339,7 +339,7 @@ class DistKVStore(KVStore):
 
 
 def grouped(nbytes: Sequence[int], dtypes: Sequence[Any]) -> list[list[int]]:
-    """Which of arrays of these sizes and dtypes go in one bucket, in their order.
+    """The indices of arrays of these sizes and dtypes that share a bucket, in order.
 
     >>> grouped([100, 100, 1 << 18, 8 << 20, 40, 40], ["f4"] * 4 + ["f4", "f8"])
     [[0, 1], [2], [3], [4], [5]]
@@ -357,10 +357,10 @@ def grouped(nbytes: Sequence[int], dtypes: Sequence[Any]) -> list[list[int]]:
 
 
 def in_turns(buckets: Sequence[T]) -> list[T]:
-    """The order in which buckets set out, given that in which backward comes to them: every third
-    stays behind and follows when backward is over, those of the first layers first. Forward takes
-    about half as long as backward; so the link has something to carry while the next pass goes
-    forward through the layers that are complete, and each of its layers finds its sum.
+    """The order in which buckets are sent, given the order in which backward produces them: every
+    third bucket is held back and follows after backward, the first layers' buckets first. Forward
+    takes about half as long as backward; so the link is busy while the next forward pass goes
+    through the layers that are complete, and each later layer finds its sum.
 
     >>> in_turns([8, 7, 6, 5, 4, 3, 2, 1, 0])
     [8, 7, 5, 4, 2, 1, 0, 3, 6]
@@ -374,5 +374,5 @@ def operand(x: NDArray) -> Operand:
 
 
 def _is_like(x: NDArray, value: NDArray) -> bool:
-    """Can it be written where `value` is, on the CPU, by the same task?"""
+    """Can a task write `x` on the CPU together with `value`?"""
     return x.context.is_cpu and x._spec == value._spec

@@ -4,16 +4,16 @@
     ...
     trainer.step(X.shape[0])         # pushes gradients, and pulls the weights as they are now
 
-Rank 0 keeps the weights and runs the optimizer (a thread of it, see `server`, beside its own part
-of the work). Each rank pushes its gradients when it has them, and at once the server updates by
-them: of four ranks one may take ten steps while another takes two. Nobody waits for the slowest,
-and the price is that a gradient is of weights which others have changed since (`staleness`), and
-that no two runs are alike.
+Rank 0 keeps the weights and runs the optimizer (on a thread, see `server`, beside its own part of
+the work). Each rank pushes its gradients when they are ready, and the server updates at once: of
+four ranks one may take ten steps while another takes two. No rank waits for the slowest; in return
+a gradient belongs to weights that other ranks have changed since (`staleness`), and no two runs are
+alike.
 
-As in MXNet every push is an update of its own, divided by the batch of who pushes; there must be an
-optimizer, and it runs on the server: `Trainer(update_on_kvstore=False)` is refused. Kinder than
-MXNet's, the learning rate and the batch size of the rank that pushes count, also when they change.
-`init`, `broadcast`, `set_optimizer` and `barrier` are met by all ranks, as in `dist`.
+As in MXNet every push is an update of its own, divided by the batch size of the pushing rank; there
+must be an optimizer, and it runs on the server: `Trainer(update_on_kvstore=False)` is refused.
+Unlike in MXNet, the learning rate and the batch size of the pushing rank count, also when they
+change. All ranks must call `init`, `broadcast`, `set_optimizer` and `barrier`, as in `dist`.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ _numbers = count()
 class AsyncKVStore(DistKVStore):
     """Values by key, kept by rank 0; see this module.
 
-    updates, staleness (on rank 0): how many pushes have changed the values, and a Counter of how
-    many of other ranks came between a rank's pull and its next push.
+    updates, staleness (on rank 0): number of pushes that have changed the values, and a Counter of
+    the number of pushes by other ranks between a rank's pull and its next push.
     """
 
     is_async = True
-    #: How many processes' batches one update is made of.
+    #: The number of processes whose batches make up one update.
     batches = 1
 
     def __init__(self, kind: str = "dist_async"):
         super().__init__(kind)
-        self._number = next(_numbers)  # the same on all ranks, which make them in one order
-        self._served = False  # is there an updater on the server?
+        self._number = next(_numbers)  # the same on all ranks, which create stores in one order
+        self._served = False  # does the server have an updater?
         self._optimizer: opt.Optimizer | None = None
         self.updates = 0
         self.staleness: Counter[int] = Counter()
-        self._seen = [0] * self.num_workers  # by rank: of how many updates its weights are
+        self._seen = [0] * self.num_workers  # by rank: number of updates in its weights
         self._lock: Any = threading.RLock()
         if self.num_workers > 1:
             self._check_engine()
@@ -71,20 +71,20 @@ class AsyncKVStore(DistKVStore):
             self._world.server.stores[self._number] = self
 
     def has_sums(self, contexts: list[Any]) -> bool:
-        """No: the server updates."""
+        """False: the server updates."""
         return False
 
-    # -- who updates -------------------------------------------------------------------------------
+    # -- updates -----------------------------------------------------------------------------------
 
     def set_optimizer(self, optimizer: opt.Optimizer) -> None:
-        """Let the server update by a copy of this optimizer, that of rank 0. The learning rate, if
-        it has no scheduler, and `rescale_grad` go along with each push."""
+        """Update on the server with a copy of rank 0's optimizer. Each push carries `rescale_grad`
+        and, if the optimizer has no scheduler, the learning rate."""
         super().set_optimizer(copy.copy(optimizer))
         self._optimizer = optimizer
 
     def set_updater(self, updater: Callable[[Key, NDArray, NDArray], None]) -> None:
-        """Let the server call `updater(key, gradient, value)`, that of rank 0, at every push; it
-        must not wait."""
+        """Call `updater(key, gradient, value)`, rank 0's, on the server at every push; it must not
+        wait."""
         if self.rank == 0:
             self._updater = updater
         self._optimizer, self._served = None, True
@@ -96,9 +96,9 @@ class AsyncKVStore(DistKVStore):
     def save_optimizer_states(
         self, fname: str | os.PathLike[str], dump_optimizer: bool = False
     ) -> None:
-        """As in `KVStore`, on rank 0, where they are; AssertionError on others."""
+        """As in `KVStore`, on rank 0, which has the states; AssertionError on others."""
         assert self._updater is not None, "Cannot save states for distributed training"
-        with self._lock:  # nobody waits with it: what is awaited may need the server
+        with self._lock:  # do not wait while holding it: the awaited work may need the server
             served = copy.copy(self._updater)
             served.states = dict(served.states)
         files.write(fname, served.get_states(dump_optimizer))
@@ -113,8 +113,8 @@ class AsyncKVStore(DistKVStore):
     # -- values ------------------------------------------------------------------------------------
 
     def push(self, key: Any, value: Any, priority: int = 0) -> None:
-        """Add up the arrays of each key and have the server update by the sum. MXNetError if it
-        does not know how (`set_optimizer`)."""
+        """Sum the arrays of each key and let the server update by the sum. MXNetError if the server
+        has no updater (`set_optimizer`)."""
         if not self._served:
             raise MXNetError(
                 f"push: {self.type!r} updates at every push, and needs to know how: call "
@@ -142,10 +142,10 @@ class AsyncKVStore(DistKVStore):
         self, key: Any, out: Any = None, priority: int = 0, ignore_sparse: bool = True
     ) -> None:
         """Copy the value of each key, as the server has it now, into the array or arrays of `out`.
-        What this rank has pushed before is in it. MXNetError for a key that was not initialized, a
-        shape that differs, or no `out`."""
+        It includes the earlier pushes of this rank. MXNetError for a key that was not initialized,
+        a different shape, or no `out`."""
         if self.rank == 0:
-            with self._lock:  # what the server is taking in was pushed before
+            with self._lock:  # pushes that the server is receiving came before
                 self._seen[0] = self.updates
             super().pull(key, out, priority, ignore_sparse)
             return
@@ -165,7 +165,7 @@ class AsyncKVStore(DistKVStore):
         self.push(key, value, priority)
         self.pull(key, value if out is None else out, priority)
 
-    # -- on their way ------------------------------------------------------------------------------
+    # -- messages ----------------------------------------------------------------------------------
 
     def _push(self, request: Request, totals: list[NDArray]) -> None:
         given, job = [operand(x) for x in totals], self._world
@@ -176,7 +176,7 @@ class AsyncKVStore(DistKVStore):
         self.buckets_sent += 1
 
     def _pull(self, pairs: Pairs) -> None:
-        """Into the values that this rank has of its own, and from there to others."""
+        """Fetch into this rank's own values, and copy from there to the other arrays."""
         job = self._world
         request = Request("pull", self._number, tuple(k for k, _ in pairs))
         targets = [self._targets(k, outs) for k, outs in pairs]
@@ -202,14 +202,14 @@ class AsyncKVStore(DistKVStore):
                 "the server works while others wait; 'dist_sync' runs on any"
             )
 
-    # -- what the server's thread calls ------------------------------------------------------------
+    # -- called by the server's thread -------------------------------------------------------------
 
     def spec(self, key: Key) -> Any:
         """Dtype, shape and size of a value."""
         return self._store[key]._spec
 
     def updated(self, request: Request, grads: Sequence[np.ndarray | NDArray], rank: int) -> None:
-        """Push the update by what a rank has pushed."""
+        """Push the update for the gradients that a rank has pushed."""
         with self._lock, server.without_bound():
             arrays = [
                 g if isinstance(g, NDArray) else array(g, dtype=self.spec(k).dtype)
@@ -223,9 +223,9 @@ class AsyncKVStore(DistKVStore):
             if request.ends:
                 self.staleness[self.updates - self._seen[rank]] += 1
                 self.updates += 1
-                self._seen[rank] += 1  # its own
+                self._seen[rank] += 1  # its own update
 
     def values(self, request: Request, rank: int) -> list[np.ndarray]:
-        """Values as they are when all that was pushed before is done; waits."""
+        """The values when all earlier pushes are done; waits."""
         self._seen[rank] = self.updates
         return [self._store[k].asnumpy() for k in request.keys]

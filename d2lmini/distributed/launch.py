@@ -1,15 +1,15 @@
 """A job of several processes on this machine: `python -m d2lmini launch -n 4 train.py --epochs 3`.
 
-MPI's own launcher starts them. Beside it this one
+MPI's own launcher starts the processes. In addition this launcher
 
-- gives each process its share of the cores, for BLAS and for the engine's workers; else each
-  would start threads for all of them
-- has every line begin with the rank that printed it: `[2] loss 0.31`
-- ends all of them when one fails, and says which one and how: by an exception, whose traceback is
-  printed; by `sys.exit`; or by a signal, as the system sends one when there is no more memory
+- gives each process its share of the cores, for BLAS and for the engine's workers; otherwise each
+  process would start threads for all cores
+- prefixes every line with the rank that printed it: `[2] loss 0.31`
+- ends all processes when one fails, and says which one and how: by an exception, whose traceback is
+  printed; by `sys.exit`; or by a signal, which the system sends when there is no more memory
 
-Its exit status is 0 if all processes ended well. A process notes in a folder who it is, and at its
-end that it ended well: one that is gone without that was killed.
+The exit status is 0 if all processes ended well. A process notes in a folder its id, and at its end
+that it ended well: a process that is gone without this note was killed.
 
 On several machines `mpiexec` or `srun` start the same program: see `distributed.dist`.
 """
@@ -33,9 +33,9 @@ import psutil
 from d2lmini import files
 from d2lmini.distributed.mpi import world
 
-#: So often the processes are looked at.
+#: Interval at which the processes are checked.
 LOOK_S = 0.05
-#: So long the others have, when one is gone, to say what they noticed.
+#: Time that the other processes have, when one is gone, to report errors.
 GRACE_S = 3.0
 
 _RANK = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
@@ -45,8 +45,8 @@ _THREADS = (
 
 
 def launch(n: int, file: str, args: Sequence[str] = ()) -> int:
-    """Run `n` processes of the program `file`; returns the exit status. ValueError if there is no
-    launcher of an MPI."""
+    """Run `n` processes of the program `file`; returns the exit status. ValueError if no MPI
+    launcher is found."""
     mpiexec = _mpiexec()
     with tempfile.TemporaryDirectory() as folder:
         job = subprocess.Popen(
@@ -73,8 +73,8 @@ def launch(n: int, file: str, args: Sequence[str] = ()) -> int:
 
 
 def _mpiexec() -> list[str]:
-    """The launcher of the MPI beside this Python, or of the machine; with the options by which it
-    labels lines, and leaves it to `_watch` to end the others when one is gone."""
+    """The launcher of the MPI beside this Python, or of the machine; with options that label lines
+    and leave it to `_watch` to end the others when a process is gone."""
     here = str(Path(sys.executable).parent)
     found = shutil.which("mpiexec", path=here + os.pathsep + os.environ.get("PATH", ""))
     if found is None:
@@ -82,19 +82,19 @@ def _mpiexec() -> list[str]:
     told = subprocess.run([found, "--version"], capture_output=True, text=True).stdout
     if "Open MPI" in told or "OpenRTE" in told:
         return [found, "--oversubscribe", "--tag-output"]
-    # Else it ends all others so fast that nobody can tell who was first.
+    # Otherwise mpiexec ends all others before the first failure can be identified.
     return [found, "-prepend-rank", "-disable-auto-cleanup"]
 
 
 def _environment(n: int) -> dict[str, str]:
     share = str(max(1, (os.cpu_count() or 1) // n))
     environment = {**dict.fromkeys(_THREADS, share), **os.environ}
-    environment.pop("PYTHONUNBUFFERED", None)  # lines are to come whole
+    environment.pop("PYTHONUNBUFFERED", None)  # print whole lines
     return environment
 
 
 def _watch(job: subprocess.Popen, folder: Path) -> int:
-    """Until the job ends, or one of its processes is gone that did not end well."""
+    """Wait until the job ends, or a process is gone that did not end well."""
     known: dict[str, psutil.Process | None] = {}
     while job.poll() is None and not _failed(folder, known):
         time.sleep(LOOK_S)
@@ -107,7 +107,7 @@ def _watch(job: subprocess.Popen, folder: Path) -> int:
 
 
 def _failed(folder: Path, known: dict[str, psutil.Process | None]) -> list[str]:
-    """The ranks that have said why they end, or are gone and did not say that they end well."""
+    """The ranks that noted why they end, or that are gone without a note."""
     for path in folder.glob("*.pid"):
         if path.stem not in known:
             try:
@@ -115,7 +115,7 @@ def _failed(folder: Path, known: dict[str, psutil.Process | None]) -> list[str]:
             except psutil.NoSuchProcess:
                 known[path.stem] = None
     said = [path for path in folder.glob("*.end") if path.read_text() != "well"]
-    if said:  # the first of them: the others were ended for its sake
+    if said:  # the first failure: the others were ended because of it
         return [min(said, key=lambda path: path.stat().st_mtime_ns).stem]
     return [rank for rank, it in known.items() if _is_gone(it) and not _end_of(folder, rank)]
 
@@ -128,7 +128,7 @@ def _is_gone(process: psutil.Process | None) -> bool:
 
 
 def _end_of(folder: Path, rank: str) -> str:
-    """What it has said of its end; nothing so far."""
+    """The rank's note about its end; empty if there is none yet."""
     path = folder / f"{rank}.end"
     return path.read_text() if path.exists() else ""
 
@@ -145,7 +145,7 @@ def _wait(job: subprocess.Popen, timeout_s: float) -> None:
 
 
 def _end(job: subprocess.Popen, folder: Path) -> None:
-    """Leave no process behind."""
+    """End all processes."""
     if job.poll() is None:
         job.send_signal(signal.SIGTERM)
         _wait(job, 2.0)
@@ -168,12 +168,12 @@ def run_rank(folder: Path, file: str, args: list[str]) -> None:
     """Run the program as one process of a job, and note in `folder` how it ends."""
     rank = next((os.environ[name] for name in _RANK if name in os.environ), "0")
     _note(folder, f"{rank}.pid", str(os.getpid()))
-    atexit.register(_note, folder, f"{rank}.end", "well")  # after all that is registered later
+    atexit.register(_note, folder, f"{rank}.end", "well")  # runs after all later registrations
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     sys.argv = [file, *args]
     sys.path[0] = str(Path(file).resolve().parent)
     try:
-        world()  # all join, so that one which makes no KVStore is missed by those that do
+        world()  # all join: processes with a KVStore must notice a process without one
         runpy.run_path(file, run_name="__main__")
     except SystemExit as request:
         if request.code:
@@ -184,19 +184,19 @@ def run_rank(folder: Path, file: str, args: list[str]) -> None:
         _note(folder, f"{rank}.end", f"has failed: {what}")
         traceback = problem.__traceback__
         while traceback is not None and traceback.tb_frame.f_code.co_filename != file:
-            traceback = traceback.tb_next  # what is above the program is this module's
+            traceback = traceback.tb_next  # frames above the program belong to this module
         problem.__traceback__ = traceback or problem.__traceback__
         sys.excepthook(type(problem), problem, problem.__traceback__)
         _end_all(1, None)
 
 
 def _note(folder: Path, name: str, text: str) -> None:
-    """Write a small file, which is there as a whole or not at all."""
+    """Write a small file, whole or not at all."""
     files.write(folder / name, text)
 
 
 def _end_all(status: int, said: object) -> None:
-    """Take the other processes along, if there is a job by now; then leave."""
+    """End the other processes, if the job has begun; then exit."""
     if isinstance(said, str):
         print(said, file=sys.stderr)
     sys.stdout.flush()

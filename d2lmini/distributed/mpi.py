@@ -1,17 +1,17 @@
-"""The processes of a job, over MPI: who they are, do they agree, and the sum over all of them.
+"""The processes of a job, over MPI: ranks, agreement on each exchange, and sums over all of them.
 
-MPI is imported when the first `dist_...` KVStore is made, by `world()`: to import it begins a job.
+MPI is imported when the first `dist_...` KVStore is made, by `world()`: the import joins the job.
 
-Every exchange begins with the question whether all processes are at the same one, with the same
-names, shapes and dtypes: the least and the greatest of a hash of it. Whoever comes early asks now
-and then, and sleeps between; so waiting keeps no core busy, and a process that has ended its
-program meanwhile is noticed. Only when all are there does data move. Two that differ get an error
-that names the first difference, each on its own line of the program, before a byte of it was summed
-into something else.
+Every exchange begins with a check that all processes are at the same exchange, with the same names,
+shapes and dtypes: the minimum and the maximum of a hash. A process that comes early polls and
+sleeps in between; so waiting keeps no core busy, and a process that has ended its program meanwhile
+is noticed. Data move only when all processes are there. Processes that differ get an error that
+names the first difference, each at its own line of the program, before a byte was summed into the
+wrong array.
 
-A sum is taken in the order of the ranks: each process adds up one share of the array, then all
-gather the shares. 2 (n - 1) / n of its bytes pass each process, the least there can be (Patarasuk
-and Yuan, 2009), and the bits depend on n alone: not on the MPI, and not on how arrays are bundled.
+Sums are computed in the order of the ranks: each process sums one share of the array, then all
+gather the shares. 2 (n - 1) / n of the bytes pass each process, the minimum (Patarasuk and Yuan,
+2009), and the bits depend on n alone: not on the MPI, and not on how arrays are bundled.
 """
 
 from __future__ import annotations
@@ -34,46 +34,46 @@ from d2lmini.base import MXNetError
 from d2lmini.distributed import throttle
 from d2lmini.engine.core import Var
 
-#: What is to be done, a verb; then (name, dtype and shape) of each array.
+#: The kind of exchange, a verb; then (name, dtype and shape) of each array.
 Plan = tuple[Any, ...]
 
-#: So long a process that waits asks without a pause.
+#: Spin this long before sleeping.
 SPIN_S = 2e-4
-#: So long it sleeps at most between two questions: for the others to come, and while data moves.
+#: Longest sleep between two polls, while waiting for other processes; MOVING_S: while data move.
 SLEEP_S = 1e-3
 MOVING_S = 1e-4
-#: So long a launcher has to pass on what a process has printed, a traceback, before it is told to
-#: end all of them: there are some that drop the rest.
+#: Time that a launcher has to pass on the output of a process (a traceback) before it is asked to
+#: end all processes: some launchers drop the rest.
 PASS_ON_S = 0.2
 
 
 class World:
     """All processes of the job, of which this one is `rank`, from 0 to `size` - 1.
 
-    Its methods but `leave` are called by one thread at a time, in an order that is the same in all
+    One thread at a time calls its methods (except `leave`), in an order that is the same in all
     processes: the tasks that call them write `order`.
     """
 
     def __init__(self, mpi: Any):
         self._mpi = mpi
-        self._comm = mpi.COMM_WORLD.Dup()  # for nobody else: what a program sends cannot mix in
-        self._side = mpi.COMM_WORLD.Dup()  # who has ended its program, and after how much
+        self._comm = mpi.COMM_WORLD.Dup()  # private: messages of the program cannot mix in
+        self._side = mpi.COMM_WORLD.Dup()  # notices of ended programs: number of exchanges
         self.served = mpi.COMM_WORLD.Dup()  # requests to the server of `dist_async`
-        self.server: Any = None  # on rank 0, if there is one
+        self.server: Any = None  # the server, on rank 0 of `dist_async`
         self.status = mpi.Status
         self.rank: int = self._comm.rank
         self.size: int = self._comm.size
         self.order = Var()
         self._plan: Plan = ()
-        self._begun = 0  # exchanges that this process has come to
-        self._gone: dict[int, int] = {}  # rank -> how many it had come to when it ended
+        self._begun = 0  # number of exchanges that this process has begun
+        self._gone: dict[int, int] = {}  # rank -> number of exchanges it had begun when it ended
         self._room: dict[int, np.ndarray] = {}
         self._unfinished: list[Any] = []
         self._link = throttle.current()
-        self._rounds = (self.size - 1).bit_length()  # until one process's word has come to all
+        self._rounds = (self.size - 1).bit_length()  # rounds until one message has reached all
 
     def agree(self, plan: Plan) -> None:
-        """Until all processes are here with this plan; MXNetError if one differs, or is gone."""
+        """Wait for all processes with this plan; MXNetError if one differs, or is gone."""
         self._plan, self._link = plan, throttle.current()
         self._begun += 1
         if self.size == 1:
@@ -81,7 +81,7 @@ class World:
         mine = int.from_bytes(blake2b(repr(plan).encode(), digest_size=7).digest(), "big")
         least, ours = np.empty(2, np.int64), np.array([mine, -mine])
         self.until(self._comm.Iallreduce(ours, least, self._mpi.MIN), SLEEP_S)
-        self._link.hold(time.monotonic(), ours.nbytes, self._rounds)  # all have set out just now
+        self._link.hold(time.monotonic(), ours.nbytes, self._rounds)  # all start now
         if least[0] != -least[1]:
             raise MXNetError(_difference(self._comm.allgather(plan)))
 
@@ -91,7 +91,7 @@ class World:
         """Every target becomes the sum of its source over all processes, in the order of ranks.
 
         All sources have one dtype. `half`: floats travel as float16 and are added up as float32;
-        so are those that are float16.
+        float16 arrays are also added up as float32.
         """
         dtype, n = sources[0].dtype, self.size
         wire = np.dtype(np.float16) if half and dtype.kind == "f" else dtype
@@ -117,7 +117,7 @@ class World:
             end += x.size
 
     def meet(self, make: Callable[[], Any], count: int) -> tuple[Any, int, int]:
-        """What rank 0 makes, how many the ranks before this one count, and how many all do."""
+        """The result of rank 0's `make`; the sum of `count` over lower ranks, and over all."""
         made = self._comm.bcast(make() if self.rank == 0 else None)
         counts = self._comm.allgather(count)
         return made, sum(counts[: self.rank]), sum(counts)
@@ -131,7 +131,7 @@ class World:
                 self._link.hold(begun, x.nbytes, self._rounds)
 
     def leave(self) -> None:
-        """When the program ends: finish what was pushed, and let the others know."""
+        """At the end of the program: finish what was pushed, and notify the other processes."""
         try:
             engine.current.wait_all("exit")
         except MXNetError as error:
@@ -140,34 +140,34 @@ class World:
         done = np.array([self._begun])
         for r in range(self.size):
             if r != self.rank:
-                self._side.Isend(done, r).Wait()  # a few bytes are on their way at once
+                self._side.Isend(done, r).Wait()  # a few bytes are sent at once
         if self.server is not None:
             wait_until(self._are_all_gone, SLEEP_S)
             self.server.finish()
 
     def abort(self, status: int = 1) -> None:
-        """End all processes of the job, this one too."""
+        """End all processes of the job, including this one."""
         told = f"d2lmini: rank {self.rank} of {self.size} has failed, and with it the job"
         print(told, file=sys.stderr)
         sys.stdout.flush()
         sys.stderr.flush()
         time.sleep(PASS_ON_S)
         self._mpi.COMM_WORLD.Abort(status)
-        os._exit(status)  # there are MPIs whose Abort returns
+        os._exit(status)  # in some MPIs Abort returns
 
     def _move(self, call: Any, source: np.ndarray, target: np.ndarray, nbytes: int) -> None:
-        """Exchange arrays by a call of MPI's; `nbytes` leave this process."""
+        """Exchange arrays by a function of MPI; `nbytes` leave this process."""
         begun = time.monotonic()
         self.until(call(source.view(np.uint8), target.view(np.uint8)))
         if nbytes:
             self._link.hold(begun, nbytes)
 
     def until(self, request: Any, sleep_s: float = MOVING_S) -> None:
-        """Until what was requested is done, by all who have a part in it."""
+        """Wait until the request is complete; MXNetError if a process is gone."""
         try:
             wait_until(request.Test, sleep_s, self._look_who_is_gone)
         except BaseException:
-            # MPI may still write into the arrays of the request, which keeps them alive.
+            # Keep the request and so its arrays alive, because MPI may still write into them.
             self._unfinished.append(request)
             raise
 
@@ -191,9 +191,9 @@ class World:
         return len(self._gone) == self.size - 1
 
     def space(self, which: int, size: int, dtype: np.dtype) -> np.ndarray:
-        """Memory to send from or receive in, kept for the next time."""
+        """Memory to send from or receive in, kept for reuse."""
         nbytes = size * dtype.itemsize
-        if self._unfinished:  # MPI may still write there
+        if self._unfinished:  # MPI may still write into the kept memory
             return np.empty(size, dtype)
         if which not in self._room or self._room[which].size < nbytes:
             self._room[which] = np.empty(nbytes, np.uint8)
@@ -203,8 +203,8 @@ class World:
 def wait_until(
     done: Callable[[], bool], sleep_s: float = MOVING_S, meanwhile: Callable[[], None] | None = None
 ) -> None:
-    """Until `done()`; calls `meanwhile` if that takes long. MPI's own waits would keep a core busy,
-    which others need where there are more processes than cores."""
+    """Wait until `done()`; calls `meanwhile` if that takes long. MPI's own waits would keep a core
+    busy, which others need if there are more processes than cores."""
     begun = time.monotonic()
     while not done():
         waited = time.monotonic() - begun
@@ -214,7 +214,7 @@ def wait_until(
 
 
 def _difference(plans: Sequence[Plan]) -> str:
-    """Where the first process that is not like most others differs from them."""
+    """How the first process that is not like most others differs from them."""
     usual = Counter(plans).most_common(1)[0][0]
     here, odd = plans.index(usual), next(r for r, plan in enumerate(plans) if plan != usual)
     a, b = usual, plans[odd]
@@ -238,8 +238,8 @@ _world: World | None = None
 
 
 def world() -> World:
-    """The job that this process belongs to; of one process, if it was started by itself.
-    MXNetError where there is no MPI."""
+    """The job of this process; a job of one process, if it was started without a launcher.
+    MXNetError without MPI."""
     global _world
     if _world is None:
         mpi = _load()
@@ -257,7 +257,7 @@ def world() -> World:
 def _load() -> Any:
     try:
         from mpi4py import MPI
-    except (ImportError, RuntimeError) as problem:  # the package, or MPI itself
+    except (ImportError, RuntimeError) as problem:  # from the package, or from MPI itself
         raise MXNetError(
             "dist KVStores need mpi4py and an MPI: pip install 'd2lmini[dist]' brings both (or "
             f"pip install mpi4py, beside an MPI of the machine's). Now: {problem}"
@@ -266,7 +266,7 @@ def _load() -> Any:
 
 
 def _end_together(job: World) -> None:
-    """A process that fails takes the others along: else they wait for it for ever."""
+    """A process that fails ends the others: else they would wait for it for ever."""
     before = sys.excepthook
 
     def ended_by(

@@ -1,17 +1,17 @@
 """The server of `dist_async`: a thread of rank 0; the others push to it and pull from it.
 
-    rank 1, its thread for what travels             rank 0, the server's thread
-    "push these keys", then the gradients    -->    takes them in, pushes the update to the engine
+    rank 1, its exchange thread                     rank 0, the server's thread
+    "push these keys", then the gradients    -->    receives them, pushes the update to the engine
     "pull these keys"                        -->    waits for the updates before it
     writes them to its arrays                <--    the values
 
-Requests are served one by one, in the order in which they come. The server sleeps while there are
-none. It never waits for room in the engine's queue: what is queued there may wait, by way of
-another rank, for the server. What it raises ends the job.
+Requests are served one by one, in order of arrival. The server sleeps while there are none. The
+server never waits for room in the engine's queue: tasks there may wait, through another rank, for
+the server. An exception in the server ends the job.
 
-A push is done for who pushes as soon as the server has begun to take it in. From then until its
-update is in the engine's queue the server holds `lock`: whoever on rank 0 takes that finds all that
-was pushed.
+A push is done for the pushing rank as soon as the server begins to receive it. From then until its
+update is in the engine's queue the server holds `lock`: a thread of rank 0 that takes this lock
+finds all earlier pushes in the queue.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from d2lmini.engine.road import here
 
 _REQUEST, _GRADS, _VALUES = range(3)  # the tags of messages
 
-#: Of an array: its dtype and shape.
+#: Dtype and shape of an array.
 Spec = Any
 
 
 class How(NamedTuple):
-    """What a worker's optimizer says now; lr is None where a scheduler on the server does."""
+    """The settings of a worker's optimizer; lr is None if the server has a scheduler."""
 
     rescale_grad: float
     lr: float | None
 
 
 class Request(NamedTuple):
-    """A push or a pull of some keys of one store. half: floats travel as float16; ends: it is the
+    """A push or a pull of some keys of one store. half: floats travel as float16; ends: this is the
     last part of a push."""
 
     what: str
@@ -55,11 +55,11 @@ class Request(NamedTuple):
     ends: bool = False
 
 
-# -- who asks --------------------------------------------------------------------------------------
+# -- clients ---------------------------------------------------------------------------------------
 
 
 def push(job: World, request: Request, grads: Sequence[np.ndarray]) -> None:
-    """Send gradients; until the server has begun to take them in."""
+    """Send gradients; returns when the server has begun to receive them."""
     sent = packed(job, grads, request.half)
     throttle.current().hold(time.monotonic(), sent.nbytes)
     asked = job.served.isend(request, 0, _REQUEST)
@@ -80,7 +80,7 @@ def pull(job: World, request: Request, targets: Sequence[Sequence[np.ndarray]]) 
 
 
 def packed(job: World, arrays: Sequence[np.ndarray], half: bool) -> np.ndarray:
-    """Their bytes, one behind the other."""
+    """The bytes of the arrays, one array after the other."""
     wires = [_wire(x, half) for x in arrays]
     sizes = [x.size * wire.itemsize for x, wire in zip(arrays, wires)]
     buffer, end = job.space(0, sum(sizes), np.dtype(np.uint8)), 0
@@ -92,7 +92,7 @@ def packed(job: World, arrays: Sequence[np.ndarray], half: bool) -> np.ndarray:
 
 
 def unpacked(buffer: np.ndarray, like: Sequence[Spec], half: bool) -> Iterator[np.ndarray]:
-    """The arrays whose bytes these are; views."""
+    """The arrays in `buffer`; views."""
     end = 0
     for spec in like:
         wire = _wire(spec, half)
@@ -102,17 +102,17 @@ def unpacked(buffer: np.ndarray, like: Sequence[Spec], half: bool) -> Iterator[n
 
 
 def _wire(spec: Spec, half: bool) -> np.dtype:
-    """As which dtype an array travels."""
+    """The dtype in which an array travels."""
     dtype = np.dtype(spec.dtype)
     return np.dtype(np.float16) if half and dtype.kind == "f" else dtype
 
 
-# -- who serves ------------------------------------------------------------------------------------
+# -- the server ------------------------------------------------------------------------------------
 
 
 class Server:
-    """Serves the stores of a job; see this module. stores: by their numbers, all that were made,
-    for other ranks may use one that rank 0 has dropped."""
+    """Serves the stores of a job; see this module. stores: all that were made, by number, because
+    other ranks may use a store that rank 0 has dropped."""
 
     def __init__(self, job: World):
         self._job = job
@@ -123,7 +123,7 @@ class Server:
         self._thread.start()
 
     def finish(self) -> None:
-        """Serve what is on its way, then end; all others have sent their last by now."""
+        """Serve the remaining requests, then end; all other ranks have sent their last one."""
         self._over.set()
         self._thread.join()
 
@@ -140,7 +140,7 @@ class Server:
                     return
                 self._answer(status.source)
         except BaseException:
-            sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]  # the job ends by it (`mpi`)
+            sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]  # this ends the job (`mpi`)
 
     def _answer(self, rank: int) -> None:
         comm = self._job.served
@@ -166,7 +166,7 @@ _SERVER = Task("update by the server of dist_async", (), ())
 
 @contextmanager
 def without_bound() -> Iterator[None]:
-    """A scope in which this thread pushes like a task, which no bound on what is pending stops."""
+    """A scope in which this thread pushes like a task: the bound on pending bytes is off."""
     before, here.task = here.task, _SERVER
     try:
         yield

@@ -1,21 +1,21 @@
-"""A slow link on a fast machine: what travels between processes takes as long as it would there.
+"""A throttled link: messages between processes take as long as on a slower network.
 
 The processes of one machine exchange arrays through its memory, faster than any network. To see
-what a network does to a step, let them have a thin one:
+the effect of a network on a step, throttle their link:
 
 >>> from d2lmini import kvstore
 >>> with kvstore.thin_link(gb_s=0.125, latency_s=1e-4) as link:     # about 1 Gbit/s
 ...     print(link, f"{link.seconds(1 << 20) * 1e3:.3g} ms for a bucket")
 <link 0.125 GB/s, latency 100 us> 8.49 ms for a bucket
 
-or for a whole job from outside: D2LMINI_LINK_GB_S=0.125 D2LMINI_LINK_LATENCY_S=1e-4.
+For a whole job, from outside: D2LMINI_LINK_GB_S=0.125 D2LMINI_LINK_LATENCY_S=1e-4.
 
-Each process has one such link to all others. A message sets out, takes the latency to come through
-and the time that its bytes take at this rate; the process sleeps meanwhile, so no core is busy,
-and who computes can go on. Those that set out together share one latency, and the rate. What is
-counted are the bytes which this process sends: in a sum over n processes of N bytes
-(n - 1) / n * N, twice, once for the shares to be added up, once for the sums. Before that all agree
-that they are at the same sum, with 16 bytes that go log2 n times from one to another.
+Each process has one such link to all others. A message takes the latency plus the time of its bytes
+at this rate; the process sleeps meanwhile, so no core is busy and other threads can compute.
+Messages that start together share one latency, and the rate. Only bytes that this process sends
+count: in a sum over n processes of N bytes (n - 1) / n * N, twice, once for the shares to be added
+up, once for the sums. Before each sum all processes check that they agree, with 16 bytes that are
+passed on log2 n times.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from d2lmini.base import MXNetError
 
 
 class Link(NamedTuple):
-    """What holds messages back: a rate in GB/s (None: nothing does) and seconds for each."""
+    """The throttle: a rate in GB/s (None: unlimited) and seconds of latency per message."""
 
     gb_s: float | None = None
     latency_s: float = 0.0
 
     def seconds(self, nbytes: float, messages: int = 1) -> float:
-        """How long `messages` that follow one another take, with so many bytes in each."""
+        """Duration of `messages` in sequence, with `nbytes` in each."""
         moving_s = 0.0 if self.gb_s is None else nbytes / (self.gb_s * 1e9)
         return messages * (self.latency_s + moving_s)
 
     def hold(self, since: float, nbytes: float, messages: int = 1) -> None:
-        """Sleep until what set out at `since` (of `time.monotonic()`) has come through."""
+        """Sleep until a message that started at `since` (of `time.monotonic()`) has arrived."""
         until = since + self.seconds(nbytes, messages)
         while (left_s := until - time.monotonic()) > 0:
             time.sleep(left_s)
@@ -51,15 +51,15 @@ class Link(NamedTuple):
 
 
 class thin_link:
-    """Let what this process sends to others of its job be held back.
+    """Throttle the messages that this process sends to others of its job.
 
-    gb_s       GB/s that it sends; None: as fast as the machine does
-    latency_s  seconds that each message takes beside
+    gb_s       GB/s that it sends; None: unlimited
+    latency_s  additional seconds for each message
 
-    As a call it stays until another one, `thin_link()` for none; as a scope, `as` gives the `Link`,
-    until its end, when what was there before is back. All processes of a job do the same, at the
-    same place: it waits for everything pending, as the end of the scope does. MXNetError for a rate
-    or a latency that makes no sense.
+    Called, it holds until the next call, `thin_link()` for no throttle; as a scope, `as` gives the
+    `Link`, until its end, which restores the former link. All processes of a job must do the same,
+    at the same place: it waits for everything pending, as the end of the scope does. MXNetError for
+    an invalid rate or latency.
     """
 
     def __init__(self, gb_s: float | None = None, latency_s: float = 0.0):
@@ -78,7 +78,7 @@ _current: Link | None = None
 
 
 def current() -> Link:
-    """The link that there is now; to begin with that of the environment."""
+    """The present link; at first that of the environment."""
     global _current
     if _current is None:
         _current = _checked(

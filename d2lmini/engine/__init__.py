@@ -8,15 +8,16 @@
 >>> log
 ['write', 'read']
 
-Which engine: `D2LMINI_ENGINE=threaded|naive|stepped` (or MXNet's `MXNET_ENGINE_TYPE=NaiveEngine`)
-for the process, `with engine.use("naive"):` or `with engine.stepped() as s:` for a scope. To be
-read in this order: `core` (the rules), `budget`, `bulk`, `meeting`, `failure`, `road`, `waits`,
-`engine`, `threaded` (the threads), `naive`, `stepped_engine` (a virtual clock; then
-`stepped_choices`, `stepped_records`, `stepped_view`, `stepped_orders`, `stepped_explore`).
+Choose the engine with `D2LMINI_ENGINE=threaded|naive|stepped` (or MXNet's
+`MXNET_ENGINE_TYPE=NaiveEngine`) for the process, `with engine.use("naive"):` or
+`with engine.stepped() as s:` for a scope. Reading order: `core` (the rules), `budget`, `bulk`,
+`meeting`, `failure`, `road`, `waits`, `engine`, `threaded` (the threads), `naive`,
+`stepped_engine` (a virtual clock; then `stepped_choices`, `stepped_records`, `stepped_view`,
+`stepped_orders`, `stepped_explore`).
 
-`engine.inline_below` (microseconds) is the dial of inline execution: operations predicted to be
-shorter run on the thread that issues them, because handing them to a worker would cost more; 0
-turns that off.
+`engine.inline_below` (microseconds) controls inline execution: operations predicted to be shorter
+run on the thread that issues them, because handing them to a worker would cost more; 0 turns
+inline execution off.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from d2lmini.engine.naive import NaiveEngine
 from d2lmini.engine.road import here
 from d2lmini.engine.threaded import ThreadedEngine
 
-if TYPE_CHECKING:  # the stepped engine is imported when somebody asks for it
+if TYPE_CHECKING:  # the stepped engine is imported at its first use
     from d2lmini.engine.stepped_engine import SteppedEngine
     from d2lmini.engine.stepped_explore import Exploration
 
@@ -75,7 +76,7 @@ def _from_environment() -> Engine:
     return _make(kind)
 
 
-#: The engine in use. Ask the functions below rather than this.
+#: The engine in use. Prefer the functions below.
 current: Engine = _from_environment()
 
 
@@ -87,11 +88,11 @@ def push(
     priority: int = 0,
     name: str | None = None,
 ) -> None:
-    """Run `fn()` on a worker once nothing it depends on is pending; returns at once.
+    """Run `fn()` on a worker once no task it depends on is pending; returns at once.
 
-    reads, writes: Vars (or NDArrays) that `fn` uses. One in both is changed in place: an error
-    kept on it means `fn` is skipped. `fn` may push; it must not wait. `priority`: higher first
-    among those that could run. What `fn` raises is raised by waits on what it writes.
+    reads, writes: Vars (or NDArrays) that `fn` uses. A Var in both is changed in place: if it has
+    an error, `fn` is skipped. `fn` may push; it must not wait. `priority`: among ready tasks,
+    higher runs first. A wait on a written Var raises the exception of `fn`.
     """
     task = FunctionTask(
         fn,
@@ -115,22 +116,22 @@ def _var_of(value: Any) -> Var:
 
 
 def new_var() -> Var:
-    """A fresh tag to order tasks by."""
+    """A fresh tag for ordering tasks."""
     return Var()
 
 
 def wait_for_var(var: Any) -> None:
-    """Block until every write of `var` that was pushed before is done; raises its error."""
+    """Block until every write of `var` pushed so far is done; raises its error."""
     current.wait("wait_for_var", _var_of(var))
 
 
 def waitall() -> None:
-    """Block until everything pushed is done; raises the errors that no wait has raised yet."""
+    """Block until every pushed task is done; raises the errors that no wait has raised yet."""
     current.wait_all()
 
 
 def stats() -> Stats:
-    """What was pushed, executed, is pending: see `Stats`."""
+    """Counts of pushed, executed and pending operations: see `Stats`."""
     return current.stats()
 
 
@@ -140,12 +141,12 @@ def limit_pending(nbytes: int | None) -> None:
 
 
 def cancel_pending() -> int:
-    """Drop every task that has not begun; how many. Waits on their results raise "cancelled"."""
+    """Drop every task that has not begun; returns how many. Waits on their results raise."""
     return current.cancel_pending()
 
 
 def set_bulk_size(size: int) -> int:
-    """Collect up to `size` tasks of this thread into one hand-over; 0 or 1: none. The old size."""
+    """Hand up to `size` tasks of this thread to a worker at once; 0 or 1: one. The old size."""
     old, here.bulk_size = here.bulk_size, int(size)
     with current.lock:
         current._flush(())
@@ -154,8 +155,8 @@ def set_bulk_size(size: int) -> int:
 
 @contextmanager
 def prioritized(priority: int) -> Iterator[None]:
-    """What this thread pushes in the scope has `priority` more: of the tasks that are ready, those
-    of higher priority begin first."""
+    """Add `priority` to every task that this thread pushes in the scope; ready tasks of higher
+    priority begin first."""
     before, here.priority = here.priority, here.priority + priority
     try:
         yield
@@ -165,7 +166,7 @@ def prioritized(priority: int) -> Iterator[None]:
 
 @contextmanager
 def bulk(size: int) -> Iterator[None]:
-    """A scope with that bulk size."""
+    """A scope with bulk size `size`; see `set_bulk_size`."""
     old = set_bulk_size(size)
     try:
         yield
@@ -175,7 +176,7 @@ def bulk(size: int) -> Iterator[None]:
 
 
 def explain(value: Any) -> str:
-    """Who holds a Var (or NDArray) now and who is in line for it, with the lines they come from."""
+    """The tasks that hold or wait for a Var (or NDArray), each with the line that issued it."""
     var = _var_of(value)
     with current.lock:
         writer, readers, queue = var.writer, list(var.readers), list(var.queue)
@@ -193,8 +194,8 @@ def _describe(task: Task) -> str:
 
 @contextmanager
 def use(kind: str, **options: Any) -> Iterator[Engine]:
-    """Another engine for this process within the scope: `use("naive")`, `use("threaded",
-    workers=4, inline_below=0)`. Both are idle when the change is made."""
+    """Use another engine in the scope, for the whole process: `use("naive")`, `use("threaded",
+    workers=4, inline_below=0)`. Waits until both engines are idle at each change."""
     global current
     fresh, outer = _make(kind, **options), current
     outer.wait_idle("engine.use")
@@ -212,31 +213,32 @@ def use(kind: str, **options: Any) -> Iterator[Engine]:
 
 
 def stepped(**options: Any) -> AbstractContextManager[SteppedEngine]:
-    """A scope with an engine that waits to be stepped: `use("stepped", ...)`, where 1000 steps can
-    be taken back; see `SteppedEngine` for the options."""
+    """A scope with a stepped engine: `use("stepped", ...)`, where `back` can take back 1000 steps;
+    see `SteppedEngine` for the options."""
     return use("stepped", **{"remember": 1000, **options})  # type: ignore[return-value]
 
 
 def explore(
     program: Callable[[], object], most: int = 1000, reduced: bool = True, seeds: int = 10
 ) -> Exploration:
-    """Run `program` in many legal orders: do they all give the values that it gives line by line?
+    """Run `program` in many legal orders: do they all give the values of serial execution?
 
-    program   takes nothing, pushes, returns arrays or other values; it is run once for each order,
-              so it has to begin anew each time (and to seed what it draws)
-    reduced   False: in every legal order (ValueError if there are more than `most`); else in few,
-              in which every two operations that nothing orders come in both orders
-    seeds     and in so many drawn schedules, in which operations begin and end between the pushes
+    program   takes no argument, pushes, returns arrays or other values; it runs once for each
+              order, so it must create its state anew each time (and seed its random draws)
+    reduced   False: try every legal order (ValueError if there are more than `most`); True: try a
+              few orders in which every two unordered operations come both ways round
+    seeds     also try this many random schedules, in which operations begin and end between the
+              pushes
 
-    The `Exploration` says in how many, and if one gives other values, which two operations are to
-    blame, and which Var. See `stepped_explore`.
+    The `Exploration` says how many orders ran and, if one gives other values, which two operations
+    and which Var are the cause. See `stepped_explore`.
     """
     from d2lmini.engine.stepped_explore import explore
 
     return explore(use, program, most, reduced, seeds)
 
 
-# -- attributes of this module that are more than values -------------------------------------------
+# -- computed attributes of this module ------------------------------------------------------------
 
 
 class _Module(types.ModuleType):
@@ -261,9 +263,9 @@ sys.modules[__name__].__class__ = _Module
 
 
 def _drain_at_exit() -> None:
-    """Finish what was pushed, within a deadline; tell what did not end or failed unseen. Where
-    Ctrl-C ended the program, its user does not want to wait. Then let the workers end: later they
-    could not, and whoever pushes or waits in a finalizer does the work."""
+    """Finish the pushed tasks, within a deadline; print the tasks that did not end and the errors
+    that no wait raised. After Ctrl-C ended the program, do not wait. Then end the workers, which
+    could not end later; from then on a finalizer that pushes or waits runs its tasks itself."""
     deadline_s = float(os.environ.get("D2LMINI_EXIT_DEADLINE_S", "10"))
     try:
         if _ended_by_interrupt() and current.stats().pending:
@@ -279,8 +281,8 @@ def _drain_at_exit() -> None:
 
 
 def _ended_by_interrupt() -> bool:
-    """Did the program end because nobody caught a KeyboardInterrupt?"""
-    kind = getattr(sys, "last_type", None)  # at a prompt that was only the last error
+    """Did an uncaught KeyboardInterrupt end the program?"""
+    kind = getattr(sys, "last_type", None)  # at a prompt this is only the last error
     return kind is not None and issubclass(kind, KeyboardInterrupt) and not hasattr(sys, "ps1")
 
 

@@ -1,15 +1,17 @@
-"""Bounded run-ahead: how many bytes wait in the queue, and when a push has to pause.
+"""Bounded run-ahead: how many bytes are pending, and when a push must pause.
 
-A front end that issues faster than the back end computes fills memory with work not yet done. The
-budget counts those bytes exactly: a piece of memory is *pending* while some queued task touches it
-and either its contents are not there yet, or no handle of the user's is left (only the queue keeps
-it alive). Three events change that: a task is queued, a task completes, the last handle dies.
+A front end that issues faster than the back end computes fills memory with pending work. The
+budget counts those bytes exactly: a piece of memory is *pending* while a queued task touches it
+and either its contents are not computed yet, or the user has no handle left (only the queue keeps
+the memory alive). Three events change this: a task is queued, a task completes, the last handle
+dies.
 
-The last comes from a finalizer, which may run on any thread, even inside our own lock; so `Handle`
-only notes it and appends to a deque (both atomic), and `drain` draws the consequences later.
+The last event comes from a finalizer, which may run on any thread, even inside the engine's lock;
+so `Handle` only sets a flag and appends to a deque (both atomic), and `drain` updates the counts
+later.
 
-A device with little memory has a bound of its own beside that, half of its memory: what was copied
-in ahead of the computing waits there.
+A device with little memory has a second bound, half of its memory: copies onto the device wait
+there when they run ahead of the computation.
 """
 
 from __future__ import annotations
@@ -21,23 +23,24 @@ from typing import Any
 from d2lmini import forks
 from d2lmini.engine.core import Task, Var
 
-#: Vars that a queued task touched when their last handle died: from finalizers to `Budget.drain`.
+#: Vars that a queued task touched when their last handle died; filled by finalizers, emptied by
+#: `Budget.drain`.
 _dropped: deque[WeightedVar] = deque()
 
 
 class Account:
-    """The pending bytes of one device, and the most there may be; None: no bound of its own."""
+    """The pending bytes of one device and their bound; None: no bound of the device's own."""
 
     pending = 0
     most_pending: int | None = None
 
 
 class WeightedVar(Var):
-    """A Var that stands for memory. `weight`: its bytes as far as the bound counts them."""
+    """A Var that stands for memory. `weight`: the bytes that count against the bound."""
 
     __slots__ = ("counted", "filled", "held", "pins", "weight")
 
-    #: The account of the device where it lies; memory has one (`storage.Pool`).
+    #: The account of the device that holds the memory; memory sets it (`storage.Pool`).
     pool: Any = Account()
 
     def __init__(self, weight: int):
@@ -51,8 +54,8 @@ class WeightedVar(Var):
 
 
 class Handle:
-    """What an array object holds besides its Var; when the last one dies, the memory is only the
-    queue's."""
+    """Held by an array object beside its Var; when the last Handle dies, only the queue uses the
+    memory."""
 
     __slots__ = ("_var",)
 
@@ -65,15 +68,15 @@ class Handle:
         except AttributeError:  # Ctrl-C came before __init__
             return
         var.held = False
-        if var.pins:  # else there is nothing to settle, and the deque would keep it alive
+        if var.pins:  # else nothing changes, and the deque would keep the Var alive
             _dropped.append(var)
 
 
 class Budget:
-    """The books of one engine; every method expects the engine's lock to be held.
+    """The accounts of one engine; every method expects the engine's lock to be held.
 
     pending   bytes pending now
-    peak      the most there were since `limit_pending` was last called
+    peak      most pending bytes since `limit_pending` was last called
     limit     the bound in bytes; None until first needed, then half of the memory available
     """
 
@@ -86,7 +89,7 @@ class Budget:
         self.paused = 0  # how many pushes had to wait
 
     def pin(self, task: Task) -> None:
-        """`task` was queued. Harmless when repeated."""
+        """`task` was queued. Idempotent."""
         for var in task.shared:
             if var.weight:
                 var.pins.add(task)  # type: ignore[attr-defined]
@@ -98,7 +101,7 @@ class Budget:
                 self._settle(var)  # type: ignore[arg-type]
 
     def unpin(self, task: Task) -> None:
-        """`task` ran or was skipped; what it writes counts as filled. Harmless when repeated."""
+        """`task` ran or was skipped; what it writes counts as filled. Idempotent."""
         for var in task.shared:
             if var.weight:
                 var.pins.discard(task)  # type: ignore[attr-defined]
@@ -110,7 +113,7 @@ class Budget:
                 self._settle(var)  # type: ignore[arg-type]
 
     def drain(self) -> None:
-        """Take note of handles that died."""
+        """Update the counts for handles that died."""
         while _dropped:
             try:
                 var = _dropped.popleft()
@@ -119,7 +122,7 @@ class Budget:
             self._settle(var)
 
     def admits(self, task: Task) -> bool:
-        """May `task` be queued now without passing the bound?"""
+        """Can `task` be queued now without passing the bound?"""
         extra = 0
         account: Account | None = None
         for var in task.writes:
@@ -136,7 +139,7 @@ class Budget:
         return self.pending == 0 and self.limit is not None
 
     def check(self, tasks: Iterable[Task]) -> None:
-        """Assert that the books agree with a count from scratch over all pending tasks."""
+        """Assert that the counts agree with a count from scratch over all pending tasks."""
         pending = 0
         for var in {v for t in tasks for v in (*t.shared, *t.writes) if v.weight}:
             assert var.pins, "a queued task has not pinned its memory"  # type: ignore[attr-defined]
@@ -149,7 +152,7 @@ class Budget:
         if counts is not var.counted:
             change = var.weight if counts else -var.weight
             account = var.pool
-            # No call and no jump between these: so Ctrl-C, delivered there, cannot part them.
+            # No call and no jump between these lines, so Ctrl-C cannot separate them.
             var.counted = counts
             self.pending += change
             account.pending += change

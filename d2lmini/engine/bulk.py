@@ -1,10 +1,10 @@
-"""Bulk execution: several tasks of one thread travel as one.
+"""Bulk execution: several tasks of one thread are handed to a worker as one.
 
 Handing a task to a worker costs tens of microseconds. Inside `engine.bulk(n)` up to n tasks of
-this thread are collected in a `Segment`, which is itself a task: it is in line for every Var its
-tasks touch from the moment each was pushed, and becomes ready when it is closed. It is closed when
-it is full, when the scope ends, as soon as anybody pushes to or waits for one of its Vars, and
-when anybody waits for everything. MXNet calls the same thing bulk execution.
+this thread are collected in a `Segment`, which is itself a task: the segment claims the Vars of
+each task at its push, and becomes ready when it is closed. A segment is closed when it is full,
+when the scope ends, when another thread pushes to or waits for one of its Vars, and when any thread
+waits for everything. MXNet calls the same thing bulk execution.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Any, ClassVar
 from d2lmini.engine import core
 from d2lmini.engine.core import Task, Var
 
-#: What an open task waits for: it must not become ready, however many Vars it is granted.
+#: `waits` of an open task: it must not become ready, however many Vars it is granted.
 OPEN = 1 << 30
 
 
 class Segment(Task):
-    """A batch of tasks, claimed and run as one, in push order. Tasks leave it as they have run.
+    """A batch of tasks, claimed and run as one, in push order. A task leaves it after running.
 
-    as_one  a task that does what all of them do, where the device has one (`cuda.replay_tasks`)
+    as_one  a task that does the work of all, where the device has one (`cuda.replay_tasks`)
     """
 
     as_one: ClassVar[Callable[[Segment], Any]] = lambda segment: None
@@ -49,7 +49,7 @@ class Segment(Task):
 
     def fits(self, task: Task) -> bool:
         """Can `task` join? Not across contexts, lanes or priorities; nor if it writes a Var that
-        the segment reads and that others are in line for: theirs comes first."""
+        the segment reads and that others are queued for: they come first."""
         return (
             task.ctx == self.ctx
             and task.lane == self.lane
@@ -58,15 +58,15 @@ class Segment(Task):
         )
 
     def touches(self, variables: Iterable[Var]) -> bool:
-        """Is the segment in line for one of them?"""
+        """Does the segment claim one of `variables`?"""
         return any(var in self.shared or var in self.writes for var in variables)
 
     def add(self, task: Task) -> None:
-        """Claim what `task` needs beyond what is held already (lock held)."""
+        """Claim the Vars of `task` that the segment has not claimed yet (lock held)."""
         try:
             self._claim(task)
             self.parts.append(task)
-        except BaseException:  # Ctrl-C: it touches what it is in line for, no more
+        except BaseException:  # Ctrl-C: keep exactly the Vars that were claimed
             for var in [var for var in self.shared if var in self.writes]:
                 core.mend((var,))
                 del (self.writes if self in var.readers else self.shared)[var]
@@ -91,6 +91,6 @@ class Segment(Task):
                 core.claim_var(self, var, True)
 
     def all_granted(self) -> bool:
-        """Closed now: count what it waits for; True if for nothing, so that it is ready."""
+        """Count the Vars that a closed segment waits for; True if none, so that it is ready."""
         self.waits = sum(not core.holds(self, var) for var in (*self.shared, *self.writes))
         return self.waits == 0

@@ -1,63 +1,65 @@
-"""The dependency rules: which task may run when, decided from what each reads and writes.
+"""The dependency rules: which task may run when, decided from the Vars it reads and writes.
 
-Purpose. A program issues tasks in order; each names the Vars it reads and the Vars it writes. The
-engine may run them on any number of threads, in any order that gives every Var the history the
-program wrote. It orders tags and knows nothing of arrays: a Var may stand for memory, a file, a
-random stream.
+Purpose. A program pushes tasks in order; each task names the Vars it reads and the Vars it writes.
+The engine may run the tasks on any number of threads, in any order that gives every Var the
+history the program wrote. The engine orders tags and knows nothing of arrays: a Var may stand for
+memory, a file, a random stream.
 
     B = A + 1          # reads A, writes B
-    C = A + 2          # reads A, writes C:      may run beside the first
-    A = C * 2          # reads C, writes A:      after both, for they read A
+    C = A + 2          # reads A, writes C:      may run in parallel with the first
+    A = C * 2          # reads C, writes A:      after both, because they read A
     D = A + 3          # reads A, writes D:      after the third
 
-After these four pushes, with the first two running, A's line is: two readers at work, in the queue
-the writer `A = C * 2`, behind it the reader `D = A + 3`.
+After these four pushes, while the first two run, A has two readers; its queue holds the writer
+`A = C * 2` and then the reader `D = A + 3`.
 
 Fields
-    Var.readers    set of tasks that hold it for reading now; a writer waits until it is empty
-    Var.writer     the task that holds it for writing now, or None
+    Var.readers    set of tasks that hold the Var for reading; a writer waits until it is empty
+    Var.writer     the task that holds the Var for writing, or None
     Var.queue      tasks not yet granted, in program order: (task, writes?) from oldest to newest
-    Var.version    how many writes were pushed so far (a number may be skipped, none comes twice)
-    Var.error      why its value is missing (a Failure; an Unchanged one lifts), or None
-    Var.order      on a device that runs behind the host: what to wait for beside the line, or None
-    Task.waits     how many of its Vars are not yet granted, 0 ... number of Vars
+    Var.version    number of writes pushed so far (a number may be skipped, none comes twice)
+    Var.error      why the value is missing (a Failure; an Unchanged one lifts), or None
+    Var.order      on a device that runs asynchronously to the host: the device work that a wait
+                   must also wait for, or None
+    Task.waits     number of its Vars not yet granted, 0 ... number of Vars
     Task.seq       push order; breaks ties of priority
 
 Invariants (asserted where they change, tested by `Engine.check`)
     I1  a writer holds alone:            writer is not None  implies  readers is empty
-    I2  grants follow push order:        a queue is only non-empty behind somebody who holds
+    I2  grants follow push order:        a queue is non-empty only while a task holds the Var
     I3  the head of a queue cannot be granted now (else it would have been)
-    I4  a task is ready, once, when its `waits` reaches 0
+    I4  a task becomes ready exactly once, when its `waits` reaches 0
     I5  the lock is not held while a task runs on a worker
     I6  idle (no task pending) means every queue and every holder set is empty
 
 Transitions, all under the one lock of this module
     push      claim: each Var is granted at once or queued; nothing queued -> ready
-    ready     handed to the workers of its context
+    ready     handed to the workers of the task's context
     run       outside the lock
-    complete  release: each Var passes on, to one writer or to all readers up to the next writer;
-              those whose last Var this was become ready
-    fail      complete, with a Failure kept on the Vars it writes; whoever reads them is skipped
-              and passes the same Failure on; a task that only writes (a full overwrite) clears it
-    mend      after Ctrl-C in the midst of one of these: what was begun is finished or taken back
+    complete  release: each Var passes to one writer, or to all readers up to the next writer;
+              tasks that have now been granted all their Vars become ready
+    fail      complete, with a Failure kept on the Vars the task writes; tasks that read these Vars
+              are skipped and pass the same Failure on; a task that only writes (a full overwrite)
+              clears the Failure
+    mend      after Ctrl-C interrupted a transition: the transition is finished or undone
 
-Writes in place that did not happen. A skipped task changes nothing: what it would have changed in
-place (`x += failed`, `x[:] = failed`, the weights of an update) is as it was. If the task has
-results of its own beside, as BatchNorm beside its running statistics, these tell of the failure,
-and nothing else does. Else the Var gets the failure as `Unchanged`: it counts as missing until a
-wait has raised that failure, whichever Var the wait was for; for what is pushed after the wait it
-has its old value. So no result is computed from an update that did not happen before the user
-knows, and one failed batch costs the batches up to the next wait, as in MXNet. A result that
-was never computed stays missing: a wait on it raises each time. So does what a task of many
-steps was changing when it failed, for nobody knows how far the task came.
+Writes in place that did not happen. A skipped task changes nothing: the arrays it would have
+changed in place (`x += failed`, `x[:] = failed`, the weights of an update) keep their values. If
+the task also has results of its own (BatchNorm has results and running statistics), only the
+results carry the failure. Otherwise the Var gets the failure as `Unchanged`: the value counts as
+missing until a wait, on any Var, has raised that failure; tasks pushed after that wait see the old
+value. So no result is computed from an update that did not happen before the user knows of the
+failure, and one failed batch costs the batches up to the next wait, as in MXNet. A result that was
+never computed stays missing: every wait on it raises. The same holds for memory that a task of
+several steps was changing when it failed, because the engine cannot know how far the task came.
 
 Promises. Per Var, tasks take effect in program order: readers together, a writer alone. Every task
-that was pushed runs, or is skipped because what it needs failed or was cancelled. Nothing is
-promised between tasks that share no written Var; priority breaks ties only.
+that was pushed runs, or is skipped because a value it needs failed or was cancelled. The engine
+promises nothing about the order of tasks that share no written Var; priority breaks ties only.
 
-Holders are kept as objects in sets, not counted: so a move that Ctrl-C interrupts between any two
-lines can be taken back or finished from what the Vars themselves say, and "who waits for whom" can
-be read off. MXNet's threaded engine, from which the idea of the queues comes, keeps counts.
+Holders are kept as objects in sets, not counted: when Ctrl-C interrupts a transition between any
+two lines, the Vars themselves say how to undo or finish it, and "who waits for whom" can be read
+from them. MXNet's threaded engine, the source of the queues, keeps counts.
 """
 
 from __future__ import annotations
@@ -76,11 +78,12 @@ if TYPE_CHECKING:
 _NOBODY: Any = frozenset()
 _NO_QUEUE: Any = ()
 
-#: The one lock of the house: over the lines of all Vars, the engines' lists, and the storage's
-#: books. One, because a finalizer may come upon any of them while the thread holds another; and
-#: re-entrant, because the collector may run a finalizer while its thread holds this one.
-#: Under `with lock:` there is no loop, only calls of functions that loop: where a loop jumps back,
-#: Python 3.12 and 3.13 deliver Ctrl-C as if outside the `with`, and the lock would stay locked.
+#: The one lock of the library: guards the queues of all Vars, the engines' lists and the
+#: storage's accounts. One lock, because a finalizer may need any of them while its thread holds
+#: another; re-entrant, because the garbage collector may run a finalizer while its thread holds
+#: this lock. Under `with lock:` there is no loop, only calls of functions that loop: at a loop's
+#: backward jump Python 3.12 and 3.13 deliver Ctrl-C as if outside the `with`, and the lock would
+#: stay locked.
 lock = threading.RLock()
 
 
@@ -91,7 +94,7 @@ class Var:
         "error", "order", "queue", "readers", "serial", "version", "writer", "__weakref__",
     )  # fmt: skip
 
-    #: The number by which traces know it; not set before the first of them meets it.
+    #: The number by which traces know the Var; set when a trace first meets the Var.
     serial: int
 
     #: Bytes that count against the bound on pending memory; a bare tag has none.
@@ -107,23 +110,24 @@ class Var:
 
     @property
     def idle(self) -> bool:
-        """No task that was pushed still has to read or write it."""
+        """True if no pending task reads or writes the Var."""
         return self.writer is None and not self.readers and not self.queue
 
 
 class Task:
-    """One thing to run. Subclasses say what; the engine sees what it touches.
+    """One thing to run. Subclasses define the work; the engine sees only the Vars.
 
-    name          what messages and traces call it
-    reads         Vars whose values it needs; a failed one means the task is skipped
-    writes        Vars it changes; one also in `reads` is changed in place, one only here is
-                  overwritten whole
-    ctx           the context whose workers run it
-    lane          which of them: "compute", or "in" and "out", those that copy (see `lanes`)
-    priority      higher runs first among the ready ones
-    predicted_us  predicted run time; below the engine's dial it may run on the caller's thread
-    site          the user's line that issued it (taken when the task is queued or fails)
-    shared        the Vars it holds as a mere reader, each once (set by `prepare`)
+    name          the name in messages and traces
+    reads         Vars whose values the task needs; if one failed, the task is skipped
+    writes        Vars the task changes; a Var also in `reads` is changed in place, a Var only here
+                  is overwritten whole
+    ctx           the context whose workers run the task
+    lane          which of these workers: "compute", or "in" and "out" for copies (see `lanes`)
+    priority      among ready tasks, higher runs first
+    predicted_us  predicted run time; below `engine.inline_below` the task may run on the caller's
+                  thread
+    site          the user's line that issued the task (taken when the task is queued or fails)
+    shared        the Vars the task only reads, each once (set by `prepare`)
     """
 
     __slots__ = (
@@ -151,17 +155,17 @@ class Task:
         self.waits = 0
 
     lane = "compute"
-    #: Bulk segments and meetings can be: in line already, while more may join (see `bulk`).
+    #: True for a bulk segment or a meeting that is queued while it can still grow (see `bulk`).
     open = False
-    #: On the caller's thread, does Ctrl-C wait until it has run? Not if it may never end.
+    #: Ctrl-C waits until the task has run on the caller's thread. False if it may never end.
     defers = False
-    #: If it fails as it runs, is what it changes in place, beside results, as good as before?
+    #: If the task fails while it runs, do the arrays it changes in place keep their values?
     spares = False
-    #: Is everything it changes in place written by one call, its last, which cannot fail half-way?
+    #: Does one call, the last, write everything the task changes in place, and cannot half-fail?
     atomic = False
-    #: How many versions of what it writes it makes; 0 if they were counted when it was recorded.
+    #: Versions that the task adds to each Var it writes; 0 if they were counted when recorded.
     counts = 1
-    #: Of a task whose parts fail apart: why some of what it writes is missing though it ran.
+    #: For a task whose parts fail separately: the failure of each Var that it did not write.
     failures: Mapping[Var, Failure] | None = None
 
     def run(self) -> None:
@@ -170,30 +174,30 @@ class Task:
 
     @property
     def in_steps(self) -> bool:
-        """Of one that `defers`: does it change memory that was there before, by several calls?"""
+        """For a task that `defers`: does it change existing memory by several calls?"""
         return True
 
     def keeps(self, var: Var) -> bool:
-        """Does `var`, one of its writes, keep its old value where the task is skipped? Not if it is
-        a result, which nothing stands for until it is computed."""
+        """Does `var`, one of the writes, keep its old value if the task is skipped? Not if `var`
+        is a result, which has no value before it is computed."""
         return var in self.reads
 
     @property
     def parts(self) -> Sequence[Task]:
-        """The operations in it that have not run: itself, or those of a bulk segment."""
+        """The operations in the task that have not run: itself, or those of a bulk segment."""
         return (self,)
 
     def footprint(self) -> Callable[[], Any] | None:
-        """What tells its cost later, when it is gone with its arrays (traces ask); None: nobody
-        knows."""
+        """A function that gives the cost later, when the task and its arrays are gone (for
+        traces); None if the cost is unknown."""
         return None
 
     def prepare(self) -> None:
-        """Called when the task is queued: sort out which Vars it only reads, name each once."""
+        """Set `shared` and remove duplicates from the Vars; called when the task is queued."""
         self.seq = 0
         reads, writes = self.reads, self.writes
         n = len(reads)
-        if len(writes) == 1 and n < 3:  # nearly every operation: spare the dictionaries
+        if len(writes) == 1 and n < 3:  # nearly every operation: avoid the dictionaries
             if n == 2 and reads[0] is reads[1]:
                 reads = reads[:1]
             if writes[0] in reads:
@@ -223,7 +227,7 @@ class FunctionTask(Task):
         self.fn()
 
     def _wait_for_devices(self) -> None:
-        """Where a GPU has been told to make what `fn` needs, it must have done so."""
+        """Block until the devices have computed the arrays that `fn` uses."""
         for var in self.reads:
             if var.order is not None:
                 var.order.wait()
@@ -233,9 +237,9 @@ class FunctionTask(Task):
 
 
 class Gate(Task):
-    """A wait, standing in line like any task: granted when all that came before is done.
+    """A user thread's wait, queued like a task: granted when all earlier tasks on its Var are done.
 
-    A user thread waits by claiming one Var, as reader or writer, and blocking on the gate's lock.
+    The thread claims one Var, as reader or writer, and blocks on the gate's lock.
     """
 
     __slots__ = ("opened", "var")
@@ -249,17 +253,17 @@ class Gate(Task):
         self.waits = 1
 
     def claim(self) -> bool:
-        """Get in line; True when granted at once. A wait changes nothing: no version is counted."""
+        """Claim the Var; True if granted at once. A wait writes nothing and counts no version."""
         if claim_var(self, self.var, bool(self.writes)):
             self.waits = 0
         return self.waits == 0
 
 
-# -- the moves (the lock is held) ------------------------------------------------------------------
+# -- the transitions (the lock is held) ------------------------------------------------------------
 
 
 def claim(task: Task) -> bool:
-    """Put `task` in line for its Vars; True when all are granted at once."""
+    """Claim the Vars of `task`; True when all are granted at once."""
     waits = 0
     for var in task.shared:
         waits += not claim_var(task, var, False)
@@ -271,7 +275,7 @@ def claim(task: Task) -> bool:
 
 
 def claim_var(task: Task, var: Var, writes: bool) -> bool:
-    """Put `task` in line for one Var; True when it is granted at once."""
+    """Claim one Var for `task`; True when it is granted at once."""
     if var.writer is None and not var.queue and not (writes and var.readers):
         if writes:
             var.writer = task
@@ -286,9 +290,9 @@ def claim_var(task: Task, var: Var, writes: bool) -> bool:
 
 
 def become_writer(task: Task, var: Var) -> None:
-    """Let a reader of `var`, after whom nobody is in line, stand there as a writer instead."""
+    """Turn `task`, a reader of `var` or the last in its queue, into a writer of `var`."""
     if task in var.readers:
-        # In line as a writer before it ceases to be a reader: `mend` finds it as one of them.
+        # Queue the writer before removing the reader, so that `mend` finds the task as one of them.
         var.queue = deque(((task, True),))
         var.readers.discard(task)
         if not var.readers:
@@ -298,8 +302,8 @@ def become_writer(task: Task, var: Var) -> None:
 
 
 def passes_through(task: Task) -> bool:
-    """Can `task` run at once, without standing in line? If nobody is before it and no value is
-    missing, what it writes is counted as written."""
+    """Can `task` run at once, without queueing? If no task holds its Vars and no value is missing,
+    count its writes and return True."""
     for var in task.reads:
         if var.writer is not None or var.queue or var.error is not None:
             return False
@@ -314,7 +318,7 @@ def passes_through(task: Task) -> bool:
 
 
 def is_missing(var: Var, engine: object, order: int | None = None) -> bool:
-    """Has `var` no value for the task that `engine` was given as number `order`? None: now."""
+    """Is `var` without a value for task number `order` of `engine`? None: for a task pushed now."""
     return var.error is not None and var.error.blocks(engine, order)
 
 
@@ -329,7 +333,7 @@ def in_line(task: Task, var: Var) -> bool:
 
 
 def release(task: Task) -> list[Task]:
-    """Take a finished task from its Vars; those that become ready by it."""
+    """Take a finished task from its Vars; returns the tasks that become ready."""
     ready: list[Task] = []
     for var in task.shared:
         assert task in var.readers, "released twice"
@@ -345,8 +349,8 @@ def release(task: Task) -> list[Task]:
 
 
 def withdraw(task: Task) -> list[Task]:
-    """Take `task` from its Vars wherever it stands, be it half claimed or half released; those
-    that become ready by it. Harmless when repeated."""
+    """Take `task` from its Vars, even if it is half claimed or half released; returns the tasks
+    that become ready. Idempotent."""
     ready: list[Task] = []
     for var in (*task.shared, *task.writes):
         if task in var.readers:
@@ -361,19 +365,19 @@ def withdraw(task: Task) -> list[Task]:
 
 
 def is_last(task: Task, var: Var) -> bool:
-    """Is nobody in line behind `task`, which holds `var` or waits for it?"""
+    """Is no task queued after `task`, which holds `var` or waits for it?"""
     return var.queue[-1][0] is task if var.queue else True
 
 
 def leave(task: Task, var: Var) -> None:
-    """Take a task that was not granted `var` out of its queue."""
+    """Remove `task` from the queue of `var` if it does not hold `var`."""
     if not holds(task, var):
         var.queue = deque(entry for entry in var.queue if entry[0] is not task)
 
 
 def mend(variables: Iterable[Var]) -> list[Task]:
-    """Finish what an interrupted move left half done on `variables`; those in line there that hold
-    all they need. The Vars say who holds and who waits; the counts are made anew."""
+    """Finish what an interrupted transition left half done on `variables`; returns the tasks there
+    that hold all they need. The Vars say who holds and who waits; the counts are made anew."""
     tasks: set[Task] = set()
     for var in variables:
         if var.queue:
@@ -391,18 +395,18 @@ def mend(variables: Iterable[Var]) -> list[Task]:
 
 
 def forget(var: Var) -> None:
-    """Nobody holds or waits any more: what a forked child makes of the parent's pending work."""
+    """Remove all holders and waiters: a forked child drops the parent's pending work."""
     var.readers, var.writer, var.queue = _NOBODY, None, _NO_QUEUE
 
 
 def _pass_on(var: Var, ready: list[Task]) -> None:
-    """Grant a Var without writer to the next in line: one writer, or readers up to the next one."""
+    """Grant a Var without writer to the next in its queue: one writer, or readers up to one."""
     queue = var.queue
     while queue:
         task, writes = queue[0]
         if writes and var.readers:
             return
-        # Granted before it leaves the queue: `mend` may find it in both, never in neither.
+        # Granted before the task leaves the queue: `mend` may find it in both, never in neither.
         if writes:
             var.writer = task
         else:

@@ -1,7 +1,7 @@
-"""What one asks of an engine beside pushing and waiting: counts, bounds, cancelling, checking.
+"""The rest of an engine's interface: counts, bounds, cancelling, checking.
 
-`ThreadedEngine` and `NaiveEngine` differ only in who runs a task that is ready; all the rest they
-share, in three storeys: `road` (push and run), `waits`, and this.
+`ThreadedEngine` and `NaiveEngine` differ only in the threads that run ready tasks; they share three
+layers: `road` (push and run), `waits`, and this one.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from d2lmini.engine.waits import Waits
 class Stats(NamedTuple):
     """Counts since the engine started. pushed = executed + skipped + pending.
 
-    executed counts every operation that ran, wherever; `inline` of them ran on the caller's
-    thread. skipped: what they needed had failed or they were cancelled. paused: pushes that had
-    to wait for the bound.
+    executed: operations that ran, on any thread; `inline` of them on the caller's thread.
+    skipped: operations that were cancelled or whose inputs failed. paused: pushes that waited for
+    the bound.
     """
 
     pushed: int
@@ -44,7 +44,7 @@ class Engine(Waits):
 
     kind = "?"
 
-    #: Every engine there is: a fork has to begin all of them anew.
+    #: Every living engine: after a fork the child restarts all of them.
     alive: weakref.WeakSet[Engine] = weakref.WeakSet()
 
     def __init__(self, inline_below: float, limit: int | None):
@@ -53,7 +53,7 @@ class Engine(Waits):
 
     @property
     def workers(self) -> int:
-        """Threads that may run tasks of the CPU."""
+        """Number of threads that may run tasks of the CPU."""
         return 1
 
     def stats(self) -> Stats:
@@ -77,8 +77,8 @@ class Engine(Waits):
             open_all(self.room_locks)
 
     def cancel_pending(self) -> int:
-        """Drop what has not begun; its results raise "cancelled" where they are waited for.
-        How many tasks were dropped."""
+        """Drop the tasks that have not begun; waits on their results raise "cancelled". Returns
+        how many tasks were dropped."""
         site = callsite.find()
         with self.lock:
             self._flush()
@@ -95,8 +95,7 @@ class Engine(Waits):
         return count
 
     def after_fork(self) -> None:
-        """In the child: the workers did not come along, so what was pending will not be computed.
-        Its results say so, and all begins anew."""
+        """In a forked child, which has no workers: fail all pending tasks and begin anew."""
         for task in (*self.pending, *self.gates):
             for var in (*task.shared, *task.writes):
                 core.forget(var)
@@ -107,23 +106,23 @@ class Engine(Waits):
                     f"{each.name}: pending at fork; only the parent process computes it"
                 )
                 failure = Failure(each.name, each.site, problem)
-                failure.sudden = True  # the parent may have been in the midst of it
+                failure.sudden = True  # the parent may have been running it
                 self._fail(each, failure, ran=False)
         sequence = self._sequence
         self._begin_anew()
         self._sequence = sequence
 
     def lanes_changed(self) -> None:
-        """Other devices, or other numbers of workers, from now on; see `lanes`."""
+        """The devices or the numbers of workers have changed; see `lanes`."""
 
     def stop(self) -> None:
-        """Let workers end when nothing is left; for engines made by `engine.use`."""
+        """Let the workers end when no task is left; for engines made by `engine.use`."""
 
     def end(self) -> None:
-        """The process ends: workers end too, and whoever pushes or waits does the work."""
+        """The process ends: end the workers; threads that push or wait run the tasks."""
 
     def unwind(self) -> None:
-        """When the process ends and leaves tasks behind: make those that run stop."""
+        """The process ends with tasks pending: stop those that run."""
 
     def check(self) -> None:
         """Assert the invariants of `core` over everything pending."""

@@ -1,8 +1,8 @@
-"""Run-time errors: kept on the Vars a task should have written, raised at the waits that meet them.
+"""Run-time errors: kept on the Vars a task should have written, raised at the waits on them.
 
-A `Failure` holds text and lines, never frames or arrays, so that nothing stays alive through it.
-Each wait raises a fresh exception from it that names the operation, the line that issued it and
-the line that noticed it:
+A `Failure` holds text and source lines, never frames or arrays, so that it keeps nothing alive.
+Each wait raises a fresh exception that names the operation, the line that issued it and the line
+that noticed the failure:
 
 >>> from d2lmini import nd, MXNetError
 >>> x = nd.random.normal(0, -1, shape=(2,))      # returns: the error is the back end's
@@ -24,15 +24,15 @@ from d2lmini.callsite import Site
 
 
 class OutOfMemoryError(MXNetError, MemoryError):
-    """An operation found no memory for its result; caught by `except MemoryError` as well."""
+    """An operation found no memory for its result; also caught by `except MemoryError`."""
 
 
 class OutOfRangeError(MXNetError, IndexError):
-    """An index that was only known while computing lies outside its axis; an IndexError too."""
+    """An index known only at run time lies outside its axis; also an IndexError."""
 
 
 class Report:
-    """Outlives the Failure it belongs to: what to say of it, and whether a wait has said it."""
+    """The message of a Failure, which it outlives, and whether a wait has raised it."""
 
     __slots__ = ("failure", "order", "seen", "site", "text", "told")
 
@@ -41,35 +41,35 @@ class Report:
         self.text = text
         self.site = site
         self.seen = False
-        self.told: tuple[object, int] | None = None  # by which engine's wait, behind which push
-        self.order = 0  # of the push
+        self.told: tuple[object, int] | None = None  # (engine of the wait, its last push number)
+        self.order = 0  # number of the failed push
 
     def tell(self, engine: object, order: int) -> None:
-        """A wait raises it: a wait of `engine`, whose last push was number `order`."""
+        """Note that a wait of `engine`, whose last push was number `order`, raises the failure."""
         if not self.seen:
             self.seen = True
             self.told = engine, order
 
     def known(self, engine: object, order: int | None = None) -> bool:
-        """Was it told before `engine` was given its task number `order`? None: until now."""
+        """Was the failure raised before push number `order` of `engine`? None: before now."""
         if self.told is None or order is None:
             return self.told is not None
-        # Engines are changed while they are idle: what another one runs was pushed later.
+        # Engines are idle when they are switched: tasks of another engine were pushed later.
         return self.told[0] is not engine or order > self.told[1]
 
     def summary(self) -> str:
-        """What failed and where it was issued, in two lines."""
+        """The failure and the line that issued the operation, as two lines."""
         return f"{self.text}\n  issued at   {callsite.describe(self.site)}"
 
 
 class Failure:
-    """Why a value is missing: the operation, its line, what went wrong."""
+    """Why a value is missing: the operation, its line, the error."""
 
     __slots__ = ("kind", "report", "sudden", "__weakref__")
 
     def __init__(self, name: str, site: Site | None, problem: BaseException):
         self.kind: type[MXNetError] = MXNetError
-        self.sudden = not isinstance(problem, Exception)  # Ctrl-C: it may be half done
+        self.sudden = not isinstance(problem, Exception)  # Ctrl-C: the work may be half done
         if isinstance(problem, MemoryError):
             self.kind = OutOfMemoryError
         elif isinstance(problem, IndexError):
@@ -85,17 +85,17 @@ class Failure:
         text = text if text.startswith(f"{name}:") else f"{name}: {text}"
         self.report = Report(self, text, site)
 
-    #: Is there a value all the same, the one before a write that did not happen?
+    #: Does the Var still have the value from before a write that did not happen?
     unchanged = False
 
     @property
     def origin(self) -> Failure:
-        """The failure itself."""
+        """The original failure."""
         return self
 
     def blocks(self, engine: object, order: int | None = None) -> bool:
-        """Is the value missing for the task that `engine` was given as number `order`? None: for
-        whoever comes now."""
+        """Is the value missing for task number `order` of `engine`? None: for a task pushed
+        now."""
         return True
 
     def error(self, noticed: Site | None, by: str) -> MXNetError:
@@ -106,10 +106,10 @@ class Failure:
 
 
 class Unchanged(Failure):
-    """Why a write in place did not happen: the value is still the one before it.
+    """Why a write in place did not happen: the Var still has its old value.
 
-    It counts as missing until a wait has raised the failure: nothing that was pushed before that
-    goes on with the old value unknown to the user. For everything pushed later the value is there.
+    The value counts as missing until a wait has raised the failure: no task pushed before that
+    wait computes with the old value. For every task pushed later the value is there.
     """
 
     __slots__ = ("_origin",)
@@ -117,8 +117,8 @@ class Unchanged(Failure):
     unchanged = True
 
     def __init__(self, origin: Failure, engine: object, order: int):
-        """Of the write that `engine` was given as task number `order`."""
-        self._origin = origin  # as long as this lives, the failure is raised, not only warned of
+        """For the write that was task number `order` of `engine`."""
+        self._origin = origin  # keeps the failure alive: it is raised, not only warned of
         self.kind = origin.kind
         self.report = report = origin.report
         self.sudden = False
@@ -141,8 +141,8 @@ class Reports:
         self._prune_at = 64
 
     def add(self, failure: Failure, order: int, keep: bool) -> None:
-        """A task failed, pushed as number `order`. `keep`: it writes nothing, so nobody else
-        holds its failure."""
+        """The task pushed as number `order` failed. `keep`: the task writes nothing, so only this
+        list holds its failure."""
         report = failure.report
         report.order = order
         if keep:
@@ -153,10 +153,10 @@ class Reports:
             self._prune_at = max(64, 2 * len(self._unseen))
 
     def take(self, engine: object, order: int) -> tuple[list[Failure], list[Report]]:
-        """Those whose Vars live, those whose Vars died, as pushed; all are told from now on, by a
-        wait of `engine` behind push number `order`."""
+        """The failures whose Vars live and the reports of those whose Vars died, in push order. All
+        count as raised from now on, by a wait of `engine` after push number `order`."""
         unseen, self._unseen = [r for r in self._unseen if not r.seen], []
-        unseen.sort(key=lambda report: report.order)  # not as they failed, which is chance
+        unseen.sort(key=lambda report: report.order)  # the order in which they failed is random
         for report in unseen:
             report.tell(engine, order)
         failures = [(report.failure(), report) for report in unseen]
@@ -166,12 +166,12 @@ class Reports:
         )
 
     def move_to(self, other: Reports) -> None:
-        """Leave them to another engine."""
+        """Move all reports to another engine's list."""
         moved, self._unseen = self._unseen, []
         other._unseen += moved
 
 
 def listed(summaries: Sequence[str], most: int = 10) -> str:
-    """One below the other; only so many."""
+    """The summaries joined by newlines, at most `most` of them."""
     more = len(summaries) - most
     return "\n".join(summaries[:most]) + (f"\n... and {more} more" if more > 0 else "")

@@ -1,16 +1,16 @@
-"""Who serves which tasks: every device has lanes, and every lane threads of its own.
+"""Which threads serve which tasks: every device has lanes, and every lane its own threads.
 
 A task names its context and its lane: "compute", or for a copy between devices "in" or "out", the
-directions of the link as the device at its end sees them. So a device computes while it copies, and
-two devices compute at once. What serves no lane of its own is left to the workers of the CPU's
-kind: as many as there are cores.
+directions of the link as seen from the device. So a device computes while it copies, and two
+devices compute at once. Tasks without a lane of their own run on the CPU's workers, of which there
+are as many as cores.
 
-The devices (one storey up, in `d2lmini.device`) enter here what they have; engines that exist drop
-the threads they had started for the lanes before.
+The devices (one floor up, in `d2lmini.device`) install their lanes here; existing engines drop the
+threads they had started for the old lanes.
 
-A device that works by itself, behind the host, gives each lane a *runner*. What it runs is complete
-for the engine as soon as the device was told to do it, so that the next task can be told as well;
-a Var's `order` knows what to wait for besides, and every wait goes on to wait for that.
+A device that works asynchronously to the host gives each lane a *runner*. For the engine a task of
+such a lane is complete once its work is launched, so that the next task can be launched; a Var's
+`order` says which device work to wait for, and every wait then waits for that work too.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from d2lmini.engine.core import Task, lock
 from d2lmini.engine.engine import Engine
 from d2lmini.engine.road import Road, Runner
 
-#: The lane of what travels between processes: one thread, beside the workers of the CPU.
+#: The lane of traffic between processes: one thread, in addition to the workers of the CPU.
 WIRE = "wire"
 
 _ALWAYS = {(cpu(), WIRE): 1}
 
-#: (context, lane) -> how many threads serve it.
+#: (context, lane) -> number of its threads.
 threads: dict[tuple[Context, str], int] = dict(_ALWAYS)
 
-#: So many workers the CPU has at most, for the devices' threads need cores too; None: no bound.
+#: Upper bound on the CPU's workers, because the devices' threads need cores too; None: no bound.
 most_for_cpu: int | None = None
 
 
@@ -43,7 +43,7 @@ def install(
     cpu_workers: int | None,
     runners: dict[tuple[Context, str], Runner],
 ) -> None:
-    """Let there be these lanes from now on, and no others but `WIRE`; the engines must be idle."""
+    """Replace all lanes but `WIRE` by these; the engines must be idle."""
     global threads, most_for_cpu
     with lock:
         threads, most_for_cpu = {**_ALWAYS, **lanes}, cpu_workers
@@ -54,7 +54,7 @@ def install(
 
 
 def add(lanes: dict[tuple[Context, str], int], runners: dict[tuple[Context, str], Runner]) -> None:
-    """Let there be these lanes too, of devices that nobody has used yet."""
+    """Add the lanes of devices that have not been used yet."""
     global threads
     with lock:
         threads = {**threads, **lanes}

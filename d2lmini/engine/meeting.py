@@ -1,16 +1,17 @@
-"""Meetings: tasks that several pushes make up, each with a part of what is to be read.
+"""Rendezvous: a task that runs once n pushes have each supplied one input.
 
-    y0 = norm(x0)      # on one device: opens a meeting, and reads what will come of it
-    y1 = norm(x1)      # on another: brings the last part, so the meeting is complete and may run
+    y0 = norm(x0)      # on one device: opens the meeting, and reads its future result
+    y1 = norm(x1)      # on another: supplies the last part, so the meeting may run
 
-A meeting stands in line for what it writes from its opening, so whoever reads that waits for it as
-for any task; it stands in line for each part from when that comes. While parts are missing it is
-`open` and cannot become ready. No worker ever waits for one: it is a task that is not ready.
+A meeting (a rendezvous) claims the Var it writes when it opens, so a reader of that Var waits for
+the meeting as for any task; it claims each part when the part arrives. While parts are missing the
+meeting is `open` and cannot become ready. No worker ever blocks on a meeting: it is a task that is
+not ready.
 
-Nothing hangs. When a wait finds that nothing runs and nothing can begin, the part that is missing
-will not come any more, for the thread that would bring it is the one that waits: the meeting is
-ended, and what `missing` says of it is raised there. So it is when meetings wait for each other in
-a circle. If other threads of the user's are alive, they are given `PATIENCE_S` to come.
+No deadlock. When a wait finds that nothing runs and nothing can begin, the missing part cannot
+come any more, because the thread that would supply it is the one that waits: the meeting ends,
+and the wait raises the message of `missing`. The same happens when meetings wait for each other in
+a circle. If the user has other living threads, they get `PATIENCE_S` to supply the part.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ from d2lmini.engine.core import FunctionTask, Var
 if TYPE_CHECKING:
     from d2lmini.engine.road import Road
 
-#: So long a wait that finds everything at rest gives other threads to bring the missing part.
+#: Time that a wait which finds everything at rest gives other threads to supply the missing part.
 PATIENCE_S = 2.0
-#: So often a wait looks whether everything is at rest, while there are meetings.
+#: While there are meetings, a wait checks at this interval whether everything is at rest.
 LOOK_S = 0.02
 
 
 class Meeting(FunctionTask):
     """Runs `fn` on the CPU when all `n` parts are there; writes one fresh Var.
 
-    missing: says, if it comes to that, which parts did not come.
+    missing: returns the message that names the parts that did not come.
     """
 
     __slots__ = ("missing", "n", "open", "problem")
@@ -64,8 +65,8 @@ class Meeting(FunctionTask):
         super().run()
 
     def join(self, road: Road, part: Var) -> None:
-        """Read `part` too, as it is after what was pushed so far. With the first part it is opened,
-        with the last complete. Nothing happens to one that was ended."""
+        """Supply `part`, as it is after the pushes so far. The first part opens the meeting, the
+        last completes it. A meeting that was ended ignores the part."""
         if road.recorder is not None:
             road.recorder.wanted(self.name, part)
         with road.lock:
@@ -74,7 +75,7 @@ class Meeting(FunctionTask):
         road._work_off()
 
     def give_up(self, road: Road) -> None:
-        """Let it fail if parts are missing: who would bring them has said that they do not come."""
+        """Fail if parts are missing: the thread that supplies them said that they do not come."""
         with road.lock:
             if self.open and self.seq:
                 self.end(road)
@@ -102,16 +103,16 @@ class Meeting(FunctionTask):
             raise
 
     def close(self, road: Road) -> None:
-        """No more parts come (lock held)."""
+        """Accept no more parts (lock held)."""
         self.open = False
         self.waits = sum(not core.holds(self, var) for var in (*self.shared, *self.writes))
         if self.waits == 0:
             road._dispatch((self,))
 
     def end(self, road: Road) -> None:
-        """It will never be complete: let it fail with those parts that are there (lock held)."""
+        """Fail with the parts that are there: the rest will never come (lock held)."""
         self.problem = MXNetError(self.missing())
-        if not self.open:  # it waits for what waits for it
+        if not self.open:  # it waits in a circle
             shared = tuple([var for var in self.shared if core.holds(self, var)])
             left, self.shared = self.shared, shared
             self.reads = shared
@@ -129,7 +130,7 @@ def at_rest(road: Road) -> bool:
 
 
 class Watch:
-    """What a wait knows of the meetings: since when everything is at rest."""
+    """A wait's view of the meetings: since when everything is at rest."""
 
     def __init__(self, road: Road):
         self.road = road
@@ -143,7 +144,7 @@ class Watch:
         return soon if deadline is None else min(soon, deadline)
 
     def look(self) -> None:
-        """End the meetings if it is in vain to wait for them."""
+        """End the meetings if waiting for them is in vain."""
         road = self.road
         with road.lock:
             if not at_rest(road):
@@ -165,7 +166,7 @@ class Watch:
 
 
 def _patience_s() -> float:
-    """None, if there is no thread but this one and ours."""
+    """0 if the process has no threads but this one and the library's, else `PATIENCE_S`."""
     here = threading.current_thread()
     for thread in threading.enumerate():
         if thread is not here and not thread.name.startswith("d2lmini-"):

@@ -1,8 +1,8 @@
-"""The serial twin: every task runs at its push, on the caller's thread, in program order.
+"""The serial engine: every task runs at its push, on the caller's thread, in program order.
 
-Same interface, same rules, same results to the bit; nothing overlaps. It is the oracle of the
-tests and the reader's debugger: a breakpoint or a traceback is at the line that issued the work.
-Errors still wait for the wait that meets them, as on the other engines.
+Same interface, same rules, same results to the bit; nothing overlaps. The tests use it as their
+oracle and readers as their debugger: a breakpoint or a traceback is at the line that issued the
+work. Errors are still raised by waits, as on the other engines.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What is written down of an operation: numbers and names, no array.
+"""The record of an operation: numbers and names, no array.
 
-One record for all who watch the engine: traces, the live view, the stepped engine. Times are
-nanoseconds of the engine's clock; 0 stands for "it did not". What takes longer to find out than a
-hook may last is found out when it is asked for: the line as text, FLOPs and bytes.
+Traces, the live view and the stepped engine share this record. Times are nanoseconds of the
+engine's clock; 0 means "did not happen". Facts that take too long for a hook are computed when
+they are asked for: the text of the line, FLOPs and bytes.
 
 >>> from d2lmini import nd, profile
 >>> with profile() as trace:
@@ -23,7 +23,7 @@ from d2lmini.context import Context
 
 
 class _Cost(NamedTuple):
-    """What a footprint tells; an op's own is `ops.spec.Cost`."""
+    """What a footprint returns; an op's own is `ops.spec.Cost`."""
 
     flops: float
     nbytes: float
@@ -33,8 +33,8 @@ _UNKNOWN = _Cost(0.0, 0.0)
 
 
 def place_of(ctx: Context, lane: str) -> str:
-    """Where a task runs, in words: "cpu", "gpu(0)", or a link: "gpu(0) in", "gpu(0) out". All CPU
-    contexts are one."""
+    """Where a task runs, as text: "cpu", "gpu(0)", or a link: "gpu(0) in", "gpu(0) out". All CPU
+    contexts are "cpu"."""
     place = "cpu" if ctx.is_cpu else str(ctx)
     return place if lane == "compute" else f"{place} {lane}"
 
@@ -42,19 +42,20 @@ def place_of(ctx: Context, lane: str) -> str:
 class Operation:
     """One operation that was pushed.
 
-    number         from 1, in the order of the program
-    name           what messages call it
+    number         from 1, in program order
+    name           the name in messages
     ctx, lane      where it runs: a context, "compute" or the direction of a copy, "in" or "out"
-    worker         the thread that ran it; "caller" where it ran inline; "" if it did not run
+    worker         the thread that ran it; "caller" if it ran inline; "" if it did not run
     thread         the thread that issued it
     site           the line that issued it
     priority, predicted_us    as the engine knew them
     reads, writes  serial numbers of the Vars that it reads, and that it changes
-    pushed_ns, ready_ns, began_ns, ended_ns    when: issued; nothing it needs is pending any more;
-                   a worker begins; it is complete. On a GPU: it begins and is complete there
-    failure        why it has no result; None if it has
-    footprint      what knows its cost: called without arguments, gives its flops and nbytes; or
-                   None. The bytes of a copy are those that travel
+    pushed_ns, ready_ns, began_ns, ended_ns    when it was issued; when nothing it needs was
+                   pending any more; when it began; when it was complete (on a GPU: began and was
+                   complete on the device)
+    failure        why it has no result; None if it has one
+    footprint      a function without arguments that returns flops and nbytes, or None. The bytes
+                   of a copy are those that travel
     """
 
     __slots__ = (
@@ -83,7 +84,7 @@ class Operation:
 
     @property
     def place(self) -> str:
-        """ "cpu", "gpu(0)", or its link: "gpu(0) in", "gpu(0) out". All CPU contexts are one."""
+        """ "cpu", "gpu(0)", or its link: "gpu(0) in", "gpu(0) out". All CPU contexts are "cpu"."""
         return place_of(self.ctx, self.lane)
 
     @property
@@ -93,12 +94,12 @@ class Operation:
 
     @property
     def inline(self) -> bool:
-        """Did it run where it was called, on the thread of the program?"""
+        """Did it run on the thread that issued it?"""
         return self.worker == "caller"
 
     @property
     def run_ns(self) -> int:
-        """How long it ran; 0 if it did not, or was not over when the trace ended."""
+        """Run time in ns; 0 if it did not run, or was not over when the trace ended."""
         return self.ended_ns - self.began_ns if self.ran else 0
 
     @property
@@ -113,7 +114,7 @@ class Operation:
 
     @property
     def ready_s(self) -> float:
-        """When nothing that it needs was pending any more; nan: it did not become ready."""
+        """When nothing it needs was pending any more; nan: it did not become ready."""
         return self.ready_ns / 1e9 if self.ready_ns else nan
 
     @property
@@ -128,7 +129,7 @@ class Operation:
 
     @property
     def cost(self) -> Any:
-        """Predicted FLOPs and bytes; zeros where nobody knows."""
+        """Predicted FLOPs and bytes; zeros if unknown."""
         try:
             return self._cost
         except AttributeError:
@@ -137,12 +138,12 @@ class Operation:
 
     @property
     def flops(self) -> float:
-        """Predicted operations on numbers."""
+        """Predicted arithmetic operations."""
         return self.cost.flops
 
     @property
     def nbytes(self) -> float:
-        """Predicted bytes that are read and written."""
+        """Predicted bytes read and written."""
         return self.cost.nbytes
 
     @property

@@ -1,14 +1,15 @@
-"""The road of a task, as every engine has it: from the push to the release of what it held.
+"""Life cycle of a task, shared by all engines: push, run, release.
 
     push -> (inline: run here and now) | pause while too much is pending -> claim -> ready ->
     run on a worker -> complete -> release
 
-Ctrl-C may strike a user's thread at any call. A push has happened as soon as its task stands in
-`pending`: what comes after is then completed by `_mend`, what came before is taken back.
+Ctrl-C may interrupt a user's thread at any call. A push has happened once its task is in
+`pending`: from then on `_mend` completes the push, before that `_mend` undoes it.
 
-A finalizer may run at any moment, even while its thread holds the lock and has half-made a move.
-What it pushes then is laid aside and pushed by whoever leaves the lock or comes to it next; a wait
-is refused. Elsewhere a finalizer may push and wait like any code.
+A finalizer may run at any moment, even while its thread holds the lock in the middle of a
+transition. A task that the finalizer pushes then is deferred: the thread that releases the lock, or
+the next one that comes to it, pushes the task; a wait is refused. Elsewhere a finalizer may push
+and wait like any code.
 """
 
 from __future__ import annotations
@@ -30,60 +31,60 @@ from d2lmini.engine.meeting import Meeting, at_rest
 
 
 class _Here(threading.local):
-    """Per thread: what it runs, the size of bulk segments and the priority it asked for.
+    """State of a thread: the task it runs, its bulk size, its added priority.
 
-    A worker counts as running something for all its life (itself, between tasks), and a thread in
-    line for a Var its wait: a finalizer may run there at any time, and must not wait either.
+    A worker always has a `task` (itself, between tasks), and a thread that waits for a Var has its
+    Gate: a finalizer may run on such a thread at any time, and must not wait either.
     """
 
     task: Any = None
     bulk_size = 0
-    priority = 0  # added to that of every task it pushes
+    priority = 0  # added to the priority of every task the thread pushes
     pool: Any = None  # of a worker: the pool it belongs to
-    cut = False  # it works at a piece of an operation that was cut
-    job: Any = None  # whose piece it works at (device/parallel.py)
+    cut = False  # the thread works at a piece of an operation that was cut
+    job: Any = None  # the job of that piece (device/parallel.py)
 
 
 here = _Here()
 
-#: By thread, what each of its waits asks at first, and twice a second while it lasts: what that
-#: raises ends the wait, as Ctrl-C does on the main thread.
+#: By thread: a function that each wait calls at its start, and twice a second while it lasts. An
+#: exception from this function ends the wait, as Ctrl-C does on the main thread.
 interrupts: dict[int, Callable[[], None]] = {}
 
 
 class Runner(Protocol):
-    """Who runs the tasks of a lane of a device that works behind the host; see `lanes`."""
+    """Runs the tasks of a lane of a device that works asynchronously to the host; see `lanes`."""
 
     def run(self, task: Task) -> None:
-        """Run `task`, and see to it that what it makes the device do comes in its order."""
+        """Run `task`, and order the device work that it launches."""
 
     def finish(self, deadline: float | None = None) -> bool:
-        """Block until the device has done what it was told here; False at the deadline."""
+        """Block until the device has finished its work on this lane; False at the deadline."""
 
 
 class Road:
-    """What a task passes, and the lists that it stands in meanwhile.
+    """The state shared by pushing, running and releasing tasks.
 
     pending     tasks and bulk segments that were pushed and are not complete
     running     those of them that have begun
-    gates       of the waits that are in line for a Var now
+    gates       the waits that are queued for a Var now
     segments    open bulk segments, by thread
-    meetings    that have not run, and perhaps some that have (`meeting.at_rest` strikes them out)
+    meetings    those that have not run, perhaps some that have (`meeting.at_rest` removes them)
     idle_locks  each blocks a wait for everything
     room_locks  each blocks a push for which too much is pending
     """
 
-    #: Who records operations that are to be pushed later, if need be (`d2lmini.lazy`); of all
-    #: engines the same one, None while there is none. It is told of every push and wait.
+    #: Records operations to push later (`d2lmini.lazy`); the same for all engines, or None. Every
+    #: push and wait is reported to the recorder.
     recorder: ClassVar[Any] = None
 
-    #: (context, lane) -> who runs its tasks, where that is more than calling `Task.run`.
+    #: (context, lane) -> the Runner of its tasks, where `Task.run` alone is not enough.
     runners: ClassVar[dict[tuple[Context, str], Runner]] = {}
 
-    #: Do its workers run on the user's thread, where Ctrl-C strikes?
+    #: Do the workers run on the user's thread, where Ctrl-C strikes?
     serial = False
 
-    #: What its times are read from, in nanoseconds.
+    #: The engine's clock, in nanoseconds.
     clock = staticmethod(time.perf_counter_ns)
 
     def __init__(self, inline_below: float, limit: int | None):
@@ -93,7 +94,7 @@ class Road:
         self._begin_anew()
 
     def _begin_anew(self) -> None:
-        """Empty all lists and counts: at first, and in a forked child."""
+        """Empty all lists and counts: at the start, and in a forked child."""
         self.budget = Budget(self.budget.limit)
         self.pending: set[Task] = set()
         self.running: set[Task] = set()
@@ -112,12 +113,12 @@ class Road:
     # -- pushing ----------------------------------------------------------------------------------
 
     def push(self, task: Task) -> None:
-        """Enter `task`; returns at once, or after running it where it is small (see `inline`)."""
+        """Enter `task`; returns at once, or after running a small task (see `run_inline`)."""
         raise NotImplementedError
 
     def offer(self, task: Task) -> bool:
-        """Enter a task of the recorder's, unless the bound on pending bytes forbids it now: then
-        False. Never waits."""
+        """Enter a task of the recorder's; False if the bound on pending bytes forbids it now.
+        Never waits."""
         user = here.task is None
         small = task.predicted_us < self.inline_below and task.ctx.is_cpu
         if user and small and self.run_inline(task):
@@ -126,10 +127,10 @@ class Road:
         return self._enter(task, user)
 
     def run_inline(self, task: Task) -> bool:
-        """Run a small task here and now if nothing it depends on is pending; else say False.
+        """Run a small task here and now if nothing it depends on is pending; else return False.
 
-        The lock is held meanwhile, so no other thread can begin to write what it reads: the same
-        transitions as on a worker, with nobody to observe them.
+        The lock is held meanwhile, so no other thread can begin to write the task's inputs: the
+        same transitions as on a worker, unobserved.
         """
         with self.lock:
             if not core.passes_through(task):
@@ -148,7 +149,7 @@ class Road:
             except BaseException as problem:
                 failure = Failure(task.name, task.site or callsite.find(), problem)
                 task.seq = self._sequence
-                # Else Ctrl-C did no harm: what the task changes is changed by one call, or is new.
+                # Otherwise Ctrl-C did no harm: one call makes the change, or the memory is new.
                 if steps or not (failure.sudden and task.defers):
                     self._fail(task, failure, ran=True)
                 if failure.sudden:
@@ -170,7 +171,7 @@ class Road:
         instrument.emit("start", task, "caller")
 
     def _enter(self, task: Task, bounded: bool = False) -> bool:
-        """Claim what `task` touches and dispatch it if it is ready. False if it is `bounded` and
+        """Claim the Vars of `task` and dispatch it if it is ready. False if `bounded` and the task
         would pass the bound on pending bytes."""
         with self.lock:
             if bounded and not self._admits(task):
@@ -181,7 +182,7 @@ class Road:
         return True
 
     def _admits(self, task: Task) -> bool:
-        """May `task` be queued now? Yes, too, if room can only come of what is pushed next."""
+        """Can `task` be queued now? Also true if only later pushes can make room."""
         return self.budget.admits(task) or at_rest(self)
 
     def _claim(self, task: Task) -> None:
@@ -202,8 +203,8 @@ class Road:
             raise
 
     def _is_for_later(self, task: Task) -> bool:
-        """Is it not to be pushed now: laid aside, for a finalizer pushes it in the midst of the
-        engine's own work, or written down by a lazy scope? What was laid aside is pushed first."""
+        """Must `task` be pushed later? It is deferred if a finalizer pushes it while its thread is
+        inside the engine, and recorded in a lazy scope. Pushes deferred tasks first."""
         if self.lock._is_owned():  # type: ignore[attr-defined]
             self._lay_aside(task)
             return True
@@ -214,13 +215,13 @@ class Road:
         return self.recorder is not None and self.recorder.takes(task)
 
     def _lay_aside(self, task: Task) -> None:
-        """A finalizer pushes while its thread is in the midst of a move."""
+        """Defer a task that a finalizer pushes while its thread is inside the engine."""
         task.site = callsite.find()
         task.prepare()
         self._late.append(task)
 
     def _push_late(self) -> None:
-        """Push what finalizers have laid aside, in their order."""
+        """Push the tasks that finalizers deferred, in order."""
         tasks = list(self._late)
         if self.recorder is not None and not self.recorder.settles(tasks):
             return
@@ -234,8 +235,8 @@ class Road:
                 self._claim(self._late.popleft())
 
     def _flush(self, variables: Iterable[Var] | None = None, own: bool = True) -> None:
-        """Close the open bulk segment of this thread, if `own`, and those of others that touch one
-        of `variables`; all if None is given (lock held)."""
+        """Close the open bulk segment of this thread, if `own`, and those of other threads that
+        touch one of `variables`; None: all (lock held)."""
         if self.segments:
             mine = threading.get_ident()
             for thread, segment in list(self.segments.items()):
@@ -254,7 +255,7 @@ class Road:
             raise
 
     def _dispatch(self, ready: Iterable[Task]) -> None:
-        """Hand ready tasks to whoever runs them (lock held)."""
+        """Hand out ready tasks and open ready gates (lock held)."""
         for task in ready:
             if isinstance(task, Gate):
                 if task.opened.locked():
@@ -266,16 +267,16 @@ class Road:
             self._hand_out(task)
 
     def _hand_out(self, task: Task) -> None:
-        """Give a ready task to who runs it (lock held)."""
+        """Give a ready task to the thread that runs it (lock held)."""
         raise NotImplementedError
 
     def _handed_out(self) -> set[Task]:
-        """The tasks given out and not begun (lock held)."""
+        """The tasks handed out that have not begun (lock held)."""
         raise NotImplementedError
 
     def _mend(self, task: Task) -> None:
-        """Ctrl-C came in the midst of a move of `task`: take it back if it was not pushed yet, and
-        complete everything else (lock held)."""
+        """Repair after Ctrl-C interrupted a transition of `task`: undo the push if it had not
+        happened, and complete everything else (lock held)."""
         if task in self.pending:
             for each in task.parts:
                 self.budget.pin(each)
@@ -288,12 +289,12 @@ class Road:
         self._wake_waiting()
 
     def _work_off(self) -> None:
-        """Run what is ready, if nobody else will; called without the lock before a wait blocks."""
+        """Run ready tasks that no worker will run; called without the lock before a wait blocks."""
 
     def helpers(self, n: int, job: Any, late: bool = False) -> int | None:
-        """Call up to `n` idle workers to share in `job` (device/parallel.py); how many come. With
-        `late` others may join it while it lasts. None: nobody will ever come. If any come or may,
-        `shared` is called when it is over."""
+        """Call up to `n` idle workers to share in `job` (device/parallel.py); returns how many
+        come. With `late`, others may join during the job. None: no worker can ever come. If any
+        come or may, `shared` is called when the job is over."""
         return None
 
     def shared(self, job: Any) -> None:
@@ -302,14 +303,14 @@ class Road:
     # -- running ----------------------------------------------------------------------------------
 
     def _run(self, task: Task, worker: str) -> None:
-        """Run a granted task, or the tasks of a segment one by one, and pass on what it held."""
+        """Run a granted task, or the tasks of a segment one by one, and release its Vars."""
         if isinstance(task, Segment):
             together = self._run_as_one(task, worker)
             while task.parts:
                 outcome = together or self._execute(task.parts[0], worker)
                 with self.lock:
                     self._settle(task.parts[0], *outcome)
-                    del outcome  # a failure lives by its Vars alone
+                    del outcome  # only the Vars keep a failure alive
                     task.parts.popleft()
             del together
             with self.lock:
@@ -322,9 +323,9 @@ class Road:
                 self._finish(task)
 
     def _run_as_one(self, segment: Segment, worker: str) -> tuple[Failure | None, bool] | None:
-        """Run all tasks of a segment at one go, where its device can: the outcome of each, as
-        `_execute` says it. None: nothing was done."""
-        if segment.ctx.is_cpu or instrument.listeners:  # those are told of each task
+        """Run all tasks of a segment as one task, where the device can; returns the outcome of
+        each, as `_execute` does. None: nothing was done."""
+        if segment.ctx.is_cpu or instrument.listeners:  # listeners hear of each task
             return None
         one = Segment.as_one(segment)
         if one is None:
@@ -333,9 +334,9 @@ class Road:
         return outcome if one.ran else None
 
     def _run_here(self, task: Task) -> None:
-        """Run a ready task on a user's thread. Ctrl-C waits until the library's own tasks have
-        ended. It may strike a user's function at any call: then what that writes is unknown, and
-        everything else goes on."""
+        """Run a ready task on a user's thread. Ctrl-C waits until a task of the library has ended.
+        Ctrl-C may interrupt a user's function at any call: then the values the function writes are
+        unknown, and everything else goes on."""
         held = signals.hold() if task.defers else None
         try:
             self.running.add(task)
@@ -350,7 +351,7 @@ class Road:
                 signals.release(held)
 
     def _abandon(self, task: Task, problem: BaseException) -> None:
-        if task in self.pending:  # else its outcome is in the books
+        if task in self.pending:  # else its outcome is settled
             for each in task.parts:
                 self._settle(each, Failure(each.name, each.site, problem), False)
         self.pending.discard(task)
@@ -358,7 +359,7 @@ class Road:
         self._mend(task)
 
     def _execute(self, task: Task, worker: str) -> tuple[Failure | None, bool]:
-        """Run a task unless what it needs is missing: (why it has no result, if so; has it run)."""
+        """Run a task unless an input is missing: (its failure or None, whether it ran)."""
         failure = task.cancelled or self.missing(task)
         if failure is not None:
             return failure, False
@@ -380,14 +381,14 @@ class Road:
         return None, True
 
     def missing(self, task: Task) -> Failure | None:
-        """Why `task` is to be skipped, if a value that it reads is missing."""
+        """The failure for which `task` must be skipped, if a value that it reads is missing."""
         for var in task.reads:
             if var.error is not None and core.is_missing(var, self, task.seq):
                 return var.error.origin
         return None
 
     def _settle(self, task: Task, failure: Failure | None, ran: bool) -> None:
-        """Enter the outcome of a task in the books (lock held)."""
+        """Record the outcome of a task (lock held)."""
         if failure is not None:
             self._fail(task, failure, ran)
         else:
@@ -410,14 +411,14 @@ class Road:
         self.pending.discard(task)
 
     def _finish(self, task: Task) -> None:
-        """Pass on what `task` held; open the doors of those who wait for that (lock held)."""
+        """Release the Vars of `task` and wake the threads that wait for this (lock held)."""
         self._dispatch(core.release(task))
         self.pending.discard(task)
         self.running.discard(task)
         self._wake_waiting()
 
     def _wake_waiting(self) -> None:
-        """Something is complete: let those look who wait for room, or for everything."""
+        """A task is complete: wake the pushes that wait for room and the waits for everything."""
         if self.room_locks:
             open_all(self.room_locks)
         if self.idle_locks and not self.pending:
@@ -425,19 +426,19 @@ class Road:
 
     def untold(self) -> tuple[list[Failure], list[Report]]:
         """The failures that no wait has raised: those whose Vars live, and those whose Vars died.
-        They count as told from now on (lock held)."""
+        They count as raised from now on (lock held)."""
         return self.reports.take(self, self._sequence)
 
     def lift(self, var: Var) -> None:
-        """Forget that a write of `var` did not happen, once everything that was pushed before the
-        user knew is done (lock held): then small operations may run inline again."""
+        """Clear the `Unchanged` error of `var` once every task pushed before the user knew is done
+        (lock held): then small operations may run inline again."""
         error = var.error
         alone = not var.queue and len(var.readers) <= 1 and var.writer is None
         if alone and error is not None and not error.blocks(self):
             var.error = None
 
     def _fail_parts(self, task: Task) -> None:
-        """Keep what failed in a task that ran all the same (lock held)."""
+        """Keep the failures of parts of a task that ran (lock held)."""
         known = {var.error.origin for var in getattr(task, "shared", ()) if var.error is not None}
         for var, failure in (task.failures or {}).items():
             if task.keeps(var):
@@ -449,8 +450,8 @@ class Road:
                 self.reports.add(failure, task.seq, keep=False)
 
     def _fail(self, task: Task, failure: Failure, ran: bool) -> None:
-        """Keep `failure` on what `task` writes, as the first page of `core` says; that of a task
-        that `ran` is to be reported (lock held)."""
+        """Keep `failure` on the Vars that `task` writes, as `core` defines; report the failure if
+        the task `ran` (lock held)."""
         missing: Iterable[Var] = task.writes
         if not failure.sudden and (task.spares or not ran):
             results = [var for var in task.writes if not task.keeps(var)]
@@ -465,8 +466,8 @@ class Road:
             self.reports.add(failure, task.seq, keep=not task.writes)
 
     def _keep_unchanged(self, task: Task, variables: Iterable[Var], failure: Failure) -> None:
-        """`task` did not write `variables` because of `failure`. Where a value was missing before,
-        it still is; of two failures that no wait has raised, the first one counts."""
+        """`task` did not write `variables` because of `failure`. A value that was missing stays
+        missing; of two failures that no wait has raised, the first one counts."""
         kept = [v for v in variables if v.error is None or not v.error.blocks(self, task.seq)]
         if kept:
             error = Unchanged(failure, self, task.seq)
@@ -477,7 +478,7 @@ class Road:
 
 
 def open_all(locks: list[threading.Lock]) -> None:
-    """Let those go on who block on `locks`; they look again and may come back."""
+    """Release all `locks`; the threads that block on them look again and may come back."""
     for lock in locks:
         if lock.locked():
             lock.release()

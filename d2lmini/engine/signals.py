@@ -1,15 +1,15 @@
 """Ctrl-C waits while an operation changes memory in place, and is never lost.
 
-CPython runs a signal's handler on the main thread between any two instructions. What is raised
-there in the midst of an update leaves some weights updated and others not. So whoever runs such an
-operation on the caller's thread holds the signals meanwhile: their handlers are replaced by one
-that takes note, and are called when the operation has ended. Workers need nothing of this, for
-signals never strike them. Nor do operations that change what they change by one call of NumPy's:
-that happened or it did not. To hold and to release takes 1.5 us.
+CPython runs a signal's handler on the main thread between any two instructions. An exception
+raised there in the middle of an update leaves some weights updated and others not. So a thread that
+runs such an operation for the caller holds the signals meanwhile: a handler that only notes the
+signal replaces the original handlers, which are called when the operation has ended. Workers need
+none of this, because signals never interrupt them. Nor do operations that change memory by one
+call of NumPy: the call happened or it did not. To hold and to release takes 1.5 us.
 
-Python also swallows what is raised in a finalizer (`__del__`, a weakref's callback): an interrupt
-that lands there is raised at the next push or wait instead (`instrument.apart` leads the fast
-paths there).
+Python also swallows exceptions raised in a finalizer (`__del__`, a weakref's callback): an
+interrupt that arrives there is raised at the next push or wait instead (`instrument.apart` sends
+the fast paths there).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from typing import Any
 
 from d2lmini import instrument
 
-#: The signals by which a computation is ended; those that have a handler in Python are held.
+#: The signals that end a computation; those that have a handler in Python are held.
 ENDING = tuple(
     int(getattr(_signal, name))
     for name in ("SIGINT", "SIGTERM", "SIGALRM", "SIGBREAK")
     if hasattr(_signal, name)
 )
 
-#: Signals that came while they were held, or in a finalizer: their handlers are to be called.
+#: Signals that arrived while they were held, or in a finalizer; their handlers are still to run.
 noted: set[int] = set()
 
 Held = list[tuple[int, Any]]
@@ -39,19 +39,19 @@ _getsignal, _setsignal, _ident = _signal.getsignal, _signal.signal, threading.ge
 
 
 def hold() -> Held | None:
-    """From now on signals are only noted; what `release` is to be given. None where no handler
-    could strike: not on the main thread, or held already."""
+    """Only note signals from now on; returns the argument for `release`. None where no handler
+    can interrupt: not on the main thread, or held already."""
     if _ident() != _main:
         return None
     held: Held = []
     try:
         for number in ENDING:
             handler = _getsignal(number)
-            # Mostly one of those that are no functions: the default, to ignore it, or none.
+            # Most handlers are not functions: the default, to ignore the signal, or none.
             if handler is not _note and handler is not None and not isinstance(handler, int):
                 held.append((number, handler))
                 _setsignal(number, _note)
-    except BaseException:  # by one that is not held yet
+    except BaseException:  # raised by a signal that is not held yet
         release(held)
         raise
     return held or None
@@ -63,7 +63,7 @@ def release(held: Held) -> None:
         while held:
             _setsignal(*held[-1])
             held.pop()
-    except BaseException:  # by one that is back already
+    except BaseException:  # raised by a signal that is released already
         release(held)
         raise
     if noted:
@@ -71,8 +71,7 @@ def release(held: Held) -> None:
 
 
 def deliver() -> None:
-    """Call the handlers of the signals that were noted, unless they are held; on the main thread
-    only."""
+    """Call the handlers of the noted signals, unless they are held; on the main thread only."""
     if _ident() != _main:
         return
     for number in list(noted):
@@ -90,7 +89,7 @@ def _note(number: int, _frame: Any) -> None:
 
 
 def _note_swallowed(unraisable: Any) -> None:
-    """What Python calls for an exception that it has to ignore."""
+    """Python calls this function for an exception that it must ignore."""
     if issubclass(unraisable.exc_type, KeyboardInterrupt) and _ident() == _main:
         noted.add(int(_signal.SIGINT))
         instrument.keep_apart(True)

@@ -1,14 +1,14 @@
-"""Who is next: every way of choosing among what may happen on the stepped engine.
+"""Scheduling policies of the stepped engine: which of the possible steps comes next.
 
-    InOrder     as the threaded engine would, if its workers kept to the predicted times: whoever
-                may begin does so at once, by priority and age; then the earliest end comes
-    Seeded      any legal order, drawn: of those that may begin and those that may end, each is as
-                likely. A late end means that the operation took longer than predicted
-    Listed      one at a time, those first that come first in a given list of numbers
+    InOrder     as the threaded engine would, if its workers kept to the predicted times: a task
+                that can begin does so at once, by priority and age; then the earliest end comes
+    Seeded      any legal order, at random: each task that can begin or end is equally likely. A
+                late end means that the operation took longer than predicted
+    Listed      one task at a time, in the order of a given list of numbers
     Replayed    as a log says
 
-A choice depends on what happened, never on anything beside: the k-th step of a seed is drawn from
-(seed, k), the k-th of a replay read there. So a step taken back comes again as it was.
+A choice depends only on what has happened: step k of a seed is drawn from (seed, k), step k of a
+replay is read from the log. So a step that was taken back is repeated exactly.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Move(NamedTuple):
-    """`task` begins, or ends. Who runs it and when are told only by a replay."""
+    """`task` begins or ends. Only a replay sets the worker and the time."""
 
     task: Task
     begins: bool
@@ -38,7 +38,7 @@ class InOrder:
     """The order of a threaded engine that keeps to the predicted times."""
 
     def next(self, engine: SteppedEngine) -> Move | None:
-        """What happens now; None if nothing can."""
+        """The next step; None if nothing can happen."""
         begins = next(engine.able_to_begin(), None)
         if begins is not None:
             return Move(begins, True)
@@ -46,15 +46,15 @@ class InOrder:
         return Move(running[0], False) if running else None
 
     def steps_before_push(self, engine: SteppedEngine) -> int:
-        """Until how many there are the next push takes steps first."""
+        """The number of steps that must have happened before the next push."""
         return 0
 
     def check_wait(self, engine: SteppedEngine) -> None:
-        """The program waits and nothing can happen: is that its fault?"""
+        """The program waits and nothing can happen: raise if the program is at fault."""
 
 
 class Seeded(InOrder):
-    """Any legal order, as likely as the next; the same for the same seed."""
+    """A random legal order, all choices equally likely; the same for the same seed."""
 
     def __init__(self, seed: int, mingled: bool):
         self.seed = seed
@@ -76,7 +76,7 @@ class Seeded(InOrder):
 
 
 class Listed(InOrder):
-    """One at a time, by the places of their numbers in a list; then the others by age."""
+    """One task at a time, in the order of a list of numbers; then the others by age."""
 
     def __init__(self, order: Iterable[int]):
         self.place = {number: place for place, number in enumerate(order)}
@@ -95,7 +95,7 @@ class Listed(InOrder):
 
 
 class Replayed(InOrder):
-    """What a log says; when it is at its end, as the threaded engine would."""
+    """The steps of a log; after its end, as `InOrder`."""
 
     def __init__(self, log: Iterable[Sequence[Any]]):
         events = [Event(*event) for event in log]
@@ -118,7 +118,7 @@ class Replayed(InOrder):
             if task.seq == event.number and task.name == event.name:
                 return Move(task, begins, event.worker, event.time_us)
         if event.number > engine.pushed:
-            return None  # the program has not come so far
+            return None  # the program has not pushed the operation yet
         able = ", ".join(f"{task.seq} {task.name}" for task in those) or "none"
         raise self._other(engine, f"only these may {event.kind} now: {able}")
 
@@ -130,7 +130,7 @@ class Replayed(InOrder):
             raise self._other(engine, "which waits, that operation has not been pushed")
 
     def _other(self, engine: SteppedEngine, what: str) -> MXNetError:
-        """It is another program; from now on it goes its own way."""
+        """The error for a program that differs from the log's; the replay ends here."""
         event = self.moves[engine.steps]
         del self.moves[engine.steps :]
         return MXNetError(
@@ -145,7 +145,7 @@ def choice(
     order: Iterable[int] | None,
     replay: Iterable[Sequence[Any]] | None,
 ) -> InOrder:
-    """The one that was asked for; ValueError if more than one was."""
+    """The requested policy; ValueError if more than one was requested."""
     if sum(each is not None for each in (seed, order, replay)) > 1:
         raise ValueError("engine.stepped: give one of seed=, order= and replay=")
     if mingled and seed is None:

@@ -19,21 +19,21 @@
 3 _mul_scalar   running  cpu 2  since 20 us
 4 _plus_scalar  waiting
 
-A push queues. A step begins or ends one operation: it computes as it begins, on the thread that
-steps, and lets go of what it holds as it ends, so long after on the virtual clock as it is
-predicted to take (`times=`). A wait of the program's steps as far as it needs, the end of the
-scope to the end. Who may run is decided by `core` and `road`, as on the other engines; which of
-those that may is the engine's `choice` (`stepped_choices`), the only thing that is new here.
+A push queues. A step begins or ends one operation: the operation computes when it begins, on the
+thread that steps, and releases its Vars when it ends, after its predicted duration (`times=`) on
+the virtual clock. A wait of the program steps as far as it needs; the end of the scope steps to
+the end. `core` and `road` decide which operations may run, as on the other engines; the engine's
+`choice` (`stepped_choices`) picks one of them, and only this is new here.
 
-What can be taken back. `back()` turns back the clock, the lines of the Vars and the log. It does
-not unmake values: an operation runs once, and stepping forward again over it takes the result that
-it had. That is sound because every legal order gives the same values; an operation whose turn has
-not come, in whatever order, reads nothing that another could have changed. To see an order give
-other values (which only a missing dependency can), run the program anew: `engine.explore`. The
-last `remember` steps can be taken back; so long their arrays stay alive.
+Stepping back. `back()` turns back the clock, the queues of the Vars and the log, but not values:
+an operation runs once, and stepping forward over it again takes the result that it had. This is
+sound because every legal order gives the same values: in any order, an operation that has not begun
+reads nothing that another operation could have changed. To see an order give other values (only a
+missing dependency can cause this), run the program anew: `engine.explore`. The last `remember`
+steps can be taken back; their arrays stay alive as long.
 
-Instruments hear what they hear of every engine. `profile()` within the scope takes its times from
-the virtual clock, so that a timeline, an account or a replay tells of that.
+Instruments hear the same events as on every engine. `profile()` within the scope takes its times
+from the virtual clock, so a timeline, an account or a replay shows virtual time.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ from d2lmini.engine.waits import block
 
 
 class Past(NamedTuple):
-    """What `back` needs of a step: its event, the operation, and for an end how it came out and
-    what it changed beside the lines."""
+    """A step as `back` needs it: the event and the operation; for an end also the outcome and the
+    errors and reports that it changed."""
 
     event: Event
     task: Task
@@ -73,17 +73,17 @@ class Past(NamedTuple):
 
 
 class SteppedEngine(View):
-    """Runs one operation at a time, when it is told to.
+    """Runs one operation at a time, under the caller's control.
 
-    seed      draws one of all legal orders; the same seed, the same trace
-    mingled   with a seed: steps are drawn before each push, too, as if workers did not wait for
+    seed      choose a random legal order; the same seed gives the same trace
+    mingled   with a seed: also take random steps before each push, as if workers did not wait for
               the program
-    workers   of the CPU, on the virtual clock; devices have those of their lanes
+    workers   of the CPU, on the virtual clock; devices have the workers of their lanes
     times     microseconds of all operations, {name: microseconds}, or a function of the task;
-              default: as predicted (`predicted_us`), 100 where nobody knows
-    replay    a log (`log` of another run of the same program) to do again
-    order     numbers of operations: one at a time, the first in the list that may
-    remember  how many steps `back` can take back; `engine.stepped` asks for 1000
+              default: as predicted (`predicted_us`), 100 if not predicted
+    replay    a log (`log` of another run of the same program) to repeat
+    order     numbers of operations: run one at a time, always the first in the list that can run
+    remember  how many steps `back` can take back; `engine.stepped` uses 1000
 
     ValueError for less than one worker.
     """
@@ -116,10 +116,10 @@ class SteppedEngine(View):
         self.log: list[Event] = []
         self.now_us = 0.0
         self._made_ns = time.perf_counter_ns()
-        self.steps = 0  # begun and ended, less those taken back
+        self.steps = 0  # begins and ends, less those taken back
         self.operations: dict[int, SteppedOperation] = {}
         self._ready: dict[object, list[Task]] = {}  # by lane; by priority and age
-        self._ends: dict[Task, float] = {}  # of what runs: when
+        self._ends: dict[Task, float] = {}  # running tasks: when they end
         self._outcomes: dict[Task, tuple[Failure | None, bool]] = {}
         self._past: deque[Past] = deque(maxlen=self._remember)
         self.numbers: WeakKeyDictionary[Var, int] = WeakKeyDictionary()
@@ -131,12 +131,12 @@ class SteppedEngine(View):
         return self._size
 
     def clock(self) -> int:  # type: ignore[override]
-        """The virtual clock, in nanoseconds; it went on from the real one when it was made."""
+        """The virtual clock, in nanoseconds; it starts at the real clock when it is created."""
         return self._made_ns + round(1000 * self.now_us)
 
     @property
     def pushed(self) -> int:
-        """How many operations were pushed."""
+        """Number of operations pushed."""
         return self._sequence
 
     # -- pushing ----------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ class SteppedEngine(View):
         self._operation(task)
 
     def _operation(self, task: Task) -> SteppedOperation:
-        """What is written down of `task`; begins when it is pushed (a meeting: complete)."""
+        """The record of `task`, made when the task is pushed (for a meeting: complete)."""
         operation = self.operations.get(task.seq)
         if operation is None:
             by = getattr(here.task, "seq", 0)
@@ -194,14 +194,14 @@ class SteppedEngine(View):
     def _handed_out(self) -> set[Task]:
         return set(self.waiting_to_begin())
 
-    # -- who may -----------------------------------------------------------------------------------
+    # -- which tasks may begin or end -------------------------------------------------------------
 
     def waiting_to_begin(self) -> Iterator[Task]:
         """The ready tasks, by priority and age."""
         return merge(*self._ready.values(), key=_rank)
 
     def able_to_begin(self) -> Iterator[Task]:
-        """Those of them for which a worker is free."""
+        """The ready tasks for which a worker is free, by priority and age."""
         busy = Counter(lanes.key_of(task) for task in self._ends)
         able = [
             tasks
@@ -211,14 +211,14 @@ class SteppedEngine(View):
         return merge(*able, key=_rank)
 
     def able_to_end(self) -> list[Task]:
-        """The tasks that run, the first to end first."""
+        """The running tasks, the first to end first."""
         return sorted(self._ends, key=lambda task: (self._ends[task], task.seq))
 
     def _workers_of(self, task: Task) -> int:
         return lanes.threads.get(lanes.key_of(task), self._size)  # type: ignore[call-overload]
 
     def _free_worker(self, task: Task) -> str:
-        """The first of its lane that runs nothing."""
+        """The first worker of the lane that runs nothing."""
         place, n = place_of(task.ctx, lane_of(task)), self._workers_of(task)
         names = [f"{place} {i + 1}" for i in range(n)] if n > 1 else [place]
         busy = {self.operations[each.seq].worker for each in self._ends}
@@ -227,8 +227,8 @@ class SteppedEngine(View):
     # -- stepping ----------------------------------------------------------------------------------
 
     def step(self) -> Event | None:
-        """Let one operation begin or end; what happened, or None if nothing can. MXNetError
-        inside a task: it is the program that steps."""
+        """Begin or end one operation; returns the event, or None if nothing can happen. MXNetError
+        inside a task: only the program may step."""
         if here.task is not None:
             raise MXNetError(
                 f"step inside the task {here.task.name!r}: step where the program pushes"
@@ -251,13 +251,13 @@ class SteppedEngine(View):
                     signals.release(held)
 
     def run(self) -> None:
-        """Step until nothing can happen any more."""
+        """Step until nothing more can happen."""
         while self.step() is not None:
             continue
 
     def run_to(self, target: int | str) -> Event:
-        """Step until an operation begins: that number, the next of that name, or the next issued by
-        a line with that text, "train.py:12" or "c = a * 3". ValueError if none is waiting."""
+        """Step until an operation begins: the one of that number, the next of that name, or the
+        next from a line with that text, "train.py:12" or "c = a * 3". ValueError if none will."""
         wanted = {each.number for each in self._yet_to_begin() if _is_meant(each, target)}
         while wanted:
             event = self.step()
@@ -269,8 +269,8 @@ class SteppedEngine(View):
         raise ValueError(f"run_to: nothing that is {target!r} will begin; yet to begin: {left}")
 
     def back(self, steps: int = 1) -> Event | None:
-        """Take back the last steps, values excepted (see above); the last that was taken back, or
-        None at the beginning."""
+        """Take back the last steps (not their values, see the module); returns the last event that
+        was taken back, or None at the beginning."""
         event = None
         for _ in range(steps):
             with self._serial, self.lock:
@@ -292,7 +292,7 @@ class SteppedEngine(View):
         operation.began_ns = self.clock()
         event = Event("begin", task.seq, task.name, worker, self.now_us)
         self.log.append(event)
-        if task in self._outcomes:  # it was taken back: it has run
+        if task in self._outcomes:  # it has run, and its begin was taken back
             if instrument.listeners:
                 instrument.emit("start", task, worker)
         else:
@@ -325,13 +325,13 @@ class SteppedEngine(View):
         return past.event
 
     def _give_up(self, task: Task, problem: BaseException) -> None:
-        """Ctrl-C in the midst of a step, or times that cannot say how long it takes."""
+        """Clean up after Ctrl-C in a step, or after `times` gave no valid duration."""
         with self.lock:
             if self._is_ready(task) and task not in self.running:
                 return  # nothing has happened
             self._past.clear()
             if task in self.pending and task in self._outcomes:
-                self._ends.setdefault(task, self.now_us)  # it has run, and has yet to end
+                self._ends.setdefault(task, self.now_us)  # it has run, and must still end
                 return
             if self._is_ready(task):
                 self._no_longer_ready(task)
@@ -374,7 +374,7 @@ class SteppedEngine(View):
     def _unsettle(
         self, task: Task, ran: bool, errors: dict[Var, Failure | None], reports: list[Report]
     ) -> None:
-        """Take its outcome out of the books."""
+        """Undo `_settle` for `task`."""
         for var, error in errors.items():
             var.error = error
         self.reports._unseen = [report for report in reports if not report.seen]
@@ -387,8 +387,8 @@ class SteppedEngine(View):
         self.budget.pin(task)
 
     def _unfinish(self, task: Task) -> None:
-        """Give it back what it held. All who stand in line there came after it, or beside it as
-        readers: so each line is made anew, by the rule, with `task` at its head."""
+        """Undo the release of `task`. All tasks now in its Vars' queues came later, or read the
+        Var too: so each queue is claimed anew, by the rule, with `task` first."""
         behind: set[Task] = set()
         for var in (*task.shared, *task.writes):
             line = [(each, False) for each in sorted(var.readers, key=lambda each: each.seq)]
@@ -410,7 +410,7 @@ class SteppedEngine(View):
     # -- waiting -----------------------------------------------------------------------------------
 
     def _block(self, lock: threading.Lock, deadline: float | None = None) -> bool:
-        """A wait steps until what it waits for has come."""
+        """Step until `lock` is open."""
         watch = Watch(self)
         while True:
             while lock.locked() and self._step() is not None:
@@ -425,7 +425,7 @@ class SteppedEngine(View):
             watch.look()
 
     def _work_off(self) -> None:
-        """A push that waits for room steps until something is complete."""
+        """A push that waits for room steps until a task is complete."""
         while self.room_locks and self._step() is not None:
             continue
 

@@ -1,4 +1,4 @@
-"""Does a program give the same values in every legal order? If not, whose fault is it?
+"""Does a program give the same values in every legal order? If not, which operation is wrong?
 
 >>> from d2lmini import engine, nd
 >>> def program():
@@ -9,8 +9,8 @@
 >>> print(engine.explore(program))
 4 operations in 1 order: always the same values
 
-An operation that forgets to name what it reads or writes may run too early or too late, and then
-some order gives other values:
+An operation that does not name a Var it reads or writes may run too early or too late; then some
+order gives other values:
 
 >>> def forgetful():
 ...     a, b, log = engine.new_var(), engine.new_var(), [0]
@@ -26,15 +26,15 @@ uses and does not name one of: v1 (of 1 fill), v2 (of 2 copy)
   1 fill: issued at ...
   2 copy: issued at ...
 
-What is right is what the serial twin says. How the two are found: the order that fails becomes that
-of the program by exchanging neighbours that nothing orders; somewhere on this way the values
-change, and that exchange is the one. How the Var is found: contents are compared before and after
-each of the two, so a change that was not named shows. If there is none, each Var that the first of
-them changes is given its old contents back before the second begins; where that makes the second
-do what it does when it comes first, it reads that Var and does not name it. A bare Var has no
-contents to look at: then all are told that only one of the two names.
+The serial engine defines the right values. To find the two operations, the failing order is turned
+into program order by exchanging unordered neighbours; somewhere on the way the values change, and
+the operations of that exchange are the ones. To find the Var, contents are compared before and
+after each of the two, so an unnamed change shows. If there is none, each Var that the first
+operation changes gets its old contents back before the second begins; if the second then does what
+it does when it comes first, it reads that Var without naming it. A bare Var has no contents to
+compare: then the report lists all Vars that only one of the two operations names.
 
-The engine is looked at as well: in every log, of two operations that name a Var, one of them to
+The engine itself is checked too: in every log, of two operations that name a Var, one of them to
 write it, the second must have begun after the first had ended.
 """
 
@@ -56,19 +56,19 @@ from d2lmini.engine.stepped_orders import Orders
 
 Order = tuple[int, ...]
 Program = Callable[[], object]
-#: The number of a Var, and a sentence with room for its name.
+#: The number of a Var, and a sentence with a placeholder for its name.
 Blame = tuple[int | None, str]
 
 
 class Exploration:
-    """What came of it; printed, it says so.
+    """The result of `engine.explore`; print it to read it.
 
-    operations  how many the program pushed
-    orders      in how many orders they began, not counting those of the search for the fault
-    schedules   in how many drawn schedules they ran besides
+    operations  number of operations pushed
+    orders      number of orders in which they began, not counting the search for the cause
+    schedules   number of random schedules in addition
     wrong       None, or the order that gives other values
     pair        None, or the two operations that should be ordered and are not
-    var         None, or the number of the Var that is to blame
+    var         None, or the number of the Var that is the cause
     why         the same in words
     """
 
@@ -94,7 +94,7 @@ class Exploration:
 
 
 class _Explorer:
-    """Runs a program in any way, and remembers what came of it."""
+    """Runs a program in any order, and remembers the outcomes."""
 
     def __init__(self, use: Callable[..., AbstractContextManager[Any]], program: Program):
         self.use = use
@@ -103,24 +103,24 @@ class _Explorer:
         self.begun: set[Order] = set()
 
     def serial(self) -> object:
-        """What it gives line by line."""
+        """The outcome of serial execution."""
         with self.use("naive") as engine:
             return self._outcome(engine)
 
     def run(self, **options: Any) -> tuple[object, SteppedEngine]:
-        """What it gives on a stepped engine, which can be asked what happened."""
+        """The outcome on a stepped engine, and that engine."""
         with self.use("stepped", **options) as engine:
             return self._outcome(engine), engine
 
     def fine(self, order: Order) -> bool:
-        """Does it give in this order what it gives line by line?"""
+        """Does `order` give the outcome of serial execution?"""
         if order not in self.outcomes:
             self.outcomes[order], engine = self.run(order=order)
             self.begun.add(_begun(engine))
         return self.outcomes[order] == self.expected
 
     def watch(self, order: Order, those: Sequence[int], undo: int | None = None) -> _Watch:
-        """Run it with an eye on some operations."""
+        """Run the program in `order` and watch some operations."""
         with self.use("stepped", order=order) as engine:
             watch = _Watch(engine, order, those, undo)
             with instrument.listening(watch):
@@ -128,7 +128,7 @@ class _Explorer:
         return watch
 
     def _outcome(self, engine: Engine) -> object:
-        """What it returns, as something to compare to the bit; or the error that it raises."""
+        """The program's return value in a form comparable to the bit; or the error it raises."""
         outcome: object
         try:
             outcome = bits_of(self.program())
@@ -136,7 +136,7 @@ class _Explorer:
             outcome = "error", type(error).__name__, str(error).splitlines()[:1]
         engine.wait_idle("explore")
         with engine.lock:
-            engine.untold()  # nobody else is to hear of them
+            engine.untold()  # later waits must not raise these errors
         return outcome
 
     def explore(self, most: int, reduced: bool, seeds: int) -> Exploration:
@@ -168,13 +168,13 @@ class _Explorer:
         return found
 
     def _blame(self, found: Exploration, first: Order, order: Order) -> None:
-        """Find the two operations and the Var, and say it."""
+        """Find the two operations and the Var, and describe them."""
         engine = self.run(order=order)[1]
         collision = _collision(engine)
         if collision is not None:
             _blame_engine(found, engine, collision)
             return
-        if not self.fine(first):  # then it is a wait that came too early
+        if not self.fine(first):  # then a wait came too early
             run = self.watch(first, first)
             engine = run.engine
             pair = [engine.operations[number] for number in first]
@@ -212,7 +212,7 @@ def explore(
 
 
 def bits_of(value: Any) -> object:
-    """Arrays as their bytes, containers part by part."""
+    """Arrays as their bytes, containers element by element."""
     if isinstance(value, (list, tuple)):
         return [bits_of(each) for each in value]
     if isinstance(value, dict):
@@ -225,8 +225,8 @@ def bits_of(value: Any) -> object:
 
 
 def _exchange(good: Order, bad: Order, fine: Callable[[Order], bool]) -> tuple[Order, Order, int]:
-    """Two legal orders that differ in the places i and i + 1 alone, the first of which gives the
-    right values and the second does not: they lie on every way from `good` to `bad`."""
+    """Two legal orders on the way from `good` to `bad` that differ only in the places i and i + 1;
+    the first gives the right values and the second does not. Also i."""
     way, places = [good], [0]
     for i, number in enumerate(bad):
         for j in range(way[-1].index(number) - 1, i - 1, -1):
@@ -245,8 +245,8 @@ def _exchange(good: Order, bad: Order, fine: Callable[[Order], bool]) -> tuple[O
 
 
 class _Watch(instrument.Instrument):
-    """Sees what some operations do to the contents of all Vars. With `undo`, that Var is given the
-    contents it had before the first of them, while the second runs."""
+    """Sees what some operations do to the contents of all Vars. With `undo`, that Var has its
+    contents from before the first operation while the second runs."""
 
     def __init__(self, engine: SteppedEngine, order: Order, those: Sequence[int], undo: int | None):
         self.engine = engine
@@ -289,14 +289,14 @@ class _Watch(instrument.Instrument):
 
 
 def _copy_of(var: Var) -> Any:
-    """Its contents if it has any: memory has, a bare tag has not."""
+    """The contents of `var`: memory has contents, a bare tag has none."""
     data = getattr(var, "data", None)
     missing = var.error is not None and not var.error.unchanged
     return None if missing or data is None else data.copy()
 
 
 def _unnamed_write(those: Sequence[Operation], runs: Sequence[_Watch]) -> Blame | None:
-    """A Var that one of them changes without saying so."""
+    """A Var that one of the operations changes without naming it."""
     for run in runs:
         for each in those:
             hidden = run.changed(each.number) - set(each.writes)
@@ -308,8 +308,8 @@ def _unnamed_write(those: Sequence[Operation], runs: Sequence[_Watch]) -> Blame 
 def _unnamed_read(
     pair: Sequence[Operation], runs: tuple[_Watch, _Watch], watch: Callable[..., _Watch]
 ) -> Blame | None:
-    """A Var that one changes and the other uses: without that change, the other does what it does
-    when it comes first."""
+    """A Var that one operation changes and the other reads without naming it: without the change,
+    the other does what it does when it comes first."""
     for run, reverse in (runs, runs[::-1]):
         first, second = (run.engine.operations[number] for number in run.those)
         alone = reverse.did(second.number, second.writes)
@@ -323,7 +323,7 @@ def _unnamed_read(
 
 
 def _unnamed(one: Operation, other: Operation) -> Blame:
-    """For want of contents to look at: what only one of them names."""
+    """If there are no contents to compare: the Vars that only one of the operations names."""
     those = _named_by_one(one, other)
     found = those[0] if len(those) == 1 else None
     return found, "one of them\nuses and does not name one of: {}"
@@ -341,11 +341,11 @@ def _begun(engine: SteppedEngine) -> Order:
 
 
 def _collision(engine: SteppedEngine) -> tuple[Operation, Operation, int] | None:
-    """The promise, read off the log: of two operations that name a Var, one of them to write it,
-    the second begins when the first has ended. Two for which that does not hold, and the Var.
+    """Check the promise in the log: of two operations that name a Var, one of them to write it,
+    the second begins after the first has ended. Returns two operations that break it, and the Var.
 
-    (A meeting is in line before it is complete and in the log, so those that are logged late are
-    not looked at.)
+    (A meeting claims its Vars before it is complete and in the log, so operations that are logged
+    late are not checked.)
     """
     before: list[Operation] = []
     after: dict[int, list[Operation]] = {}
@@ -372,7 +372,7 @@ def _blame_engine(
     engine: SteppedEngine,
     collision: tuple[Operation, Operation, int] | None,
 ) -> None:
-    """A drawn schedule went wrong, and none of the orders did."""
+    """Describe a random schedule that failed although no order did."""
     if collision is None:
         found.why = "it began and ended operations between the pushes of the program"
         return

@@ -1,13 +1,13 @@
-"""Which orders are legal: all of them, or as few as show every freedom.
+"""The legal orders of operations: all of them, or a few that show every freedom.
 
-The engine says it itself. `Orders` makes a shadow of every operation, with shadows of its Vars,
-claims them all by the rule (`core.claim`), lets all of them complete but one, and looks who is
-still waiting: those come after that one, always. What is left open by that is the freedom.
+The engine's own rule decides. `Orders` makes a shadow task for every operation, with shadow Vars,
+claims all of them by the rule (`core.claim`), and completes all but one: the tasks that still wait
+must always come after that one. Whatever this leaves open is free.
 
-n operations that share nothing have n! orders. To enumerate them all is hopeless, and needless.
-One legal order becomes any other by exchanging neighbours, and neighbours that commute may be
-exchanged without changing a value. So it is enough to see every two operations that nothing
-orders once this way round and once the other; for n operations that share nothing, two orders do.
+n operations that share nothing have n! orders, too many to enumerate, and there is no need to. Any
+legal order becomes any other by exchanging neighbours, and neighbours that commute may be
+exchanged without changing a value. So every two unordered operations need to be seen only once each
+way round; for n operations that share nothing, two orders do.
 
 >>> from d2lmini import engine, nd
 >>> with engine.stepped() as s:
@@ -28,12 +28,12 @@ from d2lmini.engine.operation import Operation
 
 
 class Orders:
-    """The legal orders of operations, given in the order in which they were pushed."""
+    """The legal orders of operations, given in push order."""
 
     def __init__(self, operations: Sequence[Operation]):
         self.numbers = [each.number for each in operations]
         self._operations = operations
-        #: Of each: the later ones that can only begin when it has ended, and the reverse.
+        #: For each operation, the later ones that can only begin when it has ended; the reverse.
         self.after = {number: self._blocked_by(number) for number in self.numbers}
         self.before: dict[int, set[int]] = {number: set() for number in self.numbers}
         for number, late in self.after.items():
@@ -41,7 +41,7 @@ class Orders:
                 self.before[each].add(number)
 
     def _blocked_by(self, number: int) -> set[int]:
-        """Those that never begin if `number` never ends. It is all on shadows; no lock needed."""
+        """The operations that never begin if `number` never ends. Works on shadows without lock."""
         variables: dict[int, Var] = {}
         shadows: dict[Task, int] = {}
         ready = []
@@ -64,7 +64,7 @@ class Orders:
         return set(self.numbers) - begun
 
     def some(self, most: int, reduced: bool) -> list[tuple[int, ...]]:
-        """All, or as few as show every freedom; ValueError if there are more than `most`."""
+        """All orders, or a few that show every freedom; ValueError for more than `most`."""
         found = list(islice(self.reduced() if reduced else self.all(), most + 1))
         if len(found) > most:
             raise ValueError(
@@ -74,7 +74,7 @@ class Orders:
         return found
 
     def all(self) -> Iterator[tuple[int, ...]]:
-        """Each legal order once; that of the program first."""
+        """Each legal order once, program order first."""
         order: list[int] = []
         choices = [iter(self._able(order))]
         while choices:
@@ -94,12 +94,12 @@ class Orders:
             yield ()
 
     def _able(self, order: Sequence[int]) -> list[int]:
-        """Who may be next."""
+        """The operations that may come next."""
         done = set(order)
         return [n for n in self.numbers if n not in done and self.before[n] <= done]
 
     def reduced(self) -> Iterator[tuple[int, ...]]:
-        """That of the program, and others until every two that nothing orders were seen both ways
+        """Program order, then others until every two unordered operations were seen both ways
         round."""
         yield tuple(self.numbers)
         unseen = {
@@ -119,7 +119,7 @@ class Orders:
                 wanted = self.before[late] | {late}
 
     def _newest_first(self, wanted: Iterable[int]) -> list[int]:
-        """Those of `wanted` as soon as possible; otherwise always the newest that may be next."""
+        """The `wanted` as soon as possible; otherwise always the newest that may be next."""
         first, order = set(wanted), []
         waits = {number: len(self.before[number]) for number in self.numbers}
         able = {number for number, n in waits.items() if n == 0}

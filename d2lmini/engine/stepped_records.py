@@ -1,7 +1,7 @@
-"""What the stepped engine writes down: events, operations, and how long each is said to take.
+"""The records of the stepped engine: events, operations, and predicted durations.
 
-Nothing here holds an array or a Var: the log of a program is numbers and names, and goes through
-JSON unharmed.
+Nothing here holds an array or a Var: the log of a program is numbers and names, and can be written
+as JSON and read back.
 
 >>> from d2lmini.engine.stepped_records import Event
 >>> print(Event("begin", 3, "dot", "cpu 1", 20.0))
@@ -18,12 +18,12 @@ from d2lmini.engine.core import Task
 from d2lmini.engine.lanes import WIRE
 from d2lmini.engine.operation import Operation
 
-#: What an operation is said to take whose run time nobody predicts, in microseconds.
+#: Duration in microseconds of an operation whose run time is not predicted.
 UNKNOWN_US = 100.0
-#: Bytes that a link moves in a microsecond: PCI Express of the third generation, about.
+#: Bytes that a link moves in a microsecond: about PCI Express 3.0 x16.
 LINK_BYTES_PER_US = 12e3
 
-#: Run times in microseconds: of all, by name, or as a function of the task; None: as predicted.
+#: Run times in microseconds: one for all, by name, or a function of the task; None: as predicted.
 Times = float | Mapping[str, float] | Callable[[Task], float] | None
 
 
@@ -31,10 +31,10 @@ class Event(NamedTuple):
     """One line of the log.
 
     kind      "push", "begin" or "end"
-    number    of the operation, in the order of the program
+    number    of the operation, in program order
     name      of the operation
-    worker    who runs it; "" for a push
-    time_us   when, on the virtual clock
+    worker    that runs the operation; "" for a push
+    time_us   on the virtual clock
     """
 
     kind: str
@@ -49,7 +49,7 @@ class Event(NamedTuple):
 
 
 class Text(str):
-    """Text that a notebook shows as it is, without quotes and escapes."""
+    """Text that a notebook shows without quotes and escapes."""
 
     __slots__ = ()
 
@@ -57,7 +57,7 @@ class Text(str):
 
 
 class SteppedOperation(Operation):
-    """An operation of the stepped engine, whose times are those of the virtual clock.
+    """An operation of the stepped engine; its times are those of the virtual clock.
 
     status   waiting, ready, running, done, failed or skipped
     by       number of the operation that pushed it; 0: the program did
@@ -85,12 +85,12 @@ class SteppedOperation(Operation):
 
 
 def lane_of(task: Task) -> str:
-    """The lane that serves a task: copies within the CPU are served by those that compute."""
+    """The lane that serves a task: copies within the CPU run on its compute workers."""
     return "compute" if task.ctx.is_cpu and task.lane != WIRE else task.lane
 
 
 def predicted_us(task: Task) -> float:
-    """What the engine predicts; for a copy, what a link takes for its bytes; else `UNKNOWN_US`."""
+    """The engine's prediction; for a copy, the time a link takes; else `UNKNOWN_US`."""
     if task.predicted_us < 1e9:
         return task.predicted_us
     footprint = task.footprint() if task.lane != "compute" else None
@@ -98,7 +98,7 @@ def predicted_us(task: Task) -> float:
 
 
 def clock_of(times: Times) -> Callable[[Task], float]:
-    """How long a task takes, in microseconds of the virtual clock."""
+    """A function that gives a task's duration in microseconds of the virtual clock."""
     if times is None:
         asked: Callable[[Task], float] = predicted_us
     elif callable(times):

@@ -1,4 +1,4 @@
-"""What one sees of the stepped engine: tables for people, plain data for programs.
+"""Views of the stepped engine: tables for people, plain data for programs.
 
 >>> from d2lmini import engine
 >>> with engine.stepped(workers=1) as s:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class View(Engine):
-    """The part of the stepped engine that only looks."""
+    """The read-only part of the stepped engine."""
 
     operations: dict[int, SteppedOperation]
     numbers: WeakKeyDictionary[Var, int]
@@ -44,7 +44,7 @@ class View(Engine):
     _named: dict[int, str]
 
     def name(self, **values: Any) -> None:
-        """Call Vars, or the NDArrays that have them, by these names: `s.name(a=a, b=b)`."""
+        """Name Vars, or the Vars of NDArrays, in the tables: `s.name(a=a, b=b)`."""
         for name, value in values.items():
             var = value if isinstance(value, Var) else getattr(value, "_chunk", None)
             if not isinstance(var, Var):
@@ -55,8 +55,8 @@ class View(Engine):
         raise NotImplementedError
 
     def name_of(self, number: int) -> str:
-        """What the tables call Var `number`: its name, else by the operation that wrote it first:
-        `v3 (of 2 _mul_scalar)`."""
+        """The name of Var `number` in the tables: as given to `name`, else the number with the
+        operation that wrote the Var first: `v3 (of 2 _mul_scalar)`."""
         if number in self._named:
             return self._named[number]
         writers = (each for each in self.operations.values() if number in each.writes)
@@ -65,7 +65,7 @@ class View(Engine):
 
     @property
     def ready(self) -> list[SteppedOperation]:
-        """The operations that might begin now, by number."""
+        """The operations that could begin now, by number."""
         return [each for _, each in sorted(self.operations.items()) if each.status == "ready"]
 
     def _yet_to_begin(self) -> list[SteppedOperation]:
@@ -73,17 +73,16 @@ class View(Engine):
         return [each for _, each in sorted(self.operations.items()) if each.status in ahead]
 
     def orders(self, most: int = 1000, reduced: bool = False) -> list[tuple[int, ...]]:
-        """The legal orders of what has not begun, as numbers of operations; that of the program
-        is the first.
+        """The legal orders of the operations that have not begun, as numbers; program order first.
 
-        There may be n! of them, so ValueError if there are more than `most`. `reduced`: only so
-        many that every two operations which nothing orders come in both orders; that is enough to
-        find two that should be ordered and are not (see `stepped_orders`).
+        There may be n! of them, so ValueError if there are more than `most`. `reduced`: only as
+        many as show every two unordered operations both ways round; that is enough to find two
+        operations that should be ordered and are not (see `stepped_orders`).
         """
         return Orders(self._yet_to_begin()).some(most, reduced)
 
     def queues(self) -> Text:
-        """For each Var in use, who holds it and who is in line for it."""
+        """For each Var in use, the operations that hold it and those that wait for it."""
         lines = []
         for number, var in self._busy():
             held = [f"{t.seq} to read" for t in _by_number(var.readers)]
@@ -94,7 +93,7 @@ class View(Engine):
         return Text("\n".join(lines) or "all Vars are idle")
 
     def who_waits_for_whom(self) -> Text:
-        """A sentence for each operation that somebody keeps from being ready."""
+        """A sentence for each operation that waits for another."""
         lines = []
         for number, var in self._busy():
             name = self.name_of(number)
@@ -115,8 +114,8 @@ class View(Engine):
         yield from known
 
     def state(self) -> dict[str, Any]:
-        """Everything that the tables show as plain data (for JSON): "now_us", "steps",
-        "operations", "vars" that are in use, and the "log"."""
+        """The content of the tables as plain data (for JSON): "now_us", "steps", "operations",
+        "vars" in use, and the "log"."""
         return {
             "now_us": self.now_us,
             "steps": self.steps,
@@ -148,7 +147,7 @@ class View(Engine):
         return "\n".join([head, *(line.rstrip() for line in lines)])
 
     def _us(self, ns: int) -> float | None:
-        """A time of a record on the virtual clock, which begins at 0; None: it did not happen."""
+        """A record's time on the virtual clock, which begins at 0; None: it did not happen."""
         return (ns - self._made_ns) / 1000 if ns else None
 
     def _when(self, operation: SteppedOperation) -> str:
@@ -158,7 +157,7 @@ class View(Engine):
         return f"since {began:g} us" if ended is None else f"{began:g} to {ended:g} us"
 
     def _plain(self, operation: SteppedOperation) -> dict[str, Any]:
-        """A record as data for JSON; the line is put into words."""
+        """A record as data for JSON; its line as text."""
         same = ("number", "name", "place", "reads", "writes", "status", "worker", "by")
         return {
             **{name: getattr(operation, name) for name in same},

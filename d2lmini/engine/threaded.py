@@ -1,9 +1,9 @@
 """The engine that runs tasks on worker threads: ready tasks by priority, one pool per lane.
 
 A worker takes the ready task of highest priority, oldest first, runs it without any lock, and
-passes its Vars on. An idle worker sleeps on a lock of its own, which whoever makes a task ready
-releases; waking one for nothing does no harm, it looks and sleeps again. Workers start when first
-needed; importing the library starts none.
+releases its Vars. An idle worker sleeps on a lock of its own; the thread that makes a task ready
+releases that lock. A needless wake-up does no harm: the worker looks and sleeps again. Workers
+start when first needed; importing the library starts none.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ class _Worker:
         self.name = name
         self.awake = threading.Lock()
         self.awake.acquire()
-        self.job: Any = None  # a share of another worker's big operation (device/parallel.py)
+        self.job: Any = None  # a large operation to share in (device/parallel.py)
         self.thread: Any = None
 
     def wake(self) -> None:
-        """Let it look for work; harmless when it is awake."""
+        """Let the worker look for work; harmless if it is awake."""
         if self.awake.locked():
             self.awake.release()
 
 
 class Pool:
-    """The workers of one lane: ready tasks, who sleeps, who works (engine's lock held)."""
+    """The workers of one lane and their ready tasks (engine's lock held)."""
 
     __slots__ = ("idle", "jobs", "name", "ready", "size", "workers")
 
@@ -116,7 +116,7 @@ class ThreadedEngine(Engine):
             self._work_off()
 
     def _join_segment(self, task: Task, bounded: bool) -> bool:
-        """Let `task` travel with others of this thread; as `_enter` otherwise."""
+        """Add `task` to this thread's bulk segment; otherwise like `_enter`."""
         mine = threading.get_ident()
         with self.lock:
             if bounded and not self._admits(task):
@@ -135,11 +135,11 @@ class ThreadedEngine(Engine):
                 self.budget.pin(task)
                 if instrument.listeners:
                     instrument.emit("push", task)
-            except BaseException:  # Ctrl-C: it is in the segment or it is not
+            except BaseException:  # Ctrl-C: the task is in the segment or it is not
                 if task in segment.parts:
                     self.budget.pin(task)
                 raise
-            # Whoever waits for room or for everything must not wait for this thread's next push.
+            # A wait for room or for everything must not depend on this thread's next push.
             if len(segment.parts) >= here.bulk_size or self.idle_locks or self.room_locks:
                 self._close(mine)
         if self._late:
@@ -157,7 +157,7 @@ class ThreadedEngine(Engine):
         known: set[Task] = set()
         for pool in self._pools.values():
             known.update(entry[2] for entry in pool.ready)
-            # One that was just being started or woken may have been missed: wake them all.
+            # A worker that was just being started or woken may have missed it: wake them all.
             pool.workers = [worker for worker in pool.workers if worker.thread.is_alive()]
             pool.idle.clear()
             for worker in pool.workers:
@@ -187,7 +187,7 @@ class ThreadedEngine(Engine):
                 worker.wake()
 
     def _wake(self, pool: Pool, job: Any = None) -> None:
-        """Let an idle worker look for work, or start one if there may be more."""
+        """Wake an idle worker to look for work, or start one if the pool has room."""
         if self._ended:
             return
         if pool.idle:
@@ -203,7 +203,7 @@ class ThreadedEngine(Engine):
             pool.workers.append(worker)
             try:
                 worker.thread.start()
-            except RuntimeError:  # there may be no more threads, or the interpreter is ending
+            except RuntimeError:  # no more threads are allowed, or the interpreter is ending
                 pool.workers.remove(worker)
 
     def _work(self, pool: Pool, worker: _Worker) -> None:
@@ -218,7 +218,7 @@ class ThreadedEngine(Engine):
                     task = heapq.heappop(pool.ready)[2]
                     self.running.add(task)
                 elif pool.jobs and (job := _unfinished(pool.jobs)) is not None:
-                    pass  # its owner began when this one was busy
+                    pass  # the job began while this worker was busy
                 elif self._stopped or not pool.size:
                     if worker in pool.workers:
                         pool.workers.remove(worker)
@@ -235,7 +235,7 @@ class ThreadedEngine(Engine):
                 self._push_late()
 
     def _work_off(self) -> None:
-        """Where no worker could be started, or they have ended, whoever waits does the work."""
+        """Run the ready tasks of pools that have no workers: none could start, or all ended."""
         for pool in list(self._pools.values()):
             while (task := self._left_over(pool)) is not None:
                 self._run_here(task)
@@ -248,7 +248,7 @@ class ThreadedEngine(Engine):
 
     def helpers(self, n: int, job: Any, late: bool = False) -> int | None:
         if self.lock._is_owned():  # type: ignore[attr-defined]
-            return None  # an operation that runs inline: a helper would need the lock to begin
+            return None  # the operation runs inline: a helper would need the lock to begin
         with self.lock:
             pool = here.pool or self.pool("cpu")
             if self._stopped or pool.size < 2:
@@ -284,13 +284,13 @@ class ThreadedEngine(Engine):
         self._work_off()
 
     def unwind(self, patience_s: float = 1.0) -> None:
-        """When the process ends and leaves tasks behind: make those that run stop.
+        """The process ends with tasks pending: stop those that run.
 
-        One process in sixty that ended while a worker was inside a product of matrices was seen to
-        hang in the end of the C library (OpenBLAS ends its threads there, perhaps under whoever
-        computes with them). So an exception is raised in the workers, and up to `patience_s` spent
-        on waiting until it has struck. It does not strike what blocks, which is harmless, and what
-        takes longer than that within one call.
+        One process in sixty that ended while a worker was inside a matrix product was seen to hang
+        at the end of the C library (OpenBLAS ends its threads there, perhaps while another thread
+        computes with them). So an exception is raised in the workers, and this call waits up to
+        `patience_s` for it to arrive. The exception does not reach a worker that blocks, which is
+        harmless, or one that spends longer than that in one call.
         """
         try:
             from ctypes import c_ulong, py_object, pythonapi
@@ -317,5 +317,5 @@ _numbers = count()
 
 
 def _unfinished(jobs: list[Any]) -> Any:
-    """The first with pieces left to take; None if there is none."""
+    """The first job with pieces left to take; None if there is none."""
     return next((job for job in jobs if not job.taken), None)

@@ -1,9 +1,9 @@
-"""Waiting: every wait of every kind passes `Waits._wait`, so that nothing waits unseen.
+"""Waiting: every wait passes through `Waits._wait`, so that no wait stays hidden.
 
-A user thread that needs a value stands in line for its Var with a `Gate`, like any task, and blocks
-until it is granted. A wait for everything blocks until nothing is pending; a push that finds too
-much pending blocks until the bound admits it. All three are interruptible by Ctrl-C, and all refuse
-where blocking could never end: on a worker, and in a finalizer that runs in the midst of our work.
+A user thread that needs a value queues for its Var with a `Gate`, like any task, and blocks until
+the Gate is granted. A wait for everything blocks until nothing is pending; a push that finds too
+much pending blocks until the bound admits it. Ctrl-C interrupts all three, and all three are
+refused where blocking could never end: on a worker, and in a finalizer that runs inside the engine.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from d2lmini.engine.failure import Failure, listed
 from d2lmini.engine.meeting import Watch
 from d2lmini.engine.road import Road, here, interrupts
 
-# Windows delivers Ctrl-C only between waits. Elsewhere it interrupts one, unless it came in the
-# instant before the thread fell asleep.
+# Windows delivers Ctrl-C only between waits. Elsewhere Ctrl-C interrupts a wait, unless it came in
+# the instant before the thread fell asleep.
 _PATIENCE_S = 0.1 if os.name == "nt" else 0.5
 
 T = TypeVar("T")
 
 
 class Waits(Road):
-    """The waiting half of an engine."""
+    """The part of an engine that waits."""
 
     def wait(self, by: str, var: Var, write: bool = False) -> None:
-        """Block until what was pushed before on `var` is done: its writes, and for `write` its
-        reads too. Raises the error kept on it. `by` names the caller's way of waiting."""
+        """Block until the earlier writes of `var` are done, and for `write` the earlier reads too.
+        Raises the Var's error. `by` names the calling function in messages and traces."""
         if self.recorder is not None:
             self.recorder.wanted(by, var, write)
-        # In this order: what waited in the queue at the first look has not become the writer since.
+        # In this order: a task seen in the queue cannot have become the writer since.
         if var.queue or var.writer is not None or var.error is not None or (write and var.readers):
             self.read(by, var, _nothing, write)
         else:
             self._wait(by, var, _nothing, write)
 
     def read(self, by: str, var: Var, get: Callable[[], T], write: bool = False) -> T:
-        """`wait`, and return `get()`, during which nobody writes `var`."""
+        """`wait`, and return `get()`; no task writes `var` meanwhile."""
         if self.recorder is not None:
             self.recorder.wanted(by, var, write)
         gate = Gate(by, var, write)
@@ -60,13 +60,13 @@ class Waits(Road):
             here.task = outer
             try:
                 self._let_go(gate)
-            except BaseException:  # Ctrl-C in its midst, or before it had begun
+            except BaseException:  # Ctrl-C during `_let_go`, or before it began
                 self._let_go(gate)
                 raise
 
     def _raise_error(self, by: str, var: Var) -> None:
-        """Raise the error of `var`, unless its value is there all the same: the error told only
-        that a write in place did not happen, and the user knows."""
+        """Raise the error of `var`, unless the Var has its old value (the error is `Unchanged`)
+        and a wait has raised the failure already."""
         with core.lock:
             failure = var.error
             if failure is None or not failure.blocks(self):
@@ -99,8 +99,8 @@ class Waits(Road):
             self._wait("backpressure", None, lambda: self._stand_for_room(task))
 
     def _wait(self, by: str, var: Var | None, block: Callable[[], T], write: bool = False) -> T:
-        """The one wait: refuse where it could not end, block, tell the ledger. What is done for the
-        engine may not be so on its device, which is waited for then."""
+        """The one wait: refuse where it could not end, block, notify listeners. A value that is
+        complete for the engine may be pending on its device; then wait for the device too."""
         if here.task is not None:
             raise MXNetError(
                 f"{by} inside the task {here.task.name!r}: a task must not wait, for it would hold "
@@ -151,7 +151,7 @@ class Waits(Road):
     # -- what the waits block on ------------------------------------------------------------------
 
     def _stand_in_line(self, gate: Gate, hold: bool) -> None:
-        """Block until the gate's Var is granted. Not `hold`: one that is free need not be taken."""
+        """Block until the gate's Var is granted. Without `hold`, do not claim a free Var."""
         var = gate.var
         with core.lock:
             self.budget.drain()
@@ -159,7 +159,7 @@ class Waits(Road):
             free = var.writer is None and not var.queue and not (gate.writes and var.readers)
             if free and not hold:
                 return
-            here.task = gate  # whoever stands in line must not wait for what comes behind
+            here.task = gate  # a thread in the queue must not wait for later tasks
             self.gates.add(gate)
             if gate.claim():
                 return
@@ -167,7 +167,7 @@ class Waits(Road):
         self._block(gate.opened)
 
     def _let_go(self, gate: Gate) -> None:
-        """Leave the line, wherever in it; harmless when repeated."""
+        """Leave the queue, wherever the gate stands in it; idempotent."""
         if gate not in self.gates:
             return
         with core.lock:
@@ -198,8 +198,8 @@ class Waits(Road):
                 return False
 
     def _finish_devices(self, deadline: float | None) -> bool:
-        """Block until the devices have done what they were told; False at the deadline. That one
-        failed is an error which no wait has raised yet."""
+        """Block until the devices have finished; False at the deadline. The failure of a device is
+        added to the errors that no wait has raised yet."""
         finished = True
         for (ctx, _), runner in list(self.runners.items()):
             try:
@@ -210,7 +210,7 @@ class Waits(Road):
         return finished
 
     def _stand_for_room(self, task: Task) -> None:
-        """Block until `task` would not pass the bound."""
+        """Block until the bound admits `task`."""
         while True:
             with core.lock:
                 self.budget.drain()
@@ -222,7 +222,7 @@ class Waits(Road):
             block(opened, Watch(self).until(None))
 
     def _block(self, lock: threading.Lock, deadline: float | None = None) -> bool:
-        """`block`; meanwhile, if there are meetings, look whether it is in vain."""
+        """`block`; while there are meetings, end them if waiting is in vain."""
         watch = Watch(self)
         while not block(lock, soon := watch.until(deadline)):
             if soon == deadline:
@@ -232,18 +232,18 @@ class Waits(Road):
 
 
 def _interrupt() -> None:
-    """Ask on behalf of this thread, if it has anything to ask."""
+    """Call this thread's function in `interrupts`, if it has one."""
     ask = interrupts.get(threading.get_ident())
     if ask is not None:
         ask()
 
 
 def _nothing() -> None:
-    """What a mere wait gets; and what it blocks on, if its Var is free."""
+    """The `get` of a wait that needs no value; also the `block` of a wait for a free Var."""
 
 
 def _shut(locks: list[threading.Lock]) -> threading.Lock:
-    """A lock to block on, among those that somebody will open."""
+    """A locked lock to block on, appended to `locks`, which another thread will open."""
     lock = threading.Lock()
     lock.acquire()
     locks.append(lock)
@@ -251,8 +251,8 @@ def _shut(locks: list[threading.Lock]) -> threading.Lock:
 
 
 def block(lock: threading.Lock, deadline: float | None = None) -> bool:
-    """Wait for another thread to open `lock`; interruptible by Ctrl-C, and by what the
-    thread has among `interrupts`. False at the deadline."""
+    """Wait for another thread to open `lock`; False at the deadline. Ctrl-C and the thread's
+    function in `interrupts` can end the wait."""
     while True:
         if interrupts:
             _interrupt()

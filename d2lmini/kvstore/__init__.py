@@ -1,4 +1,4 @@
-"""KVStore: where several devices bring their gradients together and fetch what comes of them.
+"""KVStore: sums the gradients of several devices and distributes the result.
 
 >>> from d2lmini import cpu, kvstore, nd
 >>> kv = kvstore.create("device")

@@ -1,11 +1,11 @@
-"""Sums over devices as one task, where a library has them: NCCL, over CUDA's.
+"""Sums over devices as one task, where a library computes them: NCCL, on CUDA devices.
 
-`KVStore.pushpull` without an updater is such a sum: each device gives an array and gets the sum of
-all. Where no library has it the arrays travel to one device, which adds them up, and back.
+`KVStore.pushpull` without an updater is an allreduce: each device gives an array and gets the sum
+of all. Without a library the arrays travel to one device, which adds them up, and back.
 
-A sum costs some microseconds beside what it moves, and a net has many small parameters: so those
-of several keys go in one call. Which ones, their sizes and order alone decide, and each is summed
-as it would be alone: two runs agree to the bit.
+A sum costs some microseconds in addition to its traffic, and a net has many small parameters: so
+the sums of several keys share one call. Only their sizes and order decide which keys share a call,
+and each is summed as it would be alone: two runs agree to the bit.
 
 >>> together([400, 40, 1 << 20, 400, 40, 8 << 20, 40])
 [[0, 1, 3, 4, 6], [2], [5]]
@@ -28,21 +28,21 @@ from d2lmini.ndarray.compute import array_of
 from d2lmini.ndarray.dispatch import note_writes
 from d2lmini.ops.spec import Cost
 
-#: Arrays of up to so many bytes share a call, of so many bytes in all: more would have the first
-#: ones of them wait long for the last.
+#: Arrays of up to SMALL bytes share a call, of up to BUCKET bytes in all: with more, the first
+#: arrays would wait long for the last.
 SMALL = 1 << 16
 BUCKET = 1 << 20
 
 
 class Sum(NamedTuple):
-    """Every target becomes the sum of all sources; the i-th of both lie on one device."""
+    """Every target becomes the sum of all sources; source i and target i lie on one device."""
 
     sources: Sequence[NDArray]
     targets: Sequence[NDArray]
 
 
 class Side(NamedTuple):
-    """One device's part in sums: the Vars to order by that are read and written there."""
+    """One device's part in the sums: the Vars that are read and written there."""
 
     ctx: Context
     reads: Sequence[Var]
@@ -50,7 +50,7 @@ class Side(NamedTuple):
 
 
 class AllReduce(Task):
-    """Some sums, over the same devices."""
+    """Several sums over the same devices, as one task."""
 
     __slots__ = ("contexts", "lanes", "sides", "sums")
 
@@ -78,12 +78,12 @@ class AllReduce(Task):
         ]
 
     def keeps(self, var: Any) -> bool:
-        return False  # each target is a sum: what one device had to give is no result
+        return False  # each target is a sum: the device's own array is not a result
 
     def footprint(self) -> Any:
-        """Of n devices with N bytes each all links together carry 2 (n - 1) N: on a ring every
-        device passes on n - 1 parts of N / n bytes that are summed up on the way, then n - 1 that
-        are complete (Patarasuk and Yuan, 2009)."""
+        """With n devices of N bytes each, all links together carry 2 (n - 1) N: on a ring every
+        device passes on n - 1 parts of N / n bytes that are summed on the way, then n - 1 complete
+        ones (Patarasuk and Yuan, 2009)."""
         more = len(self.contexts) - 1
         specs = [each[0][0][2] for each in self.sums]
         flops, nbytes = more * sum(s.size for s in specs), 2 * more * sum(s.nbytes for s in specs)
@@ -96,7 +96,7 @@ class AllReduce(Task):
 
 
 class Keep(Task):
-    """Copies of some results of one device, into arrays that lie there too."""
+    """Copies some results of one device into other arrays on that device."""
 
     __slots__ = ("ends",)
 
@@ -118,7 +118,7 @@ class Keep(Task):
 
 
 def summed_by(contexts: Sequence, dtypes: Sequence) -> Any:
-    """Who sums arrays of one dtype over these devices; None if nobody but the KVStore itself."""
+    """The library that sums arrays of these dtypes over these devices; None: the KVStore does."""
     if any(ctx.is_cpu for ctx in contexts) or len(set(dtypes)) > 1:
         return None
     lanes = device_of(contexts[0]).sums
@@ -126,14 +126,14 @@ def summed_by(contexts: Sequence, dtypes: Sequence) -> Any:
 
 
 def takes(sources: Sequence[NDArray], targets: Sequence[NDArray]) -> bool:
-    """Is there a library for this sum?"""
+    """Does a library compute this sum?"""
     contexts = [x.context for x in sources]
     dtypes = [a._spec.dtype for a in (*sources, *targets)]
     return contexts == [y.context for y in targets] and summed_by(contexts, dtypes) is not None
 
 
 def all_reduce(sums: Sequence[Sum]) -> None:
-    """Push some sums that are all over the same devices, and `takes` says yes to each."""
+    """Push sums that are all over the same devices and that `takes` accepts."""
     lanes = device_of(sums[0].sources[0].context).sums
     assert lanes is not None
     check_there(a._chunk for each in sums for arrays in each for a in arrays)
@@ -143,7 +143,7 @@ def all_reduce(sums: Sequence[Sum]) -> None:
 
 
 def keep(ends: Sequence[tuple[NDArray, NDArray]]) -> None:
-    """Copy each first array into the second, of one spec and device: one task for each device."""
+    """Copy each first array into the second, of the same spec and device: one task per device."""
     by_place: dict[Context, list[tuple[NDArray, NDArray]]] = {}
     for pair in ends:
         by_place.setdefault(pair[1].context, []).append(pair)
@@ -154,8 +154,8 @@ def keep(ends: Sequence[tuple[NDArray, NDArray]]) -> None:
 
 
 def buckets(sums: Sequence[Sum]) -> list[list[int]]:
-    """Which of some sums over the same devices go in one call. All alone if one writes where
-    another writes or reads: then the second one comes after the first."""
+    """The indices of the sums that go in each call. Each sum goes alone if one writes what another
+    writes or reads: then the second must come after the first."""
     writer: dict[Any, int] = {}
     for i, each in enumerate(sums):
         for y in each.targets:
@@ -167,8 +167,8 @@ def buckets(sums: Sequence[Sum]) -> list[list[int]]:
 
 
 def together(nbytes: Sequence[int], most: int = BUCKET) -> list[list[int]]:
-    """Which of arrays of these sizes are summed by one call, in the order of the first ones: small
-    ones up to `most` bytes together, every other alone."""
+    """The indices of the arrays that each call sums, in the order of the first ones: small arrays
+    up to `most` bytes together, every other array alone."""
     found: list[list[int]] = []
     small: list[int] = []
     for i, size in enumerate(nbytes):

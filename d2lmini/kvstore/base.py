@@ -1,4 +1,4 @@
-"""What a Trainer asks of a KVStore, so that a program can bring one of its own.
+"""The interface that a Trainer needs of a KVStore, so that programs can define their own.
 
 >>> from d2lmini import cpu, gluon, kvstore, nd
 >>> @kvstore.KVStoreBase.register
@@ -29,17 +29,17 @@ from d2lmini.base import MXNetError
 
 
 class KVStoreBase:
-    """A store of values by key. A subclass writes `broadcast` and `pushpull`, and if it runs the
-    optimizer, `is_capable`, `set_optimizer` and both of the `..._optimizer_states`."""
+    """A store of values by key. A subclass defines `broadcast` and `pushpull`; if it runs the
+    optimizer, also `is_capable`, `set_optimizer` and both `..._optimizer_states`."""
 
-    #: What `is_capable` may be asked for: to run the optimizer.
+    #: A capability for `is_capable`: the store runs the optimizer.
     OPTIMIZER = "optimizer"
     #: Classes by their names in lower case, for `create`.
     kv_registry: ClassVar[dict[str, type]] = {}
 
     #: Does it sum over several processes (then `broadcast` takes lists of keys)?
     spans_processes = False
-    #: Do its processes not wait for one another?
+    #: Do its processes run without waiting for one another?
     is_async = False
     rank = 0
     num_workers = 1
@@ -48,23 +48,23 @@ class KVStoreBase:
 
     @staticmethod
     def register(klass: Any) -> Any:
-        """A class decorator: `create` knows the class by its name from now on, in any case."""
+        """A class decorator: `create` finds the class by its name from now on, in any case."""
         KVStoreBase.kv_registry[klass.__name__.lower()] = klass
         return klass
 
     @staticmethod
     def is_capable(capability: str) -> bool:
-        """Can it run the optimizer (`OPTIMIZER`)?"""
+        """Does it have `capability` (`OPTIMIZER`)?"""
         return False
 
     def broadcast(self, key: Any, value: Any, out: Any, priority: int = 0) -> None:
-        """Make `value` the value of `key`, and copy it to the arrays of `out`, of which it may be
-        one."""
+        """Make `value` the value of `key`, and copy it to the arrays of `out`, which may include
+        `value`."""
         raise self._lacks("broadcast")
 
     def pushpull(self, key: Any, value: Any, out: Any = None, priority: int = 0) -> None:
-        """Add up the arrays of `value` into those of `out`, or into themselves. A store that runs
-        the optimizer takes the sum as the gradient of what is then copied to `out`."""
+        """Write the sum of the arrays of `value` into those of `out`, or of `value`. A store that
+        runs the optimizer takes the sum as a gradient and copies the new value to `out`."""
         raise self._lacks("pushpull")
 
     def set_optimizer(self, optimizer: Any) -> None:

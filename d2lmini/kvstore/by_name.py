@@ -1,4 +1,4 @@
-"""A KVStore by its name."""
+"""Make a KVStore from its name."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from d2lmini.kvstore.local import DEVICE, LOCAL, KVStore
 
 
 def create(name: str = "local") -> Any:
-    """A KVStore: 'local' adds up on the CPU, 'device' and 'nccl' on the devices (see `local`);
+    """A KVStore: 'local' sums on the CPU, 'device' and 'nccl' on the devices (see `local`);
     'dist_sync' over all processes of a job, 'dist_async' keeps the weights on rank 0 (both are in
-    the add-on `distributed`). Or one of a class that was registered (`KVStoreBase.register`).
+    the add-on `distributed`). Or the name of a registered class (`KVStoreBase.register`).
 
-    MXNetError for unknown names, and where what a store needs is not there.
+    MXNetError for unknown names, and if something that the store needs is missing.
     """
     if not isinstance(name, str):
         raise TypeError("name must be a string")

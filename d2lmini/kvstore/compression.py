@@ -1,6 +1,6 @@
-"""Gradients made smaller for their way to where they are added up.
+"""Gradient compression: smaller gradients on the links.
 
-    2bit   +threshold, -threshold or 0, and the rest kept for next time: a sixteenth of float32
+    2bit   +threshold, -threshold or 0, the rest kept for the next step: a sixteenth of float32
     fp16   float16: half of float32
 
 >>> from d2lmini import cpu, kvstore, nd
@@ -14,8 +14,8 @@
 [0.0, 0.0]
 [1.0, 1.0]
 
-Every device's part is compressed, that of the device where the sum is taken too, so that results do
-not depend on where that is. MXNet has 2bit only.
+Every device's part is compressed, also that of the device which computes the sum, so that results
+do not depend on the place of the sum. MXNet has 2bit only.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _TYPES = ("2bit", "fp16")
 
 
 class Compression:
-    """How gradients travel: `params` is {'type': '2bit' or 'fp16', 'threshold': of 2bit, what one
-    step sends}; MXNetError for others, and at `send` for gradients that are no floats."""
+    """How gradients are compressed: `params` is {'type': '2bit' or 'fp16', 'threshold': the step of
+    2bit}; MXNetError for other params, and at `send` for gradients that are not floats."""
 
     def __init__(self, params: Any):
         if not isinstance(params, dict):
@@ -58,7 +58,7 @@ class Compression:
         return f"<compression {self.kind}, threshold {self.threshold}>"
 
     def send(self, who: Any, x: NDArray, ctx: Context) -> NDArray:
-        """What arrives on `ctx` of the gradient `x`. `who`: whose residual it is, a key and the
+        """The gradient `x` as it arrives on `ctx`. `who`: the owner of the residual, a key and the
         number of the device."""
         dtype = np.dtype(x.dtype)
         if dtype.kind != "f":
@@ -76,5 +76,5 @@ class Compression:
 
 
 def _to(x: NDArray, ctx: Context) -> NDArray:
-    """`x` where arrays of `ctx` can be computed with; all CPU contexts share their memory."""
+    """`x` on `ctx`, without a copy between CPU contexts, which share their memory."""
     return x if x.context.is_cpu and ctx.is_cpu else x.as_in_context(ctx)

@@ -1,18 +1,18 @@
-"""The KVStore of one process: sums over its devices, in the order in which they are given.
+"""The KVStore of one process: sums over its devices, in the order of the list.
 
-A key (int or str) names a value. `push` adds up one array per device; without an updater the sum
-becomes the value, with one `updater(key, sum, value)` changes it. `pull` copies the value to arrays
-on any devices. All of it goes through the engine: nothing waits here, and `pull` after `push` gets
-what the push makes.
+A key (int or str) names a value. `push` sums one array per device; the sum becomes the value or,
+with an updater, `updater(key, sum, value)` changes the value. `pull` copies the value to arrays on
+any devices. Everything goes through the engine: nothing waits here, and a `pull` after a `push`
+gets the new value.
 
-    local    values lie on the CPU, and sums are taken there
-    device   a value lies on one of the devices that push it, from the first push on: on that which
-             holds the fewest bytes so far, so that all links and devices have a share of the work
-    nccl     the same where NVIDIA's library is there, which sums for 'device' as well (`allreduce`)
+    local    values lie and are summed on the CPU
+    device   from its first push on, a value lies on one of the devices that push it: on the one
+             that holds the fewest bytes so far, so that all links and devices share the work
+    nccl     the same where NVIDIA's library is installed, which sums for 'device' too (`allreduce`)
 
-A gradient sets out as soon as backward has written it, for the copy depends on nothing else; while
-it travels the device goes on with backward. A float sum depends on the order of its terms: that is
-the order of the list, whatever arrives first, so two runs agree to the bit.
+A gradient is sent as soon as backward has written it, because the copy depends on nothing else;
+meanwhile the device goes on with backward. A float sum depends on the order of its terms: the
+order is that of the list, whatever arrives first, so two runs agree to the bit.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from d2lmini.kvstore.compression import Compression
 from d2lmini.ndarray import NDArray
 from d2lmini.ops.core import invoke, registry
 
-#: The names of those that sum on the CPU, and where the arrays are; see `create`.
+#: Names of the stores that sum on the CPU; see `create`.
 LOCAL = ("local", "local_allreduce_cpu", "local_update_cpu")
 DEVICE = ("device", "local_allreduce_device", "nccl")
 
@@ -46,15 +46,15 @@ Pairs = list[tuple[Key, list[NDArray]]]
 class KVStore(KVStoreBase):
     """Values by key, in one process; see this module.
 
-    Keys may be lists, and the arrays of each key one or a list. Of several keys in one call the
-    first comes first: `priority` is that of the first one's tasks, each next one's is less by one.
+    Keys may be lists, and the arrays of each key one or a list. With several keys in one call the
+    first key has `priority`, each next key one less.
     """
 
     def __init__(self, kind: str = "local"):
         self.type = kind
         self._store: dict[Key, NDArray] = {}
-        self._homes: dict[Key, Context] = {}  # where the values of 'device' lie
-        self._held: dict[Context, int] = {}  # and how many bytes of them on each
+        self._homes: dict[Key, Context] = {}  # the device of each value of 'device'
+        self._held: dict[Context, int] = {}  # bytes of these values on each device
         self._key_type: type | None = None
         self._updater: Any = None
         self._compression: Compression | None = None
@@ -73,15 +73,15 @@ class KVStore(KVStoreBase):
         return True
 
     def barrier(self) -> None:
-        """Until all processes are here: at once, for there is one. What devices still compute is
-        `waitall`'s business."""
+        """Wait for all processes: returns at once, since there is one. To wait for the devices, use
+        `waitall`."""
 
     _barrier = barrier
 
     # -- values ------------------------------------------------------------------------------------
 
     def init(self, key: Any, value: Any) -> None:
-        """Store a copy of each value. MXNetError for a key that is there already."""
+        """Store a copy of each value. MXNetError for a key that exists already."""
         for k, values in self._pairs("init", key, value):
             if k in self._store:
                 raise MXNetError(f"init: key {k!r} was initialized before; push changes its value")
@@ -91,7 +91,7 @@ class KVStore(KVStoreBase):
             self._store[k] = x.copy() if self._spreads or x.context.is_cpu else x.copyto(cpu())
 
     def push(self, key: Any, value: Any, priority: int = 0) -> None:
-        """Add up the arrays of each key; the sum becomes its value, or goes to the updater."""
+        """Sum the arrays of each key; the sum becomes its value, or goes to the updater."""
         pairs = self._pairs("push", key, value)
         for k, values in pairs:
             self._check_shapes("push", k, values)
@@ -111,7 +111,7 @@ class KVStore(KVStoreBase):
         self, key: Any, out: Any = None, priority: int = 0, ignore_sparse: bool = True
     ) -> None:
         """Copy the value of each key into the array or arrays of `out`. MXNetError for a key that
-        was not initialized, a shape that differs, or no `out`."""
+        was not initialized, a different shape, or no `out`."""
         if out is None:
             raise MXNetError("pull: out= is required, the array or arrays to write to")
         pairs = self._pairs("pull", key, out)
@@ -123,8 +123,8 @@ class KVStore(KVStoreBase):
                     self._store[k].copyto(array)
 
     def pushpull(self, key: Any, value: Any, out: Any = None, priority: int = 0) -> None:
-        """`push`, then `pull` into `out`, or into the arrays of `value`; over CUDA's devices as one
-        sum by NCCL where that is there."""
+        """`push`, then `pull` into `out`, or into the arrays of `value`; over CUDA devices as one
+        allreduce by NCCL if it is installed."""
         out = value if out is None else out
         if self._spreads and self._updater is None and self._compression is None:
             key, value, out = self._reduced(key, value, out, priority)
@@ -139,13 +139,13 @@ class KVStore(KVStoreBase):
     def row_sparse_pull(
         self, key: Any, out: Any = None, priority: int = 0, row_ids: Any = None
     ) -> None:
-        """Some rows of a sparse value; there are none of that kind: MXNetError."""
+        """Rows of a sparse value: MXNetError, because there are no sparse arrays."""
         raise MXNetError("row_sparse_pull: sparse arrays are left out of d2lmini; use pull")
 
     # -- sums --------------------------------------------------------------------------------------
 
     def _reduced(self, key: Any, value: Any, out: Any, priority: int) -> tuple[Any, Any, Any]:
-        """Sum what a library sums over its devices; keys, values and outs of what is left."""
+        """Run the sums that a library computes; returns the other keys, values and outs."""
         pairs, outs = self._pairs("push", key, value), dict(self._pairs("pull", key, out))
         left = []
         over: dict[tuple[Context, ...], list[tuple[int, Key, Sum]]] = {}  # nth, key, sum
@@ -165,7 +165,7 @@ class KVStore(KVStoreBase):
         return [k for k, _ in left], [v for _, v in left], [outs[k] for k, _ in left]
 
     def _keep(self, sums: list[tuple[Key, Sum]]) -> None:
-        """Let sums be the values of their keys."""
+        """Make sums the values of their keys."""
         alike = []
         for k, each in sums:
             home = self._at_home(k, list(each.sources))
@@ -181,12 +181,12 @@ class KVStore(KVStoreBase):
         return self.type in DEVICE
 
     def has_sums(self, contexts: list[Context]) -> bool:
-        """Would sums over these devices be calls of a library, NCCL? Then every device had better
-        update its own weights, which have the sum there, and nothing travels back."""
+        """Would a library (NCCL) sum over these devices? Then each device should update its own
+        weights, because the sum is already there, and nothing travels back."""
         return self._spreads and summed_by(contexts, [np.dtype(np.float32)]) is not None
 
     def _at_home(self, key: Key, values: list[NDArray]) -> NDArray:
-        """The value of `key`, at the place where its sums are taken."""
+        """The value of `key`, on the device where its sums are computed."""
         value = self._store[key]
         if self._spreads and key not in self._homes:
             places = list(dict.fromkeys(_place(x.context) for x in values))
@@ -198,7 +198,7 @@ class KVStore(KVStoreBase):
         return value
 
     def _parts(self, key: Key, values: list[NDArray], ctx: Context) -> list[NDArray]:
-        """The arrays of all devices, brought to `ctx`."""
+        """The arrays of all devices, copied to `ctx`."""
         if self._compression is not None:
             send = self._compression.send
             return [send((key, i), x, ctx) for i, x in enumerate(values)]
@@ -211,7 +211,7 @@ class KVStore(KVStoreBase):
             for each in sums:
                 self._updater(*each)
             return
-        # Where the values lie: one task for all values there, if the optimizer takes lists.
+        # One task for all values of a device, if the optimizer takes lists.
         by_place: dict[Context, list[tuple[Key, NDArray, NDArray]]] = {}
         for each in sums:
             by_place.setdefault(_place(each[2]._ctx), []).append(each)
@@ -219,7 +219,7 @@ class KVStore(KVStoreBase):
             self._updater(*map(list, zip(*some, strict=True)))
 
     def _replace(self, key: Key, value: NDArray) -> None:
-        """Another value for a key that is there: what the Trainer does when weights were set."""
+        """Replace the value of a key: the Trainer does this when weights were set."""
         value.copyto(self._store[key])
 
     # -- checks ------------------------------------------------------------------------------------
@@ -233,7 +233,7 @@ class KVStore(KVStoreBase):
                 raise MXNetError(f"{call}: key {key!r} has shape {shape}, an array {x.shape}")
 
     def _pairs(self, call: str, key: Any, value: Any) -> Pairs:
-        """(key, its arrays) for one key or a list of them; a key may come several times."""
+        """(key, its arrays) for one key or a list of keys; a key may occur several times."""
         if not isinstance(key, (list, tuple)):
             key, value = [key], [value]
         elif not isinstance(value, (list, tuple)):
@@ -260,10 +260,10 @@ class KVStore(KVStoreBase):
             grouped.setdefault(k, []).extend(arrays)
         return list(grouped.items())
 
-    # -- what happens to sums ----------------------------------------------------------------------
+    # -- updates -----------------------------------------------------------------------------------
 
     def set_optimizer(self, optimizer: opt.Optimizer) -> None:
-        """Let pushed sums be gradients, by which this optimizer updates the values."""
+        """Use pushed sums as gradients, with which this optimizer updates the values."""
         if not isinstance(optimizer, opt.Optimizer):
             raise TypeError(
                 f"set_optimizer: expected an Optimizer, got {type(optimizer).__name__}; make one "
@@ -278,9 +278,9 @@ class KVStore(KVStoreBase):
     _set_updater = set_updater
 
     def set_gradient_compression(self, compression_params: dict[str, Any]) -> None:
-        """Let pushed arrays travel compressed (see `compression`): {'type': '2bit', 'threshold':
-        0.5} or {'type': 'fp16'}. MXNetError for a store that is not of the kind 'device', as in
-        MXNet, and for parameters that make no sense."""
+        """Compress pushed arrays (see `compression`): {'type': '2bit', 'threshold': 0.5} or
+        {'type': 'fp16'}. MXNetError for a store other than 'device', as in MXNet, and for invalid
+        parameters."""
         if not self._spreads:
             raise MXNetError(
                 "Gradient compression is not supported for this type of kvstore: "
@@ -303,17 +303,17 @@ class KVStore(KVStoreBase):
 
 
 def _place(ctx: Context) -> Context:
-    """Contexts that share their memory have one place: all those of the CPU."""
+    """One place for all contexts that share memory: those of the CPU."""
     return cpu() if ctx.is_cpu else ctx
 
 
 def _total(parts: list[NDArray]) -> NDArray:
-    """Their sum, from first to last; a single array as it is."""
+    """The sum of `parts`, from first to last; a single array as it is."""
     return parts[0] if len(parts) == 1 else invoke(_ADD, tuple(parts), _ADD.defaults)
 
 
 def _add(parts: list[NDArray], value: NDArray) -> None:
-    """Their sum, from first to last, into `value`."""
+    """Write the sum of `parts`, from first to last, into `value`."""
     if len(parts) > 1 and parts[0].dtype == value.dtype:
         invoke(_ADD, tuple(parts), _ADD.defaults, value)
     else:
