@@ -5,6 +5,8 @@ Warnings are errors and every test has 120 seconds (`pyproject.toml`).
 - `D2LMINI_TEST_CTX="cpu(0) gpu(0)"` chooses the contexts that the fixture `ctx` runs through. If a
   gpu is among them it is that of this machine, or of the fake with `D2LMINI_TEST_FAKE_CUDA=1`;
   otherwise no test sees GPUs but those that it makes (`tools/gpu_kinds.py`).
+- `D2LMINI_MXNET_PYTHON=PATH` names an interpreter that has MXNet 1.9.1 and NumPy 1.23.5, for the
+  tests that take the fixture `mxnet` (`make test-mxnet`).
 - `HYPOTHESIS_PROFILE=thorough` draws twenty times as many examples.
 - `D2LMINI_TEST_ROW=TEXT` runs only the rows of tables whose name contains it (`tools/rows.py`).
 """
@@ -75,6 +77,17 @@ def gpus_of_this_machine():
 def gpu_kind(request):
     """Of which kind the GPUs are that the test makes: see `tools/gpu_kinds.py`."""
     return request.param
+
+
+@pytest.fixture(scope="module")
+def mxnet():
+    """The real MXNet, in a process of this test file's own; see `tools/oracle.py`."""
+    from oracle import Oracle
+
+    with Oracle("mxnet") as oracle:
+        if not oracle.python:
+            pytest.skip("D2LMINI_MXNET_PYTHON names no interpreter")
+        yield oracle
 
 
 @pytest.fixture
