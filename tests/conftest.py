@@ -91,6 +91,29 @@ def mxnet():
 
 
 @pytest.fixture
+def cupy():
+    """A CuPy with two GPUs of 256 MB: the fake."""
+    from fakes.cuda import fake_cuda
+
+    from d2lmini.device.cuda import module
+
+    with fake_cuda(2, seed=3) as fake, module.using(fake):
+        yield fake
+
+
+@pytest.fixture
+def gpus(cupy):
+    """The same two, as devices; what was lost on them is forgotten in the end."""
+    from d2lmini import engine
+    from d2lmini.device.cuda.device import logical_gpus
+
+    with logical_gpus(2) as contexts:
+        yield contexts
+        engine.waitall()
+        cupy.machine.lost.clear()
+
+
+@pytest.fixture
 def no_gc_callbacks():
     """Hypothesis times the collector with a callback; a signal that strikes in there is lost."""
     callbacks = gc.callbacks[:]
