@@ -89,7 +89,7 @@ claims: $(VENV)/.test  ## check the chapters' claims about speed on this machine
 
 test-mxnet: $(VENV)/.test  ## the tests that ask the real MXNet (D2LMINI_MXNET_PYTHON names its interpreter)
 	@test -n "$$D2LMINI_MXNET_PYTHON" || { echo "set D2LMINI_MXNET_PYTHON to a Python that has mxnet==1.9.1 and numpy==1.23.5"; exit 1; }
-	$(PY) -m pytest -q $$(grep -l D2LMINI_MXNET_PYTHON tests/test_*.py)
+	$(PY) -m pytest -q $$(grep -rl 'mxnet: Oracle' --include='test_*.py' tests)
 
 # 77: something that it needs is not on this machine, and it has said so.
 test-cuda-stub: $(VENV)/.test  ## CuPy itself on stand-ins for CUDA's libraries, built here: no GPU, but a C++ compiler

@@ -5,6 +5,8 @@ Warnings are errors and every test has 120 seconds (`pyproject.toml`).
 - `D2LMINI_TEST_CTX="cpu(0) gpu(0)"` chooses the contexts that the fixture `ctx` runs through. If a
   gpu is among them it is that of this machine, or of the fake with `D2LMINI_TEST_FAKE_CUDA=1`;
   otherwise no test sees GPUs but those that it makes (`tools/gpu_kinds.py`).
+- `D2LMINI_MXNET_PYTHON=PATH` names an interpreter that has MXNet 1.9.1 and NumPy 1.23.5, for the
+  tests that take the fixture `mxnet` (`make test-mxnet`).
 - `HYPOTHESIS_PROFILE=thorough` draws twenty times as many examples.
 - `D2LMINI_TEST_ROW=TEXT` runs only the rows of tables whose name contains it (`tools/rows.py`).
 """
@@ -78,6 +80,40 @@ def gpus_of_this_machine():
 def gpu_kind(request):
     """Of which kind the GPUs are that the test makes: see `tools/gpu_kinds.py`."""
     return request.param
+
+
+@pytest.fixture(scope="module")
+def mxnet():
+    """The real MXNet, in a process of this test file's own; see `tools/oracle.py`."""
+    from oracle import Oracle
+
+    with Oracle("mxnet") as oracle:
+        if not oracle.python:
+            pytest.skip("D2LMINI_MXNET_PYTHON names no interpreter")
+        yield oracle
+
+
+@pytest.fixture
+def cupy():
+    """A CuPy with two GPUs of 256 MB: the fake."""
+    from fakes.cuda import fake_cuda
+
+    from d2lmini.device.cuda import module
+
+    with fake_cuda(2, seed=3) as fake, module.using(fake):
+        yield fake
+
+
+@pytest.fixture
+def gpus(cupy):
+    """The same two, as devices; what was lost on them is forgotten in the end."""
+    from d2lmini import engine
+    from d2lmini.device.cuda.device import logical_gpus
+
+    with logical_gpus(2) as contexts:
+        yield contexts
+        engine.waitall()
+        cupy.machine.lost.clear()
 
 
 @pytest.fixture

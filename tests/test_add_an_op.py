@@ -89,9 +89,7 @@ def run(code: str, folder: Path, *args: str) -> str:
 
 
 def test_its_row_puts_it_to_every_test_of_the_table(tmp_path):
-    names = ["test_ops", "test_autograd_ops", "test_ops_cupy", "test_devices"]
-    if os.environ.get("D2LMINI_MXNET_PYTHON"):
-        names.append("test_export_mxnet")
+    names = "test_ops test_autograd_ops test_ops_cupy test_devices test_export_mxnet".split()
     said = run(BY_ROWS, tmp_path, *[str(ROOT / "tests" / f"{name}.py") for name in names])
     assert int(re.search(r"(\d+) passed", said)[1]) >= 8, said  # type: ignore[index]
 

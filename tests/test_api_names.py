@@ -1,7 +1,7 @@
 """Every name that MXNet programs use of NDArray, called once: `data/api_names.txt`, a table.
 
 A line is `expression => value`, in the language of MXNet's own users, so the same lines run in the
-real MXNet 1.9.1 where D2LMINI_MXNET_PYTHON names an interpreter that has it. The names stand for:
+real MXNet 1.9.1, where one is at hand. The names stand for:
 
     x = [[1, 2], [3, 4]]    v = [3, 1, 2]    r = [[1, 3]]    h = [0.5, 0.25]    s = [-1.5, 0.5, 2.5]
     img = [[[[1, 2], [3, 4]]]]    tmp: the name of a file
@@ -10,23 +10,19 @@ real MXNet 1.9.1 where D2LMINI_MXNET_PYTHON names an interpreter that has it. Th
 from __future__ import annotations
 
 import ast
-import json
-import os
 import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import api_rows
 import pytest
+from oracle import Oracle
 
 import d2lmini as mx
 from d2lmini import nd
 
 TABLE = (Path(__file__).parent / "data" / "api_names.txt").read_text(encoding="utf-8")
 ROWS = [tuple(line.split(" => ")) for line in TABLE.splitlines() if " => " in line]
-MXNET = os.environ.get("D2LMINI_MXNET_PYTHON")
-needs_mxnet = pytest.mark.skipif(not MXNET, reason="D2LMINI_MXNET_PYTHON names no interpreter")
 
 # What the programs counted in a broad survey use, of `nd`, of an NDArray, and of the package.
 FUNCTIONS = """
@@ -63,7 +59,7 @@ PACKAGE = """
 
 @pytest.mark.parametrize(("expression", "value"), ROWS, ids=[row[0] for row in ROWS])
 def test_the_name_works(expression: str, value: str, tmp_path: Path):
-    result = api_rows.evaluate(expression, mx, str(tmp_path / "file"))
+    result = api_rows.evaluate(mx, expression, str(tmp_path / "file"))
     assert_alike(result, ast.literal_eval(value))
 
 
@@ -148,47 +144,30 @@ UNEXPLAINED = {
 }
 
 
-@pytest.fixture(scope="module")
-def mxnet() -> tuple[dict[str, Any], dict[str, list[str]]]:
-    """What MXNet says to the rows, and the names it has."""
-    own = TABLE.split("# beyond MXNet")[0]
-    question = [[e for e, _ in ROWS if f"{e} => " in own], list(UNEXPLAINED)]
-    done = subprocess.run(
-        [str(MXNET), api_rows.__file__],
-        input=json.dumps(question),
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    answers, names = json.loads(done.stdout.splitlines()[-1])
-    return answers, names
+OWN = [row for row in ROWS if f"{row[0]} => " in TABLE.split("# beyond MXNet")[0]]
 
 
-@needs_mxnet
-def test_the_table_is_true_of_mxnet(mxnet: Any):
-    answers, _ = mxnet
-    wrong = []
-    for expression, answer in answers.items():
-        try:
-            assert_alike(answer, ast.literal_eval(dict(ROWS)[expression]))
-        except (AssertionError, TypeError, AttributeError):
-            wrong.append((expression, answer))
-    assert answers and not wrong
+@pytest.mark.parametrize(("expression", "value"), OWN, ids=[row[0] for row in OWN])
+def test_the_table_is_true_of_mxnet(expression: str, value: str, mxnet: Oracle, tmp_path: Path):
+    answer = mxnet.ask(api_rows.evaluate, expression, str(tmp_path / "file"))
+    assert_alike(answer, ast.literal_eval(value))
 
 
-@needs_mxnet
+def names_in(mx, space):
+    return dir(eval(space, {"nd": mx.nd}))
+
+
 @pytest.mark.parametrize("space", UNEXPLAINED)
-def test_every_other_name_of_mxnet_is_here_or_explained(space: str, mxnet: Any):
-    _, names = mxnet
+def test_every_other_name_of_mxnet_is_here_or_explained(space: str, mxnet: Oracle):
+    names = mxnet.ask(names_in, space)
     ours = nd.ones(1) if space == "nd.NDArray" else eval(space)
     rare = re.compile("|".join(UNEXPLAINED[space].replace("*", ".*").split()) or "$^")
     missing = []
-    for name in names[space]:
+    for name in names:
         try:
             if not name.startswith("_") and not rare.fullmatch(name):
                 getattr(ours, name)
         except AttributeError as problem:
             if not re.search("left out|not built yet", str(problem)):
                 missing.append(name)
-    assert len(names[space]) > 20 and not missing
+    assert len(names) > 20 and not missing

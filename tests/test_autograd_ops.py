@@ -14,9 +14,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from op_rows.case import Case
+from oracle import Oracle
+from recorded_programs import BINARY, UNARY, gradients, program
 from rows import by, over
 from test_ops import ROWS, find
 
+import d2lmini
 from d2lmini import autograd, nd, random
 from d2lmini.base import MXNetError
 from d2lmini.ops.core import Op, invoke
@@ -219,3 +222,28 @@ def test_what_is_not_differentiated_twice_says_so(name: str):
         with autograd.record():
             total = sum(g.sum() for g in grads)
         total.backward()
+
+
+# -- random programs -------------------------------------------------------------------------------
+
+PROGRAMS = [program(seed) for seed in range(300)]
+
+
+def test_random_programs_have_the_gradients_of_mxnet(mxnet: Oracle):
+    wrong = []
+    for i, each in enumerate(PROGRAMS):
+        ours, theirs = gradients(d2lmini, each), mxnet.ask(gradients, each)
+        for mine, their in zip(ours, theirs, strict=True):
+            for a, b in zip(mine, their, strict=True):
+                scale = 1 + np.abs(b).max()
+                if not np.allclose(a / scale, b / scale, rtol=0, atol=2e-4):
+                    wrong.append((i, each["steps"]))
+    assert not wrong, f"{len(wrong)} differ, the first: {wrong[:5]}"
+
+
+def test_every_random_program_runs_here():
+    """The table is sound without MXNet, too."""
+    for each in PROGRAMS[: len(UNARY + BINARY)]:
+        grads, heads = gradients(d2lmini, each)
+        assert len(grads) == len(each["inputs"]) and len(heads) == len(each["heads"])
+    assert {what for each in PROGRAMS for what, _ in each["steps"]} == set(UNARY + BINARY)

@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 import pytest
-from fakes.cuda import fake_cuda
+from gpu_kinds import some_gpus
 from graphs import Graph, graphs
 from hybrid_nets import NETS, row
 from hypothesis import assume, given
@@ -29,8 +29,6 @@ from d2lmini import (
     sym,
     virtual_gpus,
 )
-from d2lmini.cuda import module
-from d2lmini.cuda.device import logical_gpus
 from d2lmini.device.quiet import run_quietly
 from d2lmini.gluon import nn
 from d2lmini.gluon.nested import flatten
@@ -317,7 +315,7 @@ def test_training_in_parts_gives_the_same_bits(name, gpus, finely, monkeypatch, 
 @pytest.mark.parametrize("seed", range(4))
 def test_training_in_parts_on_gpus_that_run_behind_the_host(seed, finely, monkeypatch):
     """On the fake CUDA: work in a random legal order, accesses that no event orders raise."""
-    with fake_cuda(2, seed=seed) as fake, module.using(fake), logical_gpus(2) as gpus:
+    with some_gpus("fake", 2, seed=seed) as gpus:
         check_training("mlp" if seed else "lenet", gpus, monkeypatch)
 
 

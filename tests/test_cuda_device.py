@@ -13,7 +13,6 @@ import weakref
 import numpy as np
 import pytest
 from fakes import cupy_arrays
-from fakes.cuda import fake_cuda
 from worlds import run_program, until
 
 from d2lmini import (
@@ -37,21 +36,6 @@ from d2lmini.device import devices
 from d2lmini.device.devices import device_of
 
 MB = 1 << 20
-
-
-@pytest.fixture
-def cupy():
-    """A CuPy with two GPUs of 256 MB."""
-    with fake_cuda(2, seed=3) as fake, module.using(fake):
-        yield fake
-
-
-@pytest.fixture
-def gpus(cupy):
-    """The same two, as devices."""
-    with logical_gpus(2) as contexts:
-        yield contexts
-        engine.current.wait_idle("the end of the test")
 
 
 # -- how GPUs are found ----------------------------------------------------------------------------

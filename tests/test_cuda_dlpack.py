@@ -8,13 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 from fakes import cuda_cpp
-from fakes.cuda import fake_cuda
 from fakes.dlpack import Capsule
+from gpu_kinds import fake_gpus
 from worlds import until
 
 from d2lmini import MXNetError, engine, gpu, nd
-from d2lmini.cuda import module
-from d2lmini.cuda.device import logical_gpus
 from d2lmini.cuda.memory import Block
 from d2lmini.device import dlpack
 from d2lmini.device.devices import device_of
@@ -24,9 +22,8 @@ pytestmark = pytest.mark.skipif(cuda_cpp.COMPILER is None, reason="there is no g
 
 @pytest.fixture(params=range(5))
 def cupy(request):
-    with fake_cuda(2, seed=request.param) as fake, module.using(fake), logical_gpus(2):
+    with fake_gpus(2, request.param) as fake:
         yield fake
-        engine.waitall()
 
 
 class Tensor:
@@ -121,7 +118,7 @@ def test_a_dtype_that_we_do_not_have(cupy):
 
 
 def test_several_contexts_on_one_gpu():
-    with fake_cuda(1) as cupy, module.using(cupy), logical_gpus(2):
+    with fake_gpus(1, 0, logical=2) as cupy:
         assert nd.from_dlpack(Tensor(cupy)).context == gpu(0)
         with gpu(1):
             x = nd.from_dlpack(Tensor(cupy))
@@ -165,7 +162,7 @@ def test_memory_that_goes_back_too_soon_is_found_out(monkeypatch):
     monkeypatch.setattr(Block, "is_done_with", True)
     found = 0
     for seed in range(6):
-        with fake_cuda(2, seed=seed) as cupy, module.using(cupy), logical_gpus(2):
+        with fake_gpus(2, seed) as cupy:
             try:
                 test_their_memory_goes_back_when_nothing_of_ours_uses_it_any_more(cupy)
                 engine.waitall()

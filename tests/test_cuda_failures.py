@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from fakes import nccl as fake_nccl
 from fakes.cublas import Library
-from fakes.cuda import fake_cuda
 from fakes.machine import CUBLASError, CUDARuntimeError
 from worlds import until
 
@@ -19,23 +18,6 @@ from d2lmini.cuda import current, module, staging, streams
 from d2lmini.cuda.device import logical_gpus
 from d2lmini.device.devices import device_of
 from d2lmini.gluon.data import ArrayDataset, DataLoader
-
-
-@pytest.fixture
-def cupy():
-    """A CuPy with two GPUs."""
-    with fake_cuda(2, seed=3) as fake, module.using(fake):
-        yield fake
-
-
-@pytest.fixture
-def gpus(cupy):
-    """The same two, as devices; what was lost on them is forgotten in the end."""
-    with logical_gpus(2) as contexts:
-        yield contexts
-        engine.waitall()
-        cupy.machine.lost.clear()
-
 
 # -- a GPU that fails while somebody waits ---------------------------------------------------------
 

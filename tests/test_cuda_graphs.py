@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from fakes import cuda_cpp
 from fakes.cuda import fake_cuda
+from gpu_kinds import fake_gpus
 
 from d2lmini import MXNetError, autograd, cpu, engine, gluon, gpu, nd
 from d2lmini import random as mx_random
@@ -33,9 +34,8 @@ STATIC = {"static_alloc": True, "static_shape": True}
 @contextmanager
 def gpus(n: int = 1, seed: int = 1, **options: Any) -> Iterator[Any]:
     """gpu(0) to gpu(n - 1), of the fake; gives its machine."""
-    with fake_cuda(n, seed=seed, **options) as fake, module.using(fake), logical_gpus(n):
+    with fake_gpus(n, seed, **options) as fake:
         yield fake.machine
-        engine.waitall()
 
 
 def made(layers: list, ctxs: list, how: dict | None = None, shape: tuple = (4, 6)) -> Any:

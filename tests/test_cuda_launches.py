@@ -13,11 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 from fakes import cuda_cpp
-from fakes.cuda import fake_cuda
+from gpu_kinds import fake_gpus
 
 from d2lmini import autograd, engine, gluon, gpu, nd
-from d2lmini.cuda import module
-from d2lmini.cuda.device import logical_gpus
 from d2lmini.gluon import nn, rnn
 
 pytestmark = pytest.mark.skipif(cuda_cpp.COMPILER is None, reason="there is no g++")
@@ -57,7 +55,7 @@ def launched(issued: Counter[str]) -> Counter[str]:
 @pytest.mark.parametrize("what", TABLE)
 def test_an_operation_is_so_many_launches(what):
     make, shape, kernels, products = TABLE[what]
-    with fake_cuda(1, seed=1) as fake, module.using(fake), logical_gpus(1):
+    with fake_gpus() as fake:
         function = make()
         x = nd.array(np.ones(shape), ctx=gpu(0))
         x.attach_grad()

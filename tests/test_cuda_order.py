@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import pytest
 from fakes import cuda_cpp
-from fakes.cuda import fake_cuda
+from gpu_kinds import fake_gpus
 from worlds import until
 
 from d2lmini import MXNetError, autograd, cpu, engine, gluon, gpu, init, kvstore, nd, storage
 from d2lmini import random as mx_random
-from d2lmini.cuda import lanes, module, staging, streams
-from d2lmini.cuda.device import CudaDevice, logical_gpus
+from d2lmini.cuda import lanes, staging, streams
+from d2lmini.cuda.device import CudaDevice
 
 CONTEXTS = (cpu(), gpu(0), gpu(1))
 SHAPES = ((4, 4), (16, 32), (64, 128))
@@ -30,7 +30,7 @@ SHAPES = ((4, 4), (16, 32), (64, 128))
 @contextmanager
 def two_gpus(seed: int, **options: Any) -> Iterator[Any]:
     """gpu(0) and gpu(1), of the fake; gives its machine."""
-    with fake_cuda(2, seed=seed, **options) as cupy, module.using(cupy), logical_gpus(2):
+    with fake_gpus(2, seed, **options) as cupy:
         yield cupy.machine
 
 

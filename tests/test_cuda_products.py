@@ -9,11 +9,10 @@ from types import SimpleNamespace as Space
 import numpy as np
 import pytest
 from fakes import cublas, cuda_cpp
-from fakes.cuda import fake_cuda
+from gpu_kinds import fake_gpus
 
 from d2lmini import MXNetError, engine, gpu, nd
 from d2lmini.cuda import module, products
-from d2lmini.cuda.device import logical_gpus
 
 LAYOUTS = ["plain", "transposed", "columns", "every second", "reversed", "repeated"]
 
@@ -117,7 +116,7 @@ def test_products_of_a_gpu(dtype):
         rng.integers(-4, 5, (3, 4, 5)).astype(dtype),
         rng.integers(-4, 5, (3, 5, 2)).astype(dtype),
     )
-    with fake_cuda(1, seed=2) as fake, module.using(fake), logical_gpus(1):
+    with fake_gpus(1, 2) as fake:
         x, y = nd.array(a, gpu(0), dtype), nd.array(b, gpu(0), dtype)
         np.testing.assert_array_equal(nd.batch_dot(x, y).asnumpy(), a @ b)
         by_cublas = fake.machine.issued["gemm"]

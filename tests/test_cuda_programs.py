@@ -6,11 +6,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from fakes import cuda_cpp
-from fakes.cuda import fake_cuda
+from gpu_kinds import fake_gpus
 
-from d2lmini import autograd, cpu, engine, gluon, gpu, nd
-from d2lmini.cuda import module
-from d2lmini.cuda.device import logical_gpus
+from d2lmini import autograd, cpu, gluon, gpu, nd
 from d2lmini.gluon import nn
 
 pytestmark = pytest.mark.skipif(cuda_cpp.COMPILER is None, reason="there is no g++")
@@ -19,9 +17,8 @@ pytestmark = pytest.mark.skipif(cuda_cpp.COMPILER is None, reason="there is no g
 @pytest.fixture(params=[1, 2])
 def on_gpu(request):
     """gpu(0), with another order of its work for each parameter."""
-    with fake_cuda(1, seed=request.param) as fake, module.using(fake), logical_gpus(1):
+    with fake_gpus(1, request.param):
         yield gpu(0)
-        engine.waitall()
 
 
 def made() -> nn.HybridSequential:

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from fakes.cuda import fake_cuda
+from gpu_kinds import fake_gpus
 
-from d2lmini import MXNetError, autograd, engine, gpu, nd, profile
-from d2lmini.cuda import module
-from d2lmini.cuda.device import logical_gpus
+from d2lmini import MXNetError, autograd, gpu, nd, profile
 from d2lmini.cuda.lanes import CudaLane
-
-
-@contextmanager
-def gpus(n: int = 1, seed: int = 1) -> Iterator[Any]:
-    with fake_cuda(n, seed=seed) as fake, module.using(fake), logical_gpus(n):
-        yield fake
-        engine.waitall()
 
 
 def test_an_operation_of_a_gpu_has_the_times_of_the_gpu(monkeypatch):
@@ -32,7 +21,7 @@ def test_an_operation_of_a_gpu_has_the_times_of_the_gpu(monkeypatch):
         return events[-1]
 
     monkeypatch.setattr(CudaLane, "timestamp", timestamp)
-    with gpus():
+    with fake_gpus():
         x = nd.ones((50, 50), ctx=gpu(0))
         nd.waitall()
         with profile() as trace:
@@ -49,7 +38,7 @@ def test_an_operation_of_a_gpu_has_the_times_of_the_gpu(monkeypatch):
 
 
 def test_a_trace_of_a_gpu_that_failed_keeps_the_times_of_the_host():
-    with gpus() as fake:
+    with fake_gpus() as fake:
         x = nd.ones((5, 5), ctx=gpu(0))
         nd.waitall()
         scope = profile()
@@ -65,7 +54,7 @@ def test_a_trace_of_a_gpu_that_failed_keeps_the_times_of_the_host():
 
 
 def test_ranges_name_operation_and_line():
-    with gpus() as fake:
+    with fake_gpus() as fake:
         told: list[str] = []
         fake.cuda.nvtx = SimpleNamespace(RangePush=told.append, RangePop=lambda: told.append("end"))
         x = nd.ones((5, 5), ctx=gpu(0))
@@ -84,7 +73,7 @@ def test_ranges_name_operation_and_line():
 def test_a_replayed_step_is_timed_around_its_graph():
     from d2lmini.gluon import nn
 
-    with gpus():
+    with fake_gpus():
         net = nn.Dense(3, in_units=4)
         net.initialize(ctx=gpu(0))
         net.hybridize(static_alloc=True, static_shape=True)

@@ -1,31 +1,21 @@
-"""Data as the real MXNet 1.9.1 prepares it: orders, batches, transforms (`make test-mxnet`).
-
-One program runs here and there, with `mx` being the one library or the other, and puts what it
-sees into `out`. D2LMINI_MXNET_PYTHON names an interpreter that has `mxnet==1.9.1`.
-"""
+"""Data as the real MXNet 1.9.1 prepares it: orders, batches, transforms (`make test-mxnet`)."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import textwrap
-from pathlib import Path
-
 import numpy as np
 import pytest
+from oracle import Oracle
 
 import d2lmini
 from d2lmini.gluon.data.vision import image_ops
 
-MXNET = os.environ.get("D2LMINI_MXNET_PYTHON")
-if not MXNET:
-    pytest.skip("D2LMINI_MXNET_PYTHON names no interpreter", allow_module_level=True)
 
-PROGRAM = """
-    import numpy as np
+def prepare(mx, with_colours):
+    """Orders, batches and pictures by name; `mx` is either library."""
+    out = {}
     gdata, nd = mx.gluon.data, mx.nd
     T = gdata.vision.transforms
-    X, Y = np.arange(20.).reshape(10, 2), np.arange(10)
+    X, Y = np.arange(20.0).reshape(10, 2), np.arange(10)
 
     # -- orders
     np.random.seed(3)
@@ -44,7 +34,7 @@ PROGRAM = """
     numbers = gdata.SimpleDataset(list(range(11)))
     for n in (1, 2, 3, 4, 11):
         parts = [numbers.shard(n, i) for i in range(n)]
-        out["shard %d" % n] = np.array([i for p in parts for i in [len(p), -1] + list(p)])
+        out[f"shard {n}"] = np.array([i for p in parts for i in [len(p), -1] + list(p)])
     for handle in ("pad", "discard", "roll_over"):
         for shuffle in (False, True):
             np.random.seed(7)
@@ -58,15 +48,24 @@ PROGRAM = """
                 seen += [-1, batches.cursor]
                 batches.reset() if k < 4 else batches.hard_reset()
                 seen += [batches.cursor, *batches.idx]
-            out["NDArrayIter %s %s" % (handle, shuffle)] = np.array(seen)
+            out[f"NDArrayIter {handle} {shuffle}"] = np.array(seen)
 
     # -- batches
     batchify = mx.gluon.data.dataloader.default_batchify_fn
-    for i, elements in enumerate([
-        [1, 2], [1.5, 2], [np.float32(1)], [np.uint8(3)], [[1, 2], [3, 4]], [True, False],
-        [np.arange(3.0)] * 2, [nd.ones(3, dtype="int32")] * 2, [np.float16(2)],
-    ]):
-        out["batch %d" % i] = batchify(elements).asnumpy()
+    for i, elements in enumerate(
+        [
+            [1, 2],
+            [1.5, 2],
+            [np.float32(1)],
+            [np.uint8(3)],
+            [[1, 2], [3, 4]],
+            [True, False],
+            [np.arange(3.0)] * 2,
+            [nd.ones(3, dtype="int32")] * 2,
+            [np.float16(2)],
+        ]
+    ):
+        out[f"batch {i}"] = batchify(elements).asnumpy()
 
     # -- transforms
     rng = np.random.RandomState(0)
@@ -76,54 +75,44 @@ PROGRAM = """
         for interpolation in range(4):
             for size in (5, (9, 6), (14, 22), (28, 22), (7, 11), (30, 5), (20, 20)):
                 y = T.Resize(size, interpolation=interpolation)(x)
-                out["pixels %s Resize %s %d" % (kind, size, interpolation)] = y.asnumpy()
+                out[f"pixels {kind} Resize {size} {interpolation}"] = y.asnumpy()
         for name, transform in {
-            "CenterCrop 6": T.CenterCrop(6), "CenterCrop (8, 9)": T.CenterCrop((8, 9)),
-            "CenterCrop larger": T.CenterCrop((20, 16)), "CenterCrop wide": T.CenterCrop((40, 3)),
+            "CenterCrop 6": T.CenterCrop(6),
+            "CenterCrop (8, 9)": T.CenterCrop((8, 9)),
+            "CenterCrop larger": T.CenterCrop((20, 16)),
+            "CenterCrop wide": T.CenterCrop((40, 3)),
             "CropResize": T.CropResize(2, 3, 7, 6),
             "CropResize to": T.CropResize(2, 3, 7, 6, 12, 1),
             "Resize keep": T.Resize(8, keep_ratio=True),
             "Resize more": T.Resize(30, keep_ratio=True),
-            "Cast": T.Cast("float16"), "ToTensor": T.ToTensor(),
+            "Cast": T.Cast("float16"),
+            "ToTensor": T.ToTensor(),
         }.items():
-            out["pixels %s %s" % (kind, name)] = transform(x).asnumpy()
+            out[f"pixels {kind} {name}"] = transform(x).asnumpy()
         both = nd.stack(x, nd.flip(x, axis=0))
-        out["pixels %s batch" % kind] = T.ToTensor()(T.Resize((5, 4))(both)).asnumpy() * 255
+        out[f"pixels {kind} batch"] = T.ToTensor()(T.Resize((5, 4))(both)).asnumpy() * 255
     tensor = T.ToTensor()(image)
     out["Normalize"] = T.Normalize((0.1, 0.2, 0.3), (0.5, 1.5, 2.5))(tensor).asnumpy()
     out["Normalize one"] = T.Normalize(0.1, 0.5)(nd.stack(tensor, tensor)).asnumpy()
     out["image"] = floats.asnumpy()
-"""
-
-COLOURS = """
-    for name in ("Brightness", "Contrast", "Hue"):
-        transform = getattr(T, "Random" + name)(0.4)
+    if with_colours:
+        for name in ("Brightness", "Contrast", "Hue"):
+            transform = getattr(T, "Random" + name)(0.4)
+            for i in range(5):
+                out[f"{name} {i} float32"] = transform(floats).asnumpy()
+                out[f"{name} {i} uint8"] = transform(image).asnumpy()
         for i in range(5):
-            out["%s %d float32" % (name, i)] = transform(floats).asnumpy()
-            out["%s %d uint8" % (name, i)] = transform(image).asnumpy()
-    for i in range(5):
-        out["Lighting %d" % i] = T.RandomLighting(3.0)(floats).asnumpy()
-"""
-
-
-@pytest.fixture(scope="module")
-def theirs(tmp_path_factory) -> dict[str, np.ndarray]:
-    path = tmp_path_factory.mktemp("mxnet") / "out.npz"
-    program = textwrap.dedent(PROGRAM) + textwrap.dedent(COLOURS)
-    program = f"import mxnet as mx\nout = {{}}\n{program}\nnp.savez({str(path)!r}, **out)\n"
-    folder = Path(path).parent  # away from this project
-    subprocess.run([str(MXNET), "-c", program], check=True, timeout=300, cwd=folder)
-    return dict(np.load(path))
-
-
-@pytest.fixture(scope="module")
-def ours() -> dict[str, np.ndarray]:
-    out: dict[str, np.ndarray] = {}
-    exec(textwrap.dedent(PROGRAM), {"mx": d2lmini, "out": out})
+            out[f"Lighting {i}"] = T.RandomLighting(3.0)(floats).asnumpy()
     return out
 
 
-def test_the_same_program_sees_the_same(ours, theirs):
+@pytest.fixture(scope="module")
+def theirs(mxnet: Oracle) -> dict[str, np.ndarray]:
+    return mxnet.ask(prepare, True)
+
+
+def test_the_same_program_sees_the_same(theirs):
+    ours = prepare(d2lmini, False)
     assert ours.keys() <= theirs.keys() and len(ours) > 80
     problems = []
     for name, mine in ours.items():

@@ -15,6 +15,7 @@ import migration_table
 import mxnet_names
 import pytest
 from build_book import guides_in_order
+from oracle import Oracle
 from test_readme import sanitized
 from test_repository import tracked_files
 
@@ -22,7 +23,6 @@ from d2lmini.ops.core import Op
 
 ROOT = Path(__file__).parent.parent
 DOCS = guides_in_order(ROOT / "docs")
-MXNET = os.environ.get("D2LMINI_MXNET_PYTHON")
 
 #: A program has its file's name in its first line; what follows it is what it prints.
 PROGRAM = re.compile(r"```python\n(?:# (\w+\.py)\n)?(.*?)```\n(?:\n```text\n(.*?)```)?", re.S)
@@ -144,9 +144,5 @@ def test_what_is_not_here_is_told_apart():
     assert migration_table.shown(names) == "`nd.a` `b`; `sym.c`; `io.a`"
 
 
-@pytest.mark.skipif(not MXNET, reason="D2LMINI_MXNET_PYTHON names no interpreter")
-def test_the_list_of_names_is_mxnets():
-    asked = subprocess.run(
-        [str(MXNET), mxnet_names.__file__], capture_output=True, text=True, timeout=120
-    )
-    assert asked.stdout == migration_table.NAMES.read_text(encoding="utf-8")
+def test_the_list_of_names_is_mxnets(mxnet: Oracle):
+    assert mxnet.ask(mxnet_names.table) == migration_table.NAMES.read_text(encoding="utf-8")

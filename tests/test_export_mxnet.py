@@ -1,61 +1,30 @@
-"""Files of Symbols between d2lmini and the real MXNet 1.9.1, in both directions (`make
+"""Files of Symbols and nets between d2lmini and the real MXNet 1.9.1, in both directions (`make
 test-mxnet`).
 
 Every row of the op table that has a Symbol becomes a file: MXNet reads ours and computes the same,
-and what it writes for the same call computes the same here.
+and what it writes for the same call computes the same here. So do nets that are exported by one
+library and imported by the other, by `SymbolBlock.imports`, and by `sym.load` with `bind`.
 """
 
 from __future__ import annotations
 
-import io
 import json
-import os
-import pickle
-import subprocess
 from pathlib import Path
 from typing import Any
 
+import export_nets
+import mxnet_rows
 import numpy as np
 import pytest
+from oracle import Oracle, OracleDied
+from rows import by, over
 from symbol_values import evaluate
-from test_ops import ROWS, find
+from test_ops import ROWS, assert_equals_mxnet, find
 
+import d2lmini as mx
 from d2lmini import nd, sym
 from d2lmini.graph.ir import Node
 from d2lmini.ops.core import Op
-
-MXNET = os.environ.get("D2LMINI_MXNET_PYTHON")
-if not MXNET:
-    pytest.skip("D2LMINI_MXNET_PYTHON names no interpreter", allow_module_level=True)
-
-
-def encode(value: Any) -> Any:
-    """Arrays as plain tuples, dtypes as names."""
-    if isinstance(value, np.ndarray):
-        return ("array", value.dtype.str, value.shape, value.tobytes())
-    if isinstance(value, (np.dtype, type)):
-        return np.dtype(value).name
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def ask(rows: list[dict]) -> list[Any]:
-    """What MXNet says to rows of `tools/mxnet_symbols.py`."""
-    program = Path(__file__).parent / "tools" / "mxnet_symbols.py"
-    got: list[Any] = []
-    while len(got) < len(rows):
-        left = pickle.dumps(rows[len(got) :], 2)
-        result = subprocess.run(
-            [str(MXNET), str(program)], input=left, capture_output=True, timeout=600
-        )
-        stream = io.BytesIO(result.stdout)
-        while True:
-            try:
-                got.append(pickle.load(stream))
-            except (EOFError, pickle.UnpicklingError):
-                break
-        if result.returncode:  # MXNet itself fell over this row; go on behind it
-            got.append("the process ended: " + result.stderr.decode()[-200:])
-    return got
 
 
 def has_symbol(case: Any) -> bool:
@@ -77,7 +46,6 @@ def has_symbol(case: Any) -> bool:
 
 
 COMPARED = [case for case in ROWS if has_symbol(case)]
-IDS = [case.id for case in COMPARED]
 
 
 def symbol_of(case: Any) -> tuple[Any, dict[str, np.ndarray]]:
@@ -90,54 +58,68 @@ def symbol_of(case: Any) -> tuple[Any, dict[str, np.ndarray]]:
     return sym.Symbol(tuple((node, i) for i in range(node.n_outputs))), values
 
 
-@pytest.fixture(scope="module")
-def answers() -> list[Any]:
-    """What MXNet makes of every row."""
-    rows = []
-    for case in COMPARED:
-        symbol, values = symbol_of(case)
-        attrs = {k: encode(v) for k, v in case.attrs.items()}
-        # Not one op there; and its CTCLoss takes label lengths alone only by name.
-        apart = find(case.op).mxnet_rule or case.attrs.get("use_label_lengths")
-        rows.append(
-            {
-                "text": symbol.tojson(remove_amp_cast=False),
-                "values": {k: encode(v) for k, v in values.items()},
-                "op": None if apart else (case.op.split(".")[-1], list(values), attrs),
-            }
-        )
-    return ask(rows)
-
-
-def same(mine: list[np.ndarray], theirs: list[Any], case: Any) -> None:
-    assert len(mine) == len(theirs)
-    for ours, (_, dtype, shape, data) in zip(mine, theirs, strict=True):
-        want = np.frombuffer(data, dtype).reshape(shape)
-        assert ours.shape == want.shape
-        assert ours.dtype == want.dtype
-        loose = 10 if ours.dtype != np.float16 else 100
-        np.testing.assert_allclose(
-            ours.astype("float64"), want.astype("float64"),
-            rtol=loose * max(case.rtol, 1e-5), atol=loose * max(case.atol, 1e-6),
-        )  # fmt: skip
-
-
-@pytest.mark.parametrize("row", range(len(COMPARED)), ids=IDS)
-def test_both_read_what_the_other_wrote(row: int, answers: list[Any]):
-    case, answer = COMPARED[row], answers[row]
-    if isinstance(answer, str) and answer.startswith("the process ended"):
-        pytest.skip(f"MXNet crashes on this row: {answer}")
-    assert isinstance(answer, dict), f"MXNet refuses our file: {answer}"
+@over("case", by(lambda case: case.op, COMPARED), name=lambda case: case.id)
+def test_both_read_what_the_other_wrote(case: Any, mxnet: Oracle):
     symbol, values = symbol_of(case)
+    # Not one op there; and its CTCLoss takes label lengths alone only by name.
+    apart = find(case.op).mxnet_rule or case.attrs.get("use_label_lengths")
+    call = None if apart else (case.op.split(".")[-1], case.attrs)
+    text = symbol.tojson(remove_amp_cast=False)
+    try:
+        outputs, again, written = mxnet.ask(mxnet_rows.read_symbol, text, values, call)
+    except OracleDied as problem:
+        pytest.skip(f"MXNet crashes on this row: {problem}")
     mine = evaluate(symbol, values)
-    same(mine, answer["outputs"], case)
+    assert_equals_mxnet(mine, outputs, case)
     # MXNet writes again what it read: names, attributes, hidden outputs.
-    theirs = json.loads(answer["again"])
+    theirs = json.loads(again)
     theirs["attrs"].pop("is_np_shape", None)  # the mode in which shapes like () and (0,) are read
-    assert theirs == json.loads(symbol.tojson(False))
-    for text in (symbol.tojson(False), answer["again"], answer["written"] or symbol.tojson()):
-        for once, again in zip(mine, evaluate(sym.load_json(text), values), strict=True):
+    assert theirs == json.loads(text)
+    for each in (text, again, written or symbol.tojson()):
+        for one, other in zip(mine, evaluate(sym.load_json(each), values), strict=True):
             if find(case.op).mxnet_rule:
-                np.testing.assert_allclose(once, again, rtol=2e-3 if once.itemsize == 2 else 1e-5)
+                np.testing.assert_allclose(one, other, rtol=2e-3 if one.itemsize == 2 else 1e-5)
             else:
-                np.testing.assert_array_equal(once, again)
+                np.testing.assert_array_equal(one, other)
+
+
+# -- nets ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def folders(mxnet: Oracle, tmp_path_factory: Any) -> tuple[Path, Path]:
+    """(what d2lmini wrote, what MXNet wrote), each with what it read of the other."""
+    here, there = tmp_path_factory.mktemp("here"), tmp_path_factory.mktemp("there")
+    export_nets.write(mx, str(here))
+    mxnet.ask(export_nets.write, str(there))
+    mxnet.ask(export_nets.read, str(here), str(there))
+    export_nets.read(mx, str(there), str(here))
+    return here, there
+
+
+@pytest.mark.parametrize("name", export_nets.NETS)
+@pytest.mark.parametrize("reader", ["d2lmini", "MXNet"])
+def test_the_other_library_computes_the_same(name: str, reader: str, folders: Any):
+    here, there = folders
+    reads, wrote = (here, there) if reader == "d2lmini" else (there, here)
+    with np.load(wrote / f"{name}.npz") as expected, np.load(reads / f"{name}.read.npz") as got:
+        outputs = sorted(key for key in expected.files if key.startswith("out"))
+        assert len(got.files) == 2 * len(outputs)
+        for kind in ("block", "bound"):
+            for key in outputs:
+                y = got[key.replace("out", kind)]
+                assert y.shape == expected[key].shape
+                np.testing.assert_allclose(y, expected[key], rtol=1e-4, atol=1e-5, err_msg=key)
+
+
+@pytest.mark.parametrize("name", export_nets.NETS)
+def test_both_write_the_same_parameters(name: str, folders: Any):
+    ours, theirs = (mx.nd.load(str(f / f"{name}-0000.params")) for f in folders)
+    assert sorted(shapeless(k) for k in ours) == sorted(shapeless(k) for k in theirs)
+    assert sorted(v.shape for v in ours.values()) == sorted(v.shape for v in theirs.values())
+
+
+def shapeless(key: str) -> str:
+    """The key without the number of the block, which counts on in a process."""
+    kind, _, rest = key.partition(":")
+    return kind + ":" + "".join(c for c in rest if not c.isdigit())

@@ -13,13 +13,11 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from fakes.cuda import fake_cuda
 from gluon_rows import loss, nn, rnn
 from gluon_rows.runner import Row, examine_here
+from gpu_kinds import fake_gpus
 
-from d2lmini import autograd, cpu, engine, gluon, gpu, init, nd, optimizer, random, random_state
-from d2lmini.cuda import module
-from d2lmini.cuda.device import logical_gpus
+from d2lmini import autograd, cpu, gluon, gpu, init, nd, optimizer, random, random_state
 from d2lmini.gluon.data.vision import transforms as T
 
 RANDOM = ("Dropout", "dropout", "Zoneout", "zoneout", "rrelu")
@@ -34,9 +32,8 @@ ROWS = [
 def a_gpu(seed: str) -> Iterator[None]:
     """A scope with one GPU, gpu(0), whose schedule is drawn from a text."""
     number = zlib.crc32(seed.encode())
-    with fake_cuda(1, seed=number) as fake, module.using(fake), logical_gpus(1):
+    with fake_gpus(1, number):
         yield
-        engine.current.wait_idle("the end of the test")
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row.id for row in ROWS])

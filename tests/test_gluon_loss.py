@@ -1,6 +1,6 @@
 """The losses against NumPy's formulas and differences, their names and errors, and what they cost.
 
-The rows are those that `test_loss_metric_mxnet.py` compares with the real MXNet.
+The rows are those that `test_gluon_rows.py` compares with the real MXNet.
 """
 
 from __future__ import annotations

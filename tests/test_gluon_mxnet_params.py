@@ -1,69 +1,51 @@
 """Files of parameters and nets between d2lmini and the real MXNet, in both directions, and the
-names, reprs and error texts of Gluon's core side by side.
-
-Runs where D2LMINI_MXNET_PYTHON names an interpreter with MXNet 1.9 (`make test-mxnet`): one process
-there does what `experiment` says, this one does the same with d2lmini.
-"""
+names, reprs and error texts of Gluon's core side by side (`make test-mxnet`)."""
 
 import json
-import os
 import re
-import subprocess
-from pathlib import Path
 
 import numpy as np
 import pytest
-from gluon_rows.core import experiment, read
+from gluon_rows.core import core, read, write
+from oracle import Oracle
 
-PYTHON = os.environ.get("D2LMINI_MXNET_PYTHON")
-pytestmark = pytest.mark.skipif(
-    not PYTHON, reason="D2LMINI_MXNET_PYTHON does not name an interpreter with MXNet"
-)
+import d2lmini as mx
+from d2lmini import nd
 
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    """(what d2lmini wrote, what MXNet wrote after it)"""
-    import d2lmini as mx
-
-    here, there = tmp_path_factory.mktemp("here"), tmp_path_factory.mktemp("there")
-    experiment(mx, str(here), None)
-    done = subprocess.run(
-        [PYTHON, str(Path(__file__).parent / "gluon_rows" / "core.py"), str(there), str(here)],
-        capture_output=True, text=True, timeout=110,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    return here, there
+    """(where d2lmini writes, where MXNet writes)"""
+    return tmp_path_factory.mktemp("here"), tmp_path_factory.mktemp("there")
 
 
-def test_mxnet_reads_ours(folders):
-    here, there = folders
-    expected = np.load(here / "output.npy")
-    with np.load(there / "read.npz") as outputs:
-        assert len(outputs.files) == 12
-        half = [name for name in outputs.files if name.startswith("half")]
-        for name in set(outputs.files) - set(half):
-            np.testing.assert_allclose(outputs[name], expected, rtol=1e-4, err_msg=name)
-        assert half and all(outputs[name].shape == expected.shape for name in half)
+@pytest.fixture(scope="module")
+def outputs(folders, mxnet: Oracle):
+    """Of the nets that were written, ours and MXNet's."""
+    here, there = map(str, folders)
+    return write(mx, here), mxnet.ask(write, there)
 
 
-def test_we_read_mxnets(folders):
-    import d2lmini as mx
-
-    here, there = folders
-    expected = np.load(there / "output.npy")
-    np.testing.assert_allclose(np.load(here / "output.npy"), expected, rtol=1e-4)
-    outputs = read(mx, str(there))
-    with np.load(there / "read.npz") as theirs:
-        for name, output in outputs.items():
-            np.testing.assert_allclose(output, theirs[name], rtol=2e-3, err_msg=name)
-            if not name.startswith("half"):
-                np.testing.assert_allclose(output, expected, rtol=1e-4, err_msg=name)
+def test_mxnet_reads_ours(folders, outputs, mxnet: Oracle):
+    found = mxnet.ask(read, str(folders[0]))
+    assert len(found) == 12
+    for name, output in found.items():
+        if name.startswith("half"):
+            assert output.shape == outputs[0].shape
+        else:
+            np.testing.assert_allclose(output, outputs[0], rtol=1e-4, err_msg=name)
 
 
-def test_same_keys_in_the_files(folders):
-    from d2lmini import nd
+def test_we_read_mxnets(folders, outputs, mxnet: Oracle):
+    np.testing.assert_allclose(*outputs, rtol=1e-4)
+    theirs = mxnet.ask(read, str(folders[0]))
+    for name, output in read(mx, str(folders[1])).items():
+        np.testing.assert_allclose(output, theirs[name], rtol=2e-3, err_msg=name)
+        if not name.startswith("half"):
+            np.testing.assert_allclose(output, outputs[1], rtol=1e-4, err_msg=name)
 
+
+def test_same_keys_in_the_files(folders, outputs):
     for kind in ("structural", "deduplicated", "full", "stripped", "half", "whole-model"):
         ours, theirs = (nd.load(folder / f"{kind}.params") for folder in folders)
         assert list(ours) == list(theirs), kind
@@ -82,8 +64,8 @@ def structure(entries):
     }
 
 
-def test_same_names_reprs_and_errors(folders):
-    ours, theirs = (json.loads((folder / "core.json").read_text()) for folder in folders)
+def test_same_names_reprs_and_errors(mxnet: Oracle):
+    ours, theirs = core(mx), mxnet.ask(core)
     assert len(ours) == len(theirs)
     for mine, other in zip(ours, theirs):
         assert plain(mine) == plain(other)

@@ -1,5 +1,5 @@
 """The layers of `gluon.nn`: gradients, deferred shapes, names, reprs, errors, and how many ops a
-call costs. The rows are those that `test_gluon_nn_mxnet.py` compares with the real MXNet."""
+call costs. The rows are those that `test_gluon_rows.py` compares with the real MXNet."""
 
 from __future__ import annotations
 

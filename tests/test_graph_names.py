@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-from pathlib import Path
-
 import pytest
 from gluon_rows import nn
-from gluon_rows.runner import MXNET
 from graph_names import lists
+from oracle import Oracle
 
 import d2lmini as mx
 
@@ -39,22 +35,8 @@ NETS += [(f"loss.{name}()", "net(x, label)") for name in LOSSES]
 OTHERWISE = ("Swish", "BatchNormReLU", "PixelShuffle", "nn.Lambda", "contrib.nn.Concurrent")
 
 
-@pytest.fixture(scope="module")
-def answers():
-    """What MXNet lists for all of them."""
-    if not MXNET:
-        pytest.skip("D2LMINI_MXNET_PYTHON names no interpreter")
-    script = Path(__file__).parent / "tools" / "graph_names.py"
-    done = subprocess.run(
-        [str(MXNET), str(script)], input=json.dumps(NETS), capture_output=True, text=True,
-        timeout=300, check=True,
-    )  # fmt: skip
-    return json.loads(done.stdout[done.stdout.index("[{") :])
-
-
-@pytest.mark.parametrize("i", range(len(NETS)), ids=[build for build, _ in NETS])
-def test_lists_are_those_of_mxnet(i, answers):
-    build, call = NETS[i]
+@pytest.mark.parametrize(("build", "call"), NETS, ids=[build for build, _ in NETS])
+def test_lists_are_those_of_mxnet(build: str, call: str, mxnet: Oracle):
     if any(name in build for name in OTHERWISE):
         pytest.skip("written otherwise here")
-    assert lists(mx, build, call) == answers[i]
+    assert lists(mx, build, call) == mxnet.ask(lists, build, call)

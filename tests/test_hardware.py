@@ -9,12 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fakes.cuda import fake_cuda
+from gpu_kinds import fake_gpus
 from nbval.plugin import get_sanitize_patterns
 
 from d2lmini import d2l, engine, gpu, nd, virtual_gpus
-from d2lmini.cuda import module
-from d2lmini.cuda.device import logical_gpus
 from d2lmini.d2l import hardware
 from d2lmini.d2l.hardware import ROOMS, Link, Machine
 from d2lmini.ops.spec import Cost
@@ -132,7 +130,7 @@ def test_virtual_links_are_not_measured():
 
 
 def test_links_to_real_gpus_are_measured():
-    with fake_cuda(1) as fake, module.using(fake), logical_gpus(1):
+    with fake_gpus(1, 0):
         link = hardware._link(gpu(0))
         nd.waitall()
     assert link.ctx == gpu(0)

@@ -1,6 +1,6 @@
-"""x[key] and x[key] = value against NumPy, over drawn keys and values; where D2LMINI_MXNET_PYTHON
-names a Python with the real MXNet, drawings are compared with that, too. Rules one by one stand
-in `test_indexing_rules.py`.
+"""x[key] and x[key] = value against NumPy, over drawn keys and values; where the real MXNet is at
+hand (`make test-mxnet`), drawings are compared with that, too. Rules one by one stand in
+`test_indexing_rules.py`.
 
 A drawing is text, so that a failure shows what a user would type and MXNet can evaluate it too:
 `A([0, 2])` is an index array (an NDArray here and there, a NumPy array in the oracle).
@@ -8,14 +8,12 @@ A drawing is text, so that a failure shows what a user would type and MXNet can 
 
 from __future__ import annotations
 
-import json
-import os
 import random
-import subprocess
 import sys
 
 import numpy as np
 import pytest
+from oracle import Oracle
 
 from d2lmini import nd
 from d2lmini.ndarray.keys import parse
@@ -216,45 +214,33 @@ def test_gradient_of_reading_adds_up():
 
 # -- against the real MXNet ------------------------------------------------------------------------
 
-REAL = os.environ.get("D2LMINI_MXNET_PYTHON")
 
-# Runs there: reads cases (shape, dtype, key, value or null), answers shape, dtype, numbers; or null
-# where it refuses what NumPy and we take (slices from before the front, None where a value is set).
-SCRIPT = r"""
-import json, sys
-import numpy as np, mxnet as mx
-nd = lambda a, dtype: mx.nd.array(a, dtype=dtype)
-class Catch:
-    def __getitem__(self, key): return key
-names = {"np": np, "A": nd, "V": nd, "catch": Catch()}
-for line in sys.stdin:
-    shape, dtype, key, value = json.loads(line)
-    x = nd(np.arange(1, np.prod(shape) + 1).reshape(shape), dtype)
-    key = eval("catch[%s]" % key, names)
+def index_there(mx, shape, dtype, key, value):
+    """Shape, dtype and numbers of x[key], or of x after x[key] = value; None where MXNet refuses
+    what NumPy and we take (slices from before the front, None where a value is set)."""
+
+    class Catch:
+        def __getitem__(self, key):
+            return key
+
+    def array(values, dtype=None):
+        return mx.nd.array(values, dtype=dtype)
+
+    names = {"np": np, "A": array, "V": array, "catch": Catch()}
+    x = array(np.arange(1, np.prod(shape) + 1).reshape(shape), dtype)
+    key = eval(f"catch[{key}]", names)
     try:
         if value is None:
             x = x[key]
         else:
             x[key] = eval(value, names)
-        answer = [x.shape, x.dtype.__name__, x.asnumpy().ravel().tolist()]
+        return [x.shape, x.dtype.__name__, x.asnumpy().ravel().tolist()]
     except (ValueError, mx.MXNetError):
-        answer = None
-    print(json.dumps(answer), flush=True)
-"""
+        return None
 
 
-def real_mxnet(cases: list) -> list:
-    if not REAL:
-        pytest.skip("set D2LMINI_MXNET_PYTHON to a Python that has mxnet==1.9.1")
-    done = subprocess.run(
-        [REAL, "-W", "ignore", "-c", SCRIPT],
-        input="\n".join(json.dumps(c) for c in cases),
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
-    answers = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(answers) == len(cases), (cases[len(answers)], done.stderr[-1000:])
+def real_mxnet(mxnet: Oracle, cases: list) -> list:
+    answers = [mxnet.ask(index_there, *case) for case in cases]
     assert answers.count(None) < len(cases) / 4
     return answers
 
@@ -272,7 +258,7 @@ def sound(shape: tuple, key: str, write: bool) -> bool:
     )
 
 
-def test_reading_equals_mxnet():
+def test_reading_equals_mxnet(mxnet: Oracle):
     seed = random.randrange(1 << 30)
     cases = [
         (shape, "float32", key, None)
@@ -281,19 +267,19 @@ def test_reading_equals_mxnet():
         if sound(shape, key, write=False)
     ]
     sys.stdout.write(f"seed {seed}, {len(cases)} cases\n")
-    for (shape, _, key, _), want in zip(cases, real_mxnet(cases), strict=True):
+    for (shape, _, key, _), want in zip(cases, real_mxnet(mxnet, cases), strict=True):
         y = nd.array(numbers(shape))[key_of(key, OURS)]
-        got = [list(y.shape), y.dtype.__name__, y.asnumpy().ravel().tolist()]
+        got = [y.shape, y.dtype.__name__, y.asnumpy().ravel().tolist()]
         assert want in (got, None), (shape, key)
 
 
-def test_writing_equals_mxnet():
+def test_writing_equals_mxnet(mxnet: Oracle):
     seed = random.randrange(1 << 30)
     cases = [c for c in settings(seed, 500) if sound(c[0], c[2], write=True)]
     sys.stdout.write(f"seed {seed}, {len(cases)} cases\n")
-    for case, want in zip(cases, real_mxnet(cases), strict=True):
+    for case, want in zip(cases, real_mxnet(mxnet, cases), strict=True):
         shape, dtype, key, value = case
         x = nd.array(numbers(shape, dtype), dtype=dtype)
         x[key_of(key, OURS)] = eval(value, OURS)
-        got = [list(x.shape), x.dtype.__name__, x.asnumpy().ravel().tolist()]
+        got = [x.shape, x.dtype.__name__, x.asnumpy().ravel().tolist()]
         assert want in (got, None), case

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 from fakes import cuda_cpp
-from fakes.cuda import fake_cuda
+from gpu_kinds import fake_gpus
 
 from d2lmini import gpu, nd
-from d2lmini.cuda import module
-from d2lmini.cuda.device import logical_gpus
 from d2lmini.gluon import nn
 from d2lmini.ops.core import registry
 
@@ -42,7 +40,7 @@ class Flip(nn.HybridBlock):
 
 @pytest.mark.parametrize("hybridized", [False, True])
 def test_a_kernel_is_used_on_its_devices_alone(calls, hybridized):
-    with fake_cuda(1, seed=1) as fake, module.using(fake), logical_gpus(1):
+    with fake_gpus() as fake:
         net = Flip()
         if hybridized:
             net.hybridize()

@@ -1,26 +1,15 @@
-"""The KVStore against the real MXNet 1.9.1, on two of its CPU contexts (`make test-mxnet`).
-
-One experiment, run here and there; its source travels to the interpreter that D2LMINI_MXNET_PYTHON
-names, arrays come back as .npz.
-"""
+"""The KVStore against the real MXNet 1.9.1, on two of its CPU contexts (`make test-mxnet`)."""
 
 from __future__ import annotations
 
-import inspect
-import os
-import subprocess
-
 import numpy as np
 import pytest
+from oracle import Oracle
 
 import d2lmini
 
-MXNET = os.environ.get("D2LMINI_MXNET_PYTHON")
-if not MXNET:
-    pytest.skip("D2LMINI_MXNET_PYTHON names no interpreter", allow_module_level=True)
 
-
-def experiment(mx, np, folder):
+def experiment(mx, folder):
     """All results by name; `mx` is either library."""
     nd, create = mx.nd, mx.kv.create
     places = [mx.cpu(0), mx.cpu(1)]
@@ -215,29 +204,12 @@ def experiment(mx, np, folder):
     return results
 
 
-PROGRAM = """
-import sys, warnings
-warnings.simplefilter("ignore")
-import mxnet as mx
-import numpy as np
-{experiment}
-np.savez(sys.argv[1], **experiment(mx, np, sys.argv[2]))
-"""
-
-
 @pytest.fixture(scope="module")
-def both(tmp_path_factory) -> tuple[dict, dict]:
+def both(mxnet: Oracle, tmp_path_factory) -> tuple[dict, dict]:
     """What d2lmini says, and MXNet."""
-    folder = tmp_path_factory.mktemp("mxnet")
-    path = folder / "results.npz"
-    program = PROGRAM.format(experiment=inspect.getsource(experiment))
-    done = subprocess.run(
-        [str(MXNET), "-", str(path), str(folder)], input=program.encode(), capture_output=True,
-        timeout=120,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr.decode()[-2000:]
-    with np.load(path) as file:
-        return experiment(d2lmini, np, str(folder)), dict(file)
+    folder = str(tmp_path_factory.mktemp("mxnet"))
+    theirs = mxnet.ask(experiment, folder)
+    return experiment(d2lmini, folder), theirs
 
 
 def test_values_agree(both):

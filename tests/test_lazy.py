@@ -9,11 +9,11 @@ import gc
 import os
 import random
 import threading
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
-from fakes.cuda import fake_cuda
+from gpu_kinds import some_gpus
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from interrupts import PACKAGE
@@ -22,8 +22,6 @@ from test_random_programs import SHAPES, Pair, step
 
 import d2lmini
 from d2lmini import MXNetError, autograd, engine, gluon, instrument, nd
-from d2lmini.cuda import module
-from d2lmini.cuda.device import logical_gpus
 from d2lmini.engine.road import Road
 from d2lmini.graph.lazy_recorder import MOST_NUMBERS, here, recorder
 
@@ -720,19 +718,9 @@ def test_another_engine_inside_a_scope():
 @pytest.fixture(params=["virtual", "fake"])
 def gpus(request):
     """Two devices on the cores, or of the fake CUDA, which runs behind the host."""
-    with some_gpus(request.param) as found:
+    with some_gpus(request.param, 2) as found:
         yield found
         nd.waitall()
-
-
-@contextmanager
-def some_gpus(kind, seed=0):
-    if kind == "virtual":
-        with d2lmini.virtual_gpus(2, link_gb_s=100) as found:
-            yield found
-    else:
-        with fake_cuda(2, seed=seed) as fake, module.using(fake), logical_gpus(2) as found:
-            yield found
 
 
 def test_what_a_device_computes_is_recorded(gpus):
@@ -842,7 +830,7 @@ def test_steps_that_keep_half_of_a_devices_memory_alive_are_pushed():
 def test_random_programs_on_three_devices(kind, calls, seed):
     """Arithmetic, writes in place, copies, reads, in any order: inside a scope as outside."""
     found = []
-    with some_gpus(kind, seed) as gpus:
+    with some_gpus(kind, 2, seed=seed) as gpus:
         places = [d2lmini.cpu(), *gpus]
         for scope in (d2lmini.lazy, nullcontext):
             rng = np.random.default_rng(seed)

@@ -7,7 +7,9 @@ from math import exp, isnan, log, sqrt
 
 import numpy as np
 import pytest
+from oracle import Oracle
 
+import d2lmini
 from d2lmini import engine, instrument, metric, nd
 
 #: (metric, updates of (label, pred), value)
@@ -358,3 +360,92 @@ def test_perplexity_of_a_uniform_guess_is_the_number_of_classes():
     made.update(nd.array([3, 1]), nd.full((2, 7), 1 / 7))
     assert made.get()[1] == pytest.approx(7, rel=1e-5)
     assert made.get()[1] == pytest.approx(exp(made.sum_metric / made.num_inst))
+
+
+# -- every metric in the real MXNet ----------------------------------------------------------------
+
+#: A metric, and the kinds of random batches that it sees.
+MXNET_ROWS = [
+    ("metric.create('acc')", "binary classes column deep named vector"),
+    ("metric.Accuracy(axis=-1)", "classes"),
+    ("metric.TopKAccuracy(2)", "classes column"),
+    ("metric.create('top_k_acc', top_k=3)", "classes"),
+    ("metric.create('ce')", "binary classes column"),
+    ("metric.CrossEntropy(eps=0.1)", "classes"),
+    ("metric.create('nll_loss')", "classes column"),
+    ("metric.Perplexity(None)", "binary classes words"),
+    ("metric.Perplexity(0)", "binary classes words"),
+    ("metric.create('f1')", "binary"),
+    ("metric.F1(average='micro')", "binary"),
+    ("metric.create('mcc')", "binary"),
+    ("metric.MCC(average='micro')", "binary"),
+    ("metric.PCC()", "binary classes named"),
+    ("metric.create('mae')", "vector turned matrix"),
+    ("metric.create('mse')", "vector turned matrix"),
+    ("metric.create('rmse')", "vector turned matrix"),
+    ("metric.create('pearsonr')", "vector matrix"),
+    ("metric.create('loss')", "vector turned matrix"),
+    ("metric.create('torch')", "vector"),
+    ("metric.create(['acc', 'ce', hits])", "classes"),
+    ("metric.CompositeEvalMetric([metric.MAE(), 'mse'])", "vector"),
+    ("metric.np(hits)", "binary classes"),
+    ("metric.CustomMetric(gap, name='gap')", "binary classes"),
+]
+
+
+def after_each_batch(mx, expression, kind):
+    """What a metric says of itself, its settings, and its values after each of four batches."""
+    metric = mx.metric
+
+    def share(p):
+        return p / p.sum(-1, keepdims=True)
+
+    def hits(label, pred):
+        return float((label == pred.argmax(1)).sum()), len(label)
+
+    def gap(label, pred):
+        return abs(label - pred[:, 0]).max()
+
+    def values():
+        return np.hstack([made.get()[1], made.get_global()[1]]).tolist()
+
+    batches = {
+        "binary": lambda r: (r.integers(0, 2, 9), share(r.random((9, 2)))),
+        "classes": lambda r: (r.integers(0, 4, 9), share(r.random((9, 4)))),
+        "column": lambda r: (r.integers(0, 4, (9, 1)), share(r.random((9, 4)))),
+        "deep": lambda r: (r.integers(0, 3, (2, 5)), r.random((2, 3, 5))),
+        "named": lambda r: (r.integers(0, 4, 9), r.integers(0, 4, 9)),
+        "words": lambda r: (r.integers(0, 4, (3, 2)), share(r.random((6, 4)))),
+        "vector": lambda r: (r.random(7), r.random(7)),
+        "turned": lambda r: (r.random(7), r.random((7, 1))),
+        "matrix": lambda r: (r.random((7, 3)), r.random((7, 3))),
+    }
+    made = eval(expression, {"metric": metric, "hits": hits, "gap": gap})
+    about = [str(made), made.get()[0], made.get_global()[0]]
+    said = []
+    rng = np.random.default_rng([3, len(kind)])
+    for step in range(4):
+        label, pred = [mx.nd.array(a) for a in batches[kind](rng)]
+        if step == 2:
+            made.update_dict({"label": label}, {"out": pred})
+        else:
+            made.update([label], [pred])
+        said += values()
+        if step == 1:
+            made.reset_local()
+            said += values()
+    try:
+        settings = repr(sorted(made.get_config().items(), key=str))
+    except NotImplementedError:
+        settings = "none"
+    return about, settings, said
+
+
+@pytest.mark.parametrize(
+    ("expression", "kind"), [(row, kind) for row, kinds in MXNET_ROWS for kind in kinds.split()]
+)
+def test_metric_equals_mxnet(expression: str, kind: str, mxnet: Oracle):
+    about, settings, said = after_each_batch(d2lmini, expression, kind)
+    theirs = mxnet.ask(after_each_batch, expression, kind)
+    assert (about, settings) == theirs[:2]
+    assert said == pytest.approx(theirs[2], rel=1e-5, abs=1e-6, nan_ok=True)

@@ -1,22 +1,21 @@
 """Programs as people wrote them for MXNet 1.x, run as they are, print what MXNet 1.9.1 printed.
 
 `data/old_programs/*.py` are written in the manner of the book that the chapters follow; beside each
-stands what the real MXNet printed. Where D2LMINI_MXNET_PYTHON names an interpreter that has it,
-that record is made anew and compared. Words must be the same, numbers nearly so.
+stands what the real MXNet printed. Where one is at hand, that record is made anew and
+compared. Words must be the same, numbers nearly so.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from oracle import Oracle
 
 PROGRAMS = sorted((Path(__file__).parent / "data" / "old_programs").glob("*.py"))
-MXNET = os.environ.get("D2LMINI_MXNET_PYTHON")
 NUMBER = r"(?<![\w.])-?\d+(?:\.\d*)?(?:e[+-]?\d+)?(?!\w)"
 
 
@@ -42,10 +41,9 @@ def test_an_old_program_prints_what_it_printed(program: Path):
     assert_same_text(ours, program.with_suffix(".txt").read_text(encoding="utf-8"))
 
 
-@pytest.mark.skipif(not MXNET, reason="D2LMINI_MXNET_PYTHON names no interpreter")
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
-def test_the_record_is_what_mxnet_prints(program: Path):
-    theirs = printed(MXNET, "-W", "ignore", program)
+def test_the_record_is_what_mxnet_prints(program: Path, mxnet: Oracle):
+    theirs = printed(mxnet.python, "-W", "ignore", program)
     assert_same_text(program.with_suffix(".txt").read_text(encoding="utf-8"), theirs)
 
 

@@ -1,4 +1,5 @@
-"""Every op against NumPy, from one table (`op_rows/`): values, dtype, shape, errors, gradients."""
+"""Every op against NumPy, from one table (`op_rows/`): values, dtype, shape, errors, gradients; and
+against the real MXNet 1.9.1, where one is at hand (`make test-mxnet`)."""
 
 from __future__ import annotations
 
@@ -6,10 +7,12 @@ import importlib
 import pkgutil
 import sys
 
+import mxnet_rows
 import numpy as np
 import op_rows
 import pytest
 from op_rows.case import Case
+from oracle import Oracle, OracleDied
 from rows import by, over
 
 import d2lmini
@@ -61,6 +64,26 @@ def test_op_equals_numpy(case: Case):
         assert g.shape == w.shape
         assert g.dtype == w.dtype
         np.testing.assert_allclose(g, w, rtol=case.rtol, atol=case.atol)
+
+
+def assert_equals_mxnet(mine: list[np.ndarray], theirs: list[np.ndarray], case: Case) -> None:
+    for got, want in zip(mine, theirs, strict=True):
+        assert got.shape == want.shape
+        assert got.dtype == want.dtype
+        loose = 10 if got.dtype != np.float16 else 100
+        np.testing.assert_allclose(
+            got.astype("float64"), want.astype("float64"),
+            rtol=loose * max(case.rtol, 1e-5), atol=loose * max(case.atol, 1e-6),
+        )  # fmt: skip
+
+
+@each([case for case in ROWS if case.mxnet])
+def test_op_equals_mxnet(case: Case, mxnet: Oracle):
+    try:
+        theirs = mxnet.ask(mxnet_rows.call_op, case.op, case.inputs, case.attrs)
+    except OracleDied as problem:
+        pytest.skip(f"MXNet crashes on this row: {problem}")
+    assert_equals_mxnet(run(case), theirs, case)
 
 
 @each(ROWS)

@@ -47,7 +47,7 @@ class Eager(Fluent):
     size = property(lambda self: self.array.size)
 
     @staticmethod
-    def _apply(op: Op, inputs: tuple, attrs: dict, out: Any) -> Any:
+    def _apply(op: Op, inputs: tuple, attrs: dict, out: Any = None) -> Any:
         xp = next(x.xp for x in inputs if x is not None)
         assert out is None, "rules make new arrays"
         results = compute(xp, op, [None if x is None else x.array for x in inputs], attrs)

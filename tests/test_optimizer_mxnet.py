@@ -1,24 +1,13 @@
-"""Every optimizer, scheduler and the Trainer against the real MXNet 1.9.1 (`make test-mxnet`).
-
-One experiment, run here and there: the same weights get the same gradients for some steps. Its
-source travels to the interpreter that D2LMINI_MXNET_PYTHON names; arrays come back as .npz.
-"""
+"""Every optimizer, scheduler and the Trainer against the real MXNet 1.9.1 (`make test-mxnet`): the
+same weights get the same gradients for some steps."""
 
 from __future__ import annotations
 
-import inspect
-import os
-import subprocess
-from pathlib import Path
-
 import numpy as np
 import pytest
+from oracle import Oracle
 
 import d2lmini
-
-MXNET = os.environ.get("D2LMINI_MXNET_PYTHON")
-if not MXNET:
-    pytest.skip("D2LMINI_MXNET_PYTHON names no interpreter", allow_module_level=True)
 
 COMMON = (
     {},
@@ -86,8 +75,8 @@ SCHEDULERS = [
 ]
 
 
-def experiment(mx, np, cases, schedulers):
-    """All results by name; `mx` is either library."""
+def train(mx, name, options, dtype="float32", updates=5, together=None, schedule=None):
+    """Three weights and the states of an optimizer after some updates; `mx` is either library."""
 
     def draw(shape, seed):
         return np.random.default_rng([seed, *shape]).uniform(-1, 1, shape)
@@ -100,47 +89,33 @@ def experiment(mx, np, cases, schedulers):
         return [state]
 
     shapes = [(3, 4), (5,), (1, 2)]
-
-    def train(optimizer, dtype, updates, together):
-        weights = [mx.nd.array(draw(s, i), dtype=dtype) for i, s in enumerate(shapes)]
-        updater = mx.optimizer.get_updater(optimizer)
-        indices = list(range(len(shapes)))
-        for t in range(updates):
-            grads = [
-                mx.nd.array(draw(s, 10 + 10 * t + i), dtype=dtype) for i, s in enumerate(shapes)
-            ]
-            if together:
-                updater(indices, grads, weights)
-            else:
-                for each in zip(indices, grads, weights):
-                    updater(*each)
-        states = [x for i in indices for x in flat(updater.states[i])]
-        return [x.asnumpy() for x in weights + states]
-
-    results = {}
-    for k, (name, options, dtype) in enumerate(cases):
-        optimizer = mx.optimizer.create(name, **options)
-        # MXNet takes lists only where the optimizer says so.
-        try:
-            trained = train(optimizer, dtype, 5, optimizer.aggregate_num > 0)
-        except Exception as problem:
-            trained = []
-            results[f"case/{k}/error"] = str(problem)[-500:]
-        for i, x in enumerate(trained):
-            results[f"case/{k}/{i}"] = x
-    for k, (name, options) in enumerate(schedulers):
-        scheduler = getattr(mx.lr_scheduler, name)(**options)
-        results[f"rates/{k}"] = np.array([scheduler(n) for n in range(10)])
-        for other in ("sgd", "lars", "adam"):
-            scheduler = getattr(mx.lr_scheduler, name)(**options)
-            more = {} if other == "adam" else {"momentum": 0.9}
-            optimizer = mx.optimizer.create(other, lr_scheduler=scheduler, **more)
-            for i, x in enumerate(train(optimizer, "float32", 6, other != "adam")):
-                results[f"scheduled/{k}/{other}/{i}"] = x
-    return results
+    if schedule:
+        kind, how = schedule
+        options = {**options, "lr_scheduler": getattr(mx.lr_scheduler, kind)(**how)}
+    optimizer = mx.optimizer.create(name, **options)
+    if together is None:  # MXNet takes lists only where the optimizer says so
+        together = optimizer.aggregate_num > 0
+    weights = [mx.nd.array(draw(s, i), dtype=dtype) for i, s in enumerate(shapes)]
+    updater = mx.optimizer.get_updater(optimizer)
+    indices = list(range(len(shapes)))
+    for t in range(updates):
+        grads = [mx.nd.array(draw(s, 10 + 10 * t + i), dtype=dtype) for i, s in enumerate(shapes)]
+        if together:
+            updater(indices, grads, weights)
+        else:
+            for each in zip(indices, grads, weights):
+                updater(*each)
+    states = [x for i in indices for x in flat(updater.states[i])]
+    return [x.asnumpy() for x in weights + states]
 
 
-def trainers(mx, np):
+def rates(mx, kind, options):
+    """The rates of a scheduler."""
+    scheduler = getattr(mx.lr_scheduler, kind)(**options)
+    return np.array([scheduler(n) for n in range(10)])
+
+
+def trainers(mx):
     """Nets trained by a Trainer: devices, options, files."""
     from_gluon, autograd = mx.gluon, mx.autograd
 
@@ -235,73 +210,44 @@ def trainers(mx, np):
     return results
 
 
-PROGRAM = """
-import sys, warnings
-warnings.simplefilter("ignore")
-import mxnet as mx
-import numpy as np
-{experiment}
-{trainers}
-results = experiment(mx, np, {cases!r}, {schedulers!r})
-results.update(trainers(mx, np))
-np.savez(sys.argv[1], **results)
-"""
-
-
 @pytest.fixture(scope="module")
-def theirs(tmp_path_factory) -> dict[str, np.ndarray]:
-    """What MXNet says to all of it."""
-    path = Path(tmp_path_factory.mktemp("mxnet")) / "results.npz"
-    program = PROGRAM.format(
-        experiment=inspect.getsource(experiment), trainers=inspect.getsource(trainers),
-        cases=CASES, schedulers=SCHEDULERS,
-    )  # fmt: skip
-    done = subprocess.run(
-        [str(MXNET), "-", str(path)], input=program.encode(), capture_output=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr.decode()[-2000:]
-    with np.load(path) as file:
-        return dict(file)
+def trained(mxnet: Oracle) -> tuple[dict, dict]:
+    """What d2lmini says of Trainers, and MXNet."""
+    return trainers(d2lmini), mxnet.ask(trainers)
 
 
-@pytest.fixture(scope="module")
-def ours() -> dict[str, np.ndarray]:
-    """What d2lmini says."""
-    return {**experiment(d2lmini, np, CASES, SCHEDULERS), **trainers(d2lmini, np)}
+def close(mine: list, theirs: list, rtol: float, atol: float) -> None:
+    for a, b in zip(mine, theirs, strict=True):
+        assert a.shape == b.shape and a.dtype == b.dtype
+        np.testing.assert_allclose(a, b, rtol=rtol, atol=atol)
 
 
-def compare(ours: dict, theirs: dict, prefix: str, rtol: float = 2e-5, atol: float = 2e-6) -> None:
-    mine = {k: v for k, v in ours.items() if k.startswith(prefix)}
-    want = {k: v for k, v in theirs.items() if k.startswith(prefix)}
-    assert mine and mine.keys() == want.keys(), want
-    for key, value in want.items():
-        assert mine[key].shape == value.shape, key
-        assert mine[key].dtype == value.dtype, key
-        np.testing.assert_allclose(mine[key], value, rtol=rtol, atol=atol, err_msg=key)
-
-
-@pytest.mark.parametrize("case", range(len(CASES)), ids=[str(case) for case in CASES])
-def test_five_updates_agree(case: int, ours, theirs):
-    name, options, dtype = CASES[case]
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_five_updates_agree(case: tuple, mxnet: Oracle):
+    name, options, dtype = case
     rtol, atol = (2e-3, 2e-3) if dtype == "float16" else (1e-4, 1e-5)
     if name == "nag" and options.get("wd"):
         atol = max(atol, 2e-4)  # see nag_mom_update
+    mine, theirs = train(d2lmini, *case), mxnet.ask(train, *case)
     if name == "dcasgd":
         # MXNet's state has None where ours holds a momentum of zeros: only the weights.
-        for i in range(3):
-            compare({"w": ours[f"case/{case}/{i}"]}, {"w": theirs[f"case/{case}/{i}"]}, "w")
-    else:
-        compare(ours, theirs, f"case/{case}/", rtol, atol)
+        mine, theirs = mine[:3], theirs[:3]
+        rtol, atol = 2e-5, 2e-6
+    close(mine, theirs, rtol, atol)
 
 
-@pytest.mark.parametrize("k", range(len(SCHEDULERS)), ids=[str(s) for s in SCHEDULERS])
-def test_schedules_agree(k: int, ours, theirs):
-    compare(ours, theirs, f"rates/{k}", rtol=1e-12, atol=0)
-    compare(ours, theirs, f"scheduled/{k}/", rtol=1e-4, atol=1e-5)
+@pytest.mark.parametrize("schedule", SCHEDULERS, ids=str)
+def test_schedules_agree(schedule: tuple, mxnet: Oracle):
+    close([rates(d2lmini, *schedule)], [mxnet.ask(rates, *schedule)], rtol=1e-12, atol=0)
+    for name, options in (("sgd", {"momentum": 0.9}), ("lars", {"momentum": 0.9}), ("adam", {})):
+        how = name, options, "float32", 6, name != "adam", schedule
+        close(train(d2lmini, *how), mxnet.ask(train, *how), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(
     "prefix", [*(f"plain{k}/" for k in range(7)), "two/", "part/", "sums", "parts/"]
 )
-def test_trainers_agree(prefix: str, ours, theirs):
-    compare(ours, theirs, prefix, rtol=1e-4, atol=1e-5)
+def test_trainers_agree(prefix: str, trained):
+    mine, theirs = ({k: v for k, v in each.items() if k.startswith(prefix)} for each in trained)
+    assert mine and mine.keys() == theirs.keys()
+    close([mine[key] for key in theirs], list(theirs.values()), rtol=1e-4, atol=1e-5)

@@ -1,8 +1,8 @@
 """`.params` files against those of the real MXNet, and against everything a damaged file can be.
 
 The files in tests/data/params were written by MXNet 1.9.1 (tests/data/make_params.py says what is
-in them). Where D2LMINI_MXNET_PYTHON names an interpreter with MXNet, both directions are
-also tried with fresh files.
+in them). Where an interpreter with MXNet is at hand (`make test-mxnet`), both directions are also
+tried with fresh files.
 """
 
 import errno
@@ -11,7 +11,6 @@ import os
 import pathlib
 import runpy
 import struct
-import subprocess
 import sys
 import threading
 import tracemalloc
@@ -21,6 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from oracle import Oracle
 
 from d2lmini import serialize
 from d2lmini.base import MXNetError
@@ -436,67 +436,48 @@ def test_any_damaged_file_gives_arrays_or_mxnet_error(blob):
 
 # ---- with the real MXNet at hand
 
-REAL = os.environ.get("D2LMINI_MXNET_PYTHON")
 
-# Runs there. Loads ours/*.params, keeps what it saw in ours/*.npz and saves it again as
-# ours/*.again; then writes files of its own with their arrays beside them.
-SCRIPT = r"""
-import glob, os, sys
-import numpy as np, mxnet as mx
-for path in sorted(glob.glob("ours/*.params")):
+def load_and_save(mx, path, again):
+    """What a file holds, (name, array) each, saved again by MXNet."""
     with mx.util.np_shape("np_shape" in path):
         got = mx.nd.load(path)
-        mx.nd.save(path.replace(".params", ".again"), got)
-    pairs = list(got.items()) if isinstance(got, dict) else [("", x) for x in got]
-    kept = {"%d|%s" % (i, k): x.asnumpy() for i, (k, x) in enumerate(pairs)}
-    np.savez(path.replace(".params", ".npz"), **kept)
-rng = np.random.default_rng(int(sys.argv[1]))
-dtypes = "float32 float64 float16 uint8 int32 int8 int64 bool".split()
-for n in range(8):
+        mx.nd.save(again, got)
+    pairs = got.items() if isinstance(got, dict) else [("", x) for x in got]
+    return [(name, x.asnumpy()) for name, x in pairs]
+
+
+def save_drawn(mx, path, seed, named):
+    """Write drawn arrays; the arrays, by name."""
+    rng = np.random.default_rng(seed)
+    dtypes = "float32 float64 float16 uint8 int32 int8 int64 bool".split()
     arrays = {}
     for i in range(rng.integers(0, 6)):
         shape = tuple(rng.integers(1, 6, rng.integers(1, 5)))
         a = rng.integers(0, 100, shape).astype(dtypes[rng.integers(8)])
-        arrays["%d_w%d" % (i, rng.integers(1000))] = a
-    np.savez("theirs/%d.npz" % n, **arrays)
-    nds = {k: mx.nd.array(a, dtype=a.dtype) for k, a in arrays.items()}
-    mx.nd.save("theirs/%d.params" % n, nds if n % 2 else list(nds.values()))
-"""
-
-
-@pytest.fixture(scope="module")
-def real(tmp_path_factory):
-    """A folder where the real MXNet has read our files and written its own."""
-    if not REAL:
-        pytest.skip("set D2LMINI_MXNET_PYTHON to a Python that has mxnet==1.9.1")
-    folder = tmp_path_factory.mktemp("real")
-    (folder / "ours").mkdir()
-    (folder / "theirs").mkdir()
-    for case in WRITTEN:
-        serialize.save(folder / "ours" / f"{case}.params", *CASES[case])
-    command = [REAL, "-c", SCRIPT, str(np.random.default_rng().integers(1 << 30))]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100)
-    assert done.returncode == 0, done.stderr
-    sys.stdout.write(f"seed {command[-1]}\n")
-    return folder
+        arrays[f"{i}_w{rng.integers(1000)}"] = a
+    drawn = {name: mx.nd.array(a, dtype=a.dtype) for name, a in arrays.items()}
+    mx.nd.save(path, drawn if named else list(drawn.values()))
+    return arrays
 
 
 @pytest.mark.parametrize("case", WRITTEN)
-def test_mxnet_reads_what_we_wrote(real, case):
+def test_mxnet_reads_what_we_wrote(case: str, mxnet: Oracle, tmp_path):
     arrays, names = CASES[case]
-    with np.load(real / "ours" / f"{case}.npz") as seen:
-        assert [key.split("|")[1] for key in seen] == (names or [""] * len(arrays))
-        for (a, _), b in zip(arrays, seen.values()):
-            assert (a.shape, a.dtype) == (b.shape, b.dtype) and a.tobytes() == b.tobytes()
+    ours, again = tmp_path / f"{case}.params", tmp_path / "again"
+    serialize.save(ours, arrays, names)
+    seen = mxnet.ask(load_and_save, str(ours), str(again))
+    assert [name for name, _ in seen] == (names or [""] * len(arrays))
+    for (a, _), (_, b) in zip(arrays, seen):
+        assert (a.shape, a.dtype) == (b.shape, b.dtype) and a.tobytes() == b.tobytes()
     if case != "contexts":  # MXNet loads everything onto cpu(0)
-        ours, again = (real / "ours" / f"{case}.{end}" for end in ("params", "again"))
         assert ours.read_bytes() == again.read_bytes()
 
 
 @pytest.mark.parametrize("n", range(8))
-def test_fresh_files_of_mxnet_load_here(real, n):
-    with np.load(real / "theirs" / f"{n}.npz") as kept:
-        want = [(a, CPU) for a in kept.values()], list(kept) if n % 2 else []
-        path = real / "theirs" / f"{n}.params"
-        same(serialize.load(path), want)
+def test_fresh_files_of_mxnet_load_here(n: int, mxnet: Oracle, tmp_path):
+    path, seed = tmp_path / "theirs.params", int(np.random.default_rng().integers(1 << 30))
+    sys.stdout.write(f"seed {seed}\n")
+    kept = mxnet.ask(save_drawn, str(path), seed, n % 2 == 1)
+    want = [(a, CPU) for a in kept.values()], list(kept) if n % 2 else []
+    same(serialize.load(path), want)
     assert serialize.dumps(*want) == path.read_bytes()

@@ -1,6 +1,6 @@
 """Infinities, zeros of both signs, nan, the smallest and the largest numbers, through every
 elementwise function: forward and gradient, eager and hybridized, here and in the real MXNet 1.9.1
-where D2LMINI_MXNET_PYTHON names it. What differs from MXNet is listed with its reason.
+(`make test-mxnet`). What differs from MXNet is listed with its reason.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from generators.agree import results
-from generators.twin import Twin
+from oracle import Oracle
 
 from d2lmini import autograd, nd
 
@@ -114,17 +114,8 @@ def test_eager_and_hybridized_keep_the_same_bits(name):
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.fixture(scope="module")
-def mxnet():
-    if not Twin("mxnet").python:
-        pytest.skip("D2LMINI_MXNET_PYTHON names no interpreter")
-    process = Twin("mxnet")
-    yield process
-    process.close()
-
-
 @pytest.mark.parametrize("name", TABLE)
-def test_special_values_equal_mxnet(name, mxnet):
+def test_special_values_equal_mxnet(name, mxnet: Oracle):
     ours = results(program(TABLE[name]))
     theirs = mxnet.results(program(TABLE[name]))
     x = np.array(VALUES, "float32")

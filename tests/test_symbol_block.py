@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-
 import numpy as np
 import pytest
-from gluon_rows.runner import MXNET
 from hybrid_nets import NETS
+from oracle import Oracle
 
 from d2lmini import autograd, cpu, gluon, nd, random, sym
 from d2lmini.gluon import HybridBlock, SymbolBlock, nn
@@ -148,19 +145,15 @@ def test_export_of_a_plain_forward(tmp_path):
         close(got, wanted)
 
 
-ASK = """
-import sys, mxnet as mx
-for name in sys.argv[1:]:
-    net = mx.gluon.SymbolBlock.imports(name + "-symbol.json", ["data"], name + "-0000.params")
-    y = net(mx.nd.load(name + ".x")[0])
-    mx.nd.save(name + ".y", y if isinstance(y, list) else [y])
-"""
+def outputs_of(mx, path):
+    """What an imported net gives for the array beside it."""
+    net = mx.gluon.SymbolBlock.imports(path + "-symbol.json", ["data"], path + "-0000.params")
+    y = net(mx.nd.load(path + ".x")[0])
+    return [each.asnumpy() for each in (y if isinstance(y, list) else [y])]
 
 
-@pytest.mark.skipif(not MXNET, reason="D2LMINI_MXNET_PYTHON names no interpreter")
-def test_mxnet_reads_our_nets(tmp_path):
+def test_mxnet_reads_our_nets(tmp_path, mxnet: Oracle):
     """LeNet, a residual net, cells and layers: the same graph gives the same numbers there."""
-    wanted = {}
     for name in ("lenet", "resnet18", "googlenet block", "densenet block", "lstm unrolled",
                  "gru unrolled", "lstm layers"):  # fmt: skip
         build, shapes, words = NETS[name]
@@ -174,14 +167,6 @@ def test_mxnet_reads_our_nets(tmp_path):
         path = str(tmp_path / name.replace(" ", "_"))
         net.export(path)
         nd.save(path + ".x", [x])
-        wanted[path] = gluon.block._flatten(y)[0]
-    done = subprocess.run(
-        [str(MXNET), "-c", ASK, *wanted], capture_output=True, text=True, timeout=300,
-        env={**os.environ, "PYTHONPATH": ""},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-2000:]
-    for path, expected in wanted.items():
-        got = nd.load(path + ".y")
-        assert len(got) == len(expected)
-        for a, b in zip(got, expected):
-            np.testing.assert_allclose(a.asnumpy(), b.asnumpy(), rtol=1e-4, atol=1e-5, err_msg=path)
+        wanted = gluon.block._flatten(y)[0]
+        for got, want in zip(mxnet.ask(outputs_of, path), wanted, strict=True):
+            np.testing.assert_allclose(got, want.asnumpy(), rtol=1e-4, atol=1e-5, err_msg=name)

@@ -3,23 +3,16 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
 import symbol_rows
+from oracle import Oracle
 from symbol_rows import ROWS
 
 import d2lmini
 from d2lmini import install_as_mxnet
 from d2lmini.compat.mxnet_alias import uninstall
-
-MXNET = os.environ.get("D2LMINI_MXNET_PYTHON")
-if not MXNET:
-    pytest.skip("D2LMINI_MXNET_PYTHON names no interpreter", allow_module_level=True)
 
 #: Rows where MXNet gives up and we do not, and why it does.
 KINDER = {
@@ -32,17 +25,8 @@ COMPARED = [row for row in ROWS if row not in KINDER]
 
 
 @pytest.fixture(scope="module")
-def answers() -> list[Any]:
-    """What MXNet says to every row."""
-    done = subprocess.run(
-        [str(MXNET), str(Path(symbol_rows.__file__))],
-        capture_output=True, text=True, timeout=120, check=True,
-    )  # fmt: skip
-    return json.loads(done.stdout.splitlines()[-1])
-
-
-@pytest.fixture(scope="module")
-def mxnet() -> Any:
+def ours() -> Any:
+    """This library under the name of `mxnet`."""
     install_as_mxnet()
     import mxnet
 
@@ -51,31 +35,29 @@ def mxnet() -> Any:
 
 
 @pytest.mark.parametrize("row", COMPARED)
-def test_symbol_equals_mxnet(row: str, answers: list[Any], mxnet: Any):
-    assert symbol_rows.answer(row, mxnet) == answers[ROWS.index(row)]
+def test_symbol_equals_mxnet(row: str, ours: Any, mxnet: Oracle):
+    assert symbol_rows.answer(ours, row) == mxnet.ask(symbol_rows.answer, row)
 
 
 @pytest.mark.parametrize("row", KINDER)
-def test_what_mxnet_does_not_know(row: str, answers: list[Any], mxnet: Any):
-    assert "error" not in symbol_rows.answer(row, mxnet)
-    assert symbol_rows.answer(row, mxnet) != answers[ROWS.index(row)]
+def test_what_mxnet_does_not_know(row: str, ours: Any, mxnet: Oracle):
+    answer = symbol_rows.answer(ours, row)
+    assert "error" not in answer
+    assert answer != mxnet.ask(symbol_rows.answer, row)
 
 
-METHODS = """
-import mxnet as mx
-print(*[n for n in dir(mx.sym.Symbol) if not n.startswith("_")])
-print(*[n for n in dir(mx.sym) if not n.startswith("_")])
-"""
 #: What MXNet's Symbol shows and ours does not: handles of its C library, its NumPy interface,
 #: backends for graphs.
 NOT_OURS = "handle as_np_ndarray get_backend_symbol optimize_for".split()
 
 
-def test_methods_are_there():
-    done = subprocess.run(
-        [str(MXNET), "-c", METHODS], capture_output=True, text=True, timeout=120, check=True
-    )
-    methods, functions = (line.split() for line in done.stdout.splitlines()[-2:])
+def names(mx):
+    """Of methods of a Symbol, and of functions of `sym`."""
+    return [[n for n in dir(space) if n[0] != "_"] for space in (mx.sym.Symbol, mx.sym)]
+
+
+def test_methods_are_there(mxnet: Oracle):
+    methods, functions = mxnet.ask(names)
     assert len(methods) > 100 and len(functions) > 250
     missing = [n for n in methods if n not in NOT_OURS and not hasattr(d2lmini.sym.Symbol, n)]
     assert missing == []

@@ -8,12 +8,10 @@ import time
 
 import numpy as np
 import pytest
-from fakes.cuda import fake_cuda
+from gpu_kinds import some_gpus
 
 import d2lmini
 from d2lmini import MXNetError, autograd, cpu, engine, gluon, nd, virtual_gpus
-from d2lmini.cuda import module
-from d2lmini.cuda.device import logical_gpus
 from d2lmini.gluon import nn
 from d2lmini.gluon.contrib.nn import SyncBatchNorm
 
@@ -129,7 +127,7 @@ def test_k_devices_equal_one(kind, build, data, k, hybridized):
 def test_on_the_fake_of_cuda(hybridized):
     """Streams in a random legal order; what no event orders would raise."""
     want, _ = fit(image_net, nn.BatchNorm, IMAGES, [cpu()], False, False)
-    with fake_cuda(2, seed=5) as cupy, module.using(cupy), logical_gpus(2) as gpus:
+    with some_gpus("fake", 2, seed=5) as gpus:
         got, _ = fit(image_net, SyncBatchNorm, IMAGES, gpus, hybridized, True)
     for ours, whole in zip(got, want, strict=True):
         np.testing.assert_allclose(ours, whole, rtol=1e-4, atol=1e-5)

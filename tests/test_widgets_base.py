@@ -9,19 +9,12 @@ import time
 import weakref
 
 import pytest
+from worlds import until
 
 from d2lmini.draw.timeline import timeline
 from d2lmini.widgets import base, sampler
 
 anywidget = pytest.importorskip("anywidget")
-
-
-def until(condition, seconds=10.0):
-    """Wait for it; AssertionError if it does not come."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.005)
 
 
 @pytest.fixture(autouse=True)

@@ -7,6 +7,7 @@ import time
 
 import pytest
 from matplotlib import image
+from worlds import until
 
 from d2lmini import MXNetError, engine, nd
 from d2lmini.draw.timeline import timeline
@@ -48,13 +49,6 @@ def gate():
     yield made
     made.set()
     engine.waitall()
-
-
-def eventually(condition) -> None:
-    until = time.monotonic() + SOON_S
-    while not condition():
-        assert time.monotonic() < until, "waited in vain"
-        time.sleep(0.005)
 
 
 class Front:
@@ -164,7 +158,7 @@ def test_what_was_pushed_belongs_to_the_run(gate):
     """The run is over when all is computed; what fails late fails the run."""
     job = Job(lambda job: gate.push() and None)
     job.start()
-    eventually(lambda: engine.stats().pending)
+    until(lambda: engine.stats().pending)
     assert job.alive
     gate.set()
     assert job.join(SOON_S) and job.state == "done"
@@ -209,7 +203,7 @@ def test_cancel_ends_a_loop_at_its_next_wait(kind):
 
         job = Job(forever)
         job.start()
-        eventually(lambda: rounds)
+        until(lambda: rounds)
         job.cancel()
         assert job.join(SOON_S)
         assert (job.state, job.problem) == ("cancelled", "")
@@ -232,9 +226,9 @@ def test_cancel_ends_a_wait_that_lasts_and_keeps_what_was_pushed(gate):
 
     job = Job(waits)
     job.start()
-    eventually(lambda: engine.stats().pending)
+    until(lambda: engine.stats().pending)
     job.cancel()
-    eventually(lambda: left)
+    until(lambda: left)
     assert job.alive and job.stopping  # it waits for what it has pushed
     gate.set()
     assert job.join(SOON_S) and job.state == "cancelled"
@@ -253,10 +247,10 @@ def test_cancelled_twice_drops_what_has_not_begun(gate):
 
     job = Job(pushes)
     job.start()
-    eventually(lambda: made and engine.stats().pending == 2)
+    until(lambda: made and engine.stats().pending == 2)
     job.cancel()
     job.cancel()
-    eventually(lambda: engine.stats().pending < 2 or not job.alive or job._heard == 2)
+    until(lambda: engine.stats().pending < 2 or not job.alive or job._heard == 2)
     gate.set()
     assert job.join(SOON_S) and job.state == "cancelled" and made[1:] == []
     with pytest.raises(MXNetError, match="cancelled before it ran"):
@@ -278,7 +272,7 @@ def test_what_cleans_up_may_wait_and_bare_excepts_cannot_go_on():
 
     job = Job(stubborn)
     job.start()
-    eventually(lambda: len(seen) > 3)
+    until(lambda: len(seen) > 3)
     job.cancel()
     assert job.join(SOON_S) and job.state == "cancelled" and seen[-1] == 6
 
@@ -307,7 +301,7 @@ def test_an_engine_of_its_own_is_left_in_order(gate):
 
     job = Job(switches)
     job.start()
-    eventually(lambda: engine.current is not outer and engine.stats().pending)
+    until(lambda: engine.current is not outer and engine.stats().pending)
     job.cancel()
     gate.set()
     assert job.join(SOON_S) and job.state == "cancelled"
@@ -318,7 +312,7 @@ def test_cancel_concerns_the_jobs_thread_alone(gate):
     """A wait of another thread, this one, goes on."""
     job = Job(lambda job: engine.wait_for_var(gate.push()))
     job.start()
-    eventually(lambda: engine.stats().pending)
+    until(lambda: engine.stats().pending)
     mine = nd.ones((2,))
     job.cancel()
     assert (mine + 1).asnumpy().tolist() == [2, 2]
@@ -429,7 +423,7 @@ def test_run_and_run_again(panel):
     press(panel, "run", x=4)
     assert panel.wait(SOON_S)
     assert panel.rows == [["3", "6"], ["4", "8"]]
-    eventually(  # the sampler's thread may still be telling the first run
+    until(  # the sampler's thread may still be telling the first run
         lambda: (
             panel._front.wholes
             and panel._front.wholes[-1]["printed"] == "with 4\n"
@@ -448,7 +442,7 @@ def test_run_and_run_again(panel):
 
 def test_while_it_runs_the_view_is_told_how_far_it_is_and_cancel_ends_it(panel):
     press(panel, "run", how=2)
-    eventually(lambda: any(h.get("state", {}).get("done") for h, _ in panel._front.sent))
+    until(lambda: any(h.get("state", {}).get("done") for h, _ in panel._front.sent))
     state = panel.state()
     assert state["running"] and state["total"] == 10**9 and " of 1e+09" in state["text"]
     press(panel, "run", x=1)  # one at a time: nothing happens
@@ -515,7 +509,7 @@ def test_what_note_raises_is_the_runs_error(panel):
 def test_close_ends_a_run_and_twice_does_no_harm(panel):
     front = panel._front
     press(panel, "run", how=2)
-    eventually(lambda: panel.running)
+    until(lambda: panel.running)
     panel.close()
     assert not panel.running and front.closed
     panel.close()

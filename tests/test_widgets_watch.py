@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from worlds import until
 
 import d2lmini
 from d2lmini import cpu, engine, gpu, instrument, nd, virtual_gpus
@@ -21,13 +22,6 @@ from d2lmini.widgets.watch_messages import OPERATION, SAMPLE, WAIT
 from d2lmini.widgets.watch_records import Recent, waiting_now
 
 SIZE = 300  # of arrays that are too large to be computed where they are called
-
-
-def until(condition, seconds=10.0):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.005)
 
 
 @pytest.fixture(autouse=True)

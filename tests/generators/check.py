@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from oracle import Oracle
+
 from generators.agree import agree, close
-from generators.twin import Twin
 
 NOT_IN_MXNET = "# not in MXNet: "
 
-_mxnet, _torch = Twin("mxnet"), Twin("torch")
+_mxnet, _torch = Oracle("mxnet"), Oracle("torch")
 
 
 def check(generator: Any, seed: int) -> bool:

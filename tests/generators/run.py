@@ -44,7 +44,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=today)
     options = parser.parse_args()
     os.environ.setdefault("D2LMINI_CHECK_MEMORY", "1")
-    sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+    sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "tools")]
     chosen = options.generators or names()
     failed = 0
     for name in chosen:

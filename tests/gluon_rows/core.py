@@ -1,11 +1,6 @@
 """Gluon's core, driven the same way in d2lmini and in the real MXNet: files written and read, and
-what small programs are told. Run by an interpreter that has MXNet:
+what small programs are told. Both interpreters import this module."""
 
-    python core.py FOLDER_TO_WRITE FOLDER_TO_READ
-"""
-
-import json
-import sys
 import warnings
 
 import numpy as np
@@ -53,7 +48,7 @@ def inputs(mx):
 
 
 def write(mx, folder):
-    """Every kind of file, and what the net gives."""
+    """Every kind of file; what the net gives."""
     net = started(mx, 3)
     net.save_parameters(folder + "/structural.params")
     net.save_parameters(folder + "/deduplicated.params", deduplicate=True)
@@ -63,7 +58,7 @@ def write(mx, folder):
     half = started(mx, 4)
     half.cast("float16")
     half.save_parameters(folder + "/half.params")
-    np.save(folder + "/output.npy", net(inputs(mx)).asnumpy())
+    return net(inputs(mx)).asnumpy()
 
 
 def read(mx, folder):
@@ -153,17 +148,3 @@ def core(mx):
     tell(lambda: [x.shape for x in gluon.utils.split_data(nd.ones((7, 2)), 3, even_split=False)])
     tell(lambda: gluon.block._flatten([nd.ones(1), [None, nd.ones(2)]], "input")[1])
     return told
-
-
-def experiment(mx, folder_out, folder_in):
-    write(mx, folder_out)
-    with open(folder_out + "/core.json", "w") as file:
-        json.dump(core(mx), file)
-    if folder_in:
-        np.savez(folder_out + "/read.npz", **read(mx, folder_in))
-
-
-if __name__ == "__main__":
-    import mxnet
-
-    experiment(mxnet, *sys.argv[1:])

@@ -1,18 +1,9 @@
-"""What is done to a row, whichever library does it. Run by an interpreter that has MXNet, this
-answers a file of rows.
-
-`examine(mx, ...)` is the whole experiment, with `mx` either `d2lmini` or `mxnet`. As a program:
-
-    python peer.py ROWS.npz FOLDER FIRST
-
-reads the rows that `runner.ask_mxnet` wrote and leaves FOLDER/0.npz, FOLDER/1.npz, ... from row
-FIRST on, one file each, so that a row which takes the process down loses only itself. Arrays
-travel as .npz because the two interpreters have different NumPy; nothing is pickled.
+"""What is done to a row, whichever library does it: `examine(mx, ...)` is the whole experiment,
+with `mx` either `d2lmini` or `mxnet`. Both interpreters import this module.
 """
 
 import json
 import re
-import sys
 
 import numpy as np
 
@@ -143,23 +134,3 @@ def kind(dtype):
 def anonymous(name):
     """The name with the first counter 0: 'dense7_weight' -> 'dense0_weight'."""
     return re.sub(r"^([a-z_]*[a-z0-9]*?)\d+_", r"\g<1>0_", name)
-
-
-def main():
-    """Answer the rows of a file."""
-    import mxnet as mx
-
-    path, folder, first = sys.argv[1:]
-    with np.load(path) as file:
-        rows = json.loads(str(file["rows"]))
-        inputs = [[file[f"{i}/{j}"] for j in range(row["n_inputs"])] for i, row in enumerate(rows)]
-    for i in range(int(first), len(rows)):
-        try:
-            answer = examine(mx, rows[i], inputs[i])
-        except Exception as problem:
-            answer = {"error": f"{type(problem).__name__}: {str(problem)[:500]}"}
-        np.savez(f"{folder}/{i}.npz", **answer)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,42 +1,21 @@
 """Rows of gluon nets, run by the library and by the real MXNet, and compared.
 
-A table is a list of `Row`s. For one the whole test against MXNet is
-
-    from gluon_rows import nn
-    from gluon_rows.runner import MXNET, ask_mxnet, compare, examine_here
-
-    if not MXNET:
-        pytest.skip("D2LMINI_MXNET_PYTHON names no interpreter", allow_module_level=True)
-
-    @pytest.fixture(scope="module")
-    def answers():
-        return ask_mxnet(nn.ROWS)
-
-    @pytest.mark.parametrize("i", range(len(nn.ROWS)), ids=[row.id for row in nn.ROWS])
-    def test_equals_mxnet(i, answers):
-        compare(nn.ROWS[i], examine_here(nn.ROWS[i]), answers[i])
-
-and `check_gradients(row, mode)` is the test that needs no MXNet: gradients of all inputs and
-parameters along random directions against differences, in float64. What is done to a row, and the
-keys of the result, are in `peer.examine`.
+A table is a list of `Row`s. `compare(row, examine_here(row), examine_in(mxnet, row))` is the whole
+test of a row against MXNet (`test_gluon_rows.py`). `check_gradients(row, mode)` is the test that
+needs no MXNet: gradients of all inputs and parameters along random directions against differences,
+in float64. What is done to a row, and the keys of the result, are in `peer.examine`.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import tempfile
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from oracle import Oracle
 
 from gluon_rows import peer
-
-#: The interpreter that has the real MXNet, if there is one.
-MXNET = os.environ.get("D2LMINI_MXNET_PYTHON")
 
 
 @dataclass(frozen=True)
@@ -98,33 +77,15 @@ def examine_here(row: Row) -> dict[str, Any]:
     return peer.examine(d2lmini, row.plain(), row.arrays())
 
 
-def ask_mxnet(rows: list[Row]) -> list[dict[str, Any] | str]:
-    """What MXNet says to each row; a text where it is not asked, refuses, or falls over."""
-    answers: list[dict[str, Any] | str] = []
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "rows.npz"
-        arrays = {f"{i}/{j}": a for i, r in enumerate(rows) for j, a in enumerate(r.arrays())}
-        np.savez(path, rows=json.dumps([r.plain() for r in rows]), **arrays)
-        first = 0
-        while first < len(rows):
-            command = [str(MXNET), str(Path(peer.__file__)), str(path), folder, str(first)]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=600)
-            while first < len(rows) and (Path(folder) / f"{first}.npz").exists():
-                with np.load(Path(folder) / f"{first}.npz") as file:
-                    answer = {key: file[key] for key in file.files}
-                answers.append(str(answer["error"]) if "error" in answer else answer)
-                first += 1
-            if first < len(rows):  # this row took the process down; go on behind it
-                answers.append(f"the process ended: {done.stderr[-300:]}")
-                first += 1
-    return answers
+def examine_in(mxnet: Oracle, row: Row) -> dict[str, Any]:
+    """What MXNet says to a row."""
+    return mxnet.ask(peer.examine, row.plain(), row.arrays())
 
 
-def compare(row: Row, mine: dict[str, Any], theirs: dict[str, Any] | str) -> None:
+def compare(row: Row, mine: dict[str, Any], theirs: dict[str, Any]) -> None:
     """Assert that both said the same: names, shapes, dtypes, repr, and all numbers."""
-    assert isinstance(theirs, dict), f"MXNet refuses {row.build}: {theirs}"
     assert mine.keys() == theirs.keys()
-    assert json.loads(str(mine["about"])) == json.loads(str(theirs["about"]))
+    assert json.loads(mine["about"]) == json.loads(theirs["about"])
     for key in mine.keys() - {"about"}:
         if any(part in key for part in row.differs):
             continue

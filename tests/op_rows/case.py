@@ -1,8 +1,8 @@
 """One row of the table that tests every op: inputs, attributes and what NumPy says.
 
 Each module beside this one holds `ROWS`, the rows of one family. `test_ops.py` runs every row
-through the library (both engines, inline and queued) and, where a real MXNet is at hand,
-`test_ops_mxnet.py` runs the same rows there. A new op is tested by adding its row.
+through the library (both engines, inline and queued) and, where one is at hand, the real MXNet. A
+new op is tested by adding its row.
 """
 
 from __future__ import annotations

@@ -1,12 +1,6 @@
-"""Evaluates the expressions of `data/api_names.txt` in a library with MXNet's names.
-
-Imported by the tests; run as a program by an interpreter that has the real MXNet: reads a list of
-expressions and a list of namespaces as JSON, writes the value of each and the names in each.
+"""Evaluates the expressions of `data/api_names.txt` in a library with MXNet's names. Both
+interpreters import this module.
 """
-
-import json
-import sys
-import tempfile
 
 import numpy as np
 
@@ -20,7 +14,7 @@ VALUES = {
 }
 
 
-def evaluate(expression, mx, tmp):
+def evaluate(mx, expression, tmp):
     """The value as plain Python; arrays become lists, types their names, contexts strings."""
     arrays = {name: mx.nd.array(value) for name, value in VALUES.items()}
 
@@ -38,18 +32,3 @@ def evaluate(expression, mx, tmp):
         return str(value) if isinstance(value, mx.Context) else value
 
     return plain(eval(expression, {**arrays, "mx": mx, "nd": mx.nd, "np": np, "tmp": tmp}))
-
-
-if __name__ == "__main__":
-    import mxnet
-
-    expressions, spaces = json.load(sys.stdin)
-    answers = {}
-    for each in expressions:
-        with tempfile.NamedTemporaryFile() as file:
-            try:
-                answers[each] = evaluate(each, mxnet, file.name)
-            except Exception as problem:
-                answers[each] = repr(problem)
-    names = {space: dir(eval(space, {"nd": mxnet.nd})) for space in spaces}
-    print(json.dumps([answers, names]))

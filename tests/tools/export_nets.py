@@ -1,14 +1,11 @@
-"""Nets that are exported by one library and imported by the other; run by each of them.
+"""Nets that are exported by one library and imported by the other; both interpreters import this
+module.
 
-    python export_nets.py HERE THERE
-
-builds every net, leaves HERE/NAME-symbol.json, HERE/NAME-0000.params and HERE/NAME.npz (inputs
-and outputs), then imports what lies in THERE and leaves HERE/NAME.read.npz. `write` and `read` are
-the two halves, with `mx` either `d2lmini` or `mxnet`.
+`write` leaves FOLDER/NAME-symbol.json, FOLDER/NAME-0000.params and FOLDER/NAME.npz (inputs and
+outputs) of every net; `read` imports what lies in one folder and leaves NAME.read.npz in another.
 """
 
 import os
-import sys
 
 import numpy as np
 
@@ -155,11 +152,3 @@ def read(mx, folder, into):
         bound = flat(list(executor.forward(is_train=False)))
         results.update({f"bound{i}": y for i, y in enumerate(bound)})
         np.savez(os.path.join(into, name + ".read.npz"), **results)
-
-
-if __name__ == "__main__":
-    import mxnet
-
-    here, there = sys.argv[1:]
-    write(mxnet, here)
-    read(mxnet, there, here)

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from d2lmini import Context, virtual_gpus
+from d2lmini import Context, engine, virtual_gpus
 
 KINDS = os.environ.get("D2LMINI_TEST_GPUS", "virtual fake cuda").split()
 
@@ -26,6 +26,14 @@ KINDS = os.environ.get("D2LMINI_TEST_GPUS", "virtual fake cuda").split()
 def kinds_and_counts(counts: Iterable[int]) -> list[tuple[str, int]]:
     """For tests over several numbers of GPUs: of the fake, which takes its time, only 3."""
     return [(kind, n) for kind in KINDS for n in counts if kind != "fake" or n == 3]
+
+
+@contextmanager
+def fake_gpus(n: int = 1, seed: int = 1, logical: int | None = None, **options: Any) -> Iterator:
+    """A scope with gpu(0) to gpu(n - 1) of the fake, or `logical` devices on them; the CuPy."""
+    with fake_cuda(n, seed=seed, **options) as cupy, module.using(cupy), logical_gpus(logical or n):
+        yield cupy
+        engine.waitall()
 
 
 def real_cupy() -> Any:

@@ -1,23 +1,7 @@
-"""The graphs of nets, driven alike in d2lmini and in the real MXNet: for each expression that
-builds one, what its Symbol lists. Run by an interpreter that has MXNet:
+"""What the Symbols of nets list, driven alike in d2lmini and in the real MXNet, which both import
+this module."""
 
-    python graph_names.py < BUILDS.json > ANSWERS.json
-"""
-
-import json
-import sys
-
-
-def names(mx):
-    """What the expressions may use."""
-    return {"mx": mx, "nd": mx.nd, "nn": mx.gluon.nn, "rnn": mx.gluon.rnn, "loss": mx.gluon.loss,
-            "gluon": mx.gluon, "joined": joined}  # fmt: skip
-
-
-def joined(net, *children):
-    for child in children:
-        net.add(child)
-    return net
+from gluon_rows.peer import flat, names
 
 
 def lists(mx, build, call):
@@ -39,15 +23,3 @@ def lists(mx, build, call):
             }
         except Exception as error:
             return {"error": type(error).__name__, "text": str(error)[:300]}
-
-
-def flat(value):
-    if isinstance(value, (list, tuple)):
-        return [each for part in value for each in flat(part)]
-    return [value]
-
-
-if __name__ == "__main__":
-    import mxnet
-
-    json.dump([lists(mxnet, *each) for each in json.load(sys.stdin)], sys.stdout)

@@ -1,15 +1,10 @@
-"""Expressions on Symbols, and what two libraries say to them, as JSON.
+"""Expressions on Symbols, and what a library says to them: both interpreters import this module.
 
-`ROWS` are evaluated with `x`, `y`, `z` as variables, inside a NameManager of their own; the file is
-run by d2lmini's tests and, as a program, by the interpreter of the real MXNet:
-
-    python symbol_rows.py            # prints the answers, a list in the order of ROWS
+`ROWS` are evaluated with `x`, `y`, `z` as variables, inside a NameManager of their own.
 """
 
 from __future__ import annotations
 
-import json
-import sys
 import warnings
 from typing import Any
 
@@ -244,8 +239,8 @@ ROWS = [
 ]  # fmt: skip
 
 
-def answer(row: str, mx: Any) -> Any:
-    """What `mx` says to a row, in JSON's terms."""
+def answer(mx: Any, row: str) -> Any:
+    """What `mx` says to a row, in plain Python."""
     sym = mx.sym
     with mx.name.NameManager(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -266,7 +261,7 @@ def answer(row: str, mx: Any) -> Any:
             result = plain(eval(row, names), mx)
         except Exception as problem:
             result = {"error": family(problem)}
-    return json.loads(json.dumps(result))
+    return result
 
 
 def family(problem: Exception) -> str:
@@ -280,7 +275,7 @@ FAMILIES = """MXNetError TypeError ValueError IndexError AttributeError NotImple
 
 
 def plain(value: Any, mx: Any) -> Any:
-    """A result in JSON's terms."""
+    """A result in plain Python."""
     if isinstance(value, mx.sym.Symbol):
         return {
             "name": value.name,
@@ -297,9 +292,3 @@ def plain(value: Any, mx: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [plain(each, mx) for each in value]
     return value
-
-
-if __name__ == "__main__":
-    import mxnet
-
-    json.dump([answer(row, mxnet) for row in ROWS], sys.stdout)

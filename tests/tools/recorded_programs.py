@@ -1,16 +1,11 @@
-"""Runs small recorded programs, here or in the real MXNet: whichever `module` it is given.
+"""Small recorded programs, drawn at random, and their gradients: here or in the real MXNet.
 
-As a program it is for an interpreter that has MXNet: pickled programs on stdin, pickled results on
-stdout. Arrays travel as nested lists, because the two sides have different NumPy.
-
-A program is a dict: `inputs`, a list of (values, grad_req); `steps`, a list of (what, operands,
-attributes), where operands are numbers of earlier values (inputs first); `heads`, a list of (number
-of a value, values of its gradient or None); `times`, how often backward is called.
+A program is a dict: `inputs`, a list of (values, grad_req); `steps`, a list of (what, operands),
+where operands are numbers of earlier values (inputs first); `heads`, a list of (number of a value,
+values of its gradient or None); `times`, how often backward is called.
 """
 
-import os
-import pickle
-import sys
+import random
 
 PLAIN = {
     "add": lambda nd, a, b: a + b,
@@ -67,9 +62,9 @@ def written(nd, a):
     return y
 
 
-def run(module, program):
-    """The gradients of the inputs, and the values of the heads, as nested lists."""
-    nd, autograd = module.nd, module.autograd
+def gradients(mx, program):
+    """The gradients of the inputs, and the values of the heads."""
+    nd, autograd = mx.nd, mx.autograd
     inputs = []
     for values, req in program["inputs"]:
         x = nd.array(values)
@@ -83,18 +78,35 @@ def run(module, program):
     head_grads = [None if g is None else nd.array(g) for _, g in program["heads"]]
     for last in [False] * (program["times"] - 1) + [True]:
         autograd.backward(heads, head_grads, retain_graph=not last)
-    return [x.grad.asnumpy().tolist() for x in inputs], [h.asnumpy().tolist() for h in heads]
+    return [x.grad.asnumpy() for x in inputs], [h.asnumpy() for h in heads]
 
 
-def main():
-    """Answer the programs on stdin."""
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    import mxnet
-
-    programs = pickle.load(sys.stdin.buffer)
-    pickle.dump([run(mxnet, program) for program in programs], answers, 2)
+UNARY = [name for name, f in PLAIN.items() if f.__code__.co_argcount == 2]
+BINARY = [name for name, f in PLAIN.items() if f.__code__.co_argcount == 3]
 
 
-if __name__ == "__main__":
-    main()
+def values(rng):
+    return [[rng.uniform(-1, 1) for _ in range(4)] for _ in range(3)]
+
+
+def program(seed):
+    """Two inputs or three, up to ten steps, one head or two; every value is (3, 4)."""
+    rng = random.Random(seed)
+    # Every op is at hand in the first programs, one after the other.
+    first = (UNARY + BINARY)[seed] if seed < len(UNARY + BINARY) else None
+    n = rng.choice([2, 3])
+    steps = []
+    for k in range(rng.randint(1, 10)):
+        what = first if first and k == 0 else rng.choice(UNARY + BINARY)
+        count = 1 if what in UNARY else 2
+        steps.append((what, [rng.randrange(n + k) for _ in range(count)]))
+    last = n + len(steps) - 1
+    heads = [(last, None if rng.random() < 0.5 else values(rng))]
+    if rng.random() < 0.4 and last > n:
+        heads.append((last - 1, values(rng)))
+    return {
+        "inputs": [(values(rng), rng.choice(["write", "write", "add"])) for _ in range(n)],
+        "steps": steps,
+        "heads": heads,
+        "times": rng.choice([1, 1, 2, 3]),
+    }
