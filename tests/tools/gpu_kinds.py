@@ -31,6 +31,12 @@ def kinds_and_counts(counts: Iterable[int]) -> list[tuple[str, int]]:
 @contextmanager
 def fake_gpus(n: int = 1, seed: int = 1, logical: int | None = None, **options: Any) -> Iterator:
     """A scope with gpu(0) to gpu(n - 1) of the fake, or `logical` devices on them; the CuPy."""
+    # Not at the head of the file: tests run without the add-on too (`test_addons.py`).
+    from fakes.cuda import fake_cuda
+
+    from d2lmini.cuda import module
+    from d2lmini.cuda.device import logical_gpus
+
     with fake_cuda(n, seed=seed, **options) as cupy, module.using(cupy), logical_gpus(logical or n):
         yield cupy
         engine.waitall()
@@ -56,7 +62,6 @@ def some_gpus(
         if kind == "virtual":
             yield stack.enter_context(virtual_gpus(n, link_gb_s=link_gb_s, memory=memory))
             return
-        # Not at the head of the file: tests run without the add-on too (`test_addons.py`).
         from fakes.cuda import fake_cuda
 
         from d2lmini.cuda import module
