@@ -203,11 +203,11 @@ def test_convolution_is_the_same_either_way_by_tiles_of_any_size(
         dw = registry["_conv_backward_weight"](x, y, **lists)
         return [v.asnumpy() for v in (y, dx, dw)]
 
-    monkeypatch.setattr(convolve, "_way", lambda *_: convolve_wide)
+    monkeypatch.setattr(convolve, "choose_way", lambda *_: convolve_wide)
     whole = all_three()
     monkeypatch.setattr(convolve_wide, "FEWEST_COLUMNS", 1)
     for way in (convolve_wide, convolve_each):
-        monkeypatch.setattr(convolve, "_way", lambda *_, way=way: way)
+        monkeypatch.setattr(convolve, "choose_way", lambda *_, way=way: way)
         for elements in (1 << 18, 2000, 300, 60, 1):
             monkeypatch.setattr(way, "TILE_ELEMENTS", elements)
             for got, want in zip(all_three(), whole):
