@@ -46,7 +46,7 @@ class Compression:
         if unknown or params.get("type") not in _TYPES:
             raise MXNetError(
                 f"gradient compression {params!r}: 'type' is one of {', '.join(_TYPES)}, and "
-                "'threshold' all there is beside"
+                "the only other key is 'threshold'"
             )
         self.kind: str = params["type"]
         self.threshold = float(params.get("threshold", 0.5))

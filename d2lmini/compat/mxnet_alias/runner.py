@@ -117,7 +117,7 @@ def _cells(path: str) -> Iterator[tuple[str, str]]:
                 found.append((f"cell {number}", text))
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as problem:
         words = repr(problem)[:300]
-        raise ValueError(f"{path} is no notebook that can be read: {words}") from None
+        raise ValueError(f"{path} is not a readable notebook: {words}") from None
     yield from found
 
 

@@ -44,7 +44,7 @@ class _SymbolFunction:
             values if isinstance(values, Mapping) else zip(states, values)
         )
         if set(self.states) != set(states):
-            raise MXNetError(f"{who}: aux_states are to be {states}, got {list(self.states)}")
+            raise MXNetError(f"{who}: aux_states must be {states}, got {list(self.states)}")
 
     def __call__(self, **inputs: NDArray) -> Any:
         ctx = next(iter(inputs.values())).context if inputs else default_context()
