@@ -373,7 +373,9 @@ def test_a_log_of_another_program_is_refused_and_this_one_goes_on():
         assert brief(s.log) == ["b1", "e1"]
     with engine.stepped(replay=log) as s:
         engine.push(lambda: None, name="<lambda>")
-        with pytest.raises(MXNetError, match="that operation has not been pushed, and the program waits"):
+        with pytest.raises(
+            MXNetError, match="that operation has not been pushed, and the program waits"
+        ):
             engine.waitall()
         engine.waitall()
         assert s.steps == 2
