@@ -77,7 +77,7 @@ def fault(words: str) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
     return enter
 
 
-@fault("memory of an array that is no more was written: 16 bytes from byte 64 on, as float32 1")
+@fault("memory of an array was written after its release: 16 bytes from byte 64 on, as float32 1")
 def the_function_of_a_program_whose_arena_was_given_back() -> Any:
     """What the short road did: it kept the function alone, and the net wrote into new arrays."""
     chunk = Chunk(Pool(cpu()), 8192)
@@ -90,7 +90,7 @@ def the_function_of_a_program_whose_arena_was_given_back() -> Any:
     return pool
 
 
-@fault("of an array that is no more was written: 4 bytes from byte 28 on, as float32 5")
+@fault("of an array was written after its release: 4 bytes from byte 28 on, as float32 5")
 def a_write_after_the_array_died() -> Any:
     x = array()
     view = x._chunk.data
@@ -113,7 +113,7 @@ def an_operation_that_writes_after_the_array_died() -> Any:
     engine.push(lambda: run_quietly(late_writer))
 
 
-@fault("of an array that is no more was written")
+@fault("of an array was written after its release")
 def a_view_that_does_not_keep_the_array() -> Any:
     """`asnumpy_view` does; here its address is used when both are gone."""
     x = array()
@@ -162,7 +162,7 @@ def a_program_that_writes_behind_its_arena() -> Any:
     arena.function(Adder(gives))()
 
 
-@fault(r"scratch memory 'sums' is asked for by one_name_for_two .* while an array of one_name")
+@fault(r"scratch memory 'sums' is requested by one_name_for_two .* while an array of one_name")
 def one_name_for_two() -> Any:
     first = scratch.array("sums", 100, "float32")
     second = scratch.array("sums", 50, "float32")
@@ -177,7 +177,7 @@ def more_scratch_memory_than_was_asked_for() -> Any:
     scratch.array("sums", 3, "float64")
 
 
-@fault("memory of a loan that is no more was written: 4 bytes from byte 40 on")
+@fault("memory of a loan was written after its release: 4 bytes from byte 40 on")
 def a_loan_that_is_over() -> Any:
     with loan((5000,), "float32") as values:
         values[...] = 0
@@ -191,7 +191,7 @@ def a_loan_that_is_too_small() -> Any:
         np.frombuffer(unowned(values, 4), np.float32)[5000] = 1
 
 
-@fault("memory of a loan that is no more was written")
+@fault("memory of a loan was written after its release")
 def filters_of_winograd_that_are_kept() -> Any:
     w = np.ones((8, 8, 3, 3), np.float32)
     with _values_of_filters(w, (3, 3), turned=False) as filters:
@@ -217,9 +217,7 @@ def a_batch_in_memory_that_the_next_batch_uses() -> Any:
     return batch
 
 
-@fault(
-    r"an array of shape \(1000,\) was adopted as one that nobody else sees, and lies in an array"
-)
+@fault(r"an array of shape \(1000,\) was adopted as unshared, but lies in an array")
 def a_part_of_an_array_as_an_array_of_its_own() -> Any:
     x = array(4000)
     chunk = Chunk(Pool(cpu()), 4000)
@@ -227,7 +225,7 @@ def a_part_of_an_array_as_an_array_of_its_own() -> Any:
     return x, chunk
 
 
-@fault("memory of an array that is no more was written")
+@fault("memory of an array was written after its release")
 def a_bucket_into_which_the_wire_still_writes() -> Any:
     """What travels arrives in gradients that died meanwhile."""
     gradients = [array(1500), array(2500)]
@@ -259,7 +257,7 @@ def test_it_is_found_when_the_memory_is_lent_again():
     chunk = Chunk(pool, 8192)
     again = chunk.allocate((2048,), np.dtype(np.float32))
     assert np.isnan(again).all(), "what was written is gone"
-    with pytest.raises(MemoryFault, match="no more was written: 1 bytes"):
+    with pytest.raises(MemoryFault, match="after its release: 1 bytes"):
         engine.waitall()
 
 

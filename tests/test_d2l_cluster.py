@@ -158,14 +158,14 @@ def test_within_a_machine_and_between_machines():
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda: rounds_of("rings", 2), "'rings' is no way to take a sum; there are ring, halving"),
+        (lambda: rounds_of("rings", 2), "'rings' is unknown; there are ring, halving"),
         (lambda: rounds_of("ring", 0), "over 1 process or more, got n = 0"),
         (lambda: rounds_of("ring", 2.5), "got n = 2.5"),
         (lambda: all_reduce_s(1, 8, Link(1, 1), per_node=4), "got inside=None and n=8"),
         (lambda: all_reduce_s(1, 6, Link(1, 1), "ring", 4, Link(1, 1)), "that are full"),
         (lambda: cluster.fit([1, 1], [1, 2]), "got 1 sizes and n = 2"),
         (lambda: cluster.fit([1, 2], [1, 2], n=1), "got 2 sizes and n = 1"),
-        (lambda: cluster.fit([1, 2], [0, 2]), "take no time, or less than sending, 0.0 s"),
+        (lambda: cluster.fit([1, 2], [0, 2]), "take no time, or less than sending: 0.0 s"),
     ],
 )
 def test_errors_say_what_was_expected(call, says):

@@ -163,7 +163,7 @@ def test_the_launcher_refuses(monkeypatch, tmp_path, capsys):
     program.write_text("")
     monkeypatch.setattr(launching.shutil, "which", lambda *args, **options: None)
     for args, says in [
-        (["-n", "2", str(program)], "launch: there is no mpiexec: pip install"),
+        (["-n", "2", str(program)], "launch: mpiexec was not found: pip install"),
         (["-n", "0", str(program)], "1 or more, got 0"),
         (["-n", "2", "nowhere.py"], "there is no file 'nowhere.py'"),
     ]:

@@ -518,7 +518,7 @@ class Unprintable(Exception):
 @pytest.mark.parametrize(
     ("problem", "text"),
     [
-        (Unprintable(), "odd: Unprintable: .its text cannot be had: RuntimeError."),
+        (Unprintable(), "odd: Unprintable: .its text is not available: RuntimeError."),
         (SystemExit(3), "odd: SystemExit: 3"),
         (GeneratorExit(), "odd: GeneratorExit: "),
     ],

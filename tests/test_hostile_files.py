@@ -238,7 +238,7 @@ def test_texts_that_make_no_metric(text: str):
 def test_notebooks_that_are_refused_before_anything_runs(content: bytes, tmp_path):
     path = tmp_path / "x.ipynb"
     path.write_bytes(content)
-    with pytest.raises(ValueError, match=r"x\.ipynb is no notebook"):
+    with pytest.raises(ValueError, match=r"x\.ipynb is not a readable notebook"):
         runner.run(path)
 
 

@@ -350,7 +350,7 @@ def test_errors_before_the_program(tmp_path):
     done = command("run", tmp_path / "nothing.py")
     assert done.returncode == 2 and "there is no file" in done.stderr
     done = command("run", write(tmp_path / "bad.ipynb", "{"))
-    assert done.returncode == 2 and "is no notebook" in done.stderr
+    assert done.returncode == 2 and "is not a readable notebook" in done.stderr
     done = command()
     assert done.returncode == 2 and "usage:" in done.stderr
 

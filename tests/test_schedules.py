@@ -204,7 +204,7 @@ def test_each_dependency_that_is_forgotten_is_found(
         if found.pair is not None:
             assert operation.number in [each.number for each in found.pair], found
         else:
-            assert kind == "writes" and "even in its own order" in found.why
+            assert kind == "writes" and "even program order" in found.why
         assert found.var == var, (operation, kind, var, found)
         assert f"{operation} " in str(found) and f"name it in {kind}" in str(found)
         assert elapsed_s < 1

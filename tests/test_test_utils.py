@@ -319,7 +319,7 @@ def test_symbols_with_states():
     for given in ([mean, var], states):
         tu.check_symbolic_forward(s, location, [want], aux_states=given, rtol=1e-4, atol=1e-4)
         tu.check_numeric_gradient(s, location, given, 1e-2, 0.05, 0.05)
-    with pytest.raises(mx.MXNetError, match="aux_states are to be"):
+    with pytest.raises(mx.MXNetError, match="aux_states must be"):
         tu.check_symbolic_forward(s, location, [want])
     types = [{"ctx": mx.cpu(0), "x": (4, 2), "type_dict": {}}, {"ctx": mx.cpu(1), "x": (4, 2)}]
     tu.check_consistency(s, types)

@@ -276,9 +276,9 @@ def tell_of_end(node: Node, where: str = "") -> None:
         return
     _told.add(line)
     callsite.warn(
-        f"{where}no gradient goes through {node.name}, for an earlier backward has used up this "
-        "part of the graph. If that is meant, say x = x.detach(); else pass retain_graph=True to "
-        f"that backward\n  recorded at  {callsite.describe(node.site)}"
+        f"{where}no gradient goes through {node.name}, because an earlier backward has used up "
+        "this part of the graph. If you intend this, write x = x.detach(); otherwise pass "
+        f"retain_graph=True to that backward\n  recorded at  {callsite.describe(node.site)}"
     )
 
 

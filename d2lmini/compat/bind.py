@@ -131,7 +131,7 @@ def _listed(what: str, names: Sequence[str], given: Any, missing: bool = False) 
         )
     for name, x in zip(names, arrays):
         if not isinstance(x, NDArray) and not (x is None and missing):
-            raise TypeError(f"{what}: {name} is to be an NDArray, got {type(x).__name__}")
+            raise TypeError(f"{what}: {name} must be an NDArray, got {type(x).__name__}")
     return arrays
 
 
@@ -156,7 +156,7 @@ def _check_groups(symbol: Symbol, ctx: Context, group2ctx: Mapping[str, Context]
     for group, other in (group2ctx or {}).items():
         if other.device_type != ctx.device_type:
             raise MXNetError(
-                f"group2ctx: {group!r} is to be on {other} and the rest on {ctx}: a program runs "
+                f"group2ctx: {group!r} is on {other} and the rest on {ctx}: a program runs "
                 "on one kind of device"
             )
     if group2ctx:

@@ -12,7 +12,7 @@
 ...     nd.waitall()
 ... except storage.MemoryFault as fault:
 ...     print(str(fault).splitlines()[0])
-memory of an array that is no more was written: 4 bytes from byte 784 on, as float32 7.0
+memory of an array was written after its release: 4 bytes from byte 784 on, as float32 7.0
 >>> storage.check(False)
 
 While the checker is on, memory without an owner holds a pattern, NaN in every type of floats:
@@ -227,8 +227,8 @@ class Checker:
             if getrefcount([block][0]) > 2:
                 before = "" if piece is None else f" of {piece.who}"
                 self.fault(
-                    f"scratch memory {name!r} is asked for by {asking}, while an array{before} in "
-                    "it is in use: two that are in use at once need two names"
+                    f"scratch memory {name!r} is requested by {asking} while an array{before} "
+                    "in it is in use: two uses at once need two names"
                 )
                 block = None
             elif piece is not None:
@@ -250,7 +250,7 @@ class Checker:
         piece = self.pieces.get(id(base))
         if piece is not None and piece.root() is base:
             self.fault(
-                f"an array of shape {array.shape} was adopted as one that nobody else sees, and "
+                f"an array of shape {array.shape} was adopted as unshared, but "
                 f"lies in {piece.what} of {_named(piece.who)}"
             )
         elif array.nbytes <= LARGEST and chunk.writer is None and not chunk.queue:
@@ -328,7 +328,7 @@ class Checker:
         elif piece.what.startswith("the arena"):
             what = f"{piece.what}, was written"
         else:
-            what = f"memory of {piece.what} that is no more was written"
+            what = f"memory of {piece.what} was written after its release"
         return (
             f"{what}: {where}\n  it was of   {_named(piece.who)}, {piece.nbytes} bytes"
             f"\n  meanwhile   {self._since(piece.seen)}"
@@ -340,7 +340,7 @@ class Checker:
         n = min(self.count - count, len(last))
         names = list(dict.fromkeys(last[len(last) - n :]))
         if not names:
-            return "no operation began: it was written by one before, or by the program itself"
+            return "no operation began: an earlier operation wrote it, or the program itself"
         more = f" and {len(names) - 8} more" if len(names) > 8 else ""
         return f"these operations began: {', '.join(names[-8:])}{more}"
 
@@ -353,7 +353,7 @@ class Checker:
                 self._drop(each)
                 self.fault(
                     f"an array of shape {array.shape} changed, though no operation wrote it: it "
-                    f"was adopted, and who made it still writes there\n"
+                    f"was adopted, and its maker still writes to it\n"
                     f"  meanwhile   {self._since(count)}"
                 )
 

@@ -53,6 +53,6 @@ def place_of(source: Any) -> tuple[int, int]:
             tensor = getattr(found, "tensor", found)
             return tensor.kind, tensor.number
     raise TypeError(
-        "from_dlpack: expected an array with __dlpack__, or a capsule that nobody has taken yet, "
+        "from_dlpack: expected an array with __dlpack__, or a capsule not consumed yet, "
         f"got {type(source).__name__}"
     )

@@ -304,7 +304,7 @@ class Chunk(WeightedVar):
         """Make `array` the contents and count it (lock held). AssertionError unless the array is
         in C order."""
         if not array.flags.c_contiguous:
-            raise AssertionError("an array is to be in C order, else its views would be copies")
+            raise AssertionError("an array must be in C order, else its views would be copies")
         pool = self.pool
         self.data = array
         self.spec = None
@@ -406,7 +406,7 @@ def check_there(chunks: Iterable[Any]) -> None:
     for chunk in chunks:
         if not chunk.pool.there:
             raise MXNetError(
-                f"the array lies on a {chunk.pool.ctx} that there is no more: its "
+                f"the array lies on a {chunk.pool.ctx} that no longer exists: its "
                 "virtual_gpus(...) has ended. Copy what you need to cpu() before the end, or leave "
                 "the scope later"
             )

@@ -128,9 +128,9 @@ def rounds_of(way: str, n: int) -> Rounds:
     shares Rounds(rounds=4, passes=1.5, sends=8)
     """
     if way not in WAYS:
-        raise ValueError(f"{way!r} is no way to take a sum; there are {', '.join(WAYS)}")
+        raise ValueError(f"{way!r} is unknown; there are {', '.join(WAYS)}")
     if n != int(n) or n < 1:
-        raise ValueError(f"a sum is taken over 1 process or more, got n = {n!r}")
+        raise ValueError(f"a sum is over 1 process or more, got n = {n!r}")
     return WAYS[way](int(n)) if n > 1 else Rounds(0, 0.0, 0)
 
 
@@ -229,7 +229,7 @@ def fit(
             f"{len(groups)} sizes and n = {n}"
         )
     if min(min(each) for each in groups.values()) <= 0:
-        raise ValueError(f"fit: some sums take no time, or less than sending, {send_s} s a message")
+        raise ValueError(f"fit: some sums take no time, or less than sending: {send_s} s a message")
     chance = random.Random(seed)
     draws = [{size: statistics.median(each) for size, each in groups.items()}]
     for _ in range(DRAWS):

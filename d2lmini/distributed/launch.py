@@ -78,7 +78,7 @@ def _mpiexec() -> list[str]:
     here = str(Path(sys.executable).parent)
     found = shutil.which("mpiexec", path=here + os.pathsep + os.environ.get("PATH", ""))
     if found is None:
-        raise ValueError("there is no mpiexec: pip install 'd2lmini[dist]' brings one")
+        raise ValueError("mpiexec was not found: pip install 'd2lmini[dist]' installs one")
     told = subprocess.run([found, "--version"], capture_output=True, text=True).stdout
     if "Open MPI" in told or "OpenRTE" in told:
         return [found, "--oversubscribe", "--tag-output"]

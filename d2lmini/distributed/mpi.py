@@ -177,7 +177,7 @@ class World:
             if last < self._begun:
                 raise MXNetError(
                     f"dist: rank {rank} has ended its program, while rank {self.rank} waits for it "
-                    f"to {_told(self._plan)}; all ranks must take as many steps"
+                    f"to {_told(self._plan)}; all ranks must take the same number of steps"
                 )
 
     def _note_who_is_gone(self) -> None:

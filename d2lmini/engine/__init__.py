@@ -141,7 +141,8 @@ def limit_pending(nbytes: int | None) -> None:
 
 
 def cancel_pending() -> int:
-    """Drop every task that has not begun; returns how many. Waits on their results raise."""
+    """Drop every task that has not begun; returns how many. Waits on the results raise
+    "cancelled"."""
     return current.cancel_pending()
 
 

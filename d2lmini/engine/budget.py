@@ -145,7 +145,7 @@ class Budget:
             assert var.pins, "a queued task has not pinned its memory"  # type: ignore[attr-defined]
             if not (var.filled and var.held):  # type: ignore[attr-defined]
                 pending += var.weight
-        assert self.pending == pending, f"{self.pending} bytes in the books, {pending} pending"
+        assert self.pending == pending, f"{self.pending} bytes counted, {pending} pending"
 
     def _settle(self, var: WeightedVar) -> None:
         counts = bool(var.pins) and not (var.filled and var.held)

@@ -421,7 +421,7 @@ def _pass_on(var: Var, ready: list[Task]) -> None:
 
 
 def _add_reader(var: Var, task: Task) -> None:
-    assert var.writer is None, "a reader beside a writer"
+    assert var.writer is None, "a reader while a writer holds the Var"
     if var.readers is _NOBODY:
         var.readers = {task}
     else:

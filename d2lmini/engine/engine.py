@@ -134,14 +134,14 @@ class Engine(Waits):
     def _check(self) -> None:
         in_line = {*self.pending, *self.gates}
         for var in {v for t in in_line for v in (*t.shared, *t.writes)}:
-            assert var.writer is None or not var.readers, "I1: a writer beside readers"
-            assert not var.queue or var.writer or var.readers, "I2: a queue behind nobody"
+            assert var.writer is None or not var.readers, "I1: a writer together with readers"
+            assert not var.queue or var.writer or var.readers, "I2: a queue without a holder"
             if var.queue:
                 assert var.queue[0][1] or var.writer, "I3: the head could be granted"
             there = {*var.readers, *(task for task, _ in var.queue)}
-            assert there <= in_line, "somebody in line is not pending"
-            assert var.writer is None or var.writer in in_line, "somebody who writes is not pending"
+            assert there <= in_line, "a task in line is not pending"
+            assert var.writer is None or var.writer in in_line, "a writer is not pending"
         for task in in_line:
             missing = sum(not core.holds(task, v) for v in (*task.shared, *task.writes))
-            assert task.open or task.waits == missing, "I4: a wrong count of what is missing"
-        assert self.running <= self.pending, "I6: something runs that is not pending"
+            assert task.open or task.waits == missing, "I4: a wrong count of Vars not granted"
+        assert self.running <= self.pending, "I6: a running task is not pending"

@@ -77,7 +77,7 @@ class Failure:
         try:
             text = str(problem)
         except Exception as another:
-            text = f"(its text cannot be had: {type(another).__name__})"
+            text = f"(its text is not available: {type(another).__name__})"
         if isinstance(problem, KeyboardInterrupt):
             text = "interrupted by Ctrl-C while it ran, so its result is not known"
         elif not isinstance(problem, (MXNetError, MemoryError, IndexError)):

@@ -1,11 +1,11 @@
 """Ctrl-C waits while an operation changes memory in place, and is never lost.
 
 CPython runs a signal's handler on the main thread between any two instructions. An exception
-raised there in the middle of an update leaves some weights updated and others not. So a thread that
-runs such an operation for the caller holds the signals meanwhile: a handler that only notes the
-signal replaces the original handlers, which are called when the operation has ended. Workers need
-none of this, because signals never interrupt them. Nor do operations that change memory by one
-call of NumPy: the call happened or it did not. To hold and to release takes 1.5 us.
+raised there in the middle of an update leaves some weights updated and others not. So while such
+an operation runs on the caller's thread, the engine holds the signals: it replaces their handlers
+by one that only notes the signal, and calls the original handlers when the operation has ended.
+Workers need none of this, because signals never interrupt them. Nor do operations that change
+memory by one call of NumPy: the call happened or it did not. To hold and to release takes 1.5 us.
 
 Python also swallows exceptions raised in a finalizer (`__del__`, a weakref's callback): an
 interrupt that arrives there is raised at the next push or wait instead (`instrument.apart` sends

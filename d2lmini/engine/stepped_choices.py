@@ -127,15 +127,15 @@ class Replayed(InOrder):
 
     def check_wait(self, engine: SteppedEngine) -> None:
         if engine.steps < len(self.moves):
-            raise self._other(engine, "which waits, that operation has not been pushed")
+            raise self._other(engine, "that operation has not been pushed, and the program waits")
 
     def _other(self, engine: SteppedEngine, what: str) -> MXNetError:
         """The error for a program that differs from the log's; the replay ends here."""
         event = self.moves[engine.steps]
         del self.moves[engine.steps :]
         return MXNetError(
-            f"replay: step {engine.steps + 1} of the log is {str(event)!r}, but of this program, "
-            f"{what}. It is another program than that of the log"
+            f"replay: step {engine.steps + 1} of the log is {str(event)!r}, but in this program "
+            f"{what}. The log belongs to another program"
         )
 
 

@@ -178,8 +178,8 @@ class _Explorer:
             run = self.watch(first, first)
             engine = run.engine
             pair = [engine.operations[number] for number in first]
-            found.var, why = _unnamed_write(pair, (run,)) or (None, "nobody knows why")
-            found.why = "even in its own order it does not, when it is queued: "
+            found.var, why = _unnamed_write(pair, (run,)) or (None, "the cause is unknown")
+            found.why = "even program order does not, when the operations are queued: "
             found.why += why.format("" if found.var is None else engine.name_of(found.var))
             return
         good, bad, i = _exchange(first, order, self.fine)
@@ -374,7 +374,7 @@ def _blame_engine(
 ) -> None:
     """Describe a random schedule that failed although no order did."""
     if collision is None:
-        found.why = "it began and ended operations between the pushes of the program"
+        found.why = "the schedule began and ended operations between the pushes of the program"
         return
     early, late, found.var = collision
     found.pair = early, late

@@ -68,8 +68,8 @@ class Orders:
         found = list(islice(self.reduced() if reduced else self.all(), most + 1))
         if len(found) > most:
             raise ValueError(
-                f"orders: there are more than {most}. Ask for orders(reduced=True), few of which "
-                "every two operations come in both orders, or raise `most`"
+                f"orders: there are more than {most}. Ask for orders(reduced=True), a few in which "
+                "every two unordered operations come both ways round, or raise `most`"
             )
         return found
 

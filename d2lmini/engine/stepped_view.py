@@ -107,7 +107,7 @@ class View(Engine):
                         said = f"{task.seq} {task.name} {words} {other.seq} {other.name} {verb}"
                         lines.append((task.seq, other.seq, said))
                 ahead.append((task, writes))
-        return Text("\n".join(said for *_, said in sorted(lines)) or "nobody waits")
+        return Text("\n".join(said for *_, said in sorted(lines)) or "no operation waits")
 
     def _busy(self) -> Iterator[tuple[int, Var]]:
         known = sorted((number, var) for var, number in self.numbers.items() if not var.idle)

@@ -103,13 +103,13 @@ class Waits(Road):
         complete for the engine may be pending on its device; then wait for the device too."""
         if here.task is not None:
             raise MXNetError(
-                f"{by} inside the task {here.task.name!r}: a task must not wait, for it would hold "
-                "a worker that the awaited work may need. Name what it needs in reads= instead."
+                f"{by} inside the task {here.task.name!r}: a task must not wait, because it would "
+                "hold a worker that the awaited work may need. Name its inputs in reads= instead."
             )
         if core.lock._is_owned():  # type: ignore[attr-defined]
             raise MXNetError(
-                f"{by} inside a finalizer (__del__): it runs in the midst of the engine's own work "
-                "and must not wait. Push what is to be done instead."
+                f"{by} inside a finalizer (__del__): it interrupts the engine's own work and "
+                "must not wait. Push the work instead."
             )
         if interrupts:
             _interrupt()
@@ -262,4 +262,4 @@ def block(lock: threading.Lock, deadline: float | None = None) -> bool:
         if lock.acquire(timeout=left):
             return True
         if sys.is_finalizing():  # no other thread runs any more
-            raise MXNetError("the process has ended, and what this waits for was not over by then")
+            raise MXNetError("the process ended before the awaited work was done")

@@ -34,7 +34,7 @@ def create(name: str = "local") -> Any:
     if kind == "nccl" and not _has_nccl():
         raise MXNetError(
             "KVStore 'nccl' needs NVIDIA's library (pip install nvidia-nccl-cu12) and a GPU of "
-            "CUDA; 'device' does the same without"
+            "CUDA; 'device' does the same without it"
         )
     if kind not in LOCAL + DEVICE:
         raise MXNetError(f"KVStore type {name!r} is unknown; choose 'local' or 'device'")

@@ -33,8 +33,8 @@ _TYPES = ("2bit", "fp16")
 
 
 class Compression:
-    """How gradients are compressed: `params` is {'type': '2bit' or 'fp16', 'threshold': the step of
-    2bit}; MXNetError for other params, and at `send` for gradients that are not floats."""
+    """How gradients are compressed: `params` is {'type': '2bit' or 'fp16', 'threshold': the value
+    that 2bit sends}. MXNetError for other params, and at `send` for non-float gradients."""
 
     def __init__(self, params: Any):
         if not isinstance(params, dict):
@@ -46,7 +46,7 @@ class Compression:
         if unknown or params.get("type") not in _TYPES:
             raise MXNetError(
                 f"gradient compression {params!r}: 'type' is one of {', '.join(_TYPES)}, and "
-                "'threshold' all there is beside"
+                "the only other key is 'threshold'"
             )
         self.kind: str = params["type"]
         self.threshold = float(params.get("threshold", 0.5))

@@ -86,7 +86,7 @@ class KVStore(KVStoreBase):
             if k in self._store:
                 raise MXNetError(f"init: key {k!r} was initialized before; push changes its value")
             if len(values) != 1:
-                raise MXNetError(f"init: key {k!r} has {len(values)} values; it begins with one")
+                raise MXNetError(f"init: key {k!r} has {len(values)} values; need one")
             x = values[0]
             self._store[k] = x.copy() if self._spreads or x.context.is_cpu else x.copyto(cpu())
 
@@ -284,7 +284,7 @@ class KVStore(KVStoreBase):
         if not self._spreads:
             raise MXNetError(
                 "Gradient compression is not supported for this type of kvstore: "
-                f"{self.type!r}; create('device') has it"
+                f"{self.type!r}; create('device') supports it"
             )
         self._compression = Compression(compression_params)
 

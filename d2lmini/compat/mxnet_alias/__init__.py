@@ -12,11 +12,11 @@ Traceback (most recent call last):
 NotImplementedError: mxnet.image.imread is left out of d2lmini, as all of MXNet's image operations
 >>> d2lmini.compat.mxnet_alias.uninstall()
 
-How it works. Python asks the finders in `sys.meta_path` for a module it has not loaded. Ours
-answers for `mxnet` and all below it, and puts the *same* module object that d2lmini has into
-`sys.modules` under the second name, so that classes are identical whichever way they were reached.
-Only the top, `mxnet` itself, is a module of its own (its version is MXNet's). What d2lmini does not
-have is a module whose names are errors when used, not when imported: see `left_out.py`.
+How it works. Python asks the finders in `sys.meta_path` for a module it has not loaded. The finder
+of this module answers for `mxnet` and everything below it, and puts the *same* module object that
+d2lmini has into `sys.modules` under the second name, so that classes are identical under both
+names. Only `mxnet` itself is a separate module (its version is MXNet's). A part of MXNet that
+d2lmini does not have is a module whose names raise when used, not when imported: see `left_out.py`.
 
 `d2lzh`, the package of the book these programs come from, is `d2lmini.d2l`; so is `d2l`, unless
 another package of that name is installed.
@@ -42,12 +42,12 @@ from d2lmini.compat.mxnet_alias.old_numpy import OneElementArray
 
 __all__ = ["install_as_mxnet", "installed", "uninstall"]
 
-#: The release whose API this is.
+#: The MXNet release with this API.
 VERSION = "1.9.1"
 
 _BOOK = "d2lmini.d2l"
 
-# MXNet's short names, and modules that go by another name here.
+# MXNet's short names, and modules that have another name here.
 _OTHER_NAMES = {
     "img": "image", "init": "initializer", "kv": "kvstore", "mod": "module", "mon": "monitor",
     "nd": "ndarray", "rnd": "random", "sym": "symbol", "viz": "visualization",
@@ -59,16 +59,16 @@ _MODULES = """
     autograd base context engine gluon initializer io kvstore lr_scheduler metric ndarray onnx
     optimizer profiler random runtime symbol test_utils util visualization""".split()
 
-# Modules that are elsewhere in MXNet.
+# Modules that have another place in MXNet.
 _ELSEWHERE = {"contrib.onnx": "onnx", "executor": "compat.executor"}
 
-# What `mxnet` shows beside modules.
+# The names in `mxnet` that are not modules.
 _NAMES = """
     AttrScope Context MXNetError cpu cpu_pinned current_context gpu is_np_array is_np_shape np_shape
     set_np_shape use_np_shape""".split()
 
 # Files of MXNet's packages that programs import from, as `from mxnet.gluon.block import Block`. The
-# names are looked for in the file of that name here, if there is one, and in the package above.
+# names are looked up in d2lmini's file of that name, if there is one, and in the package above.
 _FILES = """
     gluon.block gluon.parameter gluon.trainer gluon.utils
     gluon.nn.activations gluon.nn.basic_layers gluon.nn.conv_layers
@@ -81,7 +81,7 @@ _FILES = """
 
 
 class _MXNet(ModuleType):
-    """The module `mxnet`: its names are looked up in d2lmini when they are first used."""
+    """The module `mxnet`: its names are looked up in d2lmini at their first use."""
 
     __version__ = VERSION
     __file__ = __file__
@@ -110,14 +110,14 @@ class _MXNet(ModuleType):
 
 
 def _proper(name: str) -> tuple[str, str]:
-    """A dotted name as (top, the rest with MXNet's short names written out)."""
+    """A dotted name as (top, the rest with MXNet's short names in full)."""
     top, _, rest = name.partition(".")
     first, dot, deeper = rest.partition(".")
     return top, (_OTHER_NAMES.get(first, first) if top == "mxnet" else first) + dot + deeper
 
 
 def _ours(top: str, rest: str) -> str | None:
-    """The module of d2lmini that serves `top.rest`, if there is one."""
+    """The module of d2lmini that serves `top.rest`, or None."""
     if top != "mxnet":
         path = f"{_BOOK}.{rest}" if rest and rest != "utils" else _BOOK
     elif rest in _ELSEWHERE or rest.partition(".")[0] in _MODULES:
@@ -147,13 +147,13 @@ class _File(ModuleType):
 
 
 class _Loader(Loader):
-    """Puts an object that exists already under the name that was asked for."""
+    """Puts an existing object under the requested name."""
 
     def __init__(self, value: Any):
         self.value = value
 
     def exec_module(self, module: ModuleType) -> None:
-        # The import system lets a module replace itself; it hands out what lies here now.
+        # The import system lets a module replace itself: it returns the object stored here.
         spec = module.__spec__
         assert spec is not None
         sys.modules[spec.name] = self.value
@@ -162,7 +162,7 @@ class _Loader(Loader):
 
 
 class _Finder(MetaPathFinder):
-    """Answers for the top-level packages `tops` and for all that is below them."""
+    """Answers for the top-level packages `tops` and for everything below them."""
 
     def __init__(self, *tops: str):
         self.tops = tops
@@ -175,7 +175,7 @@ class _Finder(MetaPathFinder):
 
 
 def _find(name: str) -> Any:
-    """What stands for a module of MXNet's; None if MXNet has none of this name."""
+    """The object for a module of MXNet; None if MXNet has no module of this name."""
     if name == "mxnet":
         module = _MXNet("mxnet", __doc__)
         module.__path__ = []  # type: ignore[attr-defined]
@@ -190,28 +190,28 @@ def _find(name: str) -> Any:
         return value
     if rest in _FILES:
         return sys.modules[parent]
-    if last in vars(sys.modules.get(parent)):  # nd.linalg and its like: namespaces, not modules
+    if last in vars(sys.modules.get(parent)):  # nd.linalg and others: namespaces, not modules
         return vars(sys.modules[parent])[last]
     reason = left_out.MODULES.get(rest) if top == "mxnet" else None
     if reason is None:
         return None
     absent = LeftOutModule(name, reason)
-    if rest == "libinfo":  # programs ask it for the release
+    if rest == "libinfo":  # programs read the release from it
         absent.__version__ = VERSION  # type: ignore[attr-defined]
-    for path, ours in _ELSEWHERE.items():  # a part of it that is here
+    for path, ours in _ELSEWHERE.items():  # a part of it that d2lmini has
         above, _, child = path.rpartition(".")
         if above == rest:
             setattr(absent, child, import_module(f"d2lmini.{ours}"))
     return absent
 
 
-# What was hung into modules of d2lmini, to be taken off again: (module, name).
+# Attributes added to modules of d2lmini, for `uninstall` to remove: (module, name).
 _hung: list[tuple[ModuleType, str]] = []
 
 
 def _complete(name: str, path: str, module: ModuleType) -> None:
-    """Hang what MXNet has below a module, and d2lmini has not, into it: what is left out, so that
-    `from mxnet.gluon import contrib` works, and files that d2lmini cuts otherwise."""
+    """Add to a module the children that MXNet has and d2lmini has not: those left out, so that
+    `from mxnet.gluon import contrib` works, and files that d2lmini divides differently."""
     for child in left_out.modules(path):
         if child not in vars(module) and _ours("mxnet", f"{path}.{child}") is None:
             missing = LeftOutModule(f"{name}.{child}", left_out.MODULES[f"{path}.{child}"])
@@ -234,7 +234,7 @@ _d2l_finder = _Finder("d2l")
 
 
 def install_as_mxnet() -> None:
-    """From now on `import mxnet` (and `d2lzh`, the book's package) gets d2lmini.
+    """Make `import mxnet` (and `d2lzh`, the book's package) give d2lmini from now on.
 
     Call it before the first `import mxnet`; a second call does nothing. ImportError when the real
     mxnet is in this process already.
@@ -258,7 +258,7 @@ def installed() -> bool:
 
 
 def uninstall() -> None:
-    """Undo `install_as_mxnet`: forget the second names. Objects made through them stay good."""
+    """Undo `install_as_mxnet`: remove the second names. Objects made through them stay valid."""
     if not installed():
         return
     alias.installed, alias.array = False, None

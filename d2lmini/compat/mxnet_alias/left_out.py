@@ -1,4 +1,4 @@
-"""Names of MXNet that d2lmini does not have: they import, and say what they are when used.
+"""Names of MXNet that d2lmini does not have: they can be imported, and raise when used.
 
 >>> from d2lmini.compat.mxnet_alias.left_out import LeftOutModule
 >>> image = LeftOutModule("mxnet.image", "as all of MXNet's image operations")
@@ -7,9 +7,9 @@
 Traceback (most recent call last):
 NotImplementedError: mxnet.image.imread is left out of d2lmini, as all of MXNet's image operations
 
-A program that imports a whole shelf and uses one book runs; one that needs what is missing is told
-its name, at the line that uses it. The error is a NotImplementedError and no MXNetError, because
-programs catch the latter to go on without a GPU.
+A program that imports a missing name without using it runs; a program that needs the name gets an
+error with the name, at the line that uses it. The error is a NotImplementedError and not an
+MXNetError, because programs catch MXNetError to go on without a GPU.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any, NoReturn
 
-# Modules of MXNet 1.9 that are not here, and why. A part that is built later needs no change here:
-# what d2lmini has is found first.
+# Modules of MXNet 1.9 that d2lmini does not have, and why. If d2lmini gets one later, its entry
+# does no harm: d2lmini's own modules are found first.
 _MODULES = {
     "as all of MXNet's image operations": """
         image image.detection image.image recordio ndarray.image""",
@@ -41,10 +41,10 @@ _MODULES = {
     "as are the tools around MXNet's own binary": "error libinfo log notebook registry",
     "training past one machine": "kvstore.kvstore_server",
 }  # fmt: skip
-#: The path below `mxnet` of each, and its reason.
+#: The path of each below `mxnet`, and its reason.
 MODULES = {module: reason for reason, names in _MODULES.items() for module in names.split()}
 
-#: Names in the module `mxnet` itself that are no modules.
+#: Missing names in the module `mxnet` itself that are not modules.
 NAMES = {
     "np_array": "as all of MXNet's NumPy interface",
     "use_np": "as all of MXNet's NumPy interface",
@@ -55,7 +55,7 @@ _LATER = ("training past one machine",)
 
 
 def modules(parent: str = "") -> list[str]:
-    """The modules that are not here, directly below `mxnet.PARENT`."""
+    """The missing modules directly below `mxnet.PARENT`."""
     return [m.rpartition(".")[2] for m in MODULES if m.rpartition(".")[0] == parent]
 
 
@@ -71,7 +71,7 @@ def _raise(self: Missing, *args: Any, **kwargs: Any) -> NoReturn:
 
 
 class Missing:
-    """Stands for a function or class that is not here. Naming it, and names below it, is free;
+    """Stands for a missing function or class. Access to it, and to names below it, is free;
     calling it, deriving from it, or computing with it raises. Nothing is an instance of it."""
 
     def __init__(self, name: str, reason: str):
@@ -101,11 +101,11 @@ class Missing:
 
 
 class LeftOutModule(ModuleType):
-    """A module of MXNet that is not here: whatever is asked of it is `Missing`."""
+    """A module of MXNet that d2lmini does not have: all its names are `Missing`."""
 
     def __init__(self, name: str, reason: str):
         super().__init__(name, f"{explain(name, reason)}.")
-        self.__path__: list[str] = []  # an empty package: modules below it are ours to find
+        self.__path__: list[str] = []  # an empty package: `_Finder` finds the modules below it
         self._reason = reason
 
     def __getattr__(self, name: str) -> Missing:

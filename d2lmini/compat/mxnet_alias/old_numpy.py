@@ -1,16 +1,16 @@
-"""What `asnumpy` gives under the alias: an array that is a number where it has one element.
+"""The result of `asnumpy` under the alias: an array that is also a number if it has one element.
 
-Programs of MXNet's time print `"%f" % loss.mean().asnumpy()`, of shape (1,). NumPy 2.4 takes only
-arrays without axes for numbers; NumPy as it was then took every array of one element.
+Programs written for MXNet print `"%f" % loss.mean().asnumpy()`, of shape (1,). NumPy 2.4 takes only
+arrays without axes for numbers; NumPy at that time took every array of one element.
 
 >>> import math
 >>> x = np.array([[2.25]], "float32").view(OneElementArray)
 >>> "%f, %d" % (x, x), float(x), round(x, 1), math.sqrt(x), f"{x:.3f}"
 ('2.250000, 2', 2.25, 2.2, 1.5, '2.250')
 
-In all else it is an ndarray: it prints, pickles and copies as one, slices and results of ufuncs
-behave like it, and numbers computed from it are NumPy's scalars. NumPy then had no `round` and
-`format` for arrays; they come with the rest.
+Otherwise it is an ndarray: it prints, pickles and copies as an ndarray, slices and results of
+ufuncs behave like it, and numbers computed from it are NumPy's scalars. NumPy at that time had no
+`round` and `format` for arrays; this class has both.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class OneElementArray(np.ndarray):
         return format(self._number(), spec) if spec else str(self)
 
     def _number(self) -> Any:
-        """The one element as Python's number; TypeError, in NumPy's words of then, for more."""
+        """The one element as a Python number; for more a TypeError, in old NumPy's words."""
         if self.size != 1:
             raise TypeError("only size-1 arrays can be converted to Python scalars")
         return self.item()
 
-    # NumPy asks a subclass what to make of results, and would leave those without axes arrays.
+    # NumPy asks a subclass how to wrap results, and would leave those without axes arrays.
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
         return array[()] if return_scalar else array.view(type(self))
 

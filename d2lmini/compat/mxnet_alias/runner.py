@@ -3,10 +3,10 @@
     from d2lmini.compat.mxnet_alias.runner import run
     status = run("train.py", ["--epochs", "3"])        # 0, or 1 after an error was printed
 
-To the program all is as if Python had started it: `__name__` is "__main__", `sys.argv` is its own,
-its folder comes first on `sys.path`, and a traceback shows its lines alone. A notebook's code cells
-run in order in one namespace; the value of a cell's last line is printed, and a traceback names the
-cell. Lines that only IPython understands are left out, most with a note.
+For the program everything is as if Python had started it: `__name__` is "__main__", `sys.argv` is
+its own, its folder comes first on `sys.path`, and a traceback shows only its lines. A notebook's
+code cells run in order in one namespace; the value of a cell's last line is printed, and a
+traceback names the cell. Lines that only IPython understands are left out, most with a note.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from typing import Any
 
 from d2lmini.compat.mxnet_alias import install_as_mxnet
 
-#: Where child processes find the program's path (see `spawned.py`).
+#: The environment variable with the program's path, for child processes (see `spawned.py`).
 PROGRAM = "D2LMINI_PROGRAM"
 
-# Commands of IPython that change nothing in a program that runs from top to bottom.
+# Commands of IPython that have no effect on a program that runs from top to bottom.
 _SILENT = ("matplotlib", "config", "load_ext", "autoreload", "reload_ext", "pylab")
-# Those that run what follows them.
+# Commands that run the rest of their line.
 _TRANSPARENT = ("time", "timeit", "prun", "capture")
 
 
@@ -64,7 +64,7 @@ def run(path: str | os.PathLike[str], arguments: Sequence[str] = ()) -> int:
 
 @contextmanager
 def _as_main(path: str, arguments: Sequence[str], notebook: bool) -> Iterator[ModuleType]:
-    """A fresh `__main__` with its own arguments; what was there before comes back."""
+    """A fresh `__main__` with its own arguments; restores the former one at the end."""
     module = ModuleType("__main__")
     module.__dict__.update(__file__=path, __builtins__=builtins)
     folder = os.path.dirname(os.path.abspath(path))
@@ -75,8 +75,8 @@ def _as_main(path: str, arguments: Sequence[str], notebook: bool) -> Iterator[Mo
     if notebook:
         vars(module)["display"] = _display
     else:
-        # Processes that the program starts run it again, as "__mp_main__", to find its functions;
-        # they start with this module, which installs the alias first.
+        # Child processes run the program again, as "__mp_main__", to find its functions; they start
+        # with the module `spawned`, which installs the alias first.
         os.environ[PROGRAM] = os.path.abspath(path)
         module.__spec__ = ModuleSpec("d2lmini.compat.mxnet_alias.spawned", None)
     try:
@@ -95,7 +95,7 @@ def _show(error: BaseException) -> None:
         frames = frames.tb_next
     sys.stdout.flush()
     if sys.excepthook is sys.__excepthook__:
-        # Python's own hook looks lines up in files only, and a cell is none before 3.13.
+        # Python's own hook looks lines up in files only, and a cell is not a file before 3.13.
         traceback.print_exception(type(error), error, frames)
     else:
         sys.excepthook(type(error), error, frames)
@@ -117,12 +117,12 @@ def _cells(path: str) -> Iterator[tuple[str, str]]:
                 found.append((f"cell {number}", text))
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as problem:
         words = repr(problem)[:300]
-        raise ValueError(f"{path} is no notebook that can be read: {words}") from None
+        raise ValueError(f"{path} is not a readable notebook: {words}") from None
     yield from found
 
 
 def _run_cell(source: str, name: str, module: ModuleType) -> None:
-    """Execute a cell; the value of an expression at its end is shown, unless a `;` follows."""
+    """Execute a cell; print the value of an expression at its end, unless a `;` follows."""
     source = _plain_python(source, name)
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     tree = _parsed(source, name)
@@ -146,10 +146,10 @@ def _compiled(tree: ast.Module | ast.Expression, name: str) -> CodeType:
 
 
 def _plain_python(source: str, name: str) -> str:
-    """The cell without what only IPython understands, its lines in their places.
+    """The cell without IPython's syntax, with the same line numbers.
 
-    Only lines at which Python finds a syntax error are looked at: a `%` that begins the second
-    line of a formula, or a line of a string, is none.
+    Only lines at which Python finds a syntax error are changed: a `%` at the begin of a formula's
+    second line, or a line of a string, is not one.
     """
     lines = source.split("\n")
     if lines[0].startswith("%%"):
@@ -173,7 +173,7 @@ def _plain_python(source: str, name: str) -> str:
 
 
 def _without_magic(line: str, name: str) -> str | None:
-    """A line of IPython's as Python; None if it is not one."""
+    """A line of IPython's syntax as Python; None if it is not one."""
     text = line.strip()
     indent = line[: len(line) - len(line.lstrip())]
     if text.startswith("%"):
@@ -181,7 +181,7 @@ def _without_magic(line: str, name: str) -> str | None:
         if command in _TRANSPARENT:
             return indent + (rest.strip() or "pass")
         if command == "matplotlib":
-            # There is no page to draw on: figures are drawn into memory, for savefig.
+            # There is no page for figures: draw them in memory, for savefig.
             os.environ.setdefault("MPLBACKEND", "Agg")
         elif command not in _SILENT:
             _note(name, text, "this line")
@@ -197,6 +197,6 @@ def _note(name: str, text: str, what: str) -> None:
 
 
 def _display(*values: Any) -> None:
-    """What notebooks call `display`: print each value as it shows itself."""
+    """The `display` of notebooks: print each value."""
     for value in values:
         print(repr(value))

@@ -1,9 +1,9 @@
-"""The program that `python -m d2lmini run` runs, once more in a process that it started.
+"""Runs the program of `python -m d2lmini run` again in a child process.
 
-`multiprocessing` (by spawn or forkserver) runs the parent's main module again in the child, so that
-functions defined there can be found; it does so by the name in `__main__.__spec__`, and `runner.py`
-put this module's name there. Here the alias is installed, then the program's file is run; its
-`__name__` is "__mp_main__", so what it guards by `if __name__ == "__main__":` does not run again.
+`multiprocessing` (by spawn or forkserver) runs the parent's main module again in the child, to find
+the functions defined there; it takes the name in `__main__.__spec__`, which `runner.py` has set to
+this module's. This module installs the alias, then runs the program's file; its `__name__` is
+"__mp_main__", so code below `if __name__ == "__main__":` does not run again.
 """
 
 import os

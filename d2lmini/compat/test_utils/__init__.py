@@ -1,14 +1,14 @@
-"""What tests of one's own programs call: MXNet's `test_utils`.
+"""Helpers for the tests of user programs: MXNet's `test_utils`.
 
 >>> import numpy as np
 >>> from d2lmini import nd, test_utils
 >>> test_utils.assert_almost_equal(nd.array([1, 2]), np.array([1.0, 2.00001]))
 >>> test_utils.check_numeric_gradient(nd.tanh, [np.linspace(-1, 1, 5)], rtol=1e-2, atol=1e-3)
 
-In the order to read: `compare.py` (are two arrays alike, and where they differ most), `samples.py`
+Reading order: `compare.py` (are two arrays alike, and where do they differ most), `samples.py`
 (random shapes and arrays), `surroundings.py` (context, environment, retries), `checks.py` (values
-and gradients of Symbols, optimizers). Where MXNet's checks take a Symbol, a function of NDArrays or
-a Block will do as well.
+and gradients of Symbols, optimizers). Where MXNet's checks take a Symbol, these also take a
+function of NDArrays or a Block.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Checks of functions and optimizers: values against given ones, gradients against differences.
+"""Checks of functions and optimizers: values against expected ones, gradients against differences.
 
 MXNet's names and arguments, for a Symbol or, in its place, a function of NDArrays (or a Block):
 
@@ -44,7 +44,7 @@ class _SymbolFunction:
             values if isinstance(values, Mapping) else zip(states, values)
         )
         if set(self.states) != set(states):
-            raise MXNetError(f"{who}: aux_states are to be {states}, got {list(self.states)}")
+            raise MXNetError(f"{who}: aux_states must be {states}, got {list(self.states)}")
 
     def __call__(self, **inputs: NDArray) -> Any:
         ctx = next(iter(inputs.values())).context if inputs else default_context()
@@ -55,7 +55,7 @@ class _SymbolFunction:
         return self.op(*[values[node.name] for node in self.op.variables])
 
     def by_name(self, who: str, location: Any) -> dict[str, Any]:
-        """Inputs given in their order or by name, by name."""
+        """The inputs, given in order or by name, as a dict by name."""
         if not isinstance(location, Mapping):
             location = dict(zip(self.names, location, strict=True))
         if set(location) != set(self.names):
@@ -67,7 +67,7 @@ class _SymbolFunction:
 
 
 def _function(who: str, sym: Any, location: Any, aux_states: Any = None) -> tuple[Function, Any]:
-    """What to call, and its inputs: those of a Symbol by name."""
+    """The function to call, and its inputs: those of a Symbol by name."""
     if isinstance(sym, Symbol):
         function = _SymbolFunction(who, sym, aux_states)
         return function, function.by_name(who, location)
@@ -79,7 +79,7 @@ def _function(who: str, sym: Any, location: Any, aux_states: Any = None) -> tupl
 
 
 def _expected(function: Function, expected: Any) -> list[Any]:
-    """What is expected of the outputs, in their order."""
+    """The expected outputs, in order."""
     if isinstance(function, _SymbolFunction) and isinstance(expected, Mapping):
         return [expected[name] for name in function.outputs]
     return _list(expected)
@@ -105,7 +105,7 @@ def _call(function: Function, inputs: dict[Any, NDArray]) -> list[NDArray]:
 
 
 def _backward(outputs: list[NDArray], heads: list[Any], train_mode: bool = True) -> None:
-    """Backward from those outputs that depend on an input that wants its gradient."""
+    """Run backward from the outputs that depend on an input with a gradient attached."""
     pairs = [(y, g) for y, g in zip(outputs, heads, strict=True) if y._node is not None]
     if not pairs:
         raise AssertionError("no output depends on an input whose gradient is wanted")
@@ -113,7 +113,7 @@ def _backward(outputs: list[NDArray], heads: list[Any], train_mode: bool = True)
 
 
 def _list(values: Any) -> list[Any]:
-    """Outputs, gradients or expectations as a list; one array stands for itself."""
+    """Outputs, gradients or expectations as a list; a single array becomes a list of one."""
     if isinstance(values, Mapping):
         return list(values.values())
     return list(values) if isinstance(values, (list, tuple)) else [values]
@@ -168,11 +168,11 @@ def check_symbolic_backward(
     equal_nan: bool = False,
     dtype: Any = np.float32,
 ) -> dict[Any, NDArray]:
-    """The gradients of the inputs must be like `expected` (in their order, or by name).
+    """The gradients of the inputs must be like `expected` (in order, or by name).
 
     out_grads: the gradients of the outputs, None for ones. grad_req: one for all, a list or a dict;
-    with 'add' the gradients begin as random numbers, which must still be in them; with 'null' an
-    input is not looked at. Returns the gradients by position or name.
+    with 'add' the gradients start as random numbers, to which the result must be added; with
+    'null' an input is not checked. Returns the gradients by position or name.
     """
     function, location = _function("check_symbolic_backward", sym, location, aux_states)
     inputs = _inputs(location, ctx, dtype)
@@ -221,9 +221,9 @@ def check_numeric_gradient(
 ) -> None:
     """The gradients of a random combination of the outputs, against central differences.
 
-    Every element x of every input (or of `grad_nodes`, a list of positions or names) is moved by
+    Every element x of every input (or of `grad_nodes`, a list of positions or names) is changed by
     numeric_eps / 2 to either side: (f(x + eps/2) - f(x - eps/2)) / eps must be like autograd's
-    gradient. Two calls for each element; small inputs, please. Random numbers inside the function
+    gradient. Two calls for each element, so use small inputs. Random numbers inside the function
     are the same in every call.
     """
     function, location = _function("check_numeric_gradient", sym, location, aux_states)
@@ -254,7 +254,7 @@ def check_numeric_gradient(
             high, low = x.copy(), x.copy()
             high[place] += eps / 2
             low[place] -= eps / 2
-            step = float(high[place]) - float(low[place])  # what rounding has left of eps
+            step = float(high[place]) - float(low[place])  # eps after rounding
             gradient[place] = (value(key, high) - value(key, low)) / step
         got = inputs[key].grad
         assert got is not None
@@ -277,14 +277,14 @@ def check_consistency(
     use_uniform: bool = False,
     rand_type: Any = np.float64,
 ) -> list[np.ndarray]:
-    """One function on several contexts or dtypes gives like outputs and gradients.
+    """One function on several contexts or dtypes must give like outputs and gradients.
 
-    ctx_list: for each run a dict of `ctx`, the shape of each input by name and, if need be,
+    ctx_list: for each run a dict of `ctx`, the shape of each input by name and, if needed,
     `type_dict` with dtypes by name. All runs get the same random numbers. The run with the finest
-    dtype is the truth, unless one is given. Returns its outputs and gradients.
+    dtype is the reference, unless one is given. Returns its outputs and gradients.
     """
     shapes = {k: v for k, v in ctx_list[0].items() if k not in ("ctx", "type_dict")}
-    if isinstance(sym, Symbol):  # the others follow
+    if isinstance(sym, Symbol):  # infer the other shapes
         found = infer_shape(sym, **shapes)
         shapes = dict(zip(sym.list_arguments(), found[0]))
         states = {n: np.zeros(s) for n, s in zip(sym.list_auxiliary_states(), found[2])}
@@ -323,7 +323,7 @@ def check_consistency(
 
 
 def compare_ndarray_tuple(t1: Any, t2: Any, rtol: Any = None, atol: Any = None) -> None:
-    """Arrays, None, and tuples of such, must be alike."""
+    """Arrays, None, and tuples of these, must be alike."""
     if t1 is None or t2 is None:
         assert t1 is t2, f"one is None: {t1}, {t2}"
     elif isinstance(t1, (tuple, list)):

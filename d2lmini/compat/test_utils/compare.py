@@ -8,9 +8,9 @@ AssertionError: mine and yours differ by more than rtol=0.1, atol=0: 1 of 2 elem
 mine = array([[1., 2.]])
 yours = array([[1. , 2.5]])
 
-Elements a and b are alike when |a - b| <= atol + rtol * |b|. Where no tolerance is given it is that
-of the coarser dtype: float16 1e-2 (and 1e-1 absolute), float32 1e-4 (1e-3), float64 1e-5 (1e-20),
-integers and bool 0.
+Elements a and b are alike when |a - b| <= atol + rtol * |b|. The default tolerance is that of the
+coarser dtype: float16 1e-2 (and 1e-1 absolute), float32 1e-4 (1e-3), float64 1e-5 (1e-20), integers
+and bool 0.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ def default_atols() -> dict[np.dtype, float]:
 
 
 def default_numeric_eps() -> dict[np.dtype, float]:
-    """Step of numeric gradients by dtype: a power of two, exact in it."""
+    """Step of numeric gradients by dtype: a power of two, exact in that dtype."""
     return _by_dtype(2)
 
 
 def effective_dtype(dat: Any) -> np.dtype:
-    """The dtype whose precision `dat` was computed with: its own on the CPU."""
+    """The dtype whose precision `dat` was computed with: on the CPU its own dtype."""
     return np.dtype(getattr(dat, "dtype", None) or np.asarray(dat).dtype)
 
 
 def get_tolerance(dat: Any, tol: Any, default_tol: dict[np.dtype, float]) -> float:
-    """`tol`, or if it is None (or a dict by dtype) that of the dtype of `dat`."""
+    """`tol`; if it is None (or a dict by dtype), the tolerance for the dtype of `dat`."""
     if isinstance(tol, dict):
         table = {np.dtype(dtype): value for dtype, value in tol.items()}
         return table.get(effective_dtype(dat), 0)
@@ -62,7 +62,7 @@ def get_tolerance(dat: Any, tol: Any, default_tol: dict[np.dtype, float]) -> flo
 
 
 def get_tols(x: Any, y: Any, rtol: Any = None, atol: Any = None) -> tuple[float, float]:
-    """(rtol, atol) for comparing x with y: the larger of what each dtype asks for."""
+    """(rtol, atol) for comparing x with y: the larger one of the two dtypes'."""
     rtols = [get_tolerance(v, rtol, default_rtols()) for v in (x, y)]
     atols = [get_tolerance(v, atol, default_atols()) for v in (x, y)]
     return max(rtols), max(atols)
@@ -79,7 +79,7 @@ def get_atol(atol: float | None = None, dtype: Any = np.float64) -> float:
 
 
 def get_etol(etol: float | None = None) -> float:
-    """The fraction of elements that may differ: none unless given."""
+    """The fraction of elements that may differ: 0 by default."""
     return 0 if etol is None else etol
 
 
@@ -93,7 +93,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 def same_array(array1: Any, array2: Any) -> bool:
-    """Do two NDArrays share their elements? The first is changed for a moment to see."""
+    """Do two NDArrays share their elements? Changes the first one for a moment to test."""
     before = array1.copy()
     array1[:] = before + 1
     shared = same(array1, array2)
@@ -116,7 +116,7 @@ def almost_equal(
     equal_nan: bool = False,
     use_broadcast: bool = True,
 ) -> bool:
-    """Are all elements alike? Without broadcasting, other shapes are not."""
+    """Are all elements alike? Without broadcasting: different shapes are not alike."""
     a, b = _numpy(a), _numpy(b)
     rtol, atol = get_tols(a, b, rtol, atol)
     return _fits(a, b, use_broadcast) and not _unlike(a, b, rtol, atol, equal_nan).any()
@@ -144,7 +144,7 @@ def assert_almost_equal(
 ) -> None:
     """AssertionError, with the largest error and its place, unless all elements are alike.
 
-    a, b: NDArrays, NumPy arrays, lists or numbers. rtol, atol: None for those of the dtypes; or a
+    a, b: NDArrays, NumPy arrays, lists or numbers. rtol, atol: None for the dtypes' defaults; or a
     dict by dtype. equal_nan: nan is like nan. `mismatches` is accepted; one place is shown.
     """
     _assert_alike(a, b, rtol, atol, 0, names, equal_nan, use_broadcast)
@@ -160,14 +160,14 @@ def assert_almost_equal_with_err(
     equal_nan: bool = False,
     mismatches: tuple[int, int] = (10, 10),
 ) -> None:
-    """The same, but a fraction `etol` of the elements may differ."""
+    """Like `assert_almost_equal`, but a fraction `etol` of the elements may differ."""
     _assert_alike(a, b, rtol, atol, get_etol(etol), names, equal_nan, True)
 
 
 def assert_almost_equal_ignore_nan(
     a: Any, b: Any, rtol: Any = None, atol: Any = None, names: tuple[str, str] = ("a", "b")
 ) -> None:
-    """The same, where neither is nan."""
+    """Like `assert_almost_equal`, where neither element is nan."""
     a, b = np.broadcast_arrays(_numpy(a), _numpy(b))
     both = ~(np.isnan(a) | np.isnan(b))
     assert_almost_equal(np.where(both, a, 0), np.where(both, b, 0), rtol, atol, names)
@@ -176,7 +176,7 @@ def assert_almost_equal_ignore_nan(
 def assert_allclose(
     a: Any, b: Any, rtol: float = 1e-07, atol: float = 0, equal_nan: bool = True
 ) -> None:
-    """The same with NumPy's defaults."""
+    """Like `assert_almost_equal`, with NumPy's default tolerances."""
     assert_almost_equal(a, b, rtol, atol, equal_nan=equal_nan)
 
 

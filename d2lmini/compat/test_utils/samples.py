@@ -55,8 +55,8 @@ def rand_ndarray(
     distribution: str | None = None,
     ctx: Context | None = None,
 ) -> NDArray:
-    """An NDArray of standard normal numbers. MXNetError for sparse storage types; what describes
-    them (density, ...) means nothing for a dense array."""
+    """An NDArray of standard normal numbers. MXNetError for sparse storage types; the arguments for
+    them (density, ...) are ignored."""
     if stype != "default":
         raise MXNetError(f"rand_ndarray: storage type {stype!r} is not supported, only 'default'")
     values = np.asarray(random_arrays(shape))
@@ -66,8 +66,8 @@ def rand_ndarray(
 
 
 def random_arrays(*shapes: tuple[int, ...]) -> Any:
-    """A float32 NumPy array of standard normal numbers for each shape; one alone as it is. The
-    shape () gives a 0-d array."""
+    """A float32 NumPy array of standard normal numbers for each shape; for one shape the array
+    itself. The shape () gives a 0-d array."""
     arrays: list[np.ndarray] = [
         np.array(np.random.randn(*shape), dtype=default_dtype()) for shape in shapes
     ]
@@ -84,7 +84,7 @@ def random_uniform_arrays(*shapes: tuple[int, ...], **kwargs: Any) -> list[np.nd
 
 
 def random_sample(population: Sequence[Any], k: int) -> list[Any]:
-    """k different members, in random order."""
+    """k distinct members, in random order."""
     return random.sample(list(population), k)
 
 
@@ -94,7 +94,7 @@ def create_vector(size: int, dtype: Any = np.int64) -> NDArray:
 
 
 def create_2d_tensor(rows: int, columns: int, dtype: Any = np.int64) -> NDArray:
-    """Row i is full of i."""
+    """A matrix whose row i is filled with i."""
     return array(np.arange(rows).reshape(-1, 1).repeat(columns, axis=1), dtype=dtype)
 
 
@@ -108,7 +108,7 @@ def assign_each(the_input: np.ndarray, function: Callable[[Any], Any] | None) ->
 def assign_each2(
     input1: np.ndarray, input2: np.ndarray, function: Callable[[Any, Any], Any] | None
 ) -> np.ndarray:
-    """The function of both, element by element; a copy of the first without one."""
+    """`function` of both, element by element; without a function, a copy of the first."""
     if function is None:
         return np.array(input1)
     return np.vectorize(function, otypes=[np.asarray(input1).dtype])(input1, input2)
@@ -117,7 +117,7 @@ def assign_each2(
 def np_reduce(
     dat: np.ndarray, axis: Any, keepdims: bool, numpy_reduce_func: Callable[..., Any]
 ) -> Any:
-    """Reduce over one axis, several, or all (None) by a NumPy function that knows one at a time."""
+    """Reduce over one axis, several, or all (None) by a NumPy function of a single axis."""
     axes = range(dat.ndim) if axis is None else [axis] if isinstance(axis, int) else axis
     axes = sorted({a % dat.ndim for a in axes}, reverse=True)
     result = dat
@@ -129,7 +129,7 @@ def np_reduce(
 
 
 def collapse_sum_like(a: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Sum over what broadcasting from `shape` to the shape of `a` has repeated."""
+    """Sum over the axes that broadcasting from `shape` to the shape of `a` has repeated."""
     extra = a.ndim - len(shape)
     repeated = [extra + i for i, n in enumerate(shape) if n == 1 and a.shape[extra + i] != 1]
     return a.sum(axis=(*range(extra), *repeated)).reshape(shape)

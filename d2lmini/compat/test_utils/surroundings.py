@@ -1,4 +1,4 @@
-"""Where and how tests run: the default context, environment variables, retries, silence.
+"""The surroundings of tests: default context, environment variables, retries, silenced stderr.
 
 >>> import os
 >>> from d2lmini.test_utils import environment
@@ -26,7 +26,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def default_context() -> Context:
-    """Where tests run: the current context."""
+    """The context of tests: the current context."""
     return current_context()
 
 
@@ -41,14 +41,14 @@ def default_dtype() -> type:
 
 
 def list_gpus() -> range:
-    """The numbers of the GPUs there are."""
+    """The numbers of the existing GPUs."""
     return range(num_gpus())
 
 
 @contextmanager
 def environment(*args: Any) -> Iterator[None]:
-    """Set environment variables for a while: `environment(name, value)` or `environment(dict)`.
-    A value of None unsets. What they were before comes back."""
+    """Set environment variables in the scope: `environment(name, value)` or `environment(dict)`.
+    A value of None unsets the variable. The former values are restored."""
     if len(args) not in (1, 2) or (len(args) == 1 and not isinstance(args[0], dict)):
         raise TypeError("environment: takes a name and a value, or a dict of them")
     wanted: dict[str, str | None] = args[0] if len(args) == 1 else {args[0]: args[1]}
@@ -73,7 +73,7 @@ def _set(values: dict[str, str | None]) -> None:
 
 @contextmanager
 def discard_stderr() -> Iterator[None]:
-    """Throw away what is written to the standard error stream, by C code too."""
+    """Discard everything written to the standard error stream, by C code too."""
     sys.stderr.flush()
     kept = os.dup(2)
     try:
@@ -87,7 +87,7 @@ def discard_stderr() -> Iterator[None]:
 
 
 def retry(n: int) -> Callable[[F], F]:
-    """A decorator: a test that fails with AssertionError is tried n times in all."""
+    """A decorator: run a test up to n times until it raises no AssertionError."""
     if n < 1:
         raise AssertionError(f"retry: a test must run at least once, got n={n}")
 
@@ -109,7 +109,7 @@ def retry(n: int) -> Callable[[F], F]:
 def assert_exception(
     f: Callable[..., Any], exception_type: type[BaseException], *args: Any, **kwargs: Any
 ) -> None:
-    """`f(*args, **kwargs)` must raise `exception_type`; AssertionError when it raises nothing, any
+    """`f(*args, **kwargs)` must raise `exception_type`; AssertionError if it raises nothing; any
     other error passes through."""
     try:
         f(*args, **kwargs)
