@@ -44,12 +44,12 @@ from d2lmini import addons
 from d2lmini.device.blas import SERIAL_PRODUCT
 from d2lmini.graph.blocks import given_or_new, in_blocks, side_by_side
 from d2lmini.graph.costs import cost_of
-from d2lmini.graph.expressions import Number, Step, steps_of
 from d2lmini.graph.group import write_group
 from d2lmini.graph.ir import Draw, Entry, Node, spec_of
 from d2lmini.graph.layout import Buffer, Kind, laid_out
 from d2lmini.graph.lower import lowered
 from d2lmini.graph.parts import Part, parts_of
+from d2lmini.graph.steps import Number, Step, steps_of
 from d2lmini.graph.text import WIDTH, assigned, fitted, indented, literal, plain, unpacked
 from d2lmini.graph.views import reshaped, view_text
 from d2lmini.ops.core import Op, Shape

@@ -26,9 +26,9 @@ from collections.abc import Sequence
 from math import prod
 
 from d2lmini import addons
-from d2lmini.graph.expressions import steps_of
 from d2lmini.graph.ir import Entry, Node, mutated_by, spec_of, topological
 from d2lmini.graph.passes.sums import axes_of
+from d2lmini.graph.steps import steps_of
 from d2lmini.ops.core import Shape
 
 #: Bytes of one array in a block, at most, and of all of them. The cache that cores share has room

@@ -10,7 +10,6 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from d2lmini.graph.expressions import Number
 from d2lmini.graph.fusion import (
     REDUCTIONS,
     Statement,
@@ -23,6 +22,7 @@ from d2lmini.graph.fusion import (
 from d2lmini.graph.ir import Entry, Node, spec_of
 from d2lmini.graph.layout import Kind
 from d2lmini.graph.rooms import rooms
+from d2lmini.graph.steps import Number
 from d2lmini.graph.text import broken, listed
 from d2lmini.ops.core import Shape
 

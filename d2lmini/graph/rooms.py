@@ -24,8 +24,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from d2lmini.graph.expressions import may_overwrite, steps_of
 from d2lmini.graph.ir import Entry, Node, spec_of, topological  # noqa: F401  (for the doctest)
+from d2lmini.graph.steps import may_overwrite, steps_of
 
 
 def rooms(
