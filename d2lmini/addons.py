@@ -33,7 +33,7 @@ from d2lmini.base import MXNetError
 #: What the core asks for, and which "module" or "module:name" of an add-on provides it.
 HOOKS = {
     "gpu": "d2lmini.cuda.device",
-    "program_kernels": "d2lmini.cuda.program_kernels",
+    "emit_cuda": "d2lmini.cuda.emit_cuda",
     "sum_over_processes": "d2lmini.cuda.nccl_multiprocess",
     "kvstore.dist": "d2lmini.distributed:create",
     "launch": "d2lmini.distributed.launch:launch",

@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from d2lmini import sym
 from d2lmini.base import MXNetError
-from d2lmini.cuda import program_kernels
+from d2lmini.cuda import emit_cuda
 from d2lmini.cuda.kernels import (
     cross_entropy,
     depthwise,
@@ -852,7 +852,7 @@ def test_a_group_of_one_op_compiles_under_its_title(dtype):
         found = re.search(r'kernel\("(\w+)", \'\'\'(.*?)\'\'\'', text, re.DOTALL)
         if found is None:  # CuPy's own kernel does it
             continue
-        nvrtc.compiled(program_kernels.kernel(found[1], found[2]).source, "sm_90")
+        nvrtc.compiled(emit_cuda.kernel(found[1], found[2]).source, "sm_90")
         compiled.append(name)
     assert len(compiled) > 3, compiled
 

@@ -160,7 +160,7 @@ def _shape_in_blocks(node: Node, changed: set[Node], on_gpu: bool) -> Shape | No
     shapes = [spec_of(e).shape for e in entries]
     shape = shapes[0] if is_reduction(node) else node.specs[0].shape
     if prod(shape) < (1 if on_gpu else SMALLEST) or (
-        on_gpu and not addons.find("program_kernels").is_in_c(node)
+        on_gpu and not addons.find("emit_cuda").is_in_c(node)
     ):
         return None
     if is_reduction(node):
