@@ -278,6 +278,4 @@ def _groups(layout: Layout) -> set[tuple[Node, ...]]:
 def _is_pointwise(node: Node) -> bool:
     op = node.op
     assert op is not None
-    if steps_of(node) is not None:
-        return True
     return op.elementwise and not op.mutates and len(node.specs or ()) == 1

@@ -40,15 +40,12 @@ from d2lmini.ops.symbolic import NotTraceable, Proxy, SymbolicModule, trace
 Y = "y"
 
 
-class Number:
+class Number(NamedTuple):
     """A number beside an array: as `table[xp][dtype][value]` of ops/scalar_cache.py has it."""
 
-    __slots__ = ("dtype", "table", "value")
-
-    def __init__(self, table: str, dtype: np.dtype, value: Any):
-        self.table = table
-        self.dtype = dtype
-        self.value = value
+    table: str
+    dtype: np.dtype
+    value: Any
 
     def __str__(self) -> str:
         return f"{self.table} {self.value}"

@@ -224,11 +224,11 @@ def _sample(value: Any) -> Any:
     return np.empty((), value.dtype) if isinstance(value, Proxy) else value
 
 
-def _add_operator(symbol: str, ufunc: str) -> None:
-    """x + y, y + x and x += y."""
+def _add_operator(symbol: str, ufunc: str, prefixes: Sequence[str]) -> None:
+    """x + y or -x; with the prefix "r" y + x, with "i" x += y."""
 
-    def forward(self: Proxy, other: Any) -> Any:
-        return getattr(self.xp, ufunc)(self, other)
+    def forward(self: Proxy, *others: Any) -> Any:
+        return getattr(self.xp, ufunc)(self, *others)
 
     def backward(self: Proxy, other: Any) -> Any:
         return getattr(self.xp, ufunc)(other, self)
@@ -236,13 +236,8 @@ def _add_operator(symbol: str, ufunc: str) -> None:
     def in_place(self: Proxy, other: Any) -> Any:
         return getattr(self.xp, ufunc)(self, other, out=self)
 
-    for prefix, method in (("", forward), ("r", backward), ("i", in_place)):
+    for prefix, method in zip(prefixes, (forward, backward, in_place)):
         setattr(Proxy, f"__{prefix}{symbol}__", method)
-
-
-def _add_comparison(symbol: str, ufunc: str) -> None:
-    """x < y"""
-    setattr(Proxy, f"__{symbol}__", lambda self, *others: getattr(self.xp, ufunc)(self, *others))
 
 
 for _symbol, _ufunc in {
@@ -250,13 +245,13 @@ for _symbol, _ufunc in {
     "floordiv": "floor_divide", "mod": "remainder", "pow": "power", "and": "bitwise_and",
     "or": "bitwise_or", "xor": "bitwise_xor", "lshift": "left_shift", "rshift": "right_shift",
 }.items():  # fmt: skip
-    _add_operator(_symbol, _ufunc)
+    _add_operator(_symbol, _ufunc, ["", "r", "i"])
 
 for _symbol, _ufunc in {
     "eq": "equal", "ne": "not_equal", "gt": "greater", "ge": "greater_equal", "lt": "less",
     "le": "less_equal", "neg": "negative", "pos": "positive", "abs": "absolute", "invert": "invert",
 }.items():  # fmt: skip
-    _add_comparison(_symbol, _ufunc)
+    _add_operator(_symbol, _ufunc, [""])
 
 
 def trace(
