@@ -11,6 +11,7 @@ import traceback
 import types
 from contextlib import suppress
 from functools import partial
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -160,6 +161,31 @@ IN_INT32 = "relu clip add_n _maximum_scalar _equal _lesser_scalar abs".split()
 def test_ops_that_are_chains_of_ufuncs(dtype, names):
     found = {name: list(map(steps_of, nodes_of(registry[name], dtype))) for name in names}
     assert [name for name, steps in found.items() if not steps or None in steps] == []
+
+
+NO_CHAINS = {
+    "bool in between": lambda xp, x: x * (x > 0),
+    "two computed sides": lambda xp, x: xp.exp(x) + xp.sqrt(x),
+    "float64 in between": lambda xp, x: (x.astype("float64") + x).astype("float32"),
+    "a choice": lambda xp, x: xp.where(x > 0, x + 1, x),
+    "a number out of no table": lambda xp, x: x * np.float32(0.1),
+    "the input": lambda xp, x: x,
+}
+
+
+@pytest.mark.parametrize("compute", NO_CHAINS.values(), ids=NO_CHAINS)
+def test_what_is_no_chain_of_ufuncs_has_no_steps(compute):
+    assert steps_of_made_up(lambda xp, x: 1 / (x * 2 + 1))
+    assert steps_of_made_up(compute) is None
+
+
+def steps_of_made_up(compute):
+    """The steps of an op on one float32 array."""
+    made_up = mock.NonCallableMock(compute=compute, elementwise=True, takes_out=False)
+    made_up.mutates = made_up.injects = ()
+    spec = Spec((3,), "float32")
+    node = Node(made_up, "y", ((Node(None, "x", specs=(spec,)), 0),), specs=(spec,))
+    return steps_of(node)
 
 
 def test_steps_tell_apart_numbers_that_are_equal():
