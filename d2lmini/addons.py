@@ -33,7 +33,7 @@ from d2lmini.base import MXNetError
 #: Hooks of the core, and the "module" or "module:name" of an add-on that provides each.
 HOOKS = {
     "gpu": "d2lmini.cuda.device",
-    "program_kernels": "d2lmini.cuda.program_kernels",
+    "emit_cuda": "d2lmini.cuda.emit_cuda",
     "sum_over_processes": "d2lmini.cuda.nccl_multiprocess",
     "kvstore.dist": "d2lmini.distributed:create",
     "launch": "d2lmini.distributed.launch:launch",

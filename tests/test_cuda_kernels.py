@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from d2lmini import sym
 from d2lmini.base import MXNetError
-from d2lmini.cuda import program_kernels
+from d2lmini.cuda import emit_cuda
 from d2lmini.cuda.kernels import (
     cross_entropy,
     depthwise,
@@ -36,10 +36,9 @@ from d2lmini.cuda.kernels import (
 )
 from d2lmini.cuda.kernels import elementwise as elementwise_module
 from d2lmini.cuda.kernels.elementwise import Operand, elementwise
-from d2lmini.cuda.kernels.functions import NotInC
 from d2lmini.cuda.kernels.fused import fused
 from d2lmini.cuda.kernels.launch import Kernel
-from d2lmini.cuda.kernels.symbols import Name, names, traced
+from d2lmini.cuda.kernels.symbols import names
 from d2lmini.cuda.kernels.typed import TypedKernel
 from d2lmini.cuda.ops import rnn, update
 from d2lmini.device.quiet import run_quietly
@@ -54,6 +53,7 @@ from d2lmini.ops.core import Op, registry
 from d2lmini.ops.kernels import kind_of
 from d2lmini.ops.pool import Pool
 from d2lmini.ops.spec import Spec
+from d2lmini.ops.symbolic import NotTraceable, Proxy, trace
 from d2lmini.ops.windows import geometry
 
 needs_cpp = pytest.mark.skipif(cuda_cpp.COMPILER is None, reason="there is no g++")
@@ -151,8 +151,8 @@ def written(op: Op, dtype: str, attrs: dict[str, Any]) -> Written | None:
     if want.dtype != inferred.dtype:  # an optimizer's step on integers
         return None
 
-    def formula(*given: Name) -> list[Name]:
-        return [traced(op.compute, given, attrs)]
+    def formula(*given: Proxy) -> list[Proxy]:
+        return [trace(names, op.compute, given, attrs)]
 
     kernel = elementwise("op", [Operand(x.dtype, x.shape) for x in arrays], (37,), formula)
     return Written(f"{op.name} {dtype} {attrs}", kernel, arrays, want)
@@ -222,7 +222,7 @@ def test_what_is_no_formula_is_refused():
         (lambda x: [names.sort(x)], "sort"),
         (lambda x: [names.add(x, "1")], "str"),
     ):
-        with pytest.raises((NotInC, AttributeError), match=word):
+        with pytest.raises((NotTraceable, AttributeError), match=word):
             elementwise("no", [x], (4,), formula)
 
 
@@ -255,7 +255,7 @@ def test_broadcasting_in_order_and_not(domain, shapes, dtype):
     for i, array in enumerate(arrays):
         want = want + (i + 1) * array
 
-    def formula(*given: Name) -> list[Name]:
+    def formula(*given: Proxy) -> list[Proxy]:
         total = given[0] * 1
         for i, x in enumerate(given[1:]):
             total = total + x * (i + 2)
@@ -293,7 +293,7 @@ def test_an_output_may_lie_over_an_input():
 
 
 def test_kernels_are_few_and_indices_as_short_as_they_may_be():
-    def relu(x: Name) -> list[Name]:
+    def relu(x: Proxy) -> list[Proxy]:
         return [names.maximum(x, 0)]
 
     made = elementwise("relu", [Operand("float32", (8, 4))], (8, 4), relu)
@@ -852,7 +852,7 @@ def test_a_group_of_one_op_compiles_under_its_title(dtype):
         found = re.search(r'kernel\("(\w+)", \'\'\'(.*?)\'\'\'', text, re.DOTALL)
         if found is None:  # CuPy's own kernel does it
             continue
-        nvrtc.compiled(program_kernels.kernel(found[1], found[2]).source, "sm_90")
+        nvrtc.compiled(emit_cuda.kernel(found[1], found[2]).source, "sm_90")
         compiled.append(name)
     assert len(compiled) > 3, compiled
 

@@ -9,6 +9,9 @@ import linecache
 import threading
 import traceback
 import types
+from contextlib import suppress
+from functools import partial
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -23,9 +26,9 @@ from d2lmini.device.quiet import run_quietly
 from d2lmini.graph import fusion
 from d2lmini.graph.arena import Arenas
 from d2lmini.graph.blocks import in_blocks
-from d2lmini.graph.expressions import FORMULAS, formula_for, steps_of
 from d2lmini.graph.ir import Draw, Node
 from d2lmini.graph.program import Program
+from d2lmini.graph.steps import steps_of
 from d2lmini.graph.typed import typed
 from d2lmini.ops.core import Op, registry
 from d2lmini.ops.spec import Spec
@@ -99,31 +102,98 @@ def test_op_compiled_equals_the_op(case: Case):
     check(program, graph, 1e-6, given)
 
 
-DTYPES = "float16 float32 float64 int32 uint8 bool".split()
-FORMULA_ROWS = [(name, kind, dtype) for dtype in DTYPES for name, kind in FORMULAS]
+DTYPES = "float16 float32 float64 int32 int64 uint8 bool".split()
+NUMBERS = (2, 0.5, -3, 2.5, -0.0)
 
 
-@over("name, kind, dtype", by(lambda row: row[0], FORMULA_ROWS), name="-".join)
-def test_a_formula_gives_the_bits_of_its_op(name, kind, dtype):
-    """Wherever the table has a formula for a dtype and the op takes that dtype."""
-    op = registry[name]
-    if formula_for(name, np.dtype(dtype)) is None:
-        return
-    inputs = [draw((5, 7), dtype=dtype, seed=i) for i in range(len(op.input_names))]
-    attrs = {**op.defaults, **{key: 2 for key in op.required}}
-    specs = [Spec(x.shape, x.dtype) for x in inputs]
-    variables = [Node(None, f"x{i}", specs=(spec,)) for i, spec in enumerate(specs)]
-    try:
-        inferred = op.infer(*specs, **attrs)
-    except MXNetError:  # bool, for most
-        return
-    node = Node(op, "y", tuple((v, 0) for v in variables), attrs, (inferred,))
-    assert steps_of(node)
-    program = Program("formula", variables, [(node, 0)])
-    (result,) = run_quietly(program.run, inputs, [None], [])
-    want = run_quietly(lambda: op.compute(np, *inputs, **attrs))
-    assert result.dtype == want.dtype
-    np.testing.assert_array_equal(result, want)
+def nodes_of(op: Op, dtype: str) -> list[Node]:
+    """Typed nodes of an op on arrays of one dtype, with several numbers for its attributes."""
+    rows = [
+        {**op.defaults, **dict.fromkeys(op.required, n)}
+        for n in NUMBERS[: 5 * len(op.required) or 1]
+    ]
+    if op.name == "Activation":
+        rows = [{"act_type": name} for name in "relu sigmoid softrelu softsign tanh".split()]
+    found = []
+    for attrs in rows:
+        specs = [Spec((5, 7), dtype)] * (3 if op.variadic else len(op.input_names))
+        variables = [Node(None, f"x{i}", specs=(spec,)) for i, spec in enumerate(specs)]
+        with suppress(MXNetError, TypeError, ValueError):  # a dtype or number that it refuses
+            inferred = op.infer(*specs, **attrs)
+            outs = (inferred,) if isinstance(inferred, Spec) else tuple(inferred)
+            found.append(Node(op, "y", tuple((v, 0) for v in variables), attrs, outs))
+    return found
+
+
+ELEMENTWISE = sorted(
+    {op.name for op in registry.values() if op.elementwise and "dtype" not in op.required}
+)
+STEP_ROWS = [(name, dtype) for dtype in DTYPES for name in ELEMENTWISE]
+
+
+@over("name, dtype", by(lambda row: row[0], STEP_ROWS), name="-".join)
+def test_steps_give_the_bits_of_their_op(name, dtype):
+    """Wherever the trace of an op is a chain of ufuncs."""
+    for node in nodes_of(registry[name], dtype):
+        if steps_of(node) is None:
+            continue
+        variables = [entry[0] for entry in node.inputs]
+        inputs = [draw((5, 7), dtype=dtype, seed=i) for i in range(len(variables))]
+        program = Program("steps", variables, [(node, 0)])
+        (result,) = run_quietly(program.run, inputs, [None], [])
+        want = run_quietly(partial(node.op.compute, np, *inputs, **node.attrs))
+        assert result.dtype == want.dtype
+        assert result.tobytes() == want.tobytes(), node.attrs
+
+
+#: Ops that are chains of ufuncs in float32, and in float16 and int32 besides.
+CHAINS = """relu clip _relu_backward _sigmoid_backward _tanh_backward rsqrt rcbrt reciprocal sigmoid
+    softsign hard_sigmoid exp tanh arcsinh add_n _power_scalar _rpower_scalar broadcast_div
+    _maximum_scalar _equal _lesser_scalar broadcast_hypot floor abs""".split()
+IN_FLOAT16 = """relu clip _relu_backward _sigmoid_backward _tanh_backward add_n _power_scalar
+    _rpower_scalar broadcast_div _maximum_scalar _equal _lesser_scalar floor abs""".split()
+IN_INT32 = "relu clip add_n _maximum_scalar _equal _lesser_scalar abs".split()
+
+
+@pytest.mark.parametrize(
+    "dtype, names", [("float32", CHAINS), ("float16", IN_FLOAT16), ("int32", IN_INT32)]
+)
+def test_ops_that_are_chains_of_ufuncs(dtype, names):
+    found = {name: list(map(steps_of, nodes_of(registry[name], dtype))) for name in names}
+    assert [name for name, steps in found.items() if not steps or None in steps] == []
+
+
+NO_CHAINS = {
+    "bool in between": lambda xp, x: x * (x > 0),
+    "two computed sides": lambda xp, x: xp.exp(x) + xp.sqrt(x),
+    "float64 in between": lambda xp, x: (x.astype("float64") + x).astype("float32"),
+    "a choice": lambda xp, x: xp.where(x > 0, x + 1, x),
+    "a number out of no table": lambda xp, x: x * np.float32(0.1),
+    "the input": lambda xp, x: x,
+}
+
+
+@pytest.mark.parametrize("compute", NO_CHAINS.values(), ids=NO_CHAINS)
+def test_what_is_no_chain_of_ufuncs_has_no_steps(compute):
+    assert steps_of_made_up(lambda xp, x: 1 / (x * 2 + 1))
+    assert steps_of_made_up(compute) is None
+
+
+def steps_of_made_up(compute):
+    """The steps of an op on one float32 array."""
+    made_up = mock.NonCallableMock(compute=compute, elementwise=True, takes_out=False)
+    made_up.mutates = made_up.injects = ()
+    spec = Spec((3,), "float32")
+    node = Node(made_up, "y", ((Node(None, "x", specs=(spec,)), 0),), specs=(spec,))
+    return steps_of(node)
+
+
+def test_steps_tell_apart_numbers_that_are_equal():
+    spec = Spec((3,), "float32")
+    inputs = ((Node(None, "x", specs=(spec,)), 0),)
+    for number in (0.0, -0.0, 0):
+        node = Node(registry["_plus_scalar"], "y", inputs, {"scalar": number}, (spec,))
+        assert list(map(str, steps_of(node))) == [f"y = add(0, fit {number})"]
 
 
 # -- random graphs ---------------------------------------------------------------------------------

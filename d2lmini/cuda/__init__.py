@@ -10,6 +10,6 @@ to wait for which), `memory` (its pool), `staging` (host memory that a GPU can r
 `recording` (work that is told once and done many times), `replay` and `replay_tasks` (calls of a
 program as such work). `nccl_multiprocess` sums over the GPUs of several processes.
 
-`kernels` is the CUDA C; `ops` registers it with the ops, `program_kernels` writes the fused groups
+`kernels` is the CUDA C; `ops` registers it with the ops, `emit_cuda` writes the fused groups
 of a compiled program; `products` calls cuBLAS.
 """

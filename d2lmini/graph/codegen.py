@@ -35,26 +35,24 @@ import keyword
 import re
 import unicodedata
 from collections.abc import Sequence
-from math import prod
 from typing import Any
 
 import numpy as np
 
 from d2lmini import addons
-from d2lmini.device.blas import SERIAL_PRODUCT
 from d2lmini.graph.blocks import given_or_new, in_blocks, side_by_side
 from d2lmini.graph.costs import cost_of
-from d2lmini.graph.expressions import Number, Step, steps_of
-from d2lmini.graph.group import write_group
+from d2lmini.graph.emit_numpy import is_product, lines_of, product, write_group
 from d2lmini.graph.ir import Draw, Entry, Node, spec_of
 from d2lmini.graph.layout import Buffer, Kind, laid_out
 from d2lmini.graph.lower import lowered
 from d2lmini.graph.parts import Part, parts_of
-from d2lmini.graph.text import WIDTH, assigned, fitted, indented, literal, plain, unpacked
+from d2lmini.graph.steps import Number, steps_of
+from d2lmini.graph.text import WIDTH, assigned, fitted, indented, literal, unpacked
 from d2lmini.graph.views import reshaped, view_text
 from d2lmini.ops.core import Op, Shape
 from d2lmini.ops.products import matmul
-from d2lmini.ops.scalar_cache import ROW, at_least, at_most, exact, fit, level, limit
+from d2lmini.ops.scalar_cache import at_least, at_most, exact, fit, level, limit
 
 #: What every program may use besides `xp`.
 _COMMON = {
@@ -85,7 +83,7 @@ class Writer:
         costs = [cost_of(self.layout, statement) for statement in self.statements]
         self.parts = parts_of(self.layout, costs, most_parts)
         self.on_gpu = on_gpu
-        self._gpu: Any = addons.find("program_kernels") if on_gpu else None
+        self._gpu: Any = addons.find("emit_cuda") if on_gpu else None
         self.namespace: dict[str, Any] = dict(_COMMON)
         if self._gpu is not None:
             self.namespace["kernel"] = self._gpu.kernel
@@ -211,7 +209,7 @@ class Writer:
         self.namespace[name] = dtype
         return name
 
-    def _attribute(self, value: Any) -> str:
+    def attribute(self, value: Any) -> str:
         """The text of an attribute: a literal, a dtype's name, a key, or else a global name."""
         if type(value) is Draw:
             return f"keys[{value.number}]"
@@ -326,9 +324,9 @@ class Writer:
                 names.append(self.identifier(_value_name(output)))
                 self._names[output] = names[-1]
             target = unpacked(names) if len(names) > 1 else names[0]
-            self.write(f"{target} = {self._call(node, self._inputs(node))}", node)
-        elif _is_product(node):
-            self.write(self._product(node), node)
+            self.write(f"{target} = {self.call(node, self._inputs(node))}", node)
+        elif is_product(node):
+            self.write(product(self, node), node)
         else:
             outs = self._outputs(node)
             inputs = self._inputs(node)
@@ -338,7 +336,7 @@ class Writer:
                 shape = row
                 inputs = [self.shaped(e, row) for e in node.sources]
                 outs = [self.shaped(entry, row)]
-            for line in self.lines_of(node, inputs, outs, shape):
+            for line in lines_of(self, node, inputs, outs, shape):
                 self.write(line, node)
 
     def _view(self, node: Node) -> None:
@@ -351,15 +349,15 @@ class Writer:
         """Write down nodes that run at the same time."""
         texts = []
         for node in nodes:  # views of what they take come before all of them
-            if _is_product(node):
-                texts.append(self._product(node))
+            if is_product(node):
+                texts.append(product(self, node))
             else:
                 outs, inputs = self._outputs(node), self._inputs(node)
-                texts += self.lines_of(node, inputs, outs)
+                texts += lines_of(self, node, inputs, outs)
         self.write("side_by_side(")
         for node, text in zip(nodes, texts):
-            call, mark, comment = text.partition("  #")
-            for line in fitted(f"lambda: {call},{mark}{comment}", WIDTH - 12):
+            call, mark, name = text.partition("  #")
+            for line in fitted(f"lambda: {call},{mark}{name}", WIDTH - 12):
                 self.write("    " + line, node)
         self.write(")")
 
@@ -369,39 +367,7 @@ class Writer:
     def _inputs(self, node: Node) -> list[str | None]:
         return [None if e is None else self.name_of(e) for e in node.inputs]
 
-    def lines_of(
-        self, node: Node, inputs: Sequence[str | None], outs: Sequence[str],
-        shape: Shape | None = None,
-    ) -> list[str]:  # fmt: skip
-        """The lines that compute a node into its places; `shape`: that of all its arrays, None
-        where they are blocks of them."""
-        steps = steps_of(node)
-        if steps is None:
-            out = outs[0] if len(outs) == 1 else f"({', '.join(outs)})"
-            return [self._call(node, inputs, out) + _comment(node, outs)]
-        lines = []
-        at_hand: dict[Any, str | None] = {**dict(enumerate(inputs)), "y": outs[0]}
-        few = shape is not None and prod(shape) <= ROW
-        for step in steps:
-            numbers = [a for a in step.args if type(a) is Number]
-            if not few and any(number.table == "limit" for number in numbers):
-                lines.append(self._limited(step, at_hand))
-                continue
-            args = [
-                self.argument(a, shape) if type(a) is Number else str(at_hand[a]) for a in step.args
-            ]
-            lines.append(f"{self.ufunc(step.ufunc)}({', '.join(args)}, out={outs[0]})")
-        lines[0] += _comment(node, outs)
-        return lines
-
-    def _limited(self, step: Step, at_hand: dict[Any, str | None]) -> str:
-        """`maximum` or `minimum` of many elements and a number."""
-        data, number = sorted(step.args, key=lambda a: type(a) is Number)
-        function = {"maximum": "at_least", "minimum": "at_most"}[step.ufunc]
-        value = self._attribute(number.value)
-        return f"{function}(xp, {at_hand[data]}, {value}, out={at_hand['y']})"
-
-    def _call(self, node: Node, inputs: Sequence[str | None], out: str | None = None) -> str:
+    def call(self, node: Node, inputs: Sequence[str | None], out: str | None = None) -> str:
         """A call of the op itself, attributes that are the usual ones left out."""
         op = node.op
         assert op is not None
@@ -410,42 +376,12 @@ class Writer:
             self._names[op] = self.identifier(name)
             self.namespace[self._names[op]] = op.kernel_for("cuda" if self.on_gpu else "cpu")
         attrs = [
-            f"{key}={self._attribute(value)}"
+            f"{key}={self.attribute(value)}"
             for key, value in node.attrs.items()
             if key not in op.defaults or repr(op.defaults[key]) != repr(value)
         ]
         given = [] if out is None else [f"out={out}"]
         return f"{self._names[op]}({', '.join(['xp', *map(str, inputs), *attrs, *given])})"
-
-    def _product(self, node: Node) -> str:
-        """The line of a product of two matrices: of a row with a matrix as BLAS likes it best; a
-        large one by the function that shares it out among the cores."""
-        left, right = node.inputs[:2]
-        assert left is not None and right is not None
-        spec = spec_of((node, 0))
-        dense = node.op is not None and node.op.name == "FullyConnected"
-        a_is_transposed = not dense and node.attrs["transpose_a"]
-        b_is_transposed = dense or node.attrs["transpose_b"]
-        columns = spec.shape[-1]
-        rows = prod(spec.shape[:-1])
-        inner = spec_of(right).shape[1 if b_is_transposed else 0]
-        b = self.name_of(right)
-        small = rows * inner * columns <= SERIAL_PRODUCT and spec.dtype.char in "fd" and inner > 1
-        small = small and not self.on_gpu
-        if small and rows == 1:
-            b += "" if b_is_transposed else ".T"
-            a = self.shaped(left, (inner,))
-            text = f"{b}.dot({a}, out={self.shaped((node, 0), (columns,))})"
-        else:
-            shape = spec_of(left).shape if a_is_transposed else (rows, inner)
-            a = self.shaped(left, shape) + (".T" if a_is_transposed else "")
-            b += ".T" if b_is_transposed else ""
-            out = self.shaped((node, 0), (rows, columns))
-            if small:
-                text = f"{self.ufunc('matmul')}({a}, {b}, out={out})"
-            else:
-                text = f"shared_matmul(xp, {a}, {b}, {out})"
-        return text + _comment(node, self._outputs(node))
 
     # -- the whole ---------------------------------------------------------------------------------
 
@@ -475,22 +411,8 @@ def _value_name(entry: Entry) -> str:
     return node.name if len(node.specs or ()) < 2 else f"{node.name}_{i}"
 
 
-def _is_product(node: Node) -> bool:
-    """Is it a product of two matrices, which gets a line of its own kind?"""
-    assert node.op is not None
-    if node.op.name == "dot":
-        return all(e is not None and len(spec_of(e).shape) == 2 for e in node.inputs)
-    return node.op.name == "FullyConnected"
-
-
 def _one_row(node: Node) -> Shape | None:
     """The one shape in which all arrays of an op agree, if they differ in axes of size 1 only."""
     shapes = [spec_of(e).shape for e in [*node.inputs, (node, 0)] if e is not None]
     squeezed = {tuple(n for n in shape if n != 1) for shape in shapes}
     return squeezed.pop() if len(set(shapes)) > len(squeezed) == 1 else None
-
-
-def _comment(node: Node, outs: Sequence[str]) -> str:
-    """The name of the node, where the place has that of another."""
-    ours = outs[0] in (node.name, f"{node.name}_row") or len(outs) > 1
-    return "" if ours else f"  # {plain(node.name)}"

@@ -26,9 +26,9 @@ from collections.abc import Sequence
 from math import prod
 
 from d2lmini import addons
-from d2lmini.graph.expressions import steps_of
 from d2lmini.graph.ir import Entry, Node, mutated_by, spec_of, topological
 from d2lmini.graph.passes.sums import axes_of
+from d2lmini.graph.steps import steps_of
 from d2lmini.ops.core import Shape
 
 #: Bytes of one array in a block, at most, and of all of them. The cache that cores share has room
@@ -160,7 +160,7 @@ def _shape_in_blocks(node: Node, changed: set[Node], on_gpu: bool) -> Shape | No
     shapes = [spec_of(e).shape for e in entries]
     shape = shapes[0] if is_reduction(node) else node.specs[0].shape
     if prod(shape) < (1 if on_gpu else SMALLEST) or (
-        on_gpu and not addons.find("program_kernels").is_in_c(node)
+        on_gpu and not addons.find("emit_cuda").is_in_c(node)
     ):
         return None
     if is_reduction(node):

@@ -22,10 +22,10 @@ import numpy as np
 
 from d2lmini.graph.beside import side_by_side
 from d2lmini.graph.constant import CONSTANT
-from d2lmini.graph.expressions import may_overwrite, steps_of
 from d2lmini.graph.fusion import Statement, statements
 from d2lmini.graph.ir import Entry, Node, mutated_by, spec_of
 from d2lmini.graph.plan import Life, arrange
+from d2lmini.graph.steps import may_overwrite, steps_of
 from d2lmini.graph.views import seen, view_text
 from d2lmini.ops.spec import Spec
 
@@ -278,6 +278,4 @@ def _groups(layout: Layout) -> set[tuple[Node, ...]]:
 def _is_pointwise(node: Node) -> bool:
     op = node.op
     assert op is not None
-    if steps_of(node) is not None:
-        return True
     return op.elementwise and not op.mutates and len(node.specs or ()) == 1

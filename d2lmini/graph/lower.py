@@ -26,9 +26,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from d2lmini.graph.expressions import steps_of
 from d2lmini.graph.ir import Entry, Inputs, Node, spec_of, transform
 from d2lmini.graph.passes.views import SPREADS, reshaped, shape_before
+from d2lmini.graph.steps import steps_of
 from d2lmini.ops.core import registry
 
 

@@ -49,7 +49,7 @@ def relu(xp, data, *, out=None):
 def relu_backward(xp, g, output, *, out=None):
     """g where the output is above 0, else 0."""
     # As numbers first: an operation that converts while it computes is slow.
-    return xp.multiply(g, (output > 0).astype(g.dtype), out=out)
+    return xp.multiply((output > 0).astype(g.dtype), g, out=out)
 
 
 @relu_backward.gradient(saves="output")
@@ -63,7 +63,7 @@ def sigmoid(xp, data, *, out=None):
     one = fit[xp][data.dtype][1]
     y = xp.negative(data, out=out)
     y = xp.exp(y, out=out)
-    y = xp.add(y, one, out=out)
+    y = xp.add(one, y, out=out)
     return xp.divide(one, y, out=out)
 
 

@@ -99,10 +99,6 @@ def pointwise(
     return declare
 
 
-#: Of each op that is one ufunc: the ufunc's name, and what becomes of integers.
-UFUNCS: dict[str, tuple[str, str]] = {}
-
-
 def unary(
     name: str, means: str, gradient: Gradient | None, flops: float = 1, onnx: str | None = None,
     *, ufunc: str = "", integers: str = "converted", fast: bool = False,
@@ -117,7 +113,6 @@ def unary(
         return getattr(xp, ufunc)(data, out=out)
 
     compute.__doc__ = means
-    UFUNCS[name] = ufunc, integers
     declared = pointwise(name, gradient, integers=integers, flops=flops, onnx=onnx)(compute)
     if fast:
         declared.ufunc = getattr(np, ufunc)

@@ -45,7 +45,8 @@ import numpy as np
 
 from d2lmini.cuda.kernels.functions import helpers
 from d2lmini.cuda.kernels.launch import C_TYPES, Kernel, index_type
-from d2lmini.cuda.kernels.symbols import Body, Name
+from d2lmini.cuda.kernels.symbols import Body
+from d2lmini.ops.symbolic import Proxy
 
 Shape = tuple[int, ...]
 
@@ -77,13 +78,13 @@ def elementwise(
     name: str,
     inputs: Sequence[Operand],
     domain: Shape,
-    formula: Callable[..., Sequence[Name]],
+    formula: Callable[..., Sequence[Proxy]],
 ) -> Kernel:
     """The kernel that fills one array of the shape `domain`, C-contiguous, for each value that
     `formula(*inputs)` gives, inputs being names in C. Its arguments: the inputs, which broadcast to
     `domain`, the outputs, the number of elements. The same text is the same kernel.
 
-    NotInC where the formula is none of single elements.
+    NotTraceable where the formula is none of single elements.
     """
     body = Body()
     texts = [f"x{i}" for i in range(len(inputs))]
@@ -132,16 +133,16 @@ def kept(name: str, source: str) -> Kernel:
 # -- values ---------------------------------------------------------------------------------------
 
 
-def loaded_name(body: Body, text: str, dtype: np.dtype) -> Name:
+def loaded_name(body: Body, text: str, dtype: np.dtype) -> Proxy:
     """What lies in an array, to compute with."""
     if dtype.char == "e":
         return body.line(f"widened({text})", dtype)
     return body.given(text, dtype)
 
 
-def stored_text(value: Name) -> str:
+def stored_text(value: Proxy) -> str:
     """A value as it lies in an array."""
-    return f"narrowed({value.text})" if value.dtype.char == "e" else value.text
+    return f"narrowed({value.expr})" if value.dtype.char == "e" else value.expr
 
 
 # -- places ---------------------------------------------------------------------------------------

@@ -29,6 +29,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from d2lmini.ops.symbolic import NotTraceable
+
 #: The same for all numbers.
 _ALL = {
     "add": "{0} + {1}",
@@ -225,16 +227,12 @@ template <class T> __device__ T power(T a, T n) {
 }
 
 
-class NotInC(LookupError):
-    """A computation that has no form in C here."""
-
-
 def written(ufunc: str, char: str, args: Sequence[str]) -> str:
     """The call of a ufunc on numbers of one dtype (its character) as C; float16 is as float."""
     dtype = np.dtype("f" if char == "e" else char)
     pattern = _TABLES[dtype.kind].get(ufunc) if dtype.kind in _TABLES else None
     if pattern is None:
-        raise NotInC(f"{ufunc} of {dtype.name} is not written in C")
+        raise NotTraceable(f"{ufunc} of {dtype.name} is not written in C")
     return pattern.format(
         *args, f="f" if dtype.char == "f" else "", T="float" if dtype.char == "f" else "double"
     )

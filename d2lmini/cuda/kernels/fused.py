@@ -19,7 +19,8 @@ import numpy as np
 
 from d2lmini.cuda.kernels.elementwise import Operand, elementwise
 from d2lmini.cuda.kernels.launch import Kernel
-from d2lmini.cuda.kernels.symbols import Body, Name, names
+from d2lmini.cuda.kernels.symbols import Body, names
+from d2lmini.ops.symbolic import Proxy
 
 Shape = tuple[int, ...]
 
@@ -51,7 +52,7 @@ def _kernel(
     formula: Callable[..., Any], operands: tuple[Operand, ...], shape: Shape, dtype: Any,
     numbers: tuple[tuple[str, Any], ...],
 ) -> Kernel:  # fmt: skip
-    def body(*given: Name) -> list[Name]:
+    def body(*given: Proxy) -> list[Proxy]:
         return [formula(names, *given, **dict(numbers)).astype(dtype)]
 
     return elementwise(formula.__name__.strip("_"), operands, shape, body)

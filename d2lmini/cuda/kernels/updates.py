@@ -21,10 +21,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from d2lmini.cuda.kernels import symbols
 from d2lmini.cuda.kernels.elementwise import broken, kept, loaded_name, stored_text
-from d2lmini.cuda.kernels.functions import NotInC, helpers
+from d2lmini.cuda.kernels.functions import helpers
 from d2lmini.cuda.kernels.launch import C_TYPES, Kernel, index_type
-from d2lmini.cuda.kernels.symbols import Body, c_type, traced
+from d2lmini.cuda.kernels.symbols import Body, c_type
+from d2lmini.ops.symbolic import NotTraceable, trace
 
 #: Parameters in one launch: with five arrays each, their pointers fit 4 KB, which CUDA allows.
 MOST = 32
@@ -85,7 +87,7 @@ class _Text(NamedTuple):
 class Formula:
     """What `compute(xp, *arrays, out=out, **attrs)` does, element by element, with what that does
     to arrays in place: its `text`, and the `numbers` in it. `out`: the dtype of a place that is
-    none of the arrays. NotInC if `compute` is no formula of single elements."""
+    none of the arrays. NotTraceable if `compute` is no formula of single elements."""
 
     def __init__(
         self, compute: Callable[..., Any], attrs: dict[str, Any], dtypes: Sequence[np.dtype],
@@ -97,15 +99,15 @@ class Formula:
         if out is not None:
             names.append("y")
             values.append(body.given("y", out))
-        before = [value.text for value in values]
+        before = [value.expr for value in values]
         place = values[0 if out is None else -1]
-        if traced(compute, values[: len(dtypes)], attrs, out=place) is not place:
-            raise NotInC("a step that leaves its result elsewhere")
-        written = [value.text != text for value, text in zip(values, before)]
+        if trace(symbols.names, compute, values[: len(dtypes)], attrs, out=place) is not place:
+            raise NotTraceable("a step that leaves its result elsewhere")
+        written = [value.expr != text for value, text in zip(values, before)]
         for value, is_written in zip(values, written):
-            if is_written and set(names) & set(re.findall(r"\w+", value.text)):
+            if is_written and set(names) & set(re.findall(r"\w+", value.expr)):
                 # Read before anything is stored.
-                value.text = body.line(value.text, value.dtype).text
+                value.expr = body.line(value.expr, value.dtype).expr
         arrays = tuple(_Array(n, v.dtype, w) for n, v, w in zip(names, values, written))
         stores = [f"{name} = {stored_text(v)};" for name, v, w in zip(names, values, written) if w]
         parameters = tuple((c_type(d), name) for name, (d, _) in body.parameters.items())

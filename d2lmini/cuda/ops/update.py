@@ -9,6 +9,7 @@ from typing import Any
 
 from d2lmini.cuda import kernels
 from d2lmini.ops.spec import Spec
+from d2lmini.ops.symbolic import NotTraceable
 from d2lmini.ops.update import with_master
 from d2lmini.ops.update_multi import Step, groups_of, run, take_step
 
@@ -47,7 +48,7 @@ def _launches(
     for (rule, mixed, (dtypes, out_dtype, in_place), _), members in alike.items():
         compute = partial(with_master, rule) if mixed else rule.compute
         formula = None
-        with suppress(kernels.functions.NotInC):
+        with suppress(NotTraceable):
             place = None if in_place else out_dtype
             formula = kernels.updates.Formula(compute, steps[members[0]].attrs, dtypes, place)
         launches.append((members, rule.name.strip("_"), formula))

@@ -19,7 +19,7 @@ def net(xp, arena):
             const float t1 = x0 * 2.0f;
             const float t2 = -t1;
             const float t3 = expf(t2);
-            const float t4 = t3 + 1.0f;
+            const float t4 = 1.0f + t3;
             const float t5 = 1.0f / t4;
             y0 = t5;
         }
@@ -42,24 +42,24 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from d2lmini.cuda.kernels.elementwise import Operand, completed, elementwise
-from d2lmini.cuda.kernels.functions import NotInC
 from d2lmini.cuda.kernels.launch import Kernel
-from d2lmini.cuda.kernels.symbols import Body, Name, traced
+from d2lmini.cuda.kernels.symbols import Body, names
 from d2lmini.graph.fusion import Statement
 from d2lmini.graph.ir import Entry, Node, spec_of
 from d2lmini.graph.layout import Kind, Layout
+from d2lmini.ops.symbolic import NotTraceable, Proxy, trace
 
 if TYPE_CHECKING:
     from d2lmini.graph.codegen import Writer
 
 
-def value_of(node: Node, inputs: Sequence[Name | None]) -> Name:
-    """What a node computes, written in C; NotInC if it cannot be."""
+def value_of(node: Node, inputs: Sequence[Proxy | None]) -> Proxy:
+    """What a node computes, written in C; NotTraceable if it cannot be."""
     op = node.op
     assert op is not None and node.specs is not None
-    value = traced(op.compute, inputs, node.own_attrs)
-    if not isinstance(value, Name):
-        raise NotInC(f"the result of {op.name}")
+    value = trace(names, op.compute, inputs, node.own_attrs)
+    if not isinstance(value, Proxy):
+        raise NotTraceable(f"the result of {op.name}")
     # An op may give its input back; what a later op does in place must not change that.
     value = value.astype(node.specs[0].dtype)
     if value.body is None:  # a constant: who computes with it writes where its inputs are written
@@ -72,7 +72,7 @@ def is_in_c(node: Node) -> bool:
     body = Body()
     try:
         value_of(node, [e and body.given("x", spec_of(e).dtype) for e in node.inputs])
-    except NotInC:
+    except NotTraceable:
         return False
     return True
 
@@ -84,8 +84,8 @@ def write_kernel(writer: Writer, statement: Statement) -> None:
     inputs = statement.inputs
     results = [(n, 0) for n in nodes if writer.layout.kinds[n, 0] is Kind.BUFFER]
 
-    def formula(*given: Name) -> list[Name]:
-        values: dict[Entry, Name] = dict(zip(inputs, given))
+    def formula(*given: Proxy) -> list[Proxy]:
+        values: dict[Entry, Proxy] = dict(zip(inputs, given))
         for node in nodes:
             values[node, 0] = value_of(node, [e and values[e] for e in node.inputs])
         return [values[entry] for entry in results]

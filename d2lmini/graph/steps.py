@@ -1,0 +1,166 @@
+"""Ops as steps: which calls of NumPy's ufuncs compute them, one after the other in one place.
+
+An elementwise op on floats is a formula such as 1 / (1 + exp(-data)). Written as a chain of calls
+that each work on the result so far, it needs no memory but the result's own, and a generated
+program can print the calls, run them block by block, and join them to those of its neighbours:
+
+>>> from d2lmini import sym
+>>> from d2lmini.graph.typed import typed
+>>> from d2lmini.ops.spec import Spec
+>>> x = sym.var("x")
+>>> _, [(node, _)] = typed(sym.sigmoid(x)._entries, {x._entry[0]: Spec((3,), "float32")}, False)
+>>> for step in steps_of(node):
+...     print(step)
+y = negative(0)
+y = exp(y)
+y = add(fit 1, y)
+y = divide(fit 1, y)
+
+The steps are found by a trace: the op's own `compute` runs on proxies (`ops.symbolic`). In each
+step at most one side may be computed, else the chain would need a second place. Ops for which this
+is not so, and dtypes that take a detour (float16 by way of float32, integers by way of float64),
+are left to `compute`. The values are those of `compute`, to the bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from d2lmini.graph.ir import Node, spec_of
+from d2lmini.ops import scalar_cache
+from d2lmini.ops.core import Op
+from d2lmini.ops.elementwise import FAMILIES
+from d2lmini.ops.symbolic import NotTraceable, Proxy, SymbolicModule, trace
+
+#: Stands for the result so far.
+Y = "y"
+
+
+class Number(NamedTuple):
+    """A number beside an array: as `table[xp][dtype][value]` of ops/scalar_cache.py has it."""
+
+    table: str
+    dtype: np.dtype
+    value: Any
+
+    def __str__(self) -> str:
+        return f"{self.table} {self.value}"
+
+
+class Step(NamedTuple):
+    """One call of a ufunc; `args` are numbers of inputs, `Number`s, or Y, the result so far."""
+
+    ufunc: str
+    args: tuple[Any, ...]
+
+    def __str__(self) -> str:
+        return f"y = {self.ufunc}({', '.join(map(str, self.args))})"
+
+
+def steps_of(node: Node) -> tuple[Step, ...] | None:
+    """The steps of a typed node; None where the op's own `compute` has to do it."""
+    op, specs = node.op, node.specs
+    if op is None or not op.elementwise or op.mutates or op.injects or not node.inputs:
+        return None
+    if None in node.inputs or specs is None or len(specs) != 1:
+        return None
+    dtypes = tuple([spec_of(entry).dtype for entry in node.sources])
+    attrs = node.attrs
+    # The text tells -0.0 from 0.0 and 2 from 2.0, which are equal.
+    return _steps(op, dtypes, specs[0].dtype, tuple(attrs.items()), str(attrs))
+
+
+@lru_cache(maxsize=4096)
+def _steps(
+    op: Op, dtypes: tuple[np.dtype, ...], dtype: np.dtype, attrs: tuple[Any, ...], _text: str
+) -> tuple[Step, ...] | None:
+    """The steps of an op on inputs of `dtypes`, whose result is of `dtype`."""
+    inputs = [Proxy(_xp, i, given) for i, given in enumerate(dtypes)]
+    out = {"out": _xp.empty((), dtype)} if op.takes_out else {}
+    try:
+        result = trace(_xp, op.compute, inputs, dict(attrs), **out)
+    except NotTraceable:
+        return None
+    last = result.expr if isinstance(result, Proxy) else None
+    steps: list[Step] = []
+    while isinstance(last, _Call):
+        computed = [arg for arg in last.args if isinstance(arg, _Call)]
+        if last.dtype != dtype or len(computed) > 1:
+            return None
+        args = [Y if isinstance(arg, _Call) else arg for arg in last.args]
+        steps.insert(0, Step(last.ufunc, tuple(args)))
+        last = computed[0] if computed else None
+    return tuple(steps) or None
+
+
+def may_overwrite(steps: tuple[Step, ...], i: int) -> bool:
+    """May the result lie where input i lies? If that is read in the first step only."""
+    return all(i not in [a for a in step.args if type(a) is int] for step in steps[1:])
+
+
+# -- the trace -------------------------------------------------------------------------------------
+
+
+class _Call(NamedTuple):
+    """The expression of a result: `args` are numbers of inputs, `Number`s and calls. `dtype` is
+    that of the place to which the ufunc writes."""
+
+    ufunc: str
+    args: tuple[Any, ...]
+    dtype: np.dtype
+
+
+#: Which table has the numbers beside the arrays of a ufunc, if it is not `fit`.
+_TABLES = {family.ufunc: family.numbers for family in FAMILIES.values()}
+
+
+class _Ufuncs(SymbolicModule):
+    """The array module whose expressions are the number of an input, a `Number` or a `_Call`."""
+
+    def call(
+        self, ufunc: np.ufunc, args: Sequence[Any], loop: Sequence[np.dtype], result: np.dtype
+    ) -> Proxy:
+        name = ufunc.__name__
+        dtype = next(arg.dtype for arg in args if isinstance(arg, Proxy))
+
+        def argument(arg: Any) -> Any:
+            if isinstance(arg, Proxy):
+                return arg.expr
+            if type(arg) in (int, float) and dtype.kind == "f":
+                return Number(_TABLES.get(name, "fit"), dtype, arg)
+            raise NotTraceable(f"{arg} beside {dtype.name}")
+
+        exprs = tuple(map(argument, args))
+        if None in exprs or all(isinstance(expr, Number) for expr in exprs):
+            raise NotTraceable(f"{name} of no array")
+        return Proxy(self, _Call(name, exprs, result), result)
+
+    def convert(self, expr: Any, old: np.dtype, new: np.dtype) -> Any:
+        """A ufunc converts what it writes; nothing else is converted."""
+        if old != new and isinstance(expr, _Call) and np.can_cast(old, new, "same_kind"):
+            return expr._replace(dtype=new)
+        return super().convert(expr, old, new)
+
+
+class _Table:
+    """What a table of `scalar_cache` is to a trace: `table[dtype][value]` is a proxy of a
+    `Number`."""
+
+    def __init__(self, name: str, dtype: Any = None):
+        self.name = name
+        self.dtype = dtype
+
+    def __getitem__(self, key: Any) -> Any:
+        if self.dtype is None:
+            return _Table(self.name, key)
+        found = getattr(scalar_cache, self.name)[np][self.dtype][key]
+        return Proxy(_xp, Number(self.name, self.dtype, key), found.dtype)
+
+
+_xp = _Ufuncs()
+for _name in ("fit", "limit", "exact"):
+    getattr(scalar_cache, _name)[_xp] = _Table(_name)

@@ -1,0 +1,267 @@
+"""An array module whose arrays are symbolic: an op computes on them and so tells its formula.
+
+An elementwise op says once what it does, `compute(xp, *arrays)`. Given a `SymbolicModule` for `xp`
+and a `Proxy` for each array, every call of a ufunc is passed on to the module, with the dtypes that
+NumPy would give it. So there is no second list of formulas that could differ from the ops.
+
+What a module makes of the calls is its own: graph/steps.py makes a chain of NumPy's ufuncs, the
+add-on `cuda` makes lines of C, and this one makes text:
+
+>>> class Text(SymbolicModule):
+...     def call(self, ufunc, args, loop, result):
+...         texts = [a.expr if isinstance(a, Proxy) else repr(a) for a in args]
+...         return Proxy(self, f"{ufunc.__name__}({', '.join(texts)})", result)
+>>> xp = Text()
+>>> x, b = (Proxy(xp, name, np.dtype("float32")) for name in "xb")
+>>> xp.maximum(x * 2 + b, 0)
+<Proxy maximum(add(multiply(x, 2), b), 0) float32>
+
+What asks for a value (`if x > 0`), for a shape or for other elements is no formula of single
+elements, and is `NotTraceable`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+
+
+class NotTraceable(LookupError):
+    """An op is no formula of single elements, or has no such form in the language wanted."""
+
+
+class Proxy:
+    """One element of an array, known by the expression that computes it. Written to in place, it
+    stands for another expression.
+
+    xp    the module that computes with it
+    expr  the expression, in the form of that module
+    body  what belongs to one trace alone, if the module keeps such a thing
+    """
+
+    __slots__ = ("body", "dtype", "expr", "xp")
+    __array_ufunc__ = None  # NumPy's scalars shall leave operators to us
+    shape: tuple[int, ...] = ()
+    ndim = 0
+    size = 1
+
+    def __init__(self, xp: SymbolicModule, expr: Any, dtype: np.dtype, body: Any = None):
+        self.xp = xp
+        self.expr = expr
+        self.dtype = dtype
+        self.body = body
+
+    def astype(self, dtype: Any, copy: bool = True, **_casting: Any) -> Proxy:
+        """The value in another dtype."""
+        dtype = np.dtype(dtype)
+        if dtype == self.dtype and not copy:
+            return self
+        return Proxy(self.xp, self.xp.convert(self.expr, self.dtype, dtype), dtype, self.body)
+
+    def copy(self) -> Proxy:
+        return Proxy(self.xp, self.expr, self.dtype, self.body)
+
+    def fill(self, value: Any) -> None:
+        self.expr = self.xp.constant(value, self.dtype)
+
+    def reshape(self, *_shape: Any) -> Proxy:
+        return self
+
+    def __getitem__(self, index: Any) -> Proxy:
+        if index is not Ellipsis:
+            raise NotTraceable("a part of an array")
+        return self
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self[index]
+        self.xp.copyto(self, value)
+
+    def __bool__(self) -> bool:
+        raise NotTraceable("a decision that depends on a value")
+
+    __float__ = __int__ = __index__ = __bool__  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<Proxy {self.expr} {self.dtype.name}>"
+
+
+class SymbolicModule:
+    """The array module. Its ufuncs are NumPy's, by name; a subclass says what becomes of a call, a
+    conversion, a constant and a choice."""
+
+    inf, nan, pi, e = np.inf, np.nan, np.pi, np.e
+    promote_types, result_type, finfo = np.promote_types, np.result_type, np.finfo
+    dtype, iinfo = np.dtype, np.iinfo
+
+    # -- what a subclass says ----------------------------------------------------------------------
+
+    def call(
+        self, ufunc: np.ufunc, args: Sequence[Any], loop: Sequence[np.dtype], result: np.dtype
+    ) -> Proxy:
+        """The result of a call; some of `args` are proxies. `loop`: the dtypes to compute in."""
+        raise NotImplementedError
+
+    def convert(self, expr: Any, old: np.dtype, new: np.dtype) -> Any:
+        """The expression of a value in another dtype."""
+        if old == new:
+            return expr
+        raise NotTraceable(f"{old.name} as {new.name}")
+
+    def constant(self, value: Any, dtype: np.dtype) -> Any:
+        """The expression of a number in every place."""
+        raise NotTraceable("an array of a constant")
+
+    def choose(self, condition: Proxy, x: Any, y: Any, dtype: np.dtype) -> Proxy:
+        """x where condition holds, else y."""
+        raise NotTraceable("a choice that depends on a value")
+
+    def operand(self, value: Any) -> Any:
+        """What counts for the dtype: a dtype, or int, float or bool, which adapt."""
+        if isinstance(value, (Proxy, np.generic, np.ndarray)):
+            return value.dtype
+        if type(value) in (int, float, bool):
+            return type(value)
+        raise NotTraceable(f"a {type(value).__name__}")
+
+    # -- ufuncs ------------------------------------------------------------------------------------
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(np, name, None)
+        if isinstance(found, np.ufunc):
+            call: Callable[..., Any] = partial(self._call, found)
+            setattr(self, name, call)
+            return call
+        if isinstance(found, type) and issubclass(found, np.generic):
+            return found
+        raise AttributeError(f"{name} is no function of symbolic arrays")
+
+    def _call(
+        self, ufunc: np.ufunc, *args: Any, out: Any = None, dtype: Any = None, **options: Any
+    ) -> Any:
+        options.pop("casting", None)
+        if options:
+            raise NotTraceable(f"{ufunc.__name__} with {', '.join(options)}")
+        if len(args) > ufunc.nin:
+            *args, out = args  # type: ignore[assignment]
+        if any(isinstance(a, Proxy) for a in args):
+            given = tuple(map(self.operand, args))
+            *loop, result = _loop(ufunc, given, None if dtype is None else np.dtype(dtype))
+            value = self.call(ufunc, args, loop, result)
+        else:
+            value = ufunc(*args)
+        if out is None:
+            return value
+        (out,) = out if isinstance(out, tuple) else (out,)
+        self.copyto(out, value)
+        return out
+
+    # -- other functions ---------------------------------------------------------------------------
+
+    def copyto(self, target: Proxy, value: Any, casting: Any = None, where: Any = True) -> None:
+        """Let a proxy stand for another value."""
+        if where is not True:
+            value = self.where(where, value, target)
+        if isinstance(value, Proxy):
+            target.expr = self.convert(value.expr, value.dtype, target.dtype)
+            target.body = target.body or value.body
+        else:
+            target.fill(value)
+
+    def where(self, condition: Any, x: Any, y: Any) -> Any:
+        """x where condition holds, else y."""
+        dtype = np.result_type(*(_sample(v) for v in (x, y)))
+        if not isinstance(condition, Proxy):
+            chosen = x if condition else y
+            return chosen.astype(dtype) if hasattr(chosen, "astype") else dtype.type(chosen)
+        return self.choose(condition, x, y, dtype)
+
+    def clip(self, x: Proxy, low: Any, high: Any, out: Any = None) -> Proxy:
+        """min(max(x, low), high)"""
+        return self.minimum(self.maximum(x, low), high, out=out)
+
+    def empty(self, shape: Any, dtype: Any = float) -> Proxy:
+        """A proxy without a value yet."""
+        return Proxy(self, None, np.dtype(dtype))
+
+    def full(self, shape: Any, value: Any, dtype: Any) -> Proxy:
+        """A constant."""
+        return Proxy(self, self.constant(value, np.dtype(dtype)), np.dtype(dtype))
+
+    def zeros(self, shape: Any, dtype: Any = float) -> Proxy:
+        return self.full(shape, 0, dtype)
+
+    def ones(self, shape: Any, dtype: Any = float) -> Proxy:
+        return self.full(shape, 1, dtype)
+
+    def full_like(self, x: Proxy, value: Any) -> Proxy:
+        return Proxy(self, self.constant(value, x.dtype), x.dtype, x.body)
+
+    def zeros_like(self, x: Proxy) -> Proxy:
+        return self.full_like(x, 0)
+
+    def ones_like(self, x: Proxy) -> Proxy:
+        return self.full_like(x, 1)
+
+    def empty_like(self, x: Proxy) -> Proxy:
+        return Proxy(self, None, x.dtype, x.body)
+
+    def asarray(self, x: Any) -> Any:
+        return x
+
+
+@lru_cache(maxsize=4096)
+def _loop(ufunc: np.ufunc, given: tuple[Any, ...], dtype: Any) -> tuple[np.dtype, ...]:
+    """The dtypes in which NumPy would compute, and that of the result."""
+    how: dict[str, Any] = {} if dtype is None else {"signature": (None,) * ufunc.nin + (dtype,)}
+    return ufunc.resolve_dtypes((*given, None), **how)
+
+
+def _sample(value: Any) -> Any:
+    """What NumPy's rule for dtypes is to be asked about."""
+    return np.empty((), value.dtype) if isinstance(value, Proxy) else value
+
+
+def _add_operator(symbol: str, ufunc: str, prefixes: Sequence[str]) -> None:
+    """x + y or -x; with the prefix "r" y + x, with "i" x += y."""
+
+    def forward(self: Proxy, *others: Any) -> Any:
+        return getattr(self.xp, ufunc)(self, *others)
+
+    def backward(self: Proxy, other: Any) -> Any:
+        return getattr(self.xp, ufunc)(other, self)
+
+    def in_place(self: Proxy, other: Any) -> Any:
+        return getattr(self.xp, ufunc)(self, other, out=self)
+
+    for prefix, method in zip(prefixes, (forward, backward, in_place)):
+        setattr(Proxy, f"__{prefix}{symbol}__", method)
+
+
+for _symbol, _ufunc in {
+    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide",
+    "floordiv": "floor_divide", "mod": "remainder", "pow": "power", "and": "bitwise_and",
+    "or": "bitwise_or", "xor": "bitwise_xor", "lshift": "left_shift", "rshift": "right_shift",
+}.items():  # fmt: skip
+    _add_operator(_symbol, _ufunc, ["", "r", "i"])
+
+for _symbol, _ufunc in {
+    "eq": "equal", "ne": "not_equal", "gt": "greater", "ge": "greater_equal", "lt": "less",
+    "le": "less_equal", "neg": "negative", "pos": "positive", "abs": "absolute", "invert": "invert",
+}.items():  # fmt: skip
+    _add_operator(_symbol, _ufunc, [""])
+
+
+def trace(
+    xp: SymbolicModule, compute: Callable[..., Any], inputs: Sequence[Any], attrs: dict[str, Any],
+    **more: Any,
+) -> Any:  # fmt: skip
+    """What `compute` gives on proxies; NotTraceable, with its reason, if it cannot."""
+    try:
+        return compute(xp, *inputs, **attrs, **more)
+    except NotTraceable:
+        raise
+    except Exception as problem:
+        raise NotTraceable(f"{type(problem).__name__}: {problem}") from problem
