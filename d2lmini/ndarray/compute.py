@@ -156,7 +156,7 @@ def adopt(xp: Any, op: Op, chunk: Chunk, spec: Spec, result: Any, seen: list) ->
         result = xp.asarray(result)
     if result.shape != spec.shape or result.dtype != spec.dtype:
         raise AssertionError(
-            f"{op.name} computed {result.shape} {result.dtype} and had promised {spec}"
+            f"{op.name} computed {result.shape} {result.dtype} but its spec is {spec}"
         )
     if result.base is None and result.flags.c_contiguous and not any(result is a for a in seen):
         chunk.adopt(result)

@@ -136,7 +136,7 @@ def _borrowed(source: Any, number: int) -> Any:
     here = [gpu for gpu in gpus() if gpu.kind == "cuda" and gpu.dlpack_device()[1] == number]
     if not here:
         raise MXNetError(
-            f"from_dlpack: the array is on CUDA's device {number}, which is no context here; copy "
+            f"from_dlpack: the array is on CUDA's device {number}, which has no context here; copy "
             "it to the CPU first"
         )
     device = next((gpu for gpu in here if gpu.ctx == current_context()), here[0])

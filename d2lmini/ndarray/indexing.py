@@ -180,7 +180,7 @@ def _fit(value: Any, shape: Shape) -> Any:
         v not in (1, n) for v, n in zip(reversed(fitted), reversed(shape))
     ):
         raise ValueError(
-            f"a value of shape {given} does not broadcast to {shape}, the shape of what it is for"
+            f"a value of shape {given} does not broadcast to {shape}, the shape of the selection"
         )
     if not extra:
         return value

@@ -138,7 +138,7 @@ def _item(item: Any) -> Any:
     if isinstance(item, Value):
         if item.dtype == np.bool_:  # type: ignore[attr-defined]
             raise ValueError(
-                "an NDArray of bool is no index, for the shape of the result would depend on its "
+                "an NDArray of bool is not an index: the shape of the result would depend on its "
                 "values; use nd.contrib.boolean_mask(x, mask), which waits for them"
             )
         return item
@@ -157,15 +157,15 @@ def _index_array(item: Any) -> Any:
     """A list, tuple or NumPy array as int64 or bool array; a single number as int."""
     if type(item) in (list, tuple) and any(isinstance(i, Value) for i in item):
         raise TypeError(
-            "a list of NDArrays is no index; name several axes by x[i, j], or join the arrays "
+            "a list of NDArrays is not an index; name several axes by x[i, j], or join the arrays "
             "with nd.stack"
         )
     try:
         array = np.asarray(item)
     except ValueError:
-        raise TypeError(f"the index {item!r} is no array: its rows differ in length") from None
+        raise TypeError(f"the index {item!r} is not an array: its rows differ in length") from None
     if array.dtype.kind not in "iufb" or (array.dtype == bool and not array.ndim):
-        raise TypeError(f"the index {item!r} is no array of integers, but of {array.dtype}")
+        raise TypeError(f"the index {item!r} is an array of {array.dtype}, not of integers")
     if array.dtype != bool:
         array = array.astype(np.int64)  # a copy: the caller may change the original
     return array if array.ndim else int(array)

@@ -41,7 +41,7 @@ def explain(where: str, name: str) -> AttributeError:
     for reason, names in _LEFT_OUT.items():
         if any(fnmatchcase(name, pattern) for pattern in names.split()):
             return AttributeError(f"{where}.{name} is left out of d2lmini, {reason}")
-    return AttributeError(f"{where} has no {name!r}; dir({where}) lists what there is")
+    return AttributeError(f"{where} has no {name!r}; dir({where}) lists the names")
 
 
 class LeftOut:

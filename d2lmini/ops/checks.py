@@ -56,7 +56,7 @@ def check_optional(name: str, given: Any, wanted: bool, because: str) -> None:
     if wanted and given is None:
         raise MXNetError(f"input {name!r} is missing: {because} needs it")
     if not wanted and given is not None:
-        raise MXNetError(f"input {name!r} was given, but there is none with {because}")
+        raise MXNetError(f"input {name!r} was given, but is not used with {because}")
 
 
 def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:

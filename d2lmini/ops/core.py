@@ -338,7 +338,7 @@ class Op(Facts):
     def _bound(self, **words: Any) -> Bound:
         """Check and convert the attributes of one spelling."""
         if not self.attr_set.issuperset(words):
-            raise TypeError("an input by name is no attribute")
+            raise TypeError("an input by name is not an attribute")
         return Bound(self.bind_attributes((), words, 0))
 
     def _bind(self, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:

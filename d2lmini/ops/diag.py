@@ -26,7 +26,7 @@ def _diagonal_shape(shape: Shape, k: int, axis1: int, axis2: int) -> Shape:
     length = min(shape[rows] + min(k, 0), shape[columns] - max(k, 0))
     if length < 0:
         raise MXNetError(
-            f"k={k} is no diagonal of {shape[rows]} x {shape[columns]} matrices; need "
+            f"k={k} is not a diagonal of {shape[rows]} x {shape[columns]} matrices; need "
             f"{-shape[rows]} <= k <= {shape[columns]}"
         )
     return (*(n for a, n in enumerate(shape) if a not in (rows, columns)), length)

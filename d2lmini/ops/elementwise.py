@@ -108,7 +108,7 @@ def beside_number(data: Spec, *, scalar: Any) -> Spec:
         number = 0.0 if data.dtype.kind != "f" else math.inf
     if data.dtype.kind != "f" and not math.isfinite(number):
         raise MXNetError(
-            f"{scalar} is no number of {data.dtype.name}; convert with .astype('float32')"
+            f"{scalar} is not a number of {data.dtype.name}; convert with .astype('float32')"
         )
     return Spec(data.shape, "int64") if data.dtype.kind == "b" else data
 

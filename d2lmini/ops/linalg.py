@@ -62,7 +62,7 @@ def _gradients_of_product(
 def _check_product_dtype(lhs: Spec, rhs: Spec) -> None:
     check_one_dtype(lhs, rhs)
     if lhs.dtype.kind == "b":
-        raise MXNetError("has no meaning for bool; convert with .astype('float32')")
+        raise MXNetError("does not support bool; convert with .astype('float32')")
 
 
 # -- dot ------------------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ def _infer_gemm2(
         raise MXNetError(f"needs matrices or batches of them, A is {A.shape}, B is {B.shape}")
     rows = axis + ndim if axis < 0 else axis
     if not 0 <= rows < ndim - 1:
-        raise MXNetError(f"axis={axis} is no row axis of {A.shape}, need one before the last")
+        raise MXNetError(f"axis={axis} is not a row axis of {A.shape}, need one before the last")
     a, b = list(A.shape), list(B.shape)
     a[rows], a[-2] = a[-2], a[rows]
     b[rows], b[-2] = b[-2], b[rows]

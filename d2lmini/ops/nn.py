@@ -127,7 +127,7 @@ def _infer_dropout(data: Spec, *, p: float, mode: str, axes: Shape, **_: Any) ->
     check_float(data)
     check_choice("mode", mode, ("training", "always"))
     if not 0 <= p <= 1:
-        raise MXNetError(f"p={p} is no probability, need a number from 0 to 1")
+        raise MXNetError(f"p={p} is not a probability, need a number from 0 to 1")
     if axes:
         normalize_axes(axes, len(data.shape))
     return data

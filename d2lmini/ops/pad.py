@@ -31,10 +31,12 @@ def _infer_pad(data: Spec, *, mode: str, pad_width: Shape, constant_value: float
     for axis, (n, (before, after)) in enumerate(zip(data.shape, _pairs(pad_width))):
         longest = max(before, after)
         if before < 0 or after < 0:
-            raise MXNetError(f"pad_width={pad_width} has a negative number; slice() takes away")
+            raise MXNetError(
+                f"pad_width={pad_width} has a negative number; use slice() to shorten an axis"
+            )
         if longest and mode != "constant" and n < (longest + 1 if mode == "reflect" else 1):
             raise MXNetError(
-                f"mode {mode!r} has too little to pad with: axis {axis} of {data.shape} is "
+                f"mode {mode!r} needs a longer axis: axis {axis} of {data.shape} is "
                 f"{n} long, its padding {longest}"
             )
     return Spec(_padded(data.shape, pad_width), data.dtype)

@@ -115,10 +115,10 @@ def _infer(
 ) -> list[Spec]:  # fmt: skip
     check_choice("mode", mode, tuple(KINDS))
     if projection_size:
-        raise MXNetError("projection_size is not built in; put a Dense layer behind the LSTM")
+        raise MXNetError("projection_size is not supported; put a Dense layer behind the LSTM")
     if use_sequence_length or sequence_length is not None:
         raise MXNetError(
-            "sequence_length is not built in (MXNet ignores it on the CPU); unroll a cell with "
+            "sequence_length is not supported (MXNet ignores it on the CPU); unroll a cell with "
             "valid_length=, or put SequenceMask behind a network of one direction"
         )
     check_float(data, parameters, state, state_cell, half=False)
@@ -128,7 +128,7 @@ def _infer(
     if state_size < 1 or num_layers < 1:
         raise MXNetError(f"state_size={state_size}, num_layers={num_layers}: need at least 1")
     if not 0 <= p <= 1:
-        raise MXNetError(f"p={p} is no probability, need a number from 0 to 1")
+        raise MXNetError(f"p={p} is not a probability, need a number from 0 to 1")
     sizes = _sizes(data.shape, mode, state_size, num_layers, bidirectional)
     check_shape("state", state, sizes.state, why="layers times directions, batch, state_size")
     if state_cell is not None:

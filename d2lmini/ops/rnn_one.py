@@ -190,7 +190,7 @@ for each in (rnn_layer_backward, rnn_layer_weights):
 
     @each.gradient()
     def _(g):
-        raise MXNetError("its gradient is not built in: record while differentiating instead")
+        raise MXNetError("its gradient is not supported: record while differentiating instead")
 
 
 # -- the gradient again, in ops on values ----------------------------------------------------------

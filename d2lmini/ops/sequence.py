@@ -120,7 +120,7 @@ def _infer_last(
 ) -> Spec:  # fmt: skip
     _check("SequenceLast", data, sequence_length, use_sequence_length, axis, (0, 1))
     if data.shape[axis] == 0:
-        raise MXNetError(f"SequenceLast: data is {data.shape}: there is no step to take")
+        raise MXNetError(f"SequenceLast: data is {data.shape}: the time axis is empty")
     return Spec(data.shape[1 - axis : 2 - axis] + data.shape[2:], data.dtype)
 
 

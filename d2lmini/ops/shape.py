@@ -155,7 +155,7 @@ def _order(axes: Shape | None, ndim: int) -> tuple[int, ...]:
         return tuple(range(ndim))[::-1]
     order = tuple(a + ndim if a < 0 else a for a in axes)
     if sorted(order) != list(range(ndim)):
-        raise MXNetError(f"axes={axes} is no order of {ndim} axes: name each of them once")
+        raise MXNetError(f"axes={axes} is not a permutation of {ndim} axes: name each axis once")
     return order
 
 

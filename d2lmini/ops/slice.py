@@ -47,7 +47,7 @@ def _infer_slice(data: Spec, *, begin: Bounds, end: Bounds, step: Bounds = ()) -
     if len(begin) > len(data.shape):
         raise MXNetError(f"begin={begin} names {len(begin)} axes, but data is {data.shape}")
     if 0 in step:
-        raise MXNetError(f"step={step} has a 0, which leads nowhere")
+        raise MXNetError(f"step={step} contains 0; a step must not be 0")
     return Spec(_sliced(data.shape, _key(begin, end, step)), data.dtype)
 
 

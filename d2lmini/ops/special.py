@@ -295,4 +295,4 @@ def trigamma(xp, data):
 
 @trigamma.gradient()
 def _(g):
-    raise MXNetError("gamma, gammaln: derivatives beyond the second are not built in")
+    raise MXNetError("gamma, gammaln: derivatives beyond the second are not supported")

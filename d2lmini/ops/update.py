@@ -46,14 +46,14 @@ def like_weight(weight: Spec, grad: Spec, *states: Spec, **_attrs: Any) -> Spec:
     """The new weight, the gradient and the states have the spec of the weight."""
     for what, spec in (("gradient", grad), *(("state", s) for s in states)):
         if spec != weight:
-            raise MXNetError(f"the {what} must be like the weight: {weight}, got {spec}")
+            raise MXNetError(f"the {what} must have the weight's spec {weight}, got {spec}")
     return weight
 
 
 def like_weight32(weight: Spec, grad: Spec, *states: Spec, **_attrs: Any) -> Spec:
     """The rule for mixed precision: states and master copy are float32."""
     if grad != weight:
-        raise MXNetError(f"the gradient must be like the weight: {weight}, got {grad}")
+        raise MXNetError(f"the gradient must have the weight's spec {weight}, got {grad}")
     for spec in states:
         if spec != Spec(weight.shape, np.float32):
             raise MXNetError(

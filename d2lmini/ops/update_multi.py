@@ -156,7 +156,7 @@ def _states(width: int) -> Any:
 def _numbers(name: str, values: Any, n: int) -> list[float]:
     values = list(values) if isinstance(values, (tuple, list)) else [values]
     if len(values) != n:
-        raise MXNetError(f"{name} names {len(values)} numbers, but there are {n} weights")
+        raise MXNetError(f"{name} has {len(values)} numbers, but there are {n} weights")
     return [float(v) for v in values]
 
 

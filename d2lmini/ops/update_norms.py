@@ -107,7 +107,9 @@ mp_lamb_update_phase2 = mixed(lamb_update_phase2, _phase2, same_shape=False)
 def _like_first(lrs: Spec, *others: Spec, **_attrs) -> Spec:
     for other in others:
         if other != lrs:
-            raise MXNetError(f"all four arrays must be alike: lrs is {lrs}, another one {other}")
+            raise MXNetError(
+                f"all four arrays must have one spec: lrs is {lrs}, another one {other}"
+            )
     return lrs
 
 

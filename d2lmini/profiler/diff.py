@@ -111,7 +111,9 @@ class Diff:
     def of(self, kind: str) -> list[Finding]:
         """The findings of one kind; ValueError if there is no such kind."""
         if kind not in KINDS:
-            raise ValueError(f"diff: {kind!r} is no kind of finding; there are {', '.join(KINDS)}")
+            raise ValueError(
+                f"diff: {kind!r} is not a kind of finding; there are {', '.join(KINDS)}"
+            )
         return [each for each in self.findings if each.kind == kind]
 
     def __str__(self) -> str:

@@ -90,7 +90,7 @@ def composed(op: Op, args: tuple, kwargs: dict[str, Any], hint: str | None = Non
     node's name before its number, if the caller gives no name."""
     name, labels = kwargs.pop("name", None), kwargs.pop("attr", None)
     if kwargs.pop("out", None) is not None:
-        raise MXNetError(f"{op.name}: out= has no meaning for Symbols; use what is returned")
+        raise MXNetError(f"{op.name}: out= is not supported for Symbols; use the result")
     name = NameManager.current.get(name, hint or op.name.lower())
     if op.variadic:
         inputs, attrs = op.bind(args, kwargs)

@@ -176,7 +176,7 @@ def completed(entries: Sequence[Entry], known: Mapping[Node, Partial]) -> Sequen
             shape = found[node, 0]
             if not is_known(shape):
                 raise MXNetError(
-                    f"node {node.name!r}: its size cannot be told: {shape} is all that is known; "
+                    f"node {node.name!r}: its size cannot be inferred: only {shape} is known; "
                     "give its shape without 0"
                 )
             given[node] = node.replace(attrs={**node.attrs, "shape": shape}), 0

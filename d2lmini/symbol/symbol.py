@@ -60,7 +60,7 @@ class Symbol(Fluent):
     def _apply(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None) -> Symbol:
         """Make a node of `op` on Symbols; operators, methods and gradient rules all call this."""
         if out is not None and out is not inputs[0]:  # x += 1 makes a new Symbol under the old name
-            raise MXNetError(f"{op.name}: out= has no meaning for Symbols; use what is returned")
+            raise MXNetError(f"{op.name}: out= is not supported for Symbols; use the result")
         if op.variadic and not inputs:
             raise TypeError(f"{op.name}: expected at least one Symbol; usage: {op.usage}")
         name = NameManager.current.get(None, operator_hint(op.name))
