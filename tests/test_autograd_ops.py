@@ -27,7 +27,7 @@ from d2lmini.ops.core import Op, invoke
 #: Ops whose gradients are not differentiated again: what the error says.
 ONCE = {
     "RNN": "RNN is not differentiable twice",
-    "digamma": "derivatives beyond the second are not built in",
+    "digamma": "derivatives beyond the second are not supported",
 }
 
 #: Ops of which only the first output passes a gradient.

@@ -104,7 +104,7 @@ def test_a_round_trip_is_the_same_memory(cupy):
 def test_a_gpu_that_is_no_context(cupy):
     theirs = Tensor(cupy)
     theirs.device = 7
-    with pytest.raises(MXNetError, match="CUDA's device 7, which is no context here"):
+    with pytest.raises(MXNetError, match="CUDA's device 7, which has no context here"):
         nd.from_dlpack(theirs)
 
 

@@ -194,7 +194,7 @@ def test_a_replay_can_be_compared_with_what_it_was_predicted_from():
 
 def test_kinds_and_the_table():
     diff = traced(plain).diff(traced(without_a_line))
-    with pytest.raises(ValueError, match="'gone' is no kind of finding; there are added"):
+    with pytest.raises(ValueError, match="'gone' is not a kind of finding; there are added"):
         diff.of("gone")
     lines = str(diff).splitlines()
     assert "times as long" in lines[0] and lines[1].startswith("removed")

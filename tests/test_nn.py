@@ -328,7 +328,7 @@ def test_softmax_and_pooling_are_the_same_in_pieces_of_any_size(monkeypatch):
         ("FullyConnected", [(3, 4), (2, 5), (2,)], {"num_hidden": 2}, r"weight is \(2, 5\)"),
         ("FullyConnected", [(3, 4), (2, 4)], {"num_hidden": 2}, "'bias' is missing"),
         ("FullyConnected", [(3, 4), (2, 4), (3,)], {"num_hidden": 2}, r"bias is \(3,\)"),
-        ("Dropout", [(3,)], {"p": 1.5}, "p=1.5 is no probability"),
+        ("Dropout", [(3,)], {"p": 1.5}, "p=1.5 is not a probability"),
         ("Dropout", [(3,)], {"mode": "never"}, "mode='never' is unknown"),
         ("Dropout", [(3,)], {"axes": (1,)}, "out of range"),
         ("L2Normalization", [(3, 4)], {"mode": "channel"}, "needs more axes"),

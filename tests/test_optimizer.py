@@ -444,16 +444,22 @@ def test_chained_all_finite():
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda w, h: nd.sgd_update(w, nd.ones((3,)), lr=1), "gradient must be like the weight"),
-        (lambda w, h: nd.sgd_update(w, h, lr=1), "gradient must be like the weight"),
-        (lambda w, h: nd.sgd_mom_update(w, w, nd.ones((3,)), lr=1), "state must be like"),
+        (
+            lambda w, h: nd.sgd_update(w, nd.ones((3,)), lr=1),
+            "gradient must have the weight's spec",
+        ),
+        (lambda w, h: nd.sgd_update(w, h, lr=1), "gradient must have the weight's spec"),
+        (
+            lambda w, h: nd.sgd_mom_update(w, w, nd.ones((3,)), lr=1),
+            "state must have the weight's spec",
+        ),
         (lambda w, h: nd.mp_sgd_update(h, h, h, lr=1), "states and weight32 are float32"),
         (lambda w, h: nd.sgd_update(w, w, lr="fast"), "lr='fast' does not fit"),
         (lambda w, h: nd.lamb_update_phase2(w, w, w, w, lr=1), "arrays of size 1"),
         (lambda w, h: nd.multi_sgd_update(w, w, lrs=(1,), wds=(0,), num_weights=2), "take 4"),
-        (lambda w, h: nd.multi_sgd_update(w, w, lrs=(1, 2), wds=(0,), num_weights=1), "lrs names"),
+        (lambda w, h: nd.multi_sgd_update(w, w, lrs=(1, 2), wds=(0,), num_weights=1), "lrs has"),
         (lambda w, h: nd.multi_sum_sq(w, num_arrays=2), "num_arrays=2"),
-        (lambda w, h: nd.multi_lars(w, w, w, nd.ones((3,)), eta=1, eps=0), "alike"),
+        (lambda w, h: nd.multi_lars(w, w, w, nd.ones((3,)), eta=1, eps=0), "must have one spec"),
     ],
 )
 def test_update_ops_refuse_what_does_not_fit(call, says: str):

@@ -76,7 +76,7 @@ def test_unknown_names_say_why():
     [
         (lambda x: sym.relu(nd.ones(2)), TypeError, "relu: expected Symbols, got NDArray"),
         (lambda x: sym.concat(), TypeError, "concat: expected at least one Symbol"),
-        (lambda x: sym.relu(x, out=x), MXNetError, "relu: out= has no meaning for Symbols"),
+        (lambda x: sym.relu(x, out=x), MXNetError, "relu: out= is not supported for Symbols"),
         (lambda x: sym.FullyConnected(x), TypeError, "FullyConnected: attribute 'num_hidden' is"),
         (lambda x: sym.FullyConnected(x, num_hidden="a"), MXNetError, "num_hidden='a' does not"),
         (lambda x: sym.relu(x, nothing=3), TypeError, "relu: unknown argument 'nothing'"),
@@ -261,7 +261,7 @@ def test_zeros_of_unknown_size_get_it_from_who_uses_them():
     x = nd.ones((5, 2))
     arrays = {"x": x, "fc_weight": nd.ones((4, 2)), "fc_bias": nd.zeros(4)}
     assert net.eval(**arrays)[0].asnumpy().tolist() == [[2.0] * 4] * 5
-    with pytest.raises(MXNetError, match="node 'state': its size cannot be told"):
+    with pytest.raises(MXNetError, match="node 'state': its size cannot be inferred"):
         state.eval()
 
 

@@ -1,4 +1,4 @@
-"""Pictures that a notebook shows and stores: figures of matplotlib, and drawings as SVG.
+"""Pictures that a notebook shows and stores: matplotlib figures and SVG drawings.
 
 >>> from d2lmini.draw.svg import page
 >>> Drawing(page(30, 20, []), "an empty page")
@@ -16,15 +16,15 @@ from xml.etree import ElementTree
 from d2lmini import files
 from d2lmini.draw import png
 
-#: A drawing larger than this (in its own pixels) gets less than two dots for a pixel: what a
-#: notebook stores stays at 100 kB.
+#: A drawing larger than this (in its own pixels) gets fewer than two dots per pixel, so that the
+#: stored notebook output stays below 100 kB.
 DENSE = 900_000
 
 
 class Picture:
     """A matplotlib Figure that a notebook shows, made without pyplot and its global state.
 
-    The Figure is `figure`. The text beside the image is the same in every run.
+    `figure` is the Figure. The text next to the image is the same in every run.
     """
 
     def __init__(self, figure: Any, text: str):
@@ -32,12 +32,12 @@ class Picture:
         self.text = text
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it to a file; the ending (.png, .svg, .pdf) chooses the format."""
+        """Write the picture to a file; the suffix (.png, .svg, .pdf) selects the format."""
         with files.beside(path, ending=True) as [place]:
             self.figure.savefig(place)
 
     def _repr_png_(self) -> Any:
-        # Two dots for each point of the page: sharp on dense screens, the same size everywhere.
+        # Two dots per point of the page: sharp on dense screens, the same size everywhere.
         file = io.BytesIO()
         self.figure.savefig(file, format="png", dpi=200, metadata={"Software": None})
         width, height = self.figure.get_size_inches() * 100
@@ -48,8 +48,8 @@ class Picture:
 
 
 class Drawing(Picture):
-    """A picture written as SVG; a notebook stores it as PNG, as dense as is not too much to store.
-    Without matplotlib there is the SVG alone."""
+    """A picture written as SVG; a notebook stores it as PNG, with a density limited by the size to
+    store. Without matplotlib only the SVG is stored."""
 
     def __init__(self, svg: str, text: str):
         super().__init__(None, text)
@@ -57,7 +57,7 @@ class Drawing(Picture):
         self._png: tuple[bytes, dict[str, int]] | None = None
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it to a file: SVG where the name ends in .svg, else PNG."""
+        """Write the drawing to a file: SVG if the name ends in .svg, else PNG."""
         if os.fspath(path).endswith(".svg"):
             files.write(path, self.svg)
         elif (image := self._repr_png_()) is not None:
@@ -78,8 +78,8 @@ class Drawing(Picture):
 
 
 def _reduce_colours(data: bytes) -> bytes:
-    """The PNG in a third of the bytes: it has a few flat colours and letters."""
-    from PIL import Image  # matplotlib's own
+    """Compress the PNG to a third of its bytes: it has a few flat colours and letters."""
+    from PIL import Image  # a dependency of matplotlib
 
     file = io.BytesIO()
     with Image.open(io.BytesIO(data)) as image:

@@ -1,6 +1,6 @@
 """A drawing as PNG, for pages that show no SVG: a notebook that is not trusted yet.
 
-Not every SVG: the rectangles, lines and words that `svg.py` writes, handed to matplotlib.
+Supports only the rectangles, lines and texts that `svg.py` writes, drawn by matplotlib.
 
 >>> from d2lmini import sym
 >>> png(sym.relu(sym.var("x")).picture().svg)[:4] if matplotlib() else b"\\x89PNG"
@@ -20,7 +20,7 @@ _POINTS_PER_PIXEL = 72 / 96
 
 
 def matplotlib() -> Any:
-    """The package; None without it."""
+    """The package; None if not installed."""
     try:
         return import_module("matplotlib")
     except ImportError:
@@ -28,7 +28,7 @@ def matplotlib() -> Any:
 
 
 def png(svg: str, dots_per_pixel: float = 2.0) -> bytes:
-    """The picture, at `dots_per_pixel` dots for each of its pixels."""
+    """The picture, with `dots_per_pixel` dots for each of its pixels."""
     from matplotlib.figure import Figure
 
     root = ElementTree.fromstring(svg)

@@ -1,4 +1,4 @@
-"""Boxes and arrows from top to bottom, as SVG: all drawings of programs, graphs and classes.
+"""Boxes and arrows from top to bottom, as SVG: for all drawings of programs, graphs and classes.
 
 >>> found = arrange([(40, 20), (40, 20), (60, 30)], [(0, 2), (1, 2)])
 >>> found.x, found.y, found.width
@@ -6,8 +6,8 @@
 >>> found.arrows[0, 2]
 ('M30 30C30 44.5 62 44.5 62 59', 'M58 52L62 59L66 52z')
 
-`layers` finds the places. The live views draw these shapes themselves, in the browser; `Drawing` is
-the picture that a notebook stores.
+`layers` finds the positions. The live views draw these shapes themselves, in the browser; `Drawing`
+is the picture that a notebook stores.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import NamedTuple
 
 from d2lmini.draw.layers import Edge, place
 
-#: Pixels: between rows, around the drawing, and a line of text in a box.
+#: Pixels: between rows, around the drawing, and per line of text in a box.
 BETWEEN, MARGIN, LINE = 30.0, 10.0, 13.0
 INK, QUIET, LINES, ACCENT = "#222222", "#666666", "#444444", "#c8501e"
 
 
 class Look(NamedTuple):
-    """How boxes of one kind look, and what the legend says of them."""
+    """The look of one kind of box, and its text in the legend."""
 
     means: str
     fill: str
@@ -37,9 +37,9 @@ class Box(NamedTuple):
 
     lines    the text, the first line in bold
     look     colours and frame
-    rounded  ends like half circles: a variable
+    rounded  half-circle ends: a variable
     accent   a bold frame: a result
-    title    what a browser shows when the pointer rests on the box
+    title    the browser's tooltip
     label    small text below the box
     """
 
@@ -52,8 +52,8 @@ class Box(NamedTuple):
 
 
 class Arranged(NamedTuple):
-    """Where boxes stand: `x` of their middles (without the margin), `y` of their upper edges; for
-    each edge the path of its line and that of its head; the size of the whole."""
+    """Positions of boxes: `x` of the centres (without the margin), `y` of the upper edges; for each
+    edge the paths of its line and its head; the total size."""
 
     x: list[float]
     y: list[float]
@@ -63,7 +63,7 @@ class Arranged(NamedTuple):
 
 
 def arrange(sizes: Sequence[tuple[float, float]], edges: Sequence[Edge]) -> Arranged:
-    """Find places for boxes of these widths and heights; every edge leads to a higher number."""
+    """Find positions for boxes of these widths and heights; every edge leads to a higher number."""
     places = place([width for width, _ in sizes], edges)
     row_height = [0.0] * (max(places.row, default=-1) + 1)
     for row, (_, height) in zip(places.row, sizes):
@@ -71,7 +71,7 @@ def arrange(sizes: Sequence[tuple[float, float]], edges: Sequence[Edge]) -> Arra
     tops = [MARGIN]
     for height in row_height:
         tops.append(tops[-1] + height + BETWEEN)
-    # A box that is lower than its row stands in the row's middle.
+    # Centre a box that is lower than its row.
     y = [tops[row] + (row_height[row] - height) / 2 for row, (_, height) in zip(places.row, sizes)]
     arrows = {}
     for a, b in dict.fromkeys(edges):
@@ -86,7 +86,7 @@ def arrange(sizes: Sequence[tuple[float, float]], edges: Sequence[Edge]) -> Arra
 
 
 def smooth_path(points: Sequence[tuple[float, float]]) -> str:
-    """The path of a smooth line through the points, upright at each."""
+    """The path of a smooth line through the points, vertical at each point."""
     (x, y), *others = points
     path = f"M{x:g} {y:g}"
     for u, v in others:
@@ -106,7 +106,7 @@ def _head(x: float, y: float) -> str:
 def diagram(
     boxes: Sequence[Box], edges: Sequence[Edge], dashed: Collection[Edge] = ()
 ) -> tuple[list[str], float, float]:
-    """Draw boxes with arrows from one to another: the SVG elements, the width, the height."""
+    """Draw boxes with arrows between them: the SVG elements, the width, the height."""
     sizes = [size_of(box.lines) for box in boxes]
     places = arrange(sizes, edges)
     parts = [
@@ -121,13 +121,13 @@ def diagram(
 
 
 def size_of(lines: Sequence[str]) -> tuple[float, float]:
-    """About the width and height of a box with this text: the first line is bold and larger."""
+    """Approximate width and height of a box with this text; the first line is bold and larger."""
     widths = [(5.4 if i else 7.0) * len(line) + 20 for i, line in enumerate(lines)]
     return max(widths, default=0.0), 10 + LINE * len(lines)
 
 
 def draw_box(box: Box, x: float, y: float, width: float, height: float) -> str:
-    """A box with its text, around `x`, below `y`."""
+    """A box with its text, centred at `x`, below `y`."""
     look = box.look
     corner = height / 2 if box.rounded else 4.0
     edge, wide = (ACCENT, 2.5) if box.accent else (LINES, 1.0)
@@ -139,7 +139,7 @@ def draw_box(box: Box, x: float, y: float, width: float, height: float) -> str:
 
 
 def draw_legend(x: float, y: float, look: Look, rounded: bool = False) -> str:
-    """A small box of this look, and what it means."""
+    """A legend entry: a small box of this look, and its meaning."""
     frame = draw_frame(x + 8, y, 16, 10, look.fill, LINES, 5 if rounded else 2, 1, look.dashes)
     return frame + draw_text(x + 22, y + 9, look.means, 9, QUIET)
 
@@ -168,14 +168,14 @@ def draw_text(
 
 
 def _draw_label(x: float, y: float, text: str) -> str:
-    """Small text that can be read above a line."""
+    """Small text, readable above a line."""
     at = f'<text x="{x:g}" y="{y:g}" font-size="9"'
     halo = f'{at} stroke="#ffffff" stroke-width="5" stroke-linejoin="round">{escape(text)}</text>'
     return f'{halo}{at} fill="{LINES}">{escape(text)}</text>'
 
 
 def draw_arrow(path: str, head: str, color: str, dashed: bool = False) -> str:
-    """A line with its head."""
+    """A line with an arrow head."""
     dashes = ' stroke-dasharray="4 3"' if dashed else ""
     line = f'<path d="{path}" fill="none" stroke="{color}"{dashes}/>'
     return line + f'<path d="{head}" fill="{color}"/>'
@@ -185,7 +185,7 @@ def draw_frame(
     x: float, y: float, width: float, height: float, face: str, edge: str, corner: float = 4,
     wide: float = 1, dashes: str = "",
 ) -> str:  # fmt: skip
-    """A rectangle with round corners, around `x`, below `y`."""
+    """A rectangle with round corners, centred at `x`, below `y`."""
     how = f' stroke-dasharray="{dashes}"' if dashes else ""
     return (
         f'<rect x="{x - width / 2:g}" y="{y:g}" width="{width:g}" height="{height:g}" '
@@ -194,12 +194,12 @@ def draw_frame(
 
 
 def shorten(text: str, most: int = 40) -> str:
-    """The text, or its beginning and a sign that there is more."""
+    """The text, shortened with a sign of omission if necessary."""
     return text if len(text) <= most else text[: most - 1].rstrip(", ") + "…"
 
 
 def break_lines(text: str, width: float, letter: float = 6.2) -> list[str]:
-    """The text in lines that fit the width, broken between words."""
+    """Split the text between words into lines that fit the width."""
     lines = [""]
     for word in text.split(" "):
         if letter * (len(lines[-1]) + len(word)) > width:

@@ -1,4 +1,4 @@
-"""Timelines in d2l's blues: who was busy with what, and when.
+"""Timelines in d2l's blues: activities of lanes over time.
 
     d2l.timeline([
         ("front end", [("push", 0.0, 12e-6), ("wait", 12e-6, 95e-6)]),
@@ -6,9 +6,9 @@
     ])
 
 Each lane is a row, each span (kind, begin, end) a bar, in seconds of any clock. A kind has the same
-colour in every picture of the book; waiting is hatched, so that a picture reads in grey too. Of
-100,000 spans nobody sees each: those narrower than a dot of the page are drawn together, as high as
-they fill their column (`columns`).
+colour in every picture of the book; waiting is hatched, so that a picture is readable in grey. Of
+100,000 spans those narrower than a pixel of the page are drawn together, as high as the fraction of
+their column that they fill (`columns`).
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ Span = tuple[str, float, float]
 #: The rows of a timeline: a name, and for each kind of span an array of (begin, end), in seconds.
 Lanes = list[tuple[str, dict[str, np.ndarray]]]
 
-#: So many columns a row has: dots of the page, at twice of which it is drawn.
+#: Columns of a row: pixels of the page, drawn at twice that resolution.
 COLUMNS = 600
 
 
 class Bars(NamedTuple):
-    """What is left to draw of the spans of one kind in a row: which of them (`wide`) are drawn as
-    they are, and of each column in which there are others its begin and how much they fill."""
+    """The spans of one kind in a row, ready to draw: the indices of those drawn individually
+    (`wide`), and the begin and filled share of each column with others."""
 
     wide: np.ndarray
     begin: np.ndarray
@@ -49,7 +49,7 @@ class Bars(NamedTuple):
 
 
 def columns(begin: np.ndarray, end: np.ndarray, width: float, least: float) -> Bars:
-    """Put spans shorter than `least` together, by columns of this `width`.
+    """Combine spans shorter than `least` by columns of this `width`.
 
     >>> columns(np.array([0.0, 1.0, 1.25, 2.0]), np.array([0.5, 1.125, 1.5, 5.0]), 1.0, 1.0)
     Bars(wide=array([3]), begin=array([0., 1.]), share=array([0.5  , 0.375]))
@@ -57,7 +57,7 @@ def columns(begin: np.ndarray, end: np.ndarray, width: float, least: float) -> B
     short = end - begin < least
     if not short.any():
         return Bars(np.flatnonzero(~short), np.empty(0), np.empty(0))
-    # How many are going on after each begin and end, so how much time was spent until then.
+    # The number of active spans after each begin and end gives the time spent until then.
     times = np.concatenate([begin[short], end[short]])
     order = np.argsort(times, kind="stable")
     times = times[order]
@@ -69,7 +69,7 @@ def columns(begin: np.ndarray, end: np.ndarray, width: float, least: float) -> B
     return Bars(np.flatnonzero(~short), edges[:-1][filled], np.minimum(share[filled], 1.0))
 
 
-#: What an axis of time counts in: its name, how many there are in a second
+#: Units of a time axis: name, number per second.
 UNITS = {"us": ("microseconds", 1e6), "ms": ("milliseconds", 1e3)}
 
 
@@ -81,7 +81,7 @@ def timeline(
 ) -> Picture:
     """Draw lanes (name, [(kind, begin_s, end_s), ...]) over the time since the first begin.
 
-    length_s: how long the axis is, so that two pictures can share a scale; None: to the last end.
+    length_s: length of the axis, so that two pictures can share a scale; None: to the last end.
     unit: of the axis, "us" or "ms".
     ValueError for a kind without a style, or when there is nothing to draw.
     """
@@ -103,7 +103,7 @@ def timeline(
 
 def figure_of(height: float) -> Any:
     """A matplotlib Figure as wide as a page's text and `height` inches high."""
-    # Building matplotlib's font cache, once per machine, is no news for the reader of a chapter.
+    # Hide the message about building matplotlib's font cache, once per machine.
     logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
     from matplotlib.figure import Figure
 
@@ -111,7 +111,7 @@ def figure_of(height: float) -> Any:
 
 
 def draw_lanes(axes: Any, rows: Lanes, begin_s: float, length_s: float, unit: str) -> None:
-    """Bars and legend of a timeline that begins at `begin_s`, on axes that are empty yet."""
+    """Bars and legend of a timeline that begins at `begin_s`, on empty axes."""
     from matplotlib.patches import Patch
 
     per_s = UNITS[unit][1]
@@ -141,7 +141,7 @@ def by_kind(spans: Iterable[Span]) -> dict[str, np.ndarray]:
 
 
 def _draw(axes: Any, row: int, kind: str, spans: np.ndarray, width: float) -> None:
-    """Bars of one kind in a row; `width` is that of a column, in the units of the axis."""
+    """Bars of one kind in a row; `width`: of a column, in the units of the axis."""
     face, edge, hatch = STYLES[kind]
     begin, end = spans.T
     bars = columns(begin, end, width, width)
@@ -150,7 +150,7 @@ def _draw(axes: Any, row: int, kind: str, spans: np.ndarray, width: float) -> No
         axes.broken_barh(
             wide, (row - 0.3, 0.6), facecolor=face, edgecolor=edge, hatch=hatch, linewidth=0.6
         )
-    # In the colour of the edges, for they would be all that is seen of so narrow a bar.
+    # In the colour of the edges, which is all that is visible of narrow bars.
     levels = np.ceil(8 * bars.share).astype(int)
     for level in np.unique(levels):
         height = 0.6 * level / 8

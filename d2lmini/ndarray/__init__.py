@@ -5,14 +5,13 @@
 >>> (x * 2).sum().asscalar()
 np.float32(12.0)
 
-Every op is here under each of its names; `nd.random`, `nd.linalg`, `nd.contrib`, `nd.op` and
-`nd._internal` are its sub-namespaces.
+The namespace has every op under each of its names; `nd.random`, `nd.linalg`, `nd.contrib`, `nd.op`
+and `nd._internal` are its sub-namespaces.
 
 An op takes arrays, then attributes, by position or by name, and returns a new NDArray at once, or a
-list of them; with `out=` it writes there. At the call it raises MXNetError for shapes, dtypes,
-contexts and attributes that do not fit, TypeError for an argument that is missing or unknown. What
-fails while it is computed is raised where somebody waits. `nd.exp.cost(...)` predicts FLOPs and
-bytes.
+list of NDArrays; with `out=` it writes there. The call raises MXNetError for shapes, dtypes,
+contexts and attributes that do not fit, and TypeError for a missing or unknown argument. Errors of
+the computation are raised at a wait. `nd.exp.cost(...)` predicts FLOPs and bytes.
 """
 
 from __future__ import annotations
@@ -75,6 +74,6 @@ vars(globals()["contrib"]).update(
 
 
 def __getattr__(name: str) -> Any:
-    if name == "CachedOp":  # a floor up
+    if name == "CachedOp":  # defined in a higher layer
         return loaders["CachedOp"]()
     raise explain("nd", name)

@@ -1,16 +1,16 @@
-"""How a queued op computes: an `OpTask`, one call of an op, run by a worker.
+"""The task of a queued op (`OpTask`): one call of an op, run by a worker.
 
-The task gathers the arrays of its inputs, and computes into the memory of its outputs, or into new
+The task collects the arrays of its inputs and computes into the memory of its outputs, or into new
 memory where an output has none yet. `xp` is the module of the task's device: NumPy, or CuPy on a
-GPU, where a worker only puts work on the device's stream, and nothing here waits. The kernel is
-the op's own for that kind of device, or `op.compute` with that `xp`.
+GPU, where a worker only launches work on the device's stream and never waits. The kernel is the
+op's own for that kind of device, or `op.compute` with that `xp`.
 
 >>> import numpy as np
 >>> from d2lmini.ops.core import registry
 >>> x = np.arange(4.0)
->>> overlaps(np, registry["negative"], [x], [x])            # reads each place before it writes it
+>>> overlaps(np, registry["negative"], [x], [x])            # reads each element before writing it
 False
->>> overlaps(np, registry["negative"], [x[1:]], [x[:-1]])   # reads some places too late
+>>> overlaps(np, registry["negative"], [x[1:]], [x[:-1]])   # reads some elements too late
 True
 """
 
@@ -30,12 +30,12 @@ from d2lmini.ndarray.plan import Plan
 from d2lmini.ops.core import ASSIGNING, Op, Spec
 from d2lmini.ops.kernels import kind_of
 
-#: Where an array lies: its memory, the element where it begins (None: it is the whole), its spec.
+#: An array: its memory, its first element (None: the array is all of the memory), its spec.
 Operand = tuple[Chunk, "int | None", Spec]
 
 
 class OpTask(Task):
-    """One call of an op: where its inputs lie, where its outputs go."""
+    """One call of an op: the locations of its inputs and outputs."""
 
     __slots__ = ("attrs", "inputs", "op", "outputs", "plan")
 
@@ -50,7 +50,7 @@ class OpTask(Task):
         ctx: Context,
         plan: Plan,
     ):
-        # The fields of Task, set here: a call saved on every small operation.
+        # The fields of Task, set here: saves a call on every small operation.
         self.name = op.name
         self.ctx = ctx
         self.priority = 0
@@ -73,12 +73,12 @@ class OpTask(Task):
         op = self.op
         if op.mutates or self.outputs[0][0].data is not None:
             return not op.atomic
-        return False  # nearly every operation: its results are new
+        return False  # almost every operation: its results are new
 
     def keeps(self, var: Var) -> bool:
         if var in self.reads:
             return True
-        # Assigned to by the program, x[:] = y. What is copied, y.copyto(x), is a result like y.
+        # The program assigns: x[:] = y. A copy, y.copyto(x), is a result like y.
         return (
             self.op.name in ASSIGNING
             and var.data is not None  # type: ignore[attr-defined]
@@ -103,7 +103,7 @@ class OpTask(Task):
         arrays = [None if i is None else array_of(i) for i in self.inputs]
         single = len(self.outputs) == 1
         places: list[Any] = []
-        written: list[Any] = []  # the places that held something before
+        written: list[Any] = []  # the outputs that had memory before
         complete = op.takes_out
         for operand in self.outputs:
             chunk, _, spec = operand
@@ -113,7 +113,7 @@ class OpTask(Task):
                 written.append(place)
             elif xp is np and op.takes_out and (chunk.weight or not single):
                 place = chunk.allocate(spec.shape, spec.dtype)
-            else:  # a small result, or one that the op or the GPU's module makes itself
+            else:  # a small result, or an array made by the op or by the GPU's module
                 complete = False
             places.append(place)
         if complete and not (written and overlaps(xp, op, written, arrays)):
@@ -136,12 +136,12 @@ class OpTask(Task):
 
 
 def is_missing(var: Var) -> bool:
-    """Was its value never computed?"""
+    """True if the value of the Var was never computed."""
     return var.error is not None and not var.error.unchanged
 
 
 def array_of(operand: Operand) -> Any:
-    """The operand's memory as an array of its shape, of its device's module."""
+    """The operand's memory as an array of its shape, in its device's module."""
     chunk, offset, spec = operand
     data = chunk.data
     if offset is None:
@@ -150,13 +150,13 @@ def array_of(operand: Operand) -> Any:
 
 
 def adopt(xp: Any, op: Op, chunk: Chunk, spec: Spec, result: Any, seen: list) -> None:
-    """Make `result` the contents of a new chunk: itself if it is not among the arrays `seen`, no
-    view, and in C order; else a copy."""
+    """Make `result` the contents of a new chunk: `result` itself if it is not among the arrays
+    `seen`, not a view, and in C order; else a copy."""
     if not isinstance(result, xp.ndarray):
         result = xp.asarray(result)
     if result.shape != spec.shape or result.dtype != spec.dtype:
         raise AssertionError(
-            f"{op.name} computed {result.shape} {result.dtype} and had promised {spec}"
+            f"{op.name} computed {result.shape} {result.dtype} but its spec is {spec}"
         )
     if result.base is None and result.flags.c_contiguous and not any(result is a for a in seen):
         chunk.adopt(result)
@@ -165,12 +165,12 @@ def adopt(xp: Any, op: Op, chunk: Chunk, spec: Spec, result: Any, seen: list) ->
 
 
 def compute_in_pieces(op: Op, arrays: list, attrs: dict[str, Any], out: np.ndarray) -> None:
-    """A pointwise op, cut along the first axis (or flat, where all shapes agree)."""
+    """Compute a pointwise op in pieces, along the first axis (or flat, where all shapes agree)."""
     if all(a.shape == out.shape or a.size == 1 for a in arrays) and out.flags.c_contiguous:
         arrays = [a.reshape(-1) for a in arrays]
         out = out.reshape(-1)
     rows = out.shape[0]
-    # One pass gains nothing from the cache, so its pieces are large and few.
+    # A single pass gains nothing from the cache, so its pieces are large and few.
     grain = 4 * GRAIN if op.ufunc else GRAIN
     n = min(-(-out.size // grain), rows)
     cut = [a.ndim == out.ndim and a.shape[0] == rows and rows > 1 for a in arrays]
@@ -185,14 +185,15 @@ def compute_in_pieces(op: Op, arrays: list, attrs: dict[str, Any], out: np.ndarr
     def whole() -> None:
         op.compute(np, *arrays, out=out, **attrs)
 
-    # An op of several passes gains from pieces that fit the cache even when nobody helps.
+    # An op of several passes gains from pieces that fit the cache, even on one worker.
     parallel_for(n, piece, whole if op.ufunc else None)
 
 
 def overlaps(xp: Any, op: Op, places: list, arrays: list) -> bool:
-    """Would writing the results into `places` destroy what is still to be read from `arrays`? A
-    pointwise op may write over an input that it reads at the very same places, no op over one that
-    is shifted or of another shape."""
+    """True if writing results into `places` would overwrite elements of `arrays` too early.
+
+    A pointwise op may write over an input with exactly the same memory and shape; no op may write
+    over a shifted input or one of another shape."""
     for place in places:
         for array in arrays:
             if array is None or (xp is np and not np.may_share_memory(place, array)):
@@ -206,6 +207,6 @@ def overlaps(xp: Any, op: Op, places: list, arrays: list) -> bool:
 
 
 def _stretch(xp: Any, array: Any) -> tuple[int, int]:
-    """The addresses between which `array` lies: arrays here are in C order."""
+    """The addresses between which `array` lies; arrays here are in C order."""
     begin = array.__array_interface__["data"][0] if xp is np else array.data.ptr
     return begin, begin + array.nbytes

@@ -1,7 +1,7 @@
-"""Functions of `nd` that make arrays, and the few that are no single op.
+"""Functions of `nd` that create arrays, and functions that are not a single op.
 
 >>> from d2lmini import nd
->>> nd.array([[1, 2], [3, 4]])           # float32 whatever the source, as in MXNet
+>>> nd.array([[1, 2], [3, 4]])           # float32 for any source, as in MXNet
 <BLANKLINE>
 [[1. 2.]
  [3. 4.]]
@@ -36,7 +36,7 @@ def _make(op: str, ctx: Context | None, out: NDArray | None = None, **attrs: Any
 
 
 def without_inputs(op: Op) -> Callable[..., NDArray]:
-    """An op that takes no arrays as a function of `nd`: with `ctx`, where to make the result."""
+    """An op without array inputs as a function of `nd`: with `ctx`, the device of the result."""
 
     def make(*args: Any, ctx: Context | None = None, out: NDArray | None = None, **attrs: Any):
         _, attrs = op.bind(args, attrs)
@@ -57,7 +57,7 @@ def _dtype(dtype: Any) -> np.dtype:
 def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> NDArray:
     """A copy of numbers, nested lists, a NumPy array or an NDArray, as an NDArray on `ctx`.
 
-    dtype: that of an NDArray source, else float32 (of lists, NumPy integers and float64 too).
+    dtype: default: the dtype of an NDArray source, else float32 (also for NumPy's int and float64).
     """
     ctx = ctx or current_context()
     if isinstance(source_array, NDArray):
@@ -77,21 +77,21 @@ def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> N
 
 
 def empty(shape: Any, ctx: Context | None = None, dtype: Any = None) -> NDArray:
-    """An array whose contents are undefined until written."""
+    """An array with undefined contents."""
     return exchange.empty(shape, ctx, _dtype(dtype))
 
 
 def zeros(
     shape: Any, ctx: Context | None = None, dtype: Any = None, out: NDArray | None = None, **_: Any
 ) -> NDArray:
-    """An array of zeros, float32 unless told otherwise."""
+    """An array of zeros, float32 by default."""
     return _make("_zeros", ctx, out, shape=shape, dtype=_dtype(dtype))
 
 
 def ones(
     shape: Any, ctx: Context | None = None, dtype: Any = None, out: NDArray | None = None, **_: Any
 ) -> NDArray:
-    """An array of ones, float32 unless told otherwise."""
+    """An array of ones, float32 by default."""
     return _make("_ones", ctx, out, shape=shape, dtype=_dtype(dtype))
 
 
@@ -141,9 +141,9 @@ def eye(N: int, M: int = 0, k: int = 0, ctx: Context | None = None, dtype: Any =
 
 
 def from_numpy(ndarray: np.ndarray, zero_copy: bool = True) -> NDArray:
-    """An NDArray of a NumPy array; with `zero_copy` it shares the memory, and the NumPy array is
-    made read-only, so that nobody writes behind the engine's back; what is read-only already is
-    copied. ValueError if that one is not C-contiguous."""
+    """An NDArray of a NumPy array; `zero_copy` shares the memory and makes the NumPy array
+    read-only, so that the program cannot write without the engine's knowledge. An array that is
+    read-only already is copied. ValueError if the array is not C-contiguous."""
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"from_numpy: expected a NumPy array, got {type(ndarray).__name__}")
     as_dtype(ndarray.dtype)
@@ -158,22 +158,22 @@ def from_numpy(ndarray: np.ndarray, zero_copy: bool = True) -> NDArray:
 
 
 def to_dlpack_for_read(data: NDArray) -> Any:
-    """A DLPack capsule of the array's memory, once what writes it is done."""
+    """A DLPack capsule of the array's memory; waits for pending writes."""
     return data.to_dlpack_for_read()
 
 
 def to_dlpack_for_write(data: NDArray) -> Any:
-    """The same, once what reads it is done as well."""
+    """A DLPack capsule of the array's memory; waits for pending writes and reads."""
     return data.to_dlpack_for_write()
 
 
 def waitall() -> None:
-    """Block until everything issued is done; raises the errors that no wait has raised yet."""
+    """Block until all pushed operations are done; raises the errors that no wait has raised yet."""
     engine.waitall()
 
 
 def concatenate(arrays: Sequence[NDArray], axis: int = 0, always_copy: bool = True) -> NDArray:
-    """`concat` of a list along `axis`; ValueError for an empty one."""
+    """`concat` of a list along `axis`; ValueError for an empty list."""
     if not arrays:
         raise ValueError("concatenate: expected at least one array")
     if len(arrays) == 1 and not always_copy:
@@ -182,10 +182,10 @@ def concatenate(arrays: Sequence[NDArray], axis: int = 0, always_copy: bool = Tr
 
 
 def moveaxis(tensor: NDArray, source: Any, destination: Any) -> NDArray:
-    """Move axes to new places; the others keep their order."""
+    """Move axes to new positions; the other axes keep their order."""
     order = np.moveaxis(
         np.empty((0,) * tensor.ndim), source, destination
-    )  # checks the arguments, errors as NumPy's
+    )  # checks the arguments, with NumPy's errors
     del order
     axes = list(range(tensor.ndim))
     sources = [s % tensor.ndim for s in ([source] if isinstance(source, int) else source)]

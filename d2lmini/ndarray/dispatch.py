@@ -1,15 +1,15 @@
-"""How an op or a compiled program is applied to NDArrays: here and now, or by a task.
+"""Dispatch: apply an op or a compiled program to NDArrays, inline or by a queued task.
 
     apply(op, inputs, attrs, out)     an op
-    run_inline(call, inputs, ctx)     whatever has a kernel: an op's `Plan`, a compiled program
+    run_inline(call, inputs, ctx)     anything with a kernel: an op's `Plan`, a compiled program
 
-A small call whose inputs are there is computed at once, on the caller's thread (`run_inline`, the
-fast path): on four numbers a NumPy kernel takes a third of a microsecond, and the way there must
-not take ten. The one lock is held meanwhile, so nothing that is read or written here changes.
-Results are new arrays, or come to lie in tiny ones that were given as `out=`. A call that is too
-large, whose inputs are pending, failed, views or on a device, or that fails, is queued: shape,
-dtype and context errors are raised here, on the caller's thread; what can only fail while it
-computes fails inside the task and is kept on the outputs' Vars.
+A small call whose inputs are ready runs inline, on the caller's thread (`run_inline`, the fast
+path): on four numbers a NumPy kernel takes a third of a microsecond, and the dispatch must not take
+ten. The engine's lock is held meanwhile, so no other thread changes what the call reads or writes.
+Results are new arrays, or go into tiny arrays given as `out=`. A call is queued if it is large, if
+an input is pending, failed or on a device, or if the call fails. Shape, dtype and context
+errors are raised here, on the caller's thread; an error of the computation occurs inside the task
+and is kept on the outputs' Vars.
 
 >>> from d2lmini import engine, nd
 >>> x = nd.ones((2, 2))
@@ -41,13 +41,13 @@ from d2lmini.ndarray.compute import OpTask, array_of
 from d2lmini.ndarray.plan import Plan, known_plan, plan_of, ufunc_plan
 from d2lmini.ops.core import Op, Spec, Value, modes
 
-#: The class of arrays; `NDArray` registers itself here, for it stands on this module.
+#: The class of arrays; `NDArray` registers itself here, since it imports this module.
 Array: Any = None
 
 new = object.__new__
 ndarray = np.ndarray
 
-#: No ufunc on arrays under 4 KiB is predicted to take longer than this.
+#: Any ufunc on arrays under 4 KiB is predicted to take less than this.
 SMALL_US = 12.0
 
 
@@ -55,7 +55,7 @@ def wrap(
     chunk: Chunk, spec: Spec, ctx: Context, handle: Handle | None = None,
     offset: int | None = None, node: Any = None,
 ) -> Any:  # fmt: skip
-    """An NDArray in `chunk`: the whole, or from element `offset` on. Arrays that share a chunk
+    """An NDArray in `chunk`: all of it, or from element `offset` on. Arrays that share a chunk
     share its handle."""
     array = new(Array)
     array._chunk = chunk
@@ -70,11 +70,11 @@ def wrap(
 def apply(
     op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None, ctx: Context | None = None
 ) -> Any:
-    """Apply `op` to NDArrays; one NDArray, or a list of them.
+    """Apply `op` to NDArrays; returns one NDArray, or a list of NDArrays.
 
-    Here are the commonest calls, with every Python call spared that can be: one tiny new array is
-    made as a known plan says, or as `x + 1` and `x * y` do, by a single ufunc on arrays of one
-    spec, for which no plan has to be looked up. All others are `apply_any`'s."""
+    This function has the most frequent calls, with as few Python calls as possible: one tiny new
+    array, made by a known plan or, as for `x + 1` and `x * y`, by a single ufunc on arrays of one
+    spec, for which no plan is looked up. `apply_any` handles all other calls."""
     if out is not None or not inputs or type(inputs[0]) is not Array:
         return apply_any(op, inputs, attrs, out, ctx, None)
     current = engine.current
@@ -118,7 +118,7 @@ def apply(
                     result = run_locked(op.ufunc, a)
                 elif inputs[1]._spec is spec:
                     result = run_locked(op.ufunc, a, *others)
-            except Exception:  # the task keeps it on the outputs, or `queue` knows what no array is
+            except Exception:  # the task keeps the error on the outputs; `queue` reports non-arrays
                 result = None
             if result is not None:
                 pool = chunk.pool
@@ -134,7 +134,7 @@ def apply(
                     _tell(known, x._ctx, inputs, (chunk,), begin_ns)
     if result is None:
         return apply_any(op, inputs, attrs, out, ctx, plan)
-    array = new(Array)  # as `wrap`, here: a call saved on every small operation
+    array = new(Array)  # `wrap` inlined: saves a call on every small operation
     array._chunk = chunk
     array._handle = array._offset = array._node = None
     array._spec = spec
@@ -150,7 +150,7 @@ def apply(
 def apply_any(
     op: Op, inputs: tuple, attrs: dict[str, Any], out: Any, ctx: Context | None, plan: Plan | None
 ) -> Any:
-    """`apply` for any call; `plan` is that of the call if it was looked up already."""
+    """`apply` for any call; `plan` is the call's plan if it was looked up already."""
     if op.simple and (not inputs or type(inputs[0]) is Array):
         if plan is None:
             plan = known_plan(op, inputs, attrs)
@@ -178,12 +178,12 @@ def apply_any(
 
 
 class Call(Protocol):
-    """What `run_inline` computes: calls of an op (`Plan`), or of a program, on inputs of certain
+    """The interface of `run_inline`: calls of an op (`Plan`), or of a program, on inputs of certain
     specs.
 
-    outputs       specs of its outputs
-    tiny          does each of them take less than 4 KiB?
-    nowhere       a None for each of them
+    outputs       specs of the outputs
+    tiny          each output takes less than 4 KiB
+    nowhere       a None for each output
     cost          predicts FLOPs and bytes of a call
     """
 
@@ -201,23 +201,23 @@ class Call(Protocol):
     def cost(self) -> Callable[[], Any]: ...
 
     def run(self, arrays: Sequence[Any], places: Sequence[Any], given: Any) -> Sequence[Any]:
-        """The results: computed into their places, or where there is none as new arrays in C order
-        that share no memory. `given` are the attributes of an op, the random keys of a program."""
+        """The results: computed into their places, or, for a place None, new arrays in C order that
+        share no memory. `given`: the attributes of an op, the random keys of a program."""
 
 
 def run_inline(
     call: Call, inputs: Sequence[Any], ctx: Context, outs: Sequence[Any] = (), given: Any = ()
 ) -> list[Any] | None:
-    """Compute `call` here and now, on the CPU: its outputs, new arrays where `outs` has none. None
-    if it has to be queued; then nothing has changed.
+    """Compute `call` inline, on the CPU; returns the outputs, new arrays where `outs` has None.
+    Returns None if the call must be queued; then nothing has changed.
 
-    What lies in `outs` already is replaced by one copy each, when everything is computed: so an
-    output may be an input too, and neither a failure nor Ctrl-C leaves half of a result there."""
+    Existing contents of `outs` are replaced by one copy each, after everything is computed. So an
+    output may also be an input, and neither a failure nor Ctrl-C leaves half of a result."""
     current = engine.current
     if call.predicted_us >= current.inline_below or here.task or instrument.apart:
         return None
-    # To replace contents or take memory from the pool is a task's business while listeners are told
-    # of memory or the memory checker watches, and for a finalizer in the midst of a move.
+    # A task must replace contents or take pool memory while listeners want memory events, while the
+    # memory checker watches, and when a finalizer runs inside a state change.
     if (outs or not call.tiny) and (
         instrument.listeners or current._late or quiet.began is not None or lock._is_owned()  # type: ignore[attr-defined]
     ):
@@ -234,7 +234,7 @@ def run_inline(
             if not call.tiny:
                 chunks, places = _allocated(call.outputs, outs, pool)
             results = run_locked(call.run, arrays, places, given)
-        except Exception:  # the task keeps it on the outputs, or `queue` knows what no array is
+        except Exception:  # the task keeps the error on the outputs; `queue` reports non-arrays
             return None
         if outs or not call.tiny:
             found = _enter(call.outputs, results, chunks, outs, pool, ctx)
@@ -249,8 +249,8 @@ def run_inline(
 
 
 def _ready(inputs: Iterable[Any], ctx: Context) -> list[np.ndarray] | None:
-    """The arrays of the inputs, if nothing is pending on them, none has failed, and all are on the
-    CPU in this context (lock held)."""
+    """The arrays of the inputs, if no input is pending or failed, and all are on the CPU in this
+    context (lock held)."""
     arrays = []
     for x in inputs:
         chunk = x._chunk
@@ -266,7 +266,7 @@ def _ready(inputs: Iterable[Any], ctx: Context) -> list[np.ndarray] | None:
 
 
 def _is_all(chunk: Chunk, x: Any) -> bool:
-    """Is `x` all of its memory, in that very shape, and on the CPU? If so, it is remembered."""
+    """True if `x` is all of its memory, in that shape, and on the CPU. A True is remembered."""
     if chunk.data is None or chunk.data.shape != x._spec.shape or not x._ctx.is_cpu:
         return False
     chunk.spec = x._spec
@@ -274,8 +274,8 @@ def _is_all(chunk: Chunk, x: Any) -> bool:
 
 
 def _may_replace(outs: Sequence[Any], specs: Sequence[Spec]) -> bool:
-    """Is each of `outs` a tiny array on the CPU, like its spec, whose memory no task reads or
-    writes (lock held)?"""
+    """True if each of `outs` is a tiny array on the CPU, has its spec, and no task reads or writes
+    its memory (lock held)."""
     for out, spec in zip(outs, specs):
         if out is None:
             continue
@@ -307,7 +307,7 @@ def _allocated(
 def _adopt(
     specs: Sequence[Spec], results: Sequence[np.ndarray], pool: Pool, ctx: Context
 ) -> list[Any]:
-    """Tiny results as the memory of new arrays, entered in the books (lock held)."""
+    """New arrays whose memory is the tiny results; updates the pool's accounting (lock held)."""
     arrays = []
     for result, spec in zip(results, specs):
         chunk = Chunk(pool, spec.nbytes)
@@ -323,7 +323,7 @@ def _enter(
     outs: Sequence[Any], pool: Pool, ctx: Context,
 ) -> list[Any]:  # fmt: skip
     """Results as arrays: those in `chunks`, `outs`, each filled by one call, and new ones (lock
-    held). Of several `outs` Ctrl-C comes upon all as they were, or all filled."""
+    held). Ctrl-C leaves either all of several `outs` unchanged, or all filled."""
     held = signals.hold() if len(outs) > 1 else None
     try:
         arrays: list[Any] = []
@@ -337,7 +337,7 @@ def _enter(
                 begin = out._offset or 0
                 chunk.note_write(begin, begin + spec.size, callsite.find())
                 chunk.version += 1
-                if chunk.weight:  # of which `out` is a part
+                if chunk.weight:  # `out` is a part of this chunk
                     chunk.filled = True
                 place = chunk.data if chunk.spec is spec else array_of((chunk, out._offset, spec))
                 place[...] = result
@@ -353,10 +353,10 @@ def _enter(
 def _tell(
     call: Call, ctx: Context, inputs: Iterable[Any], writes: Iterable[Chunk], begin_ns: int
 ) -> None:
-    """Let listeners know of what was computed inline (lock held)."""
+    """Notify listeners of an inline computation (lock held)."""
     end_ns = perf_counter_ns()
     writes = tuple(writes)
-    writes[0].pool.review()  # what was given back before is told before
+    writes[0].pool.review()  # report earlier frees first
     reads = tuple([x._chunk for x in inputs])
     instrument.emit(
         "small", call.name, ctx, reads, writes, callsite.find(2), call.predicted_us, call.cost,
@@ -370,8 +370,7 @@ def _tell(
 def queue(
     op: Op, inputs: tuple, attrs: dict[str, Any], out: Any, ctx: Context | None, plan: Plan | None
 ) -> Any:
-    """Apply `op` by a task; the results as one NDArray or a list. plan: that of the call, if it is
-    known."""
+    """Apply `op` by a task; returns one NDArray or a list. plan: the call's plan, if known."""
     operands: list[Any] = []
     reads = []
     for x in inputs:
@@ -379,7 +378,7 @@ def queue(
             operands.append(None)
             continue
         if not isinstance(x, Array):
-            if isinstance(x, Value):  # a traced value, which takes the arrays into its graph
+            if isinstance(x, Value):  # a traced value: captures the arrays in its graph
                 return x._apply(op, inputs, attrs, out)
             raise _not_an_array(op, x)
         operands.append((x._chunk, x._offset, x._spec))
@@ -402,7 +401,7 @@ def queue(
             attrs["training"] = modes.training
     shown = len(inferred)
     if shown > 1 and callable(op.outputs):
-        # The others are for backward alone: BatchNorm's mean and deviation.
+        # Further outputs are for backward only: BatchNorm's mean and deviation.
         shown = op.outputs(**attrs)
     pool = reads[0].pool if reads else pool_of(ctx)
     site = None
@@ -420,7 +419,7 @@ def queue(
         chunk = y._chunk
         outputs.append((chunk, y._offset, y._spec))
         writes.append(chunk)
-        # Only a whole chunk is overwritten; a part of one is changed in place.
+        # Only a whole chunk is overwritten; a part of a chunk is a read-modify-write.
         if out is not None and not is_whole(y):
             reads.append(chunk)
     task = OpTask(op, operands, outputs, attrs, ctx, plan)
@@ -448,12 +447,12 @@ def queue(
 
 
 def is_whole(x: Any) -> bool:
-    """Is `x` all of its chunk?"""
+    """True if `x` is all of its chunk."""
     return x._offset is None and x._spec.nbytes == x._chunk.nbytes
 
 
 def note_writes(arrays: Iterable[Any]) -> callsite.Site | None:
-    """Existing arrays are about to be written: autograd may want to know where, and by whom."""
+    """Record upcoming writes to existing arrays and the line, for autograd's error messages."""
     site = callsite.find()
     for x in arrays:
         begin = x._offset or 0

@@ -1,7 +1,7 @@
-"""Arrays in and out: NumPy, DLPack, other devices, pickles, files.
+"""Import and export of arrays: NumPy, DLPack, other devices, pickles, files.
 
-Exports that share memory keep the chunk alive as long as the foreign array lives: NumPy gets a
-`Lease` as the base of its array.
+Exports that share memory keep the chunk alive as long as the foreign array lives: the base of
+NumPy's array is a `Lease`.
 
 >>> import numpy as np
 >>> from d2lmini import nd
@@ -32,9 +32,9 @@ from d2lmini.ops.core import Spec, as_dtype, registry
 
 
 def from_array(array: np.ndarray, ctx: Context, adopt: bool = False) -> Any:
-    """A new NDArray with the contents of `array`: copied at once, or its very memory if `adopt` and
-    that can be written and is in C order."""
-    array = np.asarray(array)  # of a subclass: its memory, not its manners
+    """A new NDArray with the contents of `array`: a copy, or the same memory if `adopt` and the
+    memory is writable and in C order."""
+    array = np.asarray(array)  # a subclass becomes a plain array
     if not ctx.is_cpu:
         return transfer.upload(array if adopt else array.copy(), ctx)
     spec = Spec(array.shape, array.dtype)
@@ -70,10 +70,10 @@ def copyto(source: Any, target: Any) -> Any:
 
 
 def empty(shape: Any, ctx: Context | None = None, dtype: Any = None) -> Any:
-    """An NDArray without defined contents; its memory comes with its first write."""
+    """An NDArray without defined contents; its memory is allocated at its first write."""
     ctx = ctx or current_context()
     spec = Spec((shape,) if isinstance(shape, int) else tuple(shape), as_dtype(dtype or "float32"))
-    if not ctx.is_cpu:  # there memory is taken by tasks only
+    if not ctx.is_cpu:  # on a device only tasks allocate memory
         pool_of(ctx)
         return apply(registry["_zeros"], (), {"shape": spec.shape, "dtype": spec.dtype}, None, ctx)
     chunk = Chunk(pool_of(ctx), spec.nbytes)
@@ -90,8 +90,8 @@ def as_numpy_view(x: Any, by: str = "asnumpy_view") -> np.ndarray:
 
 
 def to_dlpack(x: Any, **options: Any) -> Any:
-    """A DLPack capsule that shares the memory of `x`; waits until what writes it is done. Of a GPU
-    through CuPy too: whoever takes it there should be done with it before its last handle goes."""
+    """A DLPack capsule that shares the memory of `x`; waits for pending writes. Works for GPUs too,
+    through CuPy; the consumer must be done with the memory before its last handle dies."""
     if x._ctx.is_cpu:
         return as_numpy_view(x, "dlpack").__dlpack__(**options)
     device = device_of(x._ctx)
@@ -101,13 +101,13 @@ def to_dlpack(x: Any, **options: Any) -> Any:
 
 
 def from_dlpack(source: Any) -> Any:
-    """An NDArray that shares the memory of an array of another library (or of a capsule), on the
-    CPU or on a GPU of CUDA; of several contexts on one GPU it is the current one, or the first.
+    """An NDArray that shares the memory of another library's array (or a capsule), on the CPU or on
+    a CUDA GPU. If several contexts use that GPU, the result is on the current or the first of them.
 
-    What may only be read, or is not contiguous, is copied; NumPy 2.0 calls all of it read-only.
-    Waits for what the other library has yet to do on its current stream; from then on each has to
-    know that the other is done before it writes. A bare capsule of a GPU says nothing of streams:
-    who makes it waits. MXNetError if there is no such GPU.
+    Read-only and non-contiguous arrays are copied; NumPy 2.0 exports all arrays as read-only. The
+    function waits for the other library's work on its current stream; afterwards each side must
+    know that the other is done before it writes. A bare capsule of a GPU has no stream: its
+    producer waits. MXNetError if there is no such GPU.
     """
     if hasattr(source, "_chunk") and not source._ctx.is_cpu:
         return source._alias(None)
@@ -124,7 +124,7 @@ def from_dlpack(source: Any) -> Any:
 
 
 def sharing(array: np.ndarray, ctx: Context) -> Any:
-    """An NDArray in the memory of `array`, which others see too, and may write."""
+    """An NDArray in the memory of `array`, which other code shares and may write."""
     x = from_array(array, ctx, adopt=True)
     if storage.checker is not None:
         storage.checker.shared(x._chunk)
@@ -136,7 +136,7 @@ def _borrowed(source: Any, number: int) -> Any:
     here = [gpu for gpu in gpus() if gpu.kind == "cuda" and gpu.dlpack_device()[1] == number]
     if not here:
         raise MXNetError(
-            f"from_dlpack: the array is on CUDA's device {number}, which is no context here; copy "
+            f"from_dlpack: the array is on CUDA's device {number}, which has no context here; copy "
             "it to the CPU first"
         )
     device = next((gpu for gpu in here if gpu.ctx == current_context()), here[0])
@@ -169,7 +169,7 @@ class _Capsule:
 
 
 def rebuild(array: np.ndarray, ctx: Context) -> Any:
-    """What unpickling calls; an array of a device that is not here lands on the CPU."""
+    """Called by unpickling; an array of a missing device goes to the CPU."""
     return from_array(array, ctx if exists(ctx) else cpu())
 
 
@@ -177,7 +177,7 @@ def rebuild(array: np.ndarray, ctx: Context) -> Any:
 
 
 def save(fname: str | os.PathLike[str], data: Any) -> None:
-    """Write an NDArray, a list of them, or a dict by name, in MXNet's `.params` format; waits."""
+    """Write an NDArray, a list, or a dict by name, in MXNet's `.params` format; waits."""
     if hasattr(data, "_chunk"):
         arrays, names = [data], []
     elif isinstance(data, dict):
@@ -199,8 +199,8 @@ def save(fname: str | os.PathLike[str], data: Any) -> None:
 
 
 def load(fname: str | os.PathLike[str]) -> Any:
-    """Read a file of `save`, or of MXNet: a dict if its arrays have names, else a list. Arrays of
-    a device that is not here land on the CPU."""
+    """Read a file of `save` or MXNet: a dict if its arrays have names, else a list. Arrays of a
+    missing device go to the CPU."""
     return _loaded(*serialize.load(fname))
 
 
@@ -215,6 +215,6 @@ def _loaded(entries: list, names: list[str]) -> Any:
 
 
 def _place_of(typeid: int, device_id: int) -> Context:
-    """Where an array of a file comes to lie: on its GPU if that is here, else on the CPU."""
+    """The context of an array in a file: its GPU if present, else the CPU."""
     ctx = Context(Context.devtype2str.get(typeid, "cpu"), device_id)
     return cpu() if ctx.is_cpu or not exists(ctx) else ctx

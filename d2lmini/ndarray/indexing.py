@@ -1,13 +1,13 @@
-"""x[key] and x[key] = value: views where memory allows, copies and gathers elsewhere.
+"""x[key] and x[key] = value: views where memory layout allows, else copies and gathers.
 
-What stands between the brackets decides what comes out, as in MXNet and NumPy:
+The type of the key decides the result, as in MXNet and NumPy:
 
     numbers and slices that name one stretch of memory   a view: x[1], x[1:3], x[0, 2:4], x[0][0]
     other numbers and slices                             a copy: x[:, 0], x[::2], x[::-1]
     a list, NumPy array or NDArray of integers           a gather: x[[0, 2]], x[:, i], x[i, j]
 
-A view shares the memory and the engine's Var of its base, so what is written to one is seen in the
-other. Naming every axis by a number gives shape (1,), not (), as in MXNet.
+A view shares the memory and the engine's Var of its base, so a write to one is visible in the
+other. Indexing every axis by a number gives shape (1,), not (), as in MXNet.
 
 >>> from d2lmini import nd
 >>> x = nd.zeros((2, 3))
@@ -20,14 +20,14 @@ other. Naming every axis by a number gives shape (1,), not (), as in MXNet.
  [30. 10.]]
 <NDArray 2x2 @cpu(0)>
 
-Nothing here waits (but for an NDArray as a bound of a slice, x[i:], which must be a number). An
-NDArray as an index is one more input of the operation, so an index outside its axis is found when
-that runs, while numbers, lists and NumPy arrays are checked at the call.
+Nothing here waits (except for an NDArray as a bound of a slice, x[i:], which must be a number). An
+NDArray as an index is one more input of the operation, so an index outside its axis is found at run
+time, while numbers, lists and NumPy arrays are checked at the call.
 Float NDArrays count as integers, never as masks: `x[x > 0]` takes rows 0 and 1. A mask must be a
-NumPy array of bool (MXNet takes those, too, for the numbers 0 and 1); `nd.contrib.boolean_mask`
-takes an NDArray and waits for it.
+NumPy array of bool (MXNet takes such arrays, too, as the numbers 0 and 1);
+`nd.contrib.boolean_mask` takes an NDArray and waits for its value.
 
-`keys.parse` understands the key; what is left to do here is to decide what to push.
+`keys.parse` interprets the key; this module decides what to push.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ from d2lmini.ops.subscript import _assign, _getitem, _setitem, _setitem_scalar
 
 
 def getitem(x: Any, key: Any) -> Any:
-    """x[key]: a view, a copy or a gather; see the module's first page. Never waits.
+    """x[key]: a view, a copy or a gather; see the module's docstring. Never waits.
 
     Cost: a view moves nothing; else the bytes of the result are read and written once.
     """
     place = _place(x, key)
     if place is not None:
         if modes.recording and x._node is not None and place is not x:
-            # The tape sees the operation whose result the view shows.
+            # The tape records the operation whose result the view shows.
             attrs = {"key": parse(key, x._spec.shape).key}
             autograd.recorded(_getitem, (x,), attrs, [place])
         return place
@@ -65,7 +65,7 @@ def getitem(x: Any, key: Any) -> Any:
 
 
 def _place(x: Any, key: Any) -> Any:
-    """x[key] as a view, x itself for x[:]; None if it is not one stretch of memory."""
+    """x[key] as a view, x itself for x[:]; None if the elements are not contiguous in memory."""
     shape = x._spec.shape
     if type(key) is int:  # the most common key
         if shape and -shape[0] <= key < shape[0]:
@@ -79,12 +79,12 @@ def _place(x: Any, key: Any) -> Any:
 
 
 def _is_whole(key: Any) -> bool:
-    """Is it x[:]?"""
+    """True for x[:]."""
     return type(key) is slice and key.start is None and key.stop is None and key.step is None
 
 
 def _indices(index: Index, x: Any) -> tuple[Any, ...]:
-    """The index arrays as one input for the op, laid end to end; none if there are none."""
+    """The index arrays concatenated as one input of the op; () if there are none."""
     arrays = index.arrays
     if not arrays:
         return ()
@@ -111,10 +111,10 @@ def setitem(x: Any, key: Any, value: Any) -> None:
 
     value: a number, list, NumPy array or NDArray, broadcast to the shape of x[key] (extra leading
     axes of size 1 are dropped) and converted to x's dtype as C converts: 1.7 to 1, 300 to uint8
-    44. Of several values for one place the last stays.
+    44. Of several values for one element the last remains.
 
-    Errors as in `parse`; ValueError when value does not broadcast; TypeError when it is no number
-    and no array of numbers. Cost: the bytes of x[key] written, those of value read.
+    Errors as in `parse`; ValueError when value does not broadcast; TypeError when value is neither
+    a number nor an array of numbers. Cost: writes the bytes of x[key], reads those of value.
     """
     if modes.recording:
         autograd.check_in_place(_assign, (), [x], False)
@@ -144,15 +144,15 @@ def setitem(x: Any, key: Any, value: Any) -> None:
     else:
         if value._chunk is x._chunk:
             if _begin(value) == _begin(place) and value.shape == shape:
-                return  # x[1] = x[1], as x[1] += 2 ends
+                return  # x[1] = x[1], the last step of x[1] += 2
             if _overlap(value, place):
-                # Pieces of the work would overtake each other.
+                # In chunks, some elements would be overwritten before they are read.
                 value = value.copy()
         invoke(_assign, (value,), {"shape": shape, "dtype": dtype}, place)
 
 
 def _constant(value: Any, dtype: np.dtype) -> Any:
-    """A number as a scalar of `dtype`, a list or NumPy array as a fresh array of it."""
+    """A number as a scalar of `dtype`, a list or NumPy array as a new array of `dtype`."""
     array = None
     values = value if type(value) in (list, tuple) else ()
     if not isinstance(value, (str, bytes, complex)) and not any(
@@ -165,12 +165,12 @@ def _constant(value: Any, dtype: np.dtype) -> Any:
             "a list of numbers, a NumPy array or an NDArray (several are joined by nd.stack)"
         )
     with np.errstate(all="ignore"):
-        array = array.astype(dtype, order="C")  # always a copy: the caller may change theirs
+        array = array.astype(dtype, order="C")  # always a copy: the caller may change the original
     return array if array.ndim else array[()]
 
 
 def _fit(value: Any, shape: Shape) -> Any:
-    """The value without extra leading axes; ValueError if it does not broadcast to `shape`."""
+    """`value` without extra leading axes; ValueError if it does not broadcast to `shape`."""
     given = value.shape
     if given == shape:
         return value
@@ -180,7 +180,7 @@ def _fit(value: Any, shape: Shape) -> Any:
         v not in (1, n) for v, n in zip(reversed(fitted), reversed(shape))
     ):
         raise ValueError(
-            f"a value of shape {given} does not broadcast to {shape}, the shape of what it is for"
+            f"a value of shape {given} does not broadcast to {shape}, the shape of the selection"
         )
     if not extra:
         return value
@@ -188,10 +188,10 @@ def _fit(value: Any, shape: Shape) -> Any:
 
 
 def _begin(x: Any) -> int:
-    """Where x begins in its chunk, in elements."""
+    """The offset of x in its chunk, in elements."""
     return x._offset or 0
 
 
 def _overlap(a: Any, b: Any) -> bool:
-    """Do two arrays of one chunk share an element?"""
+    """True if two arrays of one chunk share an element."""
     return _begin(a) < _begin(b) + b.size and _begin(b) < _begin(a) + a.size

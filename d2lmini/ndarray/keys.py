@@ -1,6 +1,6 @@
-"""What a user may write between the brackets of x[...], brought to one plain form.
+"""Interpret the key of x[...]: any key becomes one canonical form.
 
-    >>> stretch((1, slice(0, 2)), (4, 3))          # elements 3 and 4: one stretch of memory
+    >>> stretch((1, slice(0, 2)), (4, 3))          # elements 3 and 4: contiguous
     (3, (2,))
     >>> stretch((slice(None), 1), (4, 3)) is None
     True
@@ -9,9 +9,9 @@
     >>> parse(([0, -1],), (4, 3))
     Index(key=(('at', (2,)), (0, 3, 1)), shape=(2, 3), arrays=(array([0, 3]),))
 
-Everything here is known at the call and looks at shapes only; `ops/subscript.py` says what the
-items of `key` mean. The rules are NumPy's, but for three of MXNet's: all axes named by numbers
-give shape (1,), floats count as integers, and True and False alone are the numbers 1 and 0.
+This module works at the call and looks at shapes only; `ops/subscript.py` defines the items of
+`key`. The rules are NumPy's, except for three of MXNet's: indexing all axes by numbers gives shape
+(1,), floats count as integers, and True and False alone are the numbers 1 and 0.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _ALL = slice(None)
 
 
 def stretch(key: Any, shape: Shape) -> tuple[int, Shape] | None:
-    """(offset, shape) of x[key] if numbers and slices name one stretch of memory; None if not, or
-    if the key is wrong (`parse` says what is).
+    """(offset, shape) of x[key] if numbers and slices select contiguous memory; None if not, or if
+    the key is wrong (`parse` reports the error).
 
-    The axes are read from the first to the last. Once one of them has more than one place left,
-    all further ones must be whole, and no step may be other than 1. The offset is built as in
-    Horner's scheme: an axis of size n at place i makes it `offset * n + i`.
+    The axes are read from the first to the last. After an axis with more than one selected place,
+    all further axes must be whole, and no step may be other than 1. The offset follows Horner's
+    scheme: place i of an axis of size n makes it `offset * n + i`.
     """
     key = key if type(key) is tuple else (key,)
     ndim = len(shape)
@@ -82,7 +82,7 @@ def stretch(key: Any, shape: Shape) -> tuple[int, Shape] | None:
 
 
 class Index(NamedTuple):
-    """A key that was understood.
+    """An interpreted key.
 
     key      its plain form (see ops/subscript.py)
     shape    the shape of x[key]
@@ -95,7 +95,7 @@ class Index(NamedTuple):
 
 
 def parse(key: Any, shape: Shape) -> Index:
-    """Understand any `key` for an array of `shape`.
+    """Interpret any `key` for an array of `shape`.
 
     IndexError: too many indices, out of range, more than one Ellipsis, a mask of another shape.
     ValueError: a type that is no index, a step of 0, index arrays that do not broadcast.
@@ -126,7 +126,7 @@ def parse(key: Any, shape: Shape) -> Index:
     if advanced:
         return _advanced(tuple(normal), arrays)
     if shape and all(type(item) is int for item in normal):
-        # One element: the last number becomes a slice of one, for the shape (1,).
+        # A single element: the last number becomes a slice of length 1, for the shape (1,).
         normal[-1] = (normal[-1], normal[-1] + 1, 1)
     return Index(tuple(normal), result_shape(tuple(normal)), ())
 
@@ -138,7 +138,7 @@ def _item(item: Any) -> Any:
     if isinstance(item, Value):
         if item.dtype == np.bool_:  # type: ignore[attr-defined]
             raise ValueError(
-                "an NDArray of bool is no index, for the shape of the result would depend on its "
+                "an NDArray of bool is not an index: the shape of the result would depend on its "
                 "values; use nd.contrib.boolean_mask(x, mask), which waits for them"
             )
         return item
@@ -157,22 +157,22 @@ def _index_array(item: Any) -> Any:
     """A list, tuple or NumPy array as int64 or bool array; a single number as int."""
     if type(item) in (list, tuple) and any(isinstance(i, Value) for i in item):
         raise TypeError(
-            "a list of NDArrays is no index; name several axes by x[i, j], or join the arrays "
+            "a list of NDArrays is not an index; name several axes by x[i, j], or join the arrays "
             "with nd.stack"
         )
     try:
         array = np.asarray(item)
     except ValueError:
-        raise TypeError(f"the index {item!r} is no array: its rows differ in length") from None
+        raise TypeError(f"the index {item!r} is not an array: its rows differ in length") from None
     if array.dtype.kind not in "iufb" or (array.dtype == bool and not array.ndim):
-        raise TypeError(f"the index {item!r} is no array of integers, but of {array.dtype}")
+        raise TypeError(f"the index {item!r} is an array of {array.dtype}, not of integers")
     if array.dtype != bool:
-        array = array.astype(np.int64)  # a copy: the caller may change theirs
+        array = array.astype(np.int64)  # a copy: the caller may change the original
     return array if array.ndim else int(array)
 
 
 def _expand(items: list[Any], ndim: int, advanced: bool) -> list[Any]:
-    """The items for all axes: `...` replaced, or all that is missing added at the end."""
+    """The items for all axes: `...` replaced, or missing axes added at the end."""
     used = 0
     dots = []
     for i, item in enumerate(items):
@@ -187,13 +187,13 @@ def _expand(items: list[Any], ndim: int, advanced: bool) -> list[Any]:
     rest = [_ALL] * (ndim - used)
     if not dots:
         return items + rest
-    # One that stands for no axis still parts the index arrays around it.
+    # An ellipsis that stands for no axis still separates the index arrays around it.
     between = rest if rest or not advanced else [Ellipsis]
     return items[: dots[0]] + between + items[dots[0] + 1 :]
 
 
 def _slice(item: slice, n: int) -> tuple[int, int | None, int]:
-    """(start, stop, step) of the places in an axis of size n; one form for equal slices."""
+    """(start, stop, step) of a slice of an axis of size n; equal slices give equal tuples."""
     start, stop, step = item.indices(n)
     size = len(range(start, stop, step))
     if size == 0:
@@ -205,14 +205,14 @@ def _slice(item: slice, n: int) -> tuple[int, int | None, int]:
 
 
 def place_of(item: int, n: int, axis: int) -> int:
-    """The number counted from the front; IndexError if it is outside an axis of size n."""
+    """`item` counted from the front; IndexError if outside an axis of size n."""
     if not -n <= item < n:
         raise IndexError(f"index {item} is out of bounds for axis {axis} with size {n}")
     return item + n if item < 0 else item
 
 
 def _places(array: np.ndarray, shape: Shape, axis: int) -> tuple[np.ndarray, ...]:
-    """A NumPy index array, checked and counted from 0; a mask gives one for each of its axes."""
+    """A NumPy index array, checked and counted from 0; a mask gives one array per axis."""
     if array.dtype == bool:
         if array.shape != shape[axis : axis + array.ndim]:
             raise IndexError(
@@ -237,7 +237,7 @@ def _advanced(key: Key, arrays: list[Any]) -> Index:
         shapes = " and ".join(str(item[1]) for item in key if is_at(item))
         raise ValueError(f"index arrays of shapes {shapes} do not broadcast") from None
     if not shape and all(type(item) is int or is_at(item) for item in key):
-        # One element, named by arrays without axes: shape (1,), as with numbers.
+        # A single element, selected by 0-d index arrays: shape (1,), as with numbers.
         last = max(i for i, item in enumerate(key) if is_at(item))
         key, shape = (*key[:last], ("at", (1,)), *key[last + 1 :]), (1,)
     return Index(key, shape, tuple(arrays))

@@ -1,4 +1,4 @@
-"""Names of MXNet that are not here, and what to tell those who ask for them.
+"""MXNet names that d2lmini leaves out, and the error that explains why.
 
 >>> from d2lmini import nd
 >>> nd.sparse
@@ -11,7 +11,7 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from typing import Any, NoReturn
 
-# For good: a topic, or what to write instead, and the names (patterns) it covers.
+# Reasons (a topic, or an alternative) and the names (patterns) they cover.
 _LEFT_OUT = {
     "as all of MXNet's image operations": """
         image imdecode Correlation Crop GridGenerator BilinearSampler SpatialTransformer
@@ -37,15 +37,15 @@ _LEFT_OUT = {
 
 
 def explain(where: str, name: str) -> AttributeError:
-    """The error for a name that is not there: left out on purpose, or unknown."""
+    """The error for a missing name: left out on purpose, or unknown."""
     for reason, names in _LEFT_OUT.items():
         if any(fnmatchcase(name, pattern) for pattern in names.split()):
             return AttributeError(f"{where}.{name} is left out of d2lmini, {reason}")
-    return AttributeError(f"{where} has no {name!r}; dir({where}) lists what there is")
+    return AttributeError(f"{where} has no {name!r}; dir({where}) lists the names")
 
 
 class LeftOut:
-    """A method of MXNet's that is not here: who asks for it is told why."""
+    """A method of MXNet that is left out: access raises an error with the reason."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name

@@ -1,4 +1,4 @@
-"""Sub-namespaces of `nd` and of `sym`: the ops whose names begin alike.
+"""Sub-namespaces of `nd` and `sym`: the ops whose names share a prefix.
 
 >>> from d2lmini import nd
 >>> nd.linalg.gemm2 is nd.linalg_gemm2
@@ -15,7 +15,7 @@ from d2lmini.ops.fluent import FUNCTIONS
 
 
 class Namespace:
-    """Ops under one of the prefixes, without it; several prefixes are tried in turn."""
+    """Ops under one of the prefixes, without the prefix; several prefixes are tried in turn."""
 
     def __init__(self, name: str, *prefixes: str):
         self.__name__ = name
@@ -31,7 +31,7 @@ class Namespace:
         raise explain(self.__name__, name)
 
     def _shown(self, op: Op, name: str) -> Any:
-        """What stands for the op here."""
+        """The object under the op's name: here the op itself."""
         return op
 
     def __dir__(self) -> list[str]:
@@ -40,6 +40,6 @@ class Namespace:
 
 
 def public_names() -> dict[str, Any]:
-    """The ops that `nd` shows: those whose names do not begin with an underscore, and the
-    functions that take a number in place of an array."""
+    """The public ops, whose names do not begin with an underscore, and the functions that also take
+    numbers."""
     return {**{n: op for n, op in registry.items() if not n.startswith("_")}, **FUNCTIONS}

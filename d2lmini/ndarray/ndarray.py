@@ -1,12 +1,12 @@
-"""NDArray: an array whose contents may still be on their way.
+"""NDArray: an array whose contents may not be computed yet.
 
-An NDArray is a light handle: shape and dtype are known at once, the memory (a `Chunk`, which is
-also the engine's Var) is filled when the operation that makes it has run. Several handles may
+An NDArray is a light handle: shape and dtype are known at once; the memory (a `Chunk`, which is
+also the engine's Var) is filled when the operation that computes it has run. Several handles may
 share one chunk: `x[1:3]` and `x.reshape(...)` are views that write through.
 
 >>> from d2lmini import nd
 >>> x = nd.arange(6).reshape((2, 3))
->>> y = x + 1                    # queued or computed: the handle is here either way
+>>> y = x + 1                    # queued or computed: the handle exists either way
 >>> y.shape
 (2, 3)
 >>> y                            # printing waits
@@ -16,7 +16,7 @@ share one chunk: `x[1:3]` and `x.reshape(...)` are views that write through.
 <NDArray 2x3 @cpu(0)>
 
 The functions that wait: `wait_to_read`, `wait_to_write`, `asnumpy`, `asscalar`/`item`, printing,
-`bool`/`float`/`int`, NumPy and DLPack export, `nd.save`, `nd.waitall`. Nothing else does.
+`bool`/`float`/`int`, NumPy and DLPack export, `nd.save`, `nd.waitall`. No other function waits.
 """
 
 from __future__ import annotations
@@ -46,29 +46,29 @@ from d2lmini.ops.reshape_codes import infer_reshape
 class NDArray(Typed, Fluent):
     """A dense array on a device; made by `nd.array`, `nd.zeros`, ... and by operations.
 
-    Operators and methods mean what MXNet 1.x means by them: arithmetic broadcasts, a number keeps
-    the array's dtype, comparisons give 0 and 1 in that dtype, two arrays must share one dtype.
+    Operators and methods are those of MXNet 1.x: arithmetic broadcasts, a number takes the array's
+    dtype, comparisons give 0 and 1 in that dtype, two arrays must have the same dtype.
     """
 
     __slots__ = ("_chunk", "_ctx", "_handle", "_node", "_offset", "_spec", "__weakref__")
 
-    _chunk: Chunk  # the memory it lives in
-    _offset: int | None  # the element where it begins; None: it is the whole chunk
+    _chunk: Chunk  # the memory
+    _offset: int | None  # the first element in the chunk; None: the whole chunk
     _spec: Spec
     _ctx: Context
-    _handle: Handle | None  # counts the holders of memory that the bound weighs
-    _node: Any  # its place on the tape
+    _handle: Handle | None  # counts handles, for chunks that the bound on pending bytes counts
+    _node: Any  # the node on the tape
 
-    # NumPy arrays on the left of an operator leave the operation to us.
+    # NumPy arrays on the left of an operator leave the operation to NDArray.
     __array_priority__ = 1000.0
 
     _apply = staticmethod(apply)
 
-    # -- what it is --------------------------------------------------------------------------------
+    # -- properties --------------------------------------------------------------------------------
 
     @property
     def context(self) -> Context:
-        """The device it lives on."""
+        """The device of the array."""
         return self._ctx
 
     ctx = context
@@ -76,31 +76,31 @@ class NDArray(Typed, Fluent):
 
     @property
     def T(self) -> NDArray:
-        """The axes reversed (a copy)."""
+        """The array with reversed axes (a copy)."""
         return self if self.ndim < 2 else invoke(registry["transpose"], (self,), {"axes": ()}, None)
 
     # -- waiting -----------------------------------------------------------------------------------
 
     def wait_to_read(self) -> None:
-        """Block until its contents are there; raises the error of the operation that makes it."""
+        """Block until the contents are computed; raises the error of the operation that failed."""
         engine.current.wait("wait_to_read", self._chunk)
 
     def wait_to_write(self) -> None:
-        """Block until everything pushed that reads or writes it is done."""
+        """Block until every pushed operation that reads or writes the array is done."""
         engine.current.wait("wait_to_write", self._chunk, write=True)
 
     def asnumpy(self) -> np.ndarray:
-        """A NumPy copy; waits. Under `install_as_mxnet` one that is a number where it has one
-        element, as NumPy's arrays were in MXNet's time."""
+        """A NumPy copy; waits. Under `install_as_mxnet` a copy of one element also works as a
+        number, as with the NumPy versions of MXNet's time."""
         array = self._read("asnumpy")
         return array if alias.array is None else array.view(alias.array)
 
     def asscalar(self) -> Any:
-        """The one element of an array of size 1 as a NumPy scalar; waits. ValueError otherwise."""
+        """The element of an array of size 1 as a NumPy scalar; waits. ValueError otherwise."""
         return self._scalar("asscalar")
 
     def item(self) -> Any:
-        """The one element as a Python number; waits. ValueError unless the size is 1."""
+        """The element of an array of size 1 as a Python number; waits. ValueError otherwise."""
         return self._scalar("item").item()
 
     def tolist(self) -> Any:
@@ -108,7 +108,7 @@ class NDArray(Typed, Fluent):
         return self._read("tolist").tolist()
 
     def _read(self, by: str) -> np.ndarray:
-        """Wait, named `by` in the ledger, and copy the contents out while nobody may write them."""
+        """Wait, recorded as `by` in the ledger, and copy the contents with writers excluded."""
         if not self._ctx.is_cpu:
             return transfer.read(self, by)
         operand = (self._chunk, self._offset, self._spec)
@@ -133,7 +133,7 @@ class NDArray(Typed, Fluent):
         return bool(self._scalar("bool"))
 
     def __float__(self) -> float:
-        """The one element. (MXNet 1.9 refuses; many programs expect it.)"""
+        """The single element as a number. (MXNet 1.9 refuses; many programs expect it.)"""
         return float(self._scalar("float"))
 
     def __int__(self) -> int:
@@ -169,14 +169,14 @@ class NDArray(Typed, Fluent):
     def __contains__(self, value: Any) -> bool:
         return bool((self == value)._read("in").any())
 
-    # Comparing gives an array, so equality cannot serve a dictionary; identity does.
+    # Comparison gives an array, so a dictionary key compares by identity.
     def __hash__(self) -> int:
         return id(self) // 16
 
     # -- views -------------------------------------------------------------------------------------
 
     def _view(self, offset: int | None, shape: tuple[int, ...]) -> NDArray:
-        """A handle of the same memory: from element `offset` of this array, of `shape`."""
+        """A handle on the same memory: from element `offset` of this array, of `shape`."""
         chunk = self._chunk
         spec = Spec(shape, self._spec.dtype)
         begin = self._offset if not offset else (self._offset or 0) + offset
@@ -185,13 +185,13 @@ class NDArray(Typed, Fluent):
         return wrap(chunk, spec, self._ctx, self._handle, begin)
 
     def _alias(self, node: Any) -> NDArray:
-        """Another handle of all of it, with `node` as its place on the tape."""
+        """Another handle on the whole array, with `node` as its node on the tape."""
         return wrap(self._chunk, self._spec, self._ctx, self._handle, self._offset, node)
 
     def reshape(self, *shape: Any, reverse: bool = False, **kwargs: Any) -> NDArray:
-        """A view of another shape: `reshape(2, 3)` or `reshape((2, 3))`, with MXNet's codes 0
-        (keep this axis), -1 (whatever fits), -2 (all the rest), -3 (join two), -4 (split one).
-        ValueError when the sizes do not fit."""
+        """A view with another shape: `reshape(2, 3)` or `reshape((2, 3))`, with MXNet's codes 0
+        (keep this axis), -1 (infer the size), -2 (keep all further axes), -3 (merge two axes),
+        -4 (split an axis). ValueError when the sizes do not fit."""
         target = shape or kwargs.pop("shape", None)
         if kwargs or target is None:
             raise TypeError(f"reshape: takes shape and reverse, got {sorted(kwargs) or 'nothing'}")
@@ -202,7 +202,7 @@ class NDArray(Typed, Fluent):
         except MXNetError as problem:
             raise ValueError(str(problem)) from None
         if modes.recording and self._node is not None:
-            # The tape sees the operation whose result the view shows.
+            # The tape records the operation whose result the view shows.
             attrs = {"shape": view.shape, "reverse": False}
             autograd.recorded(registry["reshape"], (self,), attrs, [view])
         return view
@@ -216,15 +216,15 @@ class NDArray(Typed, Fluent):
         return self._reshaped("expand_dims", inplace, axis=axis)
 
     def squeeze(self, axis: Any = None, inplace: bool = False) -> NDArray:
-        """Without the axes of size 1; a view if `inplace`."""
+        """The array without axes of size 1; a view if `inplace`."""
         return self._reshaped("squeeze", inplace, axis=axis)
 
     def flatten(self, inplace: bool = False) -> NDArray:
-        """All axes but the first as one; a view if `inplace`."""
+        """Merge all axes but the first; a view if `inplace`."""
         return self._reshaped("flatten", inplace)
 
     def _reshaped(self, name: str, inplace: bool, **attrs: Any) -> NDArray:
-        """The op, or if `inplace` a view in the shape that the op would give."""
+        """Apply the op, or if `inplace` return a view in the shape of the op's result."""
         op = registry[name]
         _, attrs = op.bind((self,), attrs)
         if inplace:
@@ -234,16 +234,16 @@ class NDArray(Typed, Fluent):
     # -- gradients ---------------------------------------------------------------------------------
 
     def attach_grad(self, grad_req: str = "write", stype: str | None = None) -> None:
-        """Want its gradient: `backward` puts it into `self.grad`, of the same shape and dtype,
-        which begins as zeros. It is cut from what it was computed from.
+        """Request the array's gradient: `backward` stores it in `self.grad`, of the same shape and
+        dtype, initially zeros. The array is detached from its history.
 
-        grad_req: 'write' replaces the gradient at each backward, 'add' adds to it, 'null' wants
-        none after all."""
+        grad_req: 'write' replaces the gradient at each backward, 'add' adds to it, 'null' cancels
+        the request."""
         autograd.mark_variables(self, invoke(registry["zeros_like"], (self,), {}), grad_req)
 
     @property
     def grad(self) -> NDArray | None:
-        """Where `backward` puts its gradient; None without `attach_grad`."""
+        """The array's gradient as `backward` stored it; None without `attach_grad`."""
         leaf = self._leaf
         return None if leaf is None else leaf.grad
 
@@ -254,7 +254,7 @@ class NDArray(Typed, Fluent):
 
     @property
     def _fresh_grad(self) -> bool:
-        """Has backward written `grad` since this was last set to False?"""
+        """True if backward has written `grad` since this was last set to False."""
         leaf = self._leaf
         return leaf is not None and leaf.fresh
 
@@ -265,14 +265,14 @@ class NDArray(Typed, Fluent):
             leaf.fresh = bool(fresh)
 
     def detach(self) -> NDArray:
-        """The same memory without its history: a constant for autograd."""
+        """The same memory without history: a constant for autograd."""
         return self._alias(None)
 
     def backward(
         self, out_grad: NDArray | None = None, retain_graph: bool = False, train_mode: bool = True
     ) -> None:
-        """Compute the gradients of its sum (weighted by `out_grad`) for all arrays with
-        `attach_grad` that it was computed from; see `autograd.backward`."""
+        """Compute the gradients of the array's sum (weighted by `out_grad`) for all arrays with
+        `attach_grad` that the array depends on; see `autograd.backward`."""
         autograd.backward([self], [out_grad], retain_graph, train_mode)
 
     # -- copies ------------------------------------------------------------------------------------
@@ -282,37 +282,37 @@ class NDArray(Typed, Fluent):
         return invoke(registry["_copy"], (self,), {}, None)
 
     def copyto(self, other: NDArray | Context) -> NDArray:
-        """Copy into `other`, or into a new array on that context; returns it. The dtype is
-        converted; MXNetError when the shapes differ."""
+        """Copy into `other`, or into a new array on that context, and return the copy. Converts the
+        dtype; MXNetError when the shapes differ."""
         return exchange.copyto(self, other)
 
     def as_in_context(self, context: Context) -> NDArray:
-        """This array itself if it is there already, else a copy on `context`."""
+        """This array if it is on `context`, else a copy there."""
         return self if self._ctx == context else self.copyto(context)
 
     as_in_ctx = as_in_context
     to_device = as_in_context
 
     def astype(self, dtype: Any, copy: bool = True) -> NDArray:
-        """Converted to `dtype`; this array itself if it is that already and `copy` is False."""
+        """A copy converted to `dtype`; this array if it has that dtype and `copy` is False."""
         dtype = as_dtype(dtype)
         if not copy and dtype == self._spec.dtype:
             return self
         return invoke(registry["Cast"], (self,), {"dtype": dtype}, None)
 
     def tostype(self, stype: str) -> NDArray:
-        """The same storage type 'default', the only one; MXNetError for sparse ones."""
+        """This array, for the only storage type 'default'; MXNetError for sparse types."""
         if stype != "default":
             raise MXNetError(f"tostype: storage type {stype!r} is not supported, only 'default'")
         return self
 
     def as_nd_ndarray(self) -> NDArray:
-        """This array itself: there is one kind."""
+        """This array: there is only one kind."""
         return self
 
     def asnumpy_view(self) -> np.ndarray:
-        """The memory itself as a NumPy array, without a copy; waits. For reading: the engine does
-        not know of writes made through it."""
+        """A NumPy array that shares the memory; waits. For reading only: the engine cannot track
+        writes through the NumPy array."""
         return exchange.as_numpy_view(self)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
@@ -323,11 +323,11 @@ class NDArray(Typed, Fluent):
         return exchange.to_dlpack(self, **options)
 
     def to_dlpack_for_read(self) -> Any:
-        """A DLPack capsule of its memory, once what writes it is done."""
+        """A DLPack capsule of the memory; waits for pending writes."""
         return exchange.to_dlpack(self)
 
     def to_dlpack_for_write(self) -> Any:
-        """The same, once what reads it is done as well."""
+        """A DLPack capsule of the memory; waits for pending writes and reads."""
         self.wait_to_write()
         return exchange.to_dlpack(self)
 
@@ -343,12 +343,12 @@ class NDArray(Typed, Fluent):
     def __reduce__(self) -> tuple:
         return exchange.rebuild, (self._read("pickle"), self._ctx)
 
-    # Not by a `__getattr__`: Python would look up every attribute of every array the slow way.
+    # Not by a `__getattr__`, which would slow down every attribute look-up of every array.
     as_np_ndarray = LeftOut()
     slice_assign = LeftOut()
     slice_assign_scalar = LeftOut()
 
-    if TYPE_CHECKING:  # the methods that `Fluent` makes of ops
+    if TYPE_CHECKING:  # the methods that `Fluent` derives from ops
 
         def __getattr__(self, name: str) -> Any: ...
 

@@ -1,8 +1,8 @@
-"""What is known of a call before it runs: its outputs and the time it will take; remembered.
+"""The plan of a call: specs of its outputs and predicted time, cached per op, specs and attributes.
 
-A program calls the same op on the same shapes over and over. Specs are interned, so a dictionary
-that goes by their numbers finds what `op.infer` and the op's cost said the last time, in a tenth of
-the time that asking again takes.
+A program calls the same op on the same shapes again and again. Specs are interned, so a dictionary
+keyed by their numbers returns the results of `op.infer` and the op's cost in a tenth of the time of
+computing them again.
 
 >>> from d2lmini.ndarray.plan import plan_of
 >>> from d2lmini.ops.core import Spec, registry
@@ -24,30 +24,29 @@ from d2lmini.device.storage import SMALL
 from d2lmini.ops.core import Bound, Op, Spec
 from d2lmini.ops.spec import Cost
 
-# What one core of a common machine does in a microsecond, as measured on arrays that lie in its
-# cache: the predicted time of a small operation decides whether it is worth a hand-over. Being
-# wrong by a factor of two costs little.
+# Throughput of one core of a typical machine per microsecond, measured on arrays in its cache: the
+# predicted time of a small operation decides whether a hand-over to a worker pays off. An error by
+# a factor of two costs little.
 CALL_US = 1.5
 BYTES_PER_US = 3e4
 FLOPS_PER_US = 5e3  # of elementwise functions, whose `flops` are those of a polynomial
-PRODUCT_FLOPS_PER_US = 4e4  # where an op counts its own: products of matrices
+PRODUCT_FLOPS_PER_US = 4e4  # where an op counts its own FLOPs: matrix products
 
-#: Plans kept per op; one that is called in more ways than that forgets them all and begins anew.
+#: Plans kept per op; an op with more kinds of calls drops all its plans and starts again.
 MOST = 512
 
 
 class Plan:
-    """What is known of the calls of `op` on inputs of these specs with these attributes.
+    """Cached facts of calls of `op` on inputs of these specs with these attributes.
 
     outputs       specs of the outputs, hidden ones included
     predicted_us  predicted run time
-    tiny          does each output take less than 4 KiB?
-    simple        may `dispatch.run_inline` compute such a call without a task? It may if the op
-                  makes one output, changes no input, and takes no key and no mode
-    small         both
-    kernel        `compute` with these attributes, once it was seen to give the output as a new
-                  array, in C order (whether it does so, or gives a view, goes by specs and
-                  attributes alone); None before
+    tiny          each output takes less than 4 KiB
+    simple        `dispatch.run_inline` may compute the call without a task: the op has one output,
+                  mutates no input, and takes no random key and no mode
+    small         tiny and simple
+    kernel        `compute` with these attributes, set once its result was a new array in C order
+                  (specs and attributes alone decide whether it is, or is a view); None before
     inputs, attrs of the first such call
     """
 
@@ -76,7 +75,7 @@ class Plan:
     def run(
         self, arrays: Sequence[Any], places: Sequence[Any], attrs: dict[str, Any]
     ) -> tuple[np.ndarray]:
-        """Compute the one output: into its place, else into new memory. As `Program.run`."""
+        """Compute the output, in its place or in new memory. Same interface as `Program.run`."""
         place = places[0]
         if place is not None:
             self.op.compute(np, *arrays, out=place, **attrs)
@@ -88,22 +87,22 @@ class Plan:
         return (self._checked(self.op.compute(np, *arrays, **attrs), arrays),)
 
     def _checked(self, result: Any, arrays: Sequence[Any]) -> np.ndarray:
-        """`result` as what a chunk can hold: as promised, in C order, and no view of an input. If
-        it is so already, the plan keeps the kernel that gives such."""
+        """Convert `result` to what a chunk can hold: the planned spec, C order, no view of any
+        input. If the result already conforms, the plan keeps the kernel."""
         spec = self.outputs[0]
         if type(result) is not np.ndarray:
             return np.array(result, spec.dtype, order="C")
         if result.shape != spec.shape or result.dtype != spec.dtype:
             raise AssertionError(f"computed {result.shape} {result.dtype}, promised {spec}")
         if result.base is not None or not result.flags.carray or any(a is result for a in arrays):
-            # Without `order` a copy of a transposed array is in Fortran's order too.
+            # Without `order` a copy of a transposed array would be in Fortran order.
             return np.array(result, spec.dtype, order="C")
         self._keep_kernel()
         return result
 
     def _keep_kernel(self) -> None:
-        """Make `kernel`: `compute` whose defaults are the attributes. A call that names none is
-        0.3 us shorter."""
+        """Set `kernel`: `compute` with the attributes as defaults. A call without keywords is
+        0.3 us faster."""
         compute: Any = self.op.compute
         kernel = FunctionType(
             compute.__code__, compute.__globals__, compute.__name__, compute.__defaults__,
@@ -113,16 +112,16 @@ class Plan:
         self.kernel = kernel
 
     def cost(self) -> Cost:
-        """Predicted FLOPs and bytes of such a call."""
+        """Predicted FLOPs and bytes of the call."""
         return self.op.cost(self.inputs, self.outputs, **self.attrs)
 
 
 def plan_of(op: Op, specs: list, attrs: dict[str, Any]) -> Plan:
-    """The plan of a call; MXNetError, prefixed with the op's name, if it does not fit.
+    """The plan of a call; MXNetError, prefixed with the op's name, if the call is invalid.
 
-    Attributes that the op itself keeps are known by their number, which is quick; others by their
-    values. Where an op has no outputs there is nothing that attributes could decide: the plan of an
-    optimizer's step is found again at the next step, though its rates are others."""
+    Attributes that the op caches are identified by their number, which is fast; others by their
+    values. For an op without outputs the attributes cannot affect the plan, so the plan of an
+    optimizer's step is found again at the next step, although the learning rates differ."""
     inputs = tuple([spec.number for spec in specs])
     kept = (attrs.number, *inputs) if type(attrs) is Bound else None
     plan: Plan | None = op.plans.get(kept) if kept else None
@@ -130,12 +129,12 @@ def plan_of(op: Op, specs: list, attrs: dict[str, Any]) -> Plan:
         return plan
     if op.outputs == 0:
         return op.plans.get(inputs) or _keep(op, inputs, _make(op, specs, attrs))
-    # With their types: 1, 1.0 and True are equal, and do not mean the same.
+    # With their types: 1, 1.0 and True are equal but differ in meaning.
     values = attrs.values()
     key = (*inputs, *values, *map(type, values))
     try:
         plan = op.plans.get(key)
-    except TypeError:  # an attribute that cannot be hashed
+    except TypeError:  # an attribute is not hashable
         return _make(op, specs, attrs)
     if plan is None:
         plan = _keep(op, key, _make(op, specs, attrs))
@@ -150,12 +149,12 @@ def _keep(op: Op, key: tuple, plan: Plan) -> Plan:
 
 
 def known_plan(op: Op, inputs: tuple, attrs: dict[str, Any]) -> Plan | None:
-    """The plan of a call on these arrays, if one like it came before, with attributes in the same
-    words, or equal ones."""
+    """The plan of a call on these arrays, if an equal call was planned before, with attributes of
+    the same spelling or of equal values."""
     n = len(inputs)
     try:
         if type(attrs) is not Bound:
-            if not op.simple:  # then nothing depends on finding it sooner than `plan_of`
+            if not op.simple:  # then an early look-up saves nothing
                 return None
             values = attrs.values()
             return op.plans.get((*[x._spec.number for x in inputs], *values, *map(type, values)))
@@ -168,12 +167,12 @@ def known_plan(op: Op, inputs: tuple, attrs: dict[str, Any]) -> Plan | None:
             a, b, c = inputs
             return op.plans.get((attrs.number, a._spec.number, b._spec.number, c._spec.number))
         return op.plans.get((attrs.number, *[x._spec.number for x in inputs]))
-    except (AttributeError, TypeError):  # an input was left out; an attribute cannot be hashed
+    except (AttributeError, TypeError):  # an input is missing; an attribute is not hashable
         return None
 
 
 def ufunc_plan(op: Op, inputs: tuple, attrs: dict[str, Any]) -> Plan:
-    """The plan of a ufunc on arrays of one spec; it is the same for every number beside them."""
+    """The plan of a ufunc on arrays of one spec; the same for every scalar operand."""
     key = -len(inputs), inputs[0]._spec.number
     plan: Plan | None = op.plans.get(key)
     if plan is None:
@@ -196,7 +195,7 @@ def _make(op: Op, specs: list, attrs: dict[str, Any]) -> Plan:
 
 
 def infer(op: Op, specs: list, attrs: dict[str, Any]) -> Any:
-    """What `op.infer` says, errors prefixed with the op's name."""
+    """The result of `op.infer`, with errors prefixed with the op's name."""
     try:
         return op.infer(*specs, **attrs)
     except (MXNetError, ValueError) as problem:

@@ -6,8 +6,8 @@
 >>> nd.random.normal(nd.array([0, 100]), nd.array([1, 1]), shape=4).shape     # 4 of each
 (2, 4)
 
-`shape` may be a number; without it one number is drawn, or one for each element of the parameters.
-All are float32 on the current context unless `dtype` and `ctx` say otherwise.
+`shape` may be a number; without `shape` one number is drawn, or one for each element of the
+parameters. All results are float32 on the current context unless `dtype` and `ctx` are given.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def randint(
     low: int, high: int, shape: Any = None, dtype: Any = None, ctx: Context | None = None,
     out: Any = None,
 ) -> NDArray:  # fmt: skip
-    """Integers from low (included) to high (excluded), int32 unless told otherwise."""
+    """Integers from low (included) to high (excluded), int32 by default."""
     if out is not None:
         shape, dtype = out.shape, out.dtype
     return _make(
@@ -124,7 +124,7 @@ def multinomial(
     data: NDArray, shape: Any = None, get_prob: bool = False, out: Any = None, dtype: Any = "int32"
 ) -> Any:
     """Indices drawn with the probabilities in the last axis of data; with get_prob also the log
-    of each one's probability."""
+    of each index's probability."""
     return registry["_sample_multinomial"](
         data, shape=() if shape is None else shape, get_prob=get_prob, dtype=dtype, out=out
     )

@@ -1,4 +1,4 @@
-"""Two selections that are functions, not ops: one waits, the other writes into its argument.
+"""Two selections that are not ops: `boolean_mask` waits, `onehot_encode` writes into an argument.
 
 >>> from d2lmini import nd
 >>> x = nd.array([[1, 2], [3, 4], [5, 6]])
@@ -24,9 +24,9 @@ from d2lmini.ops.index import one_hot
 def boolean_mask(data: Any, index: Any, axis: int = 0) -> Any:
     """The slices of `data` along `axis` where `index` is not zero.
 
-    data (A..., n, B...), index (n,) -> (A..., k, B...), where k is how many elements of index are
-    not zero. The shape depends on values, so this function waits for `index` (not for `data`);
-    the gradient goes to `data`. MXNetError when index is not (n,). MXNet knows axis=0 only.
+    data (A..., n, B...), index (n,) -> (A..., k, B...), where k is the number of nonzero elements
+    of index. The shape depends on values, so this function waits for `index` (not for `data`);
+    the gradient goes to `data`. MXNetError when index is not (n,). MXNet supports only axis=0.
     """
     axis = normalize_axis(axis, data.ndim, "boolean_mask: axis")
     if index.shape != data.shape[axis : axis + 1]:
@@ -42,7 +42,7 @@ def onehot_encode(indices: Any, out: Any) -> Any:
     """Write the one-hot rows of `indices` (N,) into `out` (N, depth); returns out.
 
     The older form of `one_hot`. A number outside gives a row of zeros. MXNetError when the shapes
-    do not fit; unlike in MXNet any dtype will do.
+    do not fit; unlike in MXNet any dtype is allowed.
     """
     if out.ndim != 2 or indices.shape != out.shape[:1]:
         raise MXNetError(

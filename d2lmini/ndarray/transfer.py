@@ -1,13 +1,13 @@
-"""Copies between devices, each one task on a copy lane of the device at the end of the link.
+"""Copies between devices: each is one task on a copy lane of a device.
 
-To a device it runs on that one's lane "in", from a device to the CPU on the lane "out"; from one
-device to another on "in" of where it goes. So computing goes on meanwhile, in both places, and two
-copies in different directions do not wait for each other.
+A copy to a device runs on the lane "in" of that device, a copy from a device to the CPU on the lane
+"out", a copy between devices on the lane "in" of the target. So both devices continue to compute,
+and two copies in opposite directions do not wait for each other.
 
 >>> from d2lmini import cpu, gpu, nd, virtual_gpus
 >>> with virtual_gpus(1):
 ...     x = nd.array([1, 2, 3], ctx=gpu(0))         # one copy in
-...     (x * 2).asnumpy()                           # one copy out, and the wait for it
+...     (x * 2).asnumpy()                           # one copy out, and a wait for it
 array([2., 4., 6.], dtype=float32)
 """
 
@@ -31,8 +31,8 @@ _KINDS = {True: "CPU", False: "GPU"}
 
 
 class Transfer(Task):
-    """A copy from device to device. An end is (chunk, offset, spec), or on the CPU a NumPy array
-    that nobody else sees."""
+    """A copy between devices. Each end is (chunk, offset, spec), or on the CPU a NumPy array that
+    no other code uses."""
 
     __slots__ = ("device", "lane", "source", "target")
 
@@ -49,7 +49,7 @@ class Transfer(Task):
         ctx = source_ctx if target_ctx.is_cpu else target_ctx
         reads = (source[0],) if isinstance(source, tuple) else ()
         writes: tuple[Var, ...] = (target[0],) if isinstance(target, tuple) else (Var(),)
-        # MXNet's names.
+        # MXNet's task names.
         name = f"Copy{_KINDS[source_ctx.is_cpu]}2{_KINDS[target_ctx.is_cpu]}"
         super().__init__(name, reads, writes, ctx)
         self.device = device_of(ctx)
@@ -63,7 +63,7 @@ class Transfer(Task):
         return there and not any(map(is_missing, self.reads))
 
     def footprint(self) -> Any:
-        """What the link carries."""
+        """The bytes over the link."""
         source = self.source
         nbytes = source[2].nbytes if isinstance(source, tuple) else source.nbytes
         return lambda: Cost(0.0, float(nbytes))
@@ -79,7 +79,7 @@ class Transfer(Task):
 
 
 def upload(array: np.ndarray, ctx: Context) -> Any:
-    """A new NDArray on a device that is no CPU, from an array of the host that nobody changes."""
+    """A new NDArray on a device other than the CPU, from a host array that does not change."""
     spec = Spec(array.shape, array.dtype)
     result = wrap(Chunk(pool_of(ctx), spec.nbytes), spec, ctx)
     engine.current.push(Transfer(array, cpu(), (result._chunk, None, spec), ctx))
@@ -87,7 +87,7 @@ def upload(array: np.ndarray, ctx: Context) -> Any:
 
 
 def read(x: Any, by: str) -> np.ndarray:
-    """A NumPy copy of an array on a device; waits, named `by` in the ledger."""
+    """A NumPy copy of an array on a device; waits, recorded as `by` in the ledger."""
     check_there((x._chunk,))
     result = np.empty(x._spec.shape, x._spec.dtype)
     task = Transfer((x._chunk, x._offset, x._spec), x._ctx, result, cpu())
@@ -97,8 +97,8 @@ def read(x: Any, by: str) -> np.ndarray:
 
 
 def across(source: Any, target: Any) -> None:
-    """Copy one NDArray into another on a different device, of the same shape; converted, if need
-    be, before it travels."""
+    """Copy one NDArray into another of the same shape on a different device; the dtype is converted
+    before the transfer."""
     op = registry["_copyto"]
     if target._spec.dtype != source._spec.dtype:
         source = source.astype(target._spec.dtype)

@@ -1,4 +1,4 @@
-"""`nd.contrib.adamw_update`: an update whose scale of the gradient may be a number or an array.
+"""`nd.contrib.adamw_update`: AdamW with a gradient scale that may be a number or an array.
 
 >>> from d2lmini import nd
 >>> weight, grad, mean, var = nd.ones(2), nd.ones(2), nd.zeros(2), nd.zeros(2)
@@ -29,7 +29,7 @@ def adamw_update(
     **attrs: Any,
 ) -> NDArray:
     """Adam with decoupled weight decay (see the op `_adamw_update`). rescale_grad: a number, or an
-    array of one element; where it is 0, infinite or nan, nothing is updated."""
+    array of one element; if it is 0, infinite or nan, nothing is updated."""
     scale = _as_array(rescale_grad, weight)
     op = registry["_adamw_update"]
     return op(weight, grad, mean, var, scale, lr=lr, eta=eta, out=out, **attrs)
@@ -47,7 +47,7 @@ def mp_adamw_update(
     out: Any = None,
     **attrs: Any,
 ) -> NDArray:
-    """`adamw_update` of a float16 weight by way of its float32 copy."""
+    """`adamw_update` of a float16 weight with a float32 master copy."""
     scale = _as_array(rescale_grad, weight)
     op = registry["_mp_adamw_update"]
     return op(weight, grad, mean, var, weight32, scale, lr=lr, eta=eta, out=out, **attrs)

@@ -1,8 +1,8 @@
 """Every operation, declared once: importing this package fills the registry.
 
-`core` says what an op is. Below it the families, in an order in which they can be read; the
-helpers they share (`checks`, `pieces`, `windows`, ...) are imported by those who need
-them. `fluent` comes last: it gives values their operators and methods out of what is declared here.
+`core` defines what an op is. The families follow in an order in which they can be read; modules
+import the helpers they share (`checks`, `pieces`, `windows`, ...) where they need them. `fluent`
+comes last: it derives the operators and methods of values from the ops declared before.
 
 >>> from d2lmini.ops.core import registry
 >>> registry["exp"]
@@ -58,10 +58,10 @@ from d2lmini.ops import columns  # im2col, col2im
 from d2lmini.ops import pool  # Pooling
 from d2lmini.ops import rnn_gates  # the arithmetic of a recurrent step
 from d2lmini.ops import rnn_layers  # a recurrent layer: all steps, and back
-from d2lmini.ops import rnn_one  # one of them as an op, for cells
-from d2lmini.ops import rnn  # RNN: several of them
+from d2lmini.ops import rnn_one  # a single layer as an op, for cells
+from d2lmini.ops import rnn  # RNN: several layers
 
-# chance
+# random numbers
 from d2lmini.ops import random  # uniform, normal, gamma, multinomial, shuffle
 
 # training

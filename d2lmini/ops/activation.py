@@ -12,8 +12,8 @@ one by `act_type`.
 [-0.2  0.   3. ]
 <NDArray 3 @cpu(0)>
 
-They keep shape and dtype and work element by element. The softmax family, which does not, is in
-`softmax.py`.
+They keep shape and dtype and work element by element. `softmax.py` has the softmax family, which
+does not.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from d2lmini.ops.unary import numbers_only, pointwise, unary, widely
 
 # -- relu, sigmoid, tanh, softsign -----------------------------------------------------------------
 #
-# The gradients of the commonest activations are one operation each, g times the slope at the output
-# y. Written in ops they would be two or three, and each op more reads and writes memory once more,
-# which is most of what an activation's gradient does. They are differentiable in turn.
+# The gradient of each of the commonest activations is one op: g times the derivative as a function
+# of the output y. A composition would take two or three ops, and each op reads and writes memory
+# once more, which is most of the cost. These ops are differentiable in turn.
 
 
 @pointwise("relu", lambda g, y: relu_backward(g, y), integers="exact", onnx="Relu")
@@ -48,7 +48,7 @@ def relu(xp, data, *, out=None):
 @op("_relu_backward", flops=2, elementwise=True)
 def relu_backward(xp, g, output, *, out=None):
     """g where the output is above 0, else 0."""
-    # As numbers first: an operation that converts while it computes is slow.
+    # Convert to numbers first: a ufunc that converts while it computes is slow.
     return xp.multiply((output > 0).astype(g.dtype), g, out=out)
 
 
@@ -109,7 +109,7 @@ def softsign(xp, data, *, out=None):
     return xp.divide(data, scale, out=out)
 
 
-# -- pieces of straight lines ----------------------------------------------------------------------
+# -- piecewise linear functions --------------------------------------------------------------------
 
 
 def _floats_only(data: Spec, **_attrs: Any) -> Spec:
@@ -140,7 +140,7 @@ def smooth_l1(xp, data, *, scalar: float = 1.0, out=None):
     """(scalar * data)**2 / 2 where abs(data) < 1 / scalar**2, else abs(data) - 0.5 / scalar**2.
 
     A parabola near 0, a straight line further out. With a = abs(data) and c = min(a, 1/scalar**2)
-    both are scalar**2 * c * (a - c/2). Integers are cut towards zero.
+    both are scalar**2 * c * (a - c/2). Integers are truncated towards zero.
     """
     square = scalar * scalar
     end_of_parabola = 1 / square if square else inf
@@ -168,11 +168,11 @@ def _between(data: Spec, *, a_min: Any, a_max: Any) -> Spec:
 
 @op(infer=_between, flops=2, elementwise=True)
 def clip(xp, data, *, a_min: Number, a_max: Number, out=None):
-    """min(max(data, a_min), a_max); nan stays nan. The gradient passes where nothing was clipped.
+    """min(max(data, a_min), a_max); nan stays nan. The gradient is g where nothing was clipped.
 
-    Limits beside an integer array are cut towards zero, and may lie outside its range.
+    Limits for an integer array are truncated towards zero, and may lie outside its range.
     """
-    # Two ufuncs, not xp.clip, which takes 2 us to find out that it is these two.
+    # Two ufuncs instead of xp.clip, which takes 2 us to choose the same two.
     return at_most(xp, at_least(xp, data, a_min, out), a_max, out)
 
 
@@ -185,7 +185,7 @@ def _(g, data, *, a_min, a_max):
 
 
 def _softrelu(xp: Any, data: Any, out: Any) -> Any:
-    """log(1 + exp(x)) as max(x, 0) + log1p(exp(-|x|)), which neither overflows nor loses digits."""
+    """log(1 + exp(x)) as max(x, 0) + log1p(exp(-|x|)), without overflow or loss of digits."""
     tail = xp.abs(data, out=xp.empty(data.shape, data.dtype))
     xp.negative(tail, out=tail)
     xp.exp(tail, out=tail)
@@ -196,11 +196,10 @@ def _softrelu(xp: Any, data: Any, out: Any) -> Any:
 
 
 def _log1p_of_small(xp: Any, x: Any) -> Any:
-    """log(1 + x) of x from 0 to 1, with all digits also near 0.
+    """log(1 + x) of x from 0 to 1, with full precision also near 0.
 
-    NumPy computes log1p and expm1 one by one, 15 ns an element where log and tanh take 2 or 3. So
-    here the logarithm of u = 1 + x is taken, and what rounding has added to u, divided by u, taken
-    away.
+    NumPy computes log1p and expm1 element by element, 15 ns each, while log and tanh take 2 or 3.
+    So this takes the logarithm of u = 1 + x and subtracts the rounding error of u, divided by u.
     """
     if not _has_slow_ufuncs(xp, x):
         return xp.log1p(x)
@@ -216,7 +215,7 @@ def _log1p_of_small(xp: Any, x: Any) -> Any:
 
 
 def _expm1_of_negative(xp: Any, x: Any) -> None:
-    """exp(x) - 1 of x up to 0, in its place: 2 t / (1 - t) with t = tanh(x / 2)."""
+    """exp(x) - 1 of x up to 0, in place: 2 t / (1 - t) with t = tanh(x / 2)."""
     if not _has_slow_ufuncs(xp, x):
         xp.expm1(x, out=x)
         return
@@ -264,7 +263,7 @@ def _(g, y, *, act_type):
 
 # -- LeakyReLU ------------------------------------------------------------------------------------
 
-#: Large arrays are worked on in parts of about this many elements, which stay in the cache.
+#: Large arrays are processed in chunks of about this many elements, which stay in the cache.
 GRAIN = 1 << 17
 
 #: S. Klambauer et al., "Self-Normalizing Neural Networks" (2017).
@@ -296,11 +295,11 @@ def _infer_leaky(data: Spec, gamma: Spec | None = None, *, act_type: str, **_: A
 
 
 def _leaky(xp: Any, x: Any, act_type: str, factor: Any, y: Any) -> None:
-    """Fill y; `factor` is what scales the part below zero."""
+    """Fill y; `factor` scales the part below zero."""
     if act_type == "gelu":
         normal = registry["erf"].compute(xp, x * x.dtype.type(0.5**0.5))
         normal += 1
-        normal *= x.dtype.type(0.5)  # before x, twice which may overflow
+        normal *= x.dtype.type(0.5)  # before the product with x: 2 x may overflow
         xp.multiply(normal, x, out=y)
         return
     below = at_most(xp, x, 0, xp.empty(x.shape, x.dtype))
@@ -322,7 +321,7 @@ def LeakyReLU(
     xp, data, gamma=None, *, act_type: str = "leaky", slope: float = 0.25,
     lower_bound: float = 0.125, upper_bound: float = 0.334, rng, training, out=None,
 ):  # fmt: skip
-    """Units that let something through below zero; for x > 0 all but selu and gelu give x.
+    """Activations that are not zero for x < 0; for x > 0 all but selu and gelu give x.
 
     leaky    slope x                                     below zero
     prelu    gamma x, gamma a learnt input: (1,), or one per channel (axis 1)
@@ -332,7 +331,7 @@ def LeakyReLU(
     gelu     x Phi(x), Phi the normal distribution's     (Hendrycks and Gimpel 2016)
 
     Any shape, floating dtype, both kept. MXNetError at the call for another act_type, or a gamma
-    that is missing, not wanted, or of another shape. (The gradient of selu in MXNet 1.9 misses a
+    that is missing, unexpected, or of another shape. (The gradient of selu in MXNet 1.9 lacks a
     factor; here it is right.)
     """
     kind = data.dtype.type
@@ -367,14 +366,14 @@ def _(g, y, data, shape, gamma, gamma_shape, *, act_type, slope):
     above = 1 - below
     if act_type == "leaky":
         return g * (above + below * slope)
-    # What `below` multiplies is kept finite where data is inf: 0 * inf is nan.
+    # Keep the factor of `below` finite where data is inf: 0 * inf is nan.
     at_most = registry["_minimum_scalar"]
     if act_type == "elu":
         return g * (above + below * (at_most(y, scalar=abs(slope)) + slope))
     if act_type == "selu":
         return g * (above * SELU_SCALE + below * (at_most(y, scalar=0) + SELU_SCALE * SELU_ALPHA))
     if act_type == "rrelu":
-        # The slope an element met is what it became over what it was.
+        # The slope that an element used is its output over its input.
         met = y / (data + (data == 0))
         return g * registry["where"](above, y.ones_like(), met)
     slopes = _gamma_shape(shape, gamma_shape)

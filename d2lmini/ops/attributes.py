@@ -1,7 +1,7 @@
-"""Attributes of ops: how the annotation of a parameter says what may be given for it.
+"""Attributes of ops: conversion and checks by the annotation of the parameter.
 
-A graph file holds attributes as strings, users write numbers, tuples and NumPy scalars: all mean
-the same.
+A graph file holds attributes as strings; users write numbers, tuples and NumPy scalars. All forms
+convert to the same value.
 
 >>> converter_of("Shape")("(2, 3)"), converter_of("Shape")([2, 3]), converter_of("bool")("True")
 ((2, 3), (2, 3), True)
@@ -93,7 +93,7 @@ def _as_axes(value: Any) -> Any:
 
 def as_dtype(value: Any) -> np.dtype:
     """The NumPy dtype of a name, type or dtype; TypeError if MXNet has no such dtype."""
-    # NumPy takes a string for source text where it is no plain name.
+    # NumPy parses a string as source text unless it is a plain name.
     if isinstance(value, str) and value != "?" and not value.lstrip("<>=|").isidentifier():
         raise TypeError(f"dtype {value[:100]!r} is not one of {', '.join(DTYPES)}")
     dtype = np.dtype(value)
@@ -112,10 +112,10 @@ _CONVERTERS: dict[str, Callable[[Any], Any]] = {
 
 
 def converter_of(annotation: str) -> Callable[[Any], Any]:
-    """The converter for `int`, `float | None`, ...; None itself passes where `| None` is said.
+    """The converter for `int`, `float | None`, ...; None itself is allowed with `| None`.
 
-    TypeError for what is no such word: a type itself, where a module does not begin with `from
-    __future__ import annotations`, or a word that is unknown."""
+    TypeError for an unknown annotation: a type object, where a module does not begin with `from
+    __future__ import annotations`, or a name that is not in the table."""
     word = annotation.split("|")[0].strip() if isinstance(annotation, str) else annotation
     if word not in _CONVERTERS:
         raise TypeError(

@@ -1,4 +1,4 @@
-"""Functions of two operands: arithmetic, comparisons and logic, a row each.
+"""Functions of two operands: arithmetic, comparisons and logic, one row each.
 
 >>> from d2lmini import nd
 >>> column, row = nd.array([[1], [2]]), nd.array([10, 20, 30])
@@ -20,7 +20,7 @@
 [0. 0. 1. 1.]
 <NDArray 4 @cpu(0)>
 
-What the words of a row mean, and which ops it declares, is in `elementwise.py`.
+`elementwise.py` explains the fields of a row and the ops that it declares.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ mul = Family(
 def _divide_integers(xp: Any, lhs: Any, rhs: Any, out: Any) -> Any:
     if xp is np or lhs.dtype.itemsize < 8:
         return xp.floor_divide(lhs - xp.fmod(lhs, rhs), rhs, out=out)
-    # CuPy's fmod of integers goes by way of float64.
+    # CuPy's fmod of integers converts to float64.
     below = xp.floor_divide(lhs, rhs)
     is_broken = (below * rhs != lhs) & xp.not_equal(rhs, 0)
     is_broken &= xp.less(lhs, 0) != xp.less(rhs, 0)
@@ -106,7 +106,7 @@ def _(g, y, data):
 def _remainder(xp, lhs, rhs, *, out=None):
     if lhs.dtype.kind != "f":
         return xp.mod(lhs, rhs, out=out)
-    by_zero = rhs == 0  # before `out`, which may be rhs itself, is written
+    by_zero = rhs == 0  # before writing `out`, which may be rhs itself
     y = xp.asarray(xp.mod(lhs, rhs, out=out))
     xp.copyto(y, 0, where=by_zero)
     return y
@@ -123,8 +123,8 @@ mod = Family(
 
 
 def _power_of_integers(xp: Any, lhs: Any, rhs: Any, out: Any) -> Any:
-    # 1 and -1 are the only integers whose inverse is not cut to 0; -1 keeps its sign if rhs is odd.
-    # (Ufuncs give arrays also of two numbers, of which one may be; operators would not.)
+    # 1 and -1 are the only integers whose inverse is not truncated to 0; -1 keeps its sign if rhs
+    # is odd. (Either operand may be a number; ufuncs return arrays for numbers, operators do not.)
     inverse = xp.where(xp.equal(xp.abs(lhs), 1), xp.power(lhs, rhs & 1), 0)
     y = xp.where(xp.less(rhs, 0), inverse, xp.power(lhs, xp.maximum(rhs, 0)))
     if out is None:
@@ -134,8 +134,8 @@ def _power_of_integers(xp: Any, lhs: Any, rhs: Any, out: Any) -> Any:
 
 
 def _power_beside(xp: Any, data: Any, scalar: Any, out: Any) -> Any:
-    """Whole powers of floats go by way of abs(data): NumPy takes fifty times longer for negative
-    bases, most of it in finding out that the exponent is whole. 0.5 is sqrt."""
+    """Integer powers of floats use abs(data): NumPy takes fifty times longer for negative bases,
+    mostly to find out that the exponent is an integer. 0.5 is sqrt."""
     number = fit[xp][data.dtype][scalar]
     if data.dtype.kind != "f":
         return _power_of_integers(xp, data, number, out)
@@ -241,14 +241,14 @@ def _(g, data, *, scalar):
 
 # -- comparisons and logic -------------------------------------------------------------------------
 #
-# As in MXNet the result is 0 or 1 in the dtype of the inputs, so that it can be averaged or used as
-# a factor at once. A comparison with nan is 0 (`!=`: 1); in logic everything but 0 is true.
+# As in MXNet the result is 0 or 1 in the dtype of the inputs, so that programs can average it or
+# use it as a factor. A comparison with nan is 0 (`!=`: 1); in logic everything but 0 is true.
 #
-# Beside a number, an array is compared with exactly that number: `int32 array == 1.5` is 0
-# everywhere and `uint8 array > -1` is 1 everywhere. (MXNet first casts the number to the array's
-# dtype and finds 1 == 1.5 and nothing above -1, which is 255. A bool array gives int64 in both.)
+# A comparison with a number uses exactly that number: `int32 array == 1.5` is 0 everywhere and
+# `uint8 array > -1` is 1 everywhere. (MXNet first casts the number to the array's dtype and finds
+# 1 == 1.5 and nothing above -1, which is 255. A bool array gives int64 in both libraries.)
 #
-# None of these ops has a gradient: it is 0 wherever there is one.
+# None of these ops has a gradient: it is 0 wherever it exists.
 
 
 def _truth(

@@ -1,9 +1,9 @@
-"""Many normal random numbers at once, in a dozen NumPy calls.
+"""Many normal random numbers at once, in a dozen NumPy calls (Box-Muller).
 
 G. E. P. Box and M. E. Muller, "A note on the generation of random normal deviates", 1958: a point
-with normal coordinates stands at an angle that is uniform, at a distance whose square is
-exponential. NumPy's own method (the ziggurat) draws one number after the other; this one goes over
-whole arrays with the processor's vector instructions, and takes half the time.
+with two normal coordinates has a uniform angle and an exponential squared distance. NumPy's own
+method (the ziggurat) draws one number after the other; this method computes whole arrays with SIMD
+instructions and takes half the time.
 
 >>> import numpy as np
 >>> out = np.empty(100_000, np.float32)
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-#: From this many numbers on it is quicker than the ziggurat: its calls take about 15 us.
+#: From this many numbers on, faster than the ziggurat: the NumPy calls take about 15 us.
 WORTH_IT = 4096
 
 _INT64 = np.iinfo(np.int64)
@@ -33,7 +33,7 @@ def fill(generator: np.random.Generator, out: np.ndarray) -> None:
 
     np.copyto(distance, bits[:half], casting="unsafe")
     np.abs(distance, out=distance)
-    distance += np.float32(0.5)  # a logarithm needs more than 0
+    distance += np.float32(0.5)  # log needs a positive argument
     distance *= _UNIT
     np.log(distance, out=distance)
     distance *= np.float32(-2)

@@ -1,4 +1,4 @@
-"""More of the same: broadcast_to, broadcast_axis, broadcast_like, tile, repeat.
+"""Repeated data: broadcast_to, broadcast_axis, broadcast_like, tile, repeat.
 
 >>> from d2lmini import nd
 >>> x = nd.array([[1, 2]])
@@ -31,7 +31,7 @@ from d2lmini.ops.reduce import reshape_to, sum_, sum_to
 
 
 def _stretched(shape: Shape, target: Shape) -> Shape:
-    """`target` if `shape` broadcasts to it, which may have more axes in front."""
+    """`target` if `shape` broadcasts to it; `target` may have more axes in front."""
     extra = len(target) - len(shape)
     if extra < 0 or any(n != t and n != 1 for n, t in zip(shape, target[max(extra, 0) :])):
         raise MXNetError(
@@ -52,7 +52,7 @@ def _to(shape: Shape, target: Shape) -> Shape:
 
 @op(infer=lambda data, *, shape=(): Spec(_to(data.shape, shape), data.dtype), flops=0)
 def broadcast_to(xp, data, *, shape: Shape = (), out=None):
-    """Copies along every axis of size 1 up to `shape`, in which 0 keeps the size of the data.
+    """Copies along every axis of size 1 up to `shape`, where 0 keeps the size of the data.
 
     New axes may come in front, as in NumPy (MXNet refuses them here, not in the NDArray method).
     MXNetError at the call if the shapes do not broadcast.
@@ -133,11 +133,11 @@ def _(g, shape):
     return sum_to(g, shape=shape), None
 
 
-# -- tile and repeat: copies on an axis of their own, which is then merged -------------------------
+# -- tile and repeat: copies along an axis of their own, which is then merged ----------------------
 
 
 def _tiles(shape: Shape, reps: Shape) -> tuple[Shape, Shape]:
-    """Shape and repetitions with as many axes each, filled up with 1 in front."""
+    """Shape and repetitions with equally many axes, filled up with 1 in front."""
     ndim = max(len(shape), len(reps))
     return (1,) * (ndim - len(shape)) + shape, (1,) * (ndim - len(reps)) + reps
 

@@ -1,6 +1,6 @@
-"""What many ops ask of their inputs, with the same words when the answer is no.
+"""Checks that many ops make on their inputs, with uniform messages.
 
-`infer` calls these on the caller's thread; whoever applied the op puts its name in front.
+`infer` calls these on the caller's thread; the caller of `infer` adds the op's name to the message.
 
 >>> from d2lmini.ops.core import Spec
 >>> check_float(Spec((2, 3), "int32"))
@@ -18,7 +18,7 @@ from d2lmini.ops.core import Shape, Spec
 
 
 def check_float(*specs: Spec | None, half: bool = True) -> None:
-    """One floating point dtype for all; float16 only if `half`."""
+    """One floating point dtype for all specs; float16 only if `half`."""
     first = specs[0]
     assert first is not None
     if first.dtype.kind != "f":
@@ -31,13 +31,13 @@ def check_float(*specs: Spec | None, half: bool = True) -> None:
 
 
 def check_numbers(spec: Spec) -> None:
-    """Not bool, which has no arithmetic."""
+    """Any dtype except bool, which has no arithmetic."""
     if spec.dtype.char == "?":
         raise MXNetError("needs numbers, got bool; convert with .astype('int32')")
 
 
 def check_one_dtype(*specs: Spec | None) -> None:
-    """All inputs that are there share one dtype."""
+    """All given inputs share one dtype."""
     dtypes = [s.dtype for s in specs if s is not None]
     if len(set(dtypes)) > 1:
         names = ", ".join(dtype.name for dtype in dtypes)
@@ -52,15 +52,15 @@ def check_shape(name: str, spec: Spec, *shapes: Shape, why: str = "") -> None:
 
 
 def check_optional(name: str, given: Any, wanted: bool, because: str) -> None:
-    """An input that is there only with some values of an attribute; `because` is that value."""
+    """An input that exists only for some values of an attribute; `because` states that value."""
     if wanted and given is None:
         raise MXNetError(f"input {name!r} is missing: {because} needs it")
     if not wanted and given is not None:
-        raise MXNetError(f"input {name!r} was given, but there is none with {because}")
+        raise MXNetError(f"input {name!r} was given, but is not used with {because}")
 
 
 def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
-    """An attribute is one of the known words."""
+    """An attribute has one of the allowed values."""
     if value not in choices:
         raise MXNetError(
             f"{name}={value!r} is unknown, need one of {', '.join(map(repr, choices))}"

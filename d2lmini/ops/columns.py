@@ -1,6 +1,6 @@
 """im2col and col2im: the windows of a convolution as the columns of a matrix, and back.
 
-With the windows side by side a convolution is one matrix product:
+With the windows as columns a convolution is one matrix product:
 
 >>> from d2lmini import nd
 >>> image = nd.arange(9).reshape(1, 1, 3, 3)
@@ -28,7 +28,7 @@ from d2lmini.ops.windows import Geometry, geometry
 
 
 def _taps(geo: Geometry) -> Iterator[tuple[tuple, tuple]]:
-    """For each place in the window: where its row is, and the pixels it meets; as indices."""
+    """For each tap of the window: the index of its row, and of the pixels that it covers."""
     for place in product(*(range(k) for k in geo.kernel)):
         met = tuple(
             slice(i * d, i * d + s * n, s)
@@ -38,7 +38,7 @@ def _taps(geo: Geometry) -> Iterator[tuple[tuple, tuple]]:
 
 
 def _inside(geo: Geometry) -> tuple:
-    """Where the image lies in its padded form."""
+    """The index of the image in its padded form."""
     return (..., *(slice(p, p + n) for p, n in zip(geo.pad, geo.size)))
 
 
@@ -98,7 +98,7 @@ def col2im(
     xp, data, *, output_size: Shape, kernel: Shape, stride: Shape = (), dilate: Shape = (),
     pad: Shape = (),
 ):  # fmt: skip
-    """Add the columns up where `im2col` would have read them: its gradient, not its inverse.
+    """Add the columns up where `im2col` reads them: the gradient of `im2col`, not its inverse.
 
     (N, C * prod(kernel), number of windows) -> (N, C, *output_size), dtype kept.
     """

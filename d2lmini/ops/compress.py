@@ -1,9 +1,9 @@
-"""Gradients in 2 bits an element, for links that are slow: what a KVStore sends if told to.
+"""Gradients in 2 bits an element, for slow links: KVStore's optional gradient compression.
 
-Each element becomes +threshold, -threshold or 0, four of them in a byte: a sixteenth of float32.
-What is lost by that is kept where the gradient comes from, in a residual, and joins the next one,
-so nothing is lost in the long run. After Seide et al., "1-Bit Stochastic Gradient Descent" (2014),
-and Strom, "Scalable Distributed DNN Training" (2015).
+Each element becomes +threshold, -threshold or 0, four elements to a byte: a sixteenth of float32.
+The sender keeps the quantization error in a residual and adds it to the next gradient, so nothing
+is lost in the long run. After Seide et al., "1-Bit Stochastic Gradient Descent" (2014), and Strom,
+"Scalable Distributed DNN Training" (2015).
 
 >>> from d2lmini import nd
 >>> from d2lmini.ops.core import registry
@@ -35,9 +35,9 @@ def _packed(grad: Spec, residual: Spec, **_attrs: Any) -> Spec:
 @op("_quantize_2bit", infer=_packed, mutates=["residual"], flops=24, grad=None)
 def quantize_2bit(xp, grad, residual, *, threshold: float, out=None):
     """residual += grad; the code of an element is 1 where it is >= threshold, 2 where it is
-    <= -threshold, else 0, and what the code stands for leaves the residual.
+    <= -threshold, else 0. The decoded value is subtracted from the residual.
 
-    Gives uint8 ((size + 3) / 4,), the first element in the lowest bits."""
+    Returns uint8 ((size + 3) / 4,), the first element in the lowest bits."""
     residual += grad
     high, low = residual >= threshold, residual <= -threshold
     step = residual.dtype.type(threshold)
@@ -58,7 +58,7 @@ def _unpacked(data: Spec, shape: tuple[int, ...], dtype: Any, **_attrs: Any) -> 
 
 @op("_dequantize_2bit", infer=_unpacked, flops=3, grad=None)
 def dequantize_2bit(xp, data, *, shape: Shape, threshold: float, dtype: DType = "float32"):
-    """From what `_quantize_2bit` gave back to an array of `shape`: threshold, -threshold or 0."""
+    """Decode the result of `_quantize_2bit` to an array of `shape`: threshold, -threshold or 0."""
     values = xp.array([0, threshold, -threshold, 0], dtype)
     codes = (data[:, None] >> xp.arange(0, 8, 2, dtype="uint8")) & 3
     return values[codes].reshape(-1)[: math.prod(shape)].reshape(shape)

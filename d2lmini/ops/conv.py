@@ -1,4 +1,4 @@
-"""Convolution, its two gradients and Deconvolution: operations that are each other's derivatives.
+"""Convolution, its two gradients and Deconvolution: each is a derivative of the others.
 
 >>> from d2lmini import nd
 >>> x = nd.arange(16).reshape((1, 1, 4, 4))
@@ -9,15 +9,15 @@
    [81. 90.]]]]
 <NDArray 1x1x2x2 @cpu(0)>
 
-The convolution y = x * w is linear in x and in w. So there are three operations, one for each way
-to pair the image x, the weight w and the gradient g of y,
+The convolution y = x * w is linear in x and in w. So there are three operations, one for each pair
+of the image x, the weight w and the gradient g of y,
 
     Convolution            (x, w) -> g-like
     _conv_backward_data    (g, w) -> x-like
     _conv_backward_weight  (x, g) -> w-like
 
 and each has the other two as its gradients, to any order. Deconvolution is the second under
-another name. How they compute is told in `convolve.py`.
+another name. `convolve.py` explains how they compute.
 
 Shapes are MXNet's channel-first ones: (N, C, W), (N, C, H, W) or (N, C, D, H, W).
 """
@@ -38,7 +38,7 @@ LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 
 
 def check_layout(layout: str | None, ndim: int, *specs: Spec) -> None:
-    """Channel-first layout, and as many axes as it has."""
+    """Check for a channel-first layout and the matching number of axes."""
     if layout not in (None, "None", LAYOUTS[ndim]):
         raise MXNetError(
             f"layout={layout!r} is not supported for a kernel of {ndim} axes, only "
@@ -65,7 +65,7 @@ def _unless_no_bias(attrs: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _known_of_output(data: Partial, attrs: dict[str, Any]) -> dict[str, Partial]:
-    """What is known of images whose sizes are not: how many, and their channels."""
+    """The batch size and the channels of images whose spatial sizes are unknown."""
     if not data or len(data) != 2 + len(attrs["kernel"]):
         return {}
     return {"out": (data[0], attrs["num_filter"], *(0 for _ in attrs["kernel"]))}
@@ -93,7 +93,7 @@ def _infer_convolution(
 
 
 def _flops(data: Spec, weight: Spec, bias: Spec | None = None, *, out: Spec, **_: Any) -> float:
-    """A multiplication and an addition for each output and each weight that reaches it."""
+    """One multiplication and one addition for each output and each weight that contributes."""
     return 2.0 * out.size * prod(weight.shape[1:]) + (out.size if bias else 0)
 
 
@@ -113,7 +113,7 @@ def Convolution(
 
     MXNetError at the call for shapes, dtypes and layouts other than channel-first. Cost: 2 FLOPs
     for each output element and each of its C / num_group * prod(kernel) weights. After MXNet's
-    Convolution; its tuning attributes are taken and have no effect.
+    Convolution; its tuning attributes are accepted and have no effect.
     """
     geo = geometry(data.shape[2:], kernel, stride, dilate, pad)
     shape = (data.shape[0], num_filter, *geo.out)
@@ -149,7 +149,7 @@ def conv_backward_data(
     xp, grad, weight, *, kernel: Shape, stride: Shape, dilate: Shape, pad: Shape, num_group: int,
     shape: Shape, out=None,
 ):  # fmt: skip
-    """The gradient of a convolution for its data, of `shape`: what D does (see the module)."""
+    """The gradient of a convolution for its data, of `shape` (see the module's docstring)."""
     geo = geometry(shape[2:], kernel, stride, dilate, pad)
     return computed(xp, convolve_data, grad, weight, geo, num_group, shape, out)
 
@@ -177,7 +177,7 @@ def conv_backward_weight(
     xp, data, grad, *, kernel: Shape, stride: Shape, dilate: Shape, pad: Shape, num_group: int,
     out=None,
 ):  # fmt: skip
-    """The gradient of a convolution for its weight: what W does (see the module)."""
+    """The gradient of a convolution for its weight (see the module's docstring)."""
     geo = geometry(data.shape[2:], kernel, stride, dilate, pad)
     shape = (grad.shape[1], data.shape[1] // num_group, *kernel)
     return computed(xp, convolve_weight, data, grad, geo, num_group, shape, out)
@@ -201,7 +201,7 @@ def _deconvolved(
     size: Shape, kernel: Shape, stride: Shape, dilate: Shape, pad: Shape, adj: Shape,
     target_shape: Shape,
 ) -> tuple[Shape, Shape]:  # fmt: skip
-    """Output size and padding of a transposed convolution; MXNetError when they are impossible."""
+    """Output size and padding of a transposed convolution; MXNetError if impossible."""
     stride, dilate, pad = full_lists(kernel, stride, dilate, pad)
     spread = [s * (n - 1) + d * (k - 1) + 1 for n, k, s, d in zip(size, kernel, stride, dilate)]
     if any(target_shape):
@@ -256,12 +256,12 @@ def Deconvolution(
     num_group: int = 1, workspace: int = 512, no_bias: bool = True, cudnn_tune: str | None = None,
     cudnn_off: bool = False, layout: str | None = None, out=None,
 ):  # fmt: skip
-    """Transposed convolution: each place of the data adds a scaled filter to the output.
+    """Transposed convolution: each element of data adds a scaled filter to the output.
 
     data (N, C, *size), weight (C, num_filter / num_group, *kernel) -> (N, num_filter, *out),
-    out = stride (size - 1) + dilate (kernel - 1) + 1 - 2 pad + adj, or target_shape, for which pad
-    and adj are then chosen. It is the gradient of the Convolution from `out` to `size`. A bias only
-    if no_bias is False (by default it is True). Errors and dtypes as for Convolution.
+    out = stride (size - 1) + dilate (kernel - 1) + 1 - 2 pad + adj, or target_shape, which then
+    determines pad and adj. This is the gradient of the Convolution from `out` to `size`. There is a
+    bias only if no_bias is False (the default is True). Errors and dtypes as for Convolution.
     """
     size, pad = _deconvolved(data.shape[2:], kernel, stride, dilate, pad, adj, target_shape)
     stride, dilate, pad = full_lists(kernel, stride, dilate, pad)

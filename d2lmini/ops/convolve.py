@@ -1,13 +1,13 @@
-"""Convolution as products of matrices; arrays in, arrays out.
+"""Convolution as matrix products, on arrays.
 
-A convolution looks at an image through windows. As a view of the (padded) image they cost no
-memory, only strides; copied into columns (im2col: K. Chellapilla et al., 2006) they make it a
-product of matrices, where BLAS is at its best. The convolution y = x * w is linear in x and in w,
-so its gradients are linear as well:
+The windows of a convolution are a strided view of the (padded) image, which costs no memory; copied
+into columns (im2col: K. Chellapilla et al., 2006) they make the convolution a matrix product, which
+BLAS computes fastest. The convolution y = x * w is linear in x and in w, so its gradients are
+linear as well:
 
     convolve         (x, w) -> y     w @ columns
-    convolve_data    (g, w) -> dx    w^T @ g gives columns; each is added back where it was copied
-                                     from (col2im)
+    convolve_data    (g, w) -> dx    w^T @ g gives columns; each is added back to its source
+                                     (col2im)
     convolve_weight  (x, g) -> dw    g @ columns^T
 
 >>> import numpy as np
@@ -19,14 +19,14 @@ so its gradients are linear as well:
 array([[[[ 8., 12.],
          [20., 24.]]]])
 
-There are two ways to lay the columns: image by image (`convolve_each.py`), whose buffers stay in
-the cache and whose results land where they belong; and of several images side by side
-(`convolve_wide.py`), for images so small that a product for each would starve BLAS. Where channels
-and filters are few, copying columns takes longer than multiplying them: then rows of the image are
-multiplied as they lie, with the kernel as a band matrix (`convolve_rows.py`). Where they are many,
-and a small kernel goes from place to place without a step, a fourth of the multiplications will do
-(`convolve_winograd.py`). 1x1 kernels need no columns at all. A GPU's add-on registers ways of its
-own. The ops on top of these are in `conv.py`.
+There are two ways to lay out the columns: image by image (`convolve_each.py`), with buffers that
+stay in the cache and results written in place; and for several images side by side
+(`convolve_wide.py`), for images so small that a product for each would be too small for BLAS. Where
+channels and filters are few, copying columns takes longer than multiplying them: `convolve_rows.py`
+then multiplies whole rows of the image with the kernel as a band matrix. Where they are many, and
+the kernel is small with stride 1, Winograd's algorithm needs a fourth of the multiplications
+(`convolve_winograd.py`). 1x1 kernels need no columns at all. The GPU's add-on registers its own
+implementations. `conv.py` has the ops on top of these functions.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def convolve(xp: Any, x: Any, w: Any, geo: Geometry, groups: int, y: Any, bias: 
         _pointwise(xp, w.reshape(groups, w.shape[0] // groups, -1), x, y, groups)
     else:
         way = choose_way(xp, len(x), w.shape, geo, groups)
-        if way is each or way is rows:  # they add it while a part of y is in the cache
+        if way is each or way is rows:  # these add the bias while a part of y is in the cache
             way.convolve(xp, x, w, geo, groups, y, bias)
             return
         way.convolve(xp, x, w, geo, groups, y)
@@ -87,8 +87,8 @@ def _pointwise(xp: Any, w: Any, x: Any, y: Any, groups: int) -> None:
 @with_kernels
 @lru_cache(maxsize=1024)
 def choose_way(xp: Any, N: int, w: Shape, geo: Geometry, groups: int) -> Any:
-    """The quickest by what they cost. Columns are laid image by image, unless that makes too many
-    products, or products of too few columns for their weights. Sizes alone decide."""
+    """The way with the lowest predicted cost. Columns are laid out image by image, unless that
+    means too many products, or products with too few columns. Only sizes decide."""
     if xp is not np:
         return choose_way.kernels[kind_of(xp)](xp, N, w, geo, groups)
     if groups > 1:
@@ -104,8 +104,8 @@ def computed(
     xp: Any, function: Any, a: Any, b: Any, geo: Any, groups: int, shape: Shape, out: Any,
     *bias: Any,
 ) -> Any:  # fmt: skip
-    """Call one of the three, the first perhaps with a bias; float16, for which a CPU has no
-    products, goes by way of float32."""
+    """Call one of the three functions, `convolve` perhaps with a bias. float16 is converted to
+    float32, since CPUs have no float16 products."""
     if a.dtype.itemsize > 2 or xp is not np:
         out = xp.empty(shape, a.dtype) if out is None else out
         function(xp, a, b, geo, groups, out, *bias)

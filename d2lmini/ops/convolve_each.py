@@ -2,15 +2,14 @@
 
     y[n] = w @ columns[n]        (F, C*taps) @ (C*taps, OH*OW), for each image of a tile
 
-Nothing is transposed: the products read and write images where they lie. Groups of images are
-shared among idle workers; where there is one group only, its products are (`products.py`).
+The products read and write images in place, without transposing. Groups of images are shared among
+idle workers; a single group shares its products instead (`products.py`).
 
-The gradient for the data gives columns, each to be added back where it was copied from. With
-strides of 1 the windows of one tap are a shifted copy of the image: so g is laid out as wide as
-the (padded) image, zeros in between, and one sum over a skewed view of the columns adds up all
-taps at once.
+The gradient for the data gives columns, each to be added back to its source. With stride 1 the
+windows of one tap are a shifted copy of the image. So g is laid out as wide as the (padded) image,
+with zeros in between, and one sum over a skewed view of the columns adds up all taps at once.
 
-The three functions are told in `convolve.py`; here there is a single group.
+`convolve.py` describes the three functions; here there is a single group (num_group = 1).
 """
 
 from __future__ import annotations
@@ -26,21 +25,21 @@ from d2lmini.ops.core import Shape
 from d2lmini.ops.products import matmul
 from d2lmini.ops.windows import Geometry, inside, with_zeros
 
-#: The columns of a tile are about so many elements: few enough for the cache, and so many that a
-#: call of NumPy lasts long beside what it takes to get the interpreter back from another worker.
+#: Elements in the columns of a tile: few enough for the cache, and enough that a NumPy call takes
+#: long compared to getting the interpreter lock back from another worker.
 TILE_ELEMENTS = 1 << 19
 
 
 def cost(N: int, w: Shape, geo: Geometry) -> float:
-    """Nanoseconds for N images, about, on one core: each output costs a column copied, and products
-    of few filters are slow. Of several images side by side (`convolve_wide.py`) they cost as much.
+    """Predicted nanoseconds for N images on one core: each output costs a copied column, and
+    products with few filters are slow. `convolve_wide.py` has about the same cost per image.
     """
     copied = prod(geo.out) * prod(w[1:])
     return N * 1.1 * (copied * (w[0] / 36 + 0.65 + 3 / geo.out[-1]) + 2000)
 
 
 def _room(name: str, shape: Shape, dtype: Any) -> Any:
-    """Undefined memory of this shape, under a name for each that is in use at once."""
+    """Scratch memory of this shape; buffers in use at the same time need different names."""
     most = 8 * TILE_ELEMENTS * dtype.itemsize
     return scratch.array(name, prod(shape), dtype, most).reshape(shape)
 
@@ -51,7 +50,7 @@ class _Tile(NamedTuple):
     n: slice
     r: slice
     shape: Shape  # (images, rows, *rest of out)
-    places: slice  # of an output
+    places: slice  # of the outputs
 
 
 def _for_each_tile(
@@ -61,9 +60,9 @@ def _for_each_tile(
     body: Callable[[int, _Tile], None],
     room: int = 1,
 ) -> int:
-    """Call body(number of the group, tile) for all tiles of N images; those of one group one after
-    the other. How many groups there are. `column` is the number of elements in a column, `room` how
-    many times as much memory it takes."""
+    """Call body(number of the group, tile) for all tiles of N images; tiles of one group run in
+    order. Returns the number of groups. `column` is the number of elements in a column, `room` the
+    factor by which a tile needs more memory."""
     images, rows = _cut(N, geo, column * room)
     groups = -(-N // images)
     width = prod(geo.out[1:])
@@ -80,7 +79,7 @@ def _for_each_tile(
 
 
 def _cut(N: int, geo: Geometry, column: int) -> tuple[int, int]:
-    """How many images a group has, and how many rows a tile."""
+    """Number of images in a group, and of rows in a tile."""
     width = prod(geo.out[1:])
     rows = min(max(TILE_ELEMENTS // (column * width), 1), geo.out[0])
     images = max(TILE_ELEMENTS // (column * width * rows), 1) if rows == geo.out[0] else 1
@@ -126,7 +125,7 @@ def convolve_weight(xp: Any, x: Any, g: Any, geo: Geometry, _groups: int, dw: An
     padded = with_zeros(xp, x, geo)
     g = g.reshape(N, F, prod(geo.out))
     total = dw.reshape(F, -1)
-    # Each group adds up for itself, so the sum does not depend on who comes first.
+    # Each group has its own sum, so the total does not depend on the order of completion.
     images, _rows = _cut(N, geo, total.shape[1])
     sums = xp.zeros((-(-N // images), *total.shape), total.dtype)
 
@@ -162,16 +161,16 @@ def convolve_data(xp: Any, g: Any, w: Any, geo: Geometry, _groups: int, dx: Any)
 
 
 def _steps(geo: Geometry) -> list[int]:
-    """Places of the (padded) image from one index of each axis to the next."""
+    """Distance in the (padded) image between neighbours along each axis."""
     return [prod(geo.padded[i + 1 :]) for i in range(len(geo.padded))]
 
 
 def _add_shifted(xp: Any, images: Any, g: Any, w: Any, tile: _Tile, geo: Geometry) -> None:
-    """Add the columns of a tile where they came from; strides are 1.
+    """Add the columns of a tile back to their source; strides are 1.
 
-    An image is a line of places; tap t of the window at place q is at place q + shift(t). So what
-    comes to place p is the sum over t of columns[t, p - shift(t)]: the elements of a view whose
-    axes of taps step a shift back each time.
+    Number the places of an image line by line: tap t of the window at place q is at place
+    q + shift(t). So place p receives the sum over t of columns[t, p - shift(t)]: the elements of a
+    view whose tap axes step back by a shift each.
     """
     n, C = images.shape[:2]
     steps = _steps(geo)
@@ -206,7 +205,7 @@ def _add_shifted(xp: Any, images: Any, g: Any, w: Any, tile: _Tile, geo: Geometr
 
 
 def _add_windows(xp: Any, images: Any, g: Any, w: Any, tile: _Tile, geo: Geometry) -> None:
-    """Add the columns of a tile where they came from, tap by tap."""
+    """Add the columns of a tile back to their source, tap by tap."""
     n, C = images.shape[:2]
     columns = _room("columns", (n, w.shape[0], prod(tile.shape[1:])), g.dtype)
     matmul(xp, w, xp.ascontiguousarray(g).reshape(*g.shape[:2], -1), columns)

@@ -1,23 +1,23 @@
-"""Convolution of narrow images: a few rows of an image, times the kernel as a band matrix.
+"""Convolution of narrow images: rows of the image times the kernel as a Toeplitz (band) matrix.
 
     y[n, rows of outputs] = x[n, rows they look at] @ T
 
-With the rows of an image one after the other, all its channels in each, the rows that a row of
-outputs looks at are one run of numbers: no columns are copied, windows are views. Along a row the
-kernel is a band matrix (a Toeplitz matrix), here for one channel and three taps a b c:
+With the rows of an image in sequence, all channels in each, the input rows of one output row are
+contiguous: no columns are copied, windows are views. Along a row the kernel is a band matrix (a
+Toeplitz matrix), here for one channel and three taps a b c:
 
-        a . .       Many of its multiplications are with zeros. So T is of a few outputs only, the
-        b a .       image is copied into blocks of as many columns as these see, and each block is
-        c b a       an image by itself. What is wasted, the matrix product gives back: it is one
-        . c b       of thousands of rows, where image by image there was a tiny one for each, on
-        . . c       a copy that was as many times as large as the kernel has taps.
+        a . .       Many of its multiplications are with zeros. So T covers a few outputs only, the
+        b a .       image is copied into blocks of as many columns as these outputs read, and each
+        c b a       block is an image by itself. The matrix product makes up for the wasted
+        . c b       multiplications: one product of thousands of rows replaces a tiny product for
+        . . c       each image, on a copy that was as many times larger as the kernel has taps.
 
-Only an inf or nan is seen by all outputs of its block, for 0 * inf is nan; algorithms by Fourier
-transforms or Winograd's are alike in this.
+An inf or nan reaches all outputs of its block, since 0 * inf is nan; FFT and Winograd algorithms
+have the same property.
 
-The gradients are the same product read the other way: g @ T^T are the rows to be added up, and of
-x^T @ g the sums along the band are the weight's. `plan` predicts the cost from sizes alone, and
-`convolve.py`, which tells of the three functions, chooses by it.
+The gradients are the same product transposed: the rows of g @ T^T are added up for the data, and
+the sums of x^T @ g along the band are the weight's gradient. `plan` predicts the cost from sizes
+alone; `convolve.py`, which describes the three functions, chooses by that cost.
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ from d2lmini.device.scratch import scratch
 from d2lmini.ops.core import Shape
 from d2lmini.ops.windows import Geometry, inside
 
-#: A tile is of so many multiplications at most: half a millisecond, long beside the time to get
-#: the interpreter back from another worker, and few enough for the cache.
+#: Most multiplications of a tile: half a millisecond, long compared to getting the interpreter lock
+#: back from another worker, and few enough for the cache.
 TILE = 1 << 24
 
-#: So many numbers are a short axis (`_copy`).
+#: An axis of at most this many numbers is short (`_copy`).
 FEW = 16
 
-#: Nanoseconds that a call takes in any case, more than image by image.
+#: Fixed nanoseconds of a call, beyond those of the image-by-image method.
 OVERHEAD = 100_000
 
-#: Sizes of blocks that are tried.
+#: Block sizes that `plan` tries.
 HEIGHTS, WIDTHS = (1, 2), (1, 2, 4, 7, 8)
 
 
 class Plan(NamedTuple):
-    """Images of C channels cut into blocks: `shape` outputs each, `cuts` of them down and across,
-    which see `seen` places of the (padded) image."""
+    """Images of C channels split into blocks: `shape` outputs each, `cuts` blocks down and across,
+    which read `seen` places of the (padded) image."""
 
     C: int
     F: int
@@ -70,7 +70,7 @@ class Plan(NamedTuple):
 
     @property
     def inner(self) -> int:
-        """Numbers that a block of outputs sees: rows of T."""
+        """Numbers that a block of outputs reads: rows of T."""
         return self.seen[0] * self.row
 
     @property
@@ -80,30 +80,30 @@ class Plan(NamedTuple):
 
     @property
     def step(self) -> int:
-        """Numbers from a block to the one below."""
+        """Numbers from a block to the block below it."""
         return self.shape[0] * self.geo.stride[0] * self.row
 
     @property
     def height(self) -> int:
-        """Rows of the image that are seen."""
+        """Rows of the image that outputs read."""
         return (self.cuts[0] - 1) * self.shape[0] * self.geo.stride[0] + self.seen[0]
 
     @property
     def multiplications(self) -> int:
-        """Of one image, those with the band's zeros included."""
+        """For one image, including those with the band's zeros."""
         return prod(self.cuts) * self.inner * self.outer
 
     @property
     def images(self) -> int:
-        """Of a tile: a power of two, so that tiles tend to be equal."""
+        """Images of a tile: a power of two, so that tiles tend to be equal."""
         return 1 << max(TILE // self.multiplications, 1).bit_length() - 1
 
     @property
     def cost(self) -> float:
-        """Nanoseconds for an image, about, on one core; the mean of the three functions.
+        """Predicted nanoseconds for an image on one core; the mean of the three functions.
 
-        Products of few columns are slower; outputs are copied in items (`_copy`); rows are added up
-        in the gradient for the data, and for the weight the products of all blocks of a tile.
+        Products with few columns are slower; outputs are copied in items (`_copy`); the gradient
+        for the data adds up rows, the gradient for the weight the products of all blocks of a tile.
         """
         blocks = prod(self.cuts)
         item = next(n for n in (4, 2, 1) if self.shape[1] % n == 0)
@@ -118,7 +118,7 @@ class Plan(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def plan(w: Shape, geo: Geometry) -> Plan:
-    """The quickest blocks for a weight of shape w; an image of one axis is one row."""
+    """The blocks of lowest cost for a weight of shape w; an image of one axis is one row."""
     F, C = w[:2]
     if len(geo.out) == 1:
         geo = Geometry(*((one, *axis) for one, axis in zip((1, 1, 1, 1, 0, 1), geo)))
@@ -135,12 +135,12 @@ def plan(w: Shape, geo: Geometry) -> Plan:
 
 
 def cost(N: int, w: Shape, geo: Geometry) -> float:
-    """Nanoseconds for N images, about, on one core; infinite for images of three axes."""
+    """Predicted nanoseconds for N images on one core; infinite for images of three axes."""
     return N * plan(w, geo).cost + OVERHEAD if len(geo.out) < 3 else math.inf
 
 
 def _band(plan: Plan, T: Any) -> Any:
-    """Where in T (inner, outer) the weight lies: (F, C, *kernel, *shape), once for each output."""
+    """The view of the weight in T (inner, outer): (F, C, *kernel, *shape), repeated per output."""
     T = T.reshape(*plan.seen, plan.C, plan.shape[0], plan.F, plan.shape[1])
     down, across, channel, out_down, filter, out_across = T.strides
     (dh, dw), (sh, sw) = plan.geo.dilate, plan.geo.stride
@@ -158,20 +158,20 @@ def _band_matrix(plan: Plan, w: Any) -> Any:
 
 
 def _room(name: str, shape: Shape, dtype: Any) -> Any:
-    """A thread's memory for an array of this shape."""
+    """Scratch memory of this thread for an array of this shape."""
     return scratch.array(name, prod(shape), dtype).reshape(shape)
 
 
 def _view(memory: Any, shape: Shape, strides: Shape) -> Any:
-    """An array of this shape in the memory of another; quicker than NumPy's `as_strided`."""
+    """An array of this shape in the memory of another; faster than NumPy's `as_strided`."""
     return np.ndarray(shape, memory.dtype, memory, 0, strides)
 
 
 def _copy(to: Any, source: Any) -> None:
-    """to[...] = source, for a last axis that is short.
+    """to[...] = source, for a short last axis.
 
-    NumPy's inner loop would be over so few numbers that to start it takes most of the time. So runs
-    are copied as items of two or four numbers, and a call for each makes another axis the inner.
+    NumPy's inner loop over few numbers spends most of its time on starting. So runs are copied as
+    items of two or four numbers, with a call for each, which makes another axis the inner loop.
     """
     if to.strides[-1] == source.strides[-1] == to.itemsize:
         if to.shape[-1] > FEW:
@@ -187,7 +187,7 @@ def _copy(to: Any, source: Any) -> None:
 
 
 def _seen(plan: Plan, x: Any) -> Any:
-    """What blocks of outputs look at: (cuts[0], images * cuts[1], inner), a view of x's copy."""
+    """Input blocks of the outputs: (cuts[0], images * cuts[1], inner), a view of x's copy."""
     images = _images(plan, x)
     if any(plan.geo.pad):
         images[...] = 0
@@ -205,12 +205,12 @@ def _seen(plan: Plan, x: Any) -> Any:
 
 
 def _inside(plan: Plan) -> tuple:
-    """Where the image lies, channels last."""
+    """The index of the image in its padded form, channels last."""
     return (slice(None), *inside(plan.geo)[1:])
 
 
 def _images(plan: Plan, x: Any) -> Any:
-    """Room for the images of x with their zeros, channels last."""
+    """Scratch memory for the images of x and their zero padding, channels last."""
     return _room("images", (len(x), *plan.geo.padded, plan.C), x.dtype)
 
 
@@ -261,7 +261,7 @@ def convolve_weight(xp: Any, x: Any, g: Any, geo: Geometry, _groups: int, dw: An
     """(N, C, *size), (N, F, *out) -> dw (F, C, *kernel)."""
     p = plan(dw.shape, geo)
     x, g = x.reshape(-1, p.C, *p.geo.size), g.reshape(-1, p.F, *p.geo.out)
-    # Each tile adds up for itself, so the sum does not depend on who comes first.
+    # Each tile has its own sum, so the total does not depend on the order of completion.
     sums = np.empty((-(-len(x) // p.images), p.inner, p.outer), dw.dtype)
 
     def tile(i: int, n: slice) -> None:
@@ -270,7 +270,7 @@ def convolve_weight(xp: Any, x: Any, g: Any, geo: Geometry, _groups: int, dw: An
         np.add.reduce(products, axis=0, out=sums[i])
 
     _for_each_tile(p, len(x), tile)
-    # In the order in which T lies in memory; as (F, C, *kernel) it took ten times as long.
+    # In T's memory order; in the order (F, C, *kernel) the sum took ten times as long.
     band = _band(p, sums.sum(axis=0)).transpose(2, 3, 1, 4, 0, 5)
     total = np.add.reduce(band, axis=(3, 5))
     dw.reshape(p.F, p.C, *p.geo.kernel)[...] = total.transpose(3, 2, 0, 1)
@@ -294,8 +294,8 @@ def convolve_data(xp: Any, g: Any, w: Any, geo: Geometry, _groups: int, dx: Any)
 
 
 def _add(plan: Plan, product: Any, images: Any) -> None:
-    """images = the rows that blocks of outputs look at, added up where they overlap: first those of
-    the blocks below one another, then side by side."""
+    """images = the input rows of the output blocks, added up where they overlap: first blocks below
+    one another, then blocks side by side."""
     rows = _room("rows", (product.shape[1], plan.height * plan.row), product.dtype)
     rows[...] = 0
     _overlay(rows, product, plan.step)
@@ -306,10 +306,10 @@ def _add(plan: Plan, product: Any, images: Any) -> None:
 
 
 def _overlay(whole: Any, parts: Any, step: int) -> None:
-    """Add each of the parts to the zeros of `whole`, at places a step apart along the last axis.
+    """Add each part to the zeros of `whole`, at offsets of `step` along the last axis.
 
-    Parts that are far enough apart do not meet. These come first, for to write is quicker than to
-    add.
+    Parts far enough apart do not overlap. The first such parts are written instead of added, since
+    writing is faster.
     """
     length = parts.shape[-1]
     apart = -(-length // step)

@@ -3,12 +3,12 @@
     y = w @ columns        (F, C/G*taps) @ (C/G*taps, N*OH*OW)
 
 For small images with many channels, and for groups: a tile holds enough columns for BLAS to be
-quick, few enough for the buffer to stay small. Tiles are worked on one after the other: products
-are shared among the workers, and so is, channel by channel, what is copied and added up. G is the
-number of groups: channels and filters are cut into G parts that do not see each other, which is a
-batch of G products.
+fast, and few enough for the buffer to stay small. Tiles are processed one after the other; the
+workers share each product, and, channel by channel, the copying and adding. G is the number of
+groups: channels and filters are split into G parts that are independent of each other, which makes
+a batch of G products.
 
-The three functions are told in `convolve.py`.
+`convolve.py` describes the three functions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from d2lmini.ops.pieces import GRAIN, copy, share
 from d2lmini.ops.products import matmul
 from d2lmini.ops.windows import Geometry, inside, with_zeros
 
-#: A tile has as many columns as fit into so many elements, and in any case so many.
+#: Elements of a tile; the number of columns follows, with a minimum.
 TILE_ELEMENTS = 1 << 20
 FEWEST_COLUMNS = 512
 
@@ -55,13 +55,13 @@ def _tiles(N: int, geo: Geometry, column: int) -> list[_Tile]:
 
 
 class _Buffer:
-    """Memory for one tile after the other, with `rows` elements for each of its columns."""
+    """Memory reused for one tile after the other, with `rows` elements per column."""
 
     def __init__(self, xp: Any, tiles: list[_Tile], rows: int, dtype: Any):
         self.memory = xp.empty(rows * max((prod(tile.shape) for tile in tiles), default=0), dtype)
 
     def shaped(self, *shape: int) -> Any:
-        """As much of it as an array of this shape takes."""
+        """The first part of the memory as an array of this shape."""
         return self.memory[: prod(shape)].reshape(shape)
 
 
@@ -81,14 +81,14 @@ def _columns(xp: Any, padded: Any, tile: _Tile, geo: Geometry, groups: int, buff
 
 
 def _by_channels(xp: Any, body: Callable[..., Any], *arrays: Any) -> None:
-    """Call body(*arrays), in pieces if they are large: their first axis are channels."""
+    """Call body(*arrays), in chunks if they are large; their first axis is the channels."""
     C = len(arrays[0])
     n = min(C, arrays[0].size // GRAIN)
     share(xp, C, n, lambda part: body(*[a[part] for a in arrays]))
 
 
 def _side_by_side(y: Any, tile: _Tile, groups: int) -> Any:
-    """The tile of y (N, F, *out) as (G, F/G, columns): a view if it is of one image."""
+    """The tile of y (N, F, *out) as (G, F/G, columns): a view if the tile has one image."""
     return y[tile.n, :, tile.r].swapaxes(0, 1).reshape(groups, -1, prod(tile.shape))
 
 
@@ -127,7 +127,7 @@ def convolve_data(xp: Any, g: Any, w: Any, geo: Geometry, groups: int, dx: Any) 
 
 
 def _add(tile: _Tile, geo: Geometry, columns: Any, images: Any) -> None:
-    """Add columns (C, *kernel, images, rows, ...) where they came from, tap by tap."""
+    """Add columns (C, *kernel, images, rows, ...) back to their source, tap by tap."""
     for tap in product(*map(range, geo.kernel)):
         starts = [t * d for t, d in zip(tap, geo.dilate)]
         where = tuple(

@@ -1,22 +1,22 @@
-"""Convolution by Winograd's trick: a fourth of the multiplications, for kernels as small as 3 x 3.
+"""Winograd convolution: a fourth of the multiplications, for kernels as small as 3 x 3.
 
-Outputs are cut into tiles, those of 3 x 3 taps into 4 x 4; each looks at 6 x 6 places. Along both
-axes these are replaced by their values at six points (`winograd.py`), the filters by theirs. A
-product for each pair of points, over all tiles of some images at once, is nearly all there is to
-do:
+Outputs are split into tiles, 4 x 4 for kernels of 3 x 3; each tile reads 6 x 6 input places. Along
+both axes these are replaced by their values at six points (`winograd.py`), and so are the filters.
+One product for each pair of points, over all tiles of several images at once, is nearly all of the
+work:
 
     V[p] = values of the tiles      (tiles, C)        p = 0 ... 35
     U[p] = values of the filters    (F, C)
     M[p] = V[p] @ U[p]^T            (tiles, F)        and back from values to outputs
 
-The values are taken by products too, of tiny matrices with long rows: with images laid as
-(H, W, images * C), the places of a tile are rows of memory that lie at equal distances.
+The values are products too, of tiny matrices with long rows: with images laid out as
+(H, W, images * C), the places of a tile are rows of memory at equal distances.
 
-The gradient for the data is the same with filters turned round. That for the weight goes the way
-back: values of g, the products M[p]^T @ V[p], and from their sums to taps.
+The gradient for the data is the same with flipped filters. The gradient for the weight reverses the
+order: values of g, the products M[p]^T @ V[p], and from their sums to taps.
 
-As by rows (`convolve_rows.py`), an inf or nan is seen by all outputs of its tile. The three
-functions are told in `convolve.py`.
+As in `convolve_rows.py`, an inf or nan reaches all outputs of its tile. `convolve.py` describes the
+three functions.
 """
 
 from __future__ import annotations
@@ -38,29 +38,29 @@ from d2lmini.ops.products import matmul
 from d2lmini.ops.windows import Geometry
 from d2lmini.ops.winograd import POINTS, of_filters, winograd
 
-#: The values of a group of tiles are about so many: few enough for the cache.
+#: Approximate number of values in a group of tiles: few enough for the cache.
 VALUES = 1 << 19
 
-#: Tiles of a group, at least: products of fewer rows are slow.
+#: Minimal number of tiles in a group: products of fewer rows are slow.
 FEWEST_TILES = 64
 
-#: The values of filters take four times the room of 3 x 3 taps: not for more than so many.
+#: Largest number of filter values. They take four times the memory of 3 x 3 taps.
 MOST_OF_FILTERS = 1 << 24
 
-#: Rows at distances of so many bytes share a few places of the cache: to read across them would
-#: fetch each again and again. They are laid so many numbers further apart.
+#: Rows at distances that are multiples of this many bytes share a few cache sets, so reading across
+#: rows would evict each line before its reuse. Such rows are padded.
 ALIKE = 512
 APART = 16
 
-#: So many bytes for each of its intermediate results does a thread keep.
+#: Each thread keeps at most this many bytes of scratch memory per intermediate result.
 MOST_BYTES = 1 << 23
 
 PAIRS = POINTS * POINTS
 
 
 class _Cut(NamedTuple):
-    """Outputs (N, F, *out) cut into tiles of `steps` along both axes, `tiles` of them in an image;
-    worked on in groups of so many `images` and so many `rows` of their tiles."""
+    """Outputs (N, F, *out) split into tiles of `steps` along both axes, `tiles` per image; a group
+    covers `images` images and `rows` rows of tiles."""
 
     kernel: Shape
     steps: Shape
@@ -84,16 +84,16 @@ def _cut(N: int, channels: int, kernel: Shape, out: Shape) -> _Cut:
     fit = max(VALUES // (PAIRS * channels), FEWEST_TILES)
     if fit < prod(tiles):
         return _Cut(kernel, steps, tiles, 1, max(fit // tiles[1], 1))
-    # A power of two, the nearest, so that groups tend to be equal.
+    # The nearest power of two, so that groups tend to be equal.
     images = 1 << (max(round(1.4 * fit / prod(tiles)), 1).bit_length() - 1)
     return _Cut(kernel, steps, tiles, min(images, N), tiles[0])
 
 
 def cost(N: int, w: Shape, geo: Geometry) -> float:
-    """Nanoseconds for N images, about, on one core; infinite where it cannot be done this way.
+    """Predicted nanoseconds for N images on one core; infinite where the method does not apply.
 
-    The values of tiles, of which the gradient for the data may have more; the products, those of
-    few channels being slow; the values of filters; and what a call takes in any case.
+    Includes the values of tiles (the gradient for the data may have more), the products (slow with
+    few channels), the values of filters, and the fixed time of a call.
     """
     F, C = w[:2]
     if (
@@ -110,18 +110,18 @@ def cost(N: int, w: Shape, geo: Geometry) -> float:
 
 
 def _room(name: str, shape: Shape, dtype: Any) -> Any:
-    """A thread's memory for an array of this shape."""
+    """Scratch memory of this thread for an array of this shape."""
     return scratch.array(name, prod(shape), dtype, MOST_BYTES).reshape(shape)
 
 
 def _rows(memory: Any, shape: Shape, *steps: int) -> Any:
-    """An array in the memory of another: strides by numbers of it, the last axis as it lies."""
+    """An array in the memory of another: strides in numbers, last axis contiguous."""
     item = memory.itemsize
     return np.ndarray(shape, memory.dtype, memory, 0, (*(item * n for n in steps), item))
 
 
 def _laid(x: Any, first: Shape, size: Shape) -> Any:
-    """`size` places of images from `first` on, with zeros around: (*size, images * C)."""
+    """`size` places of images from `first` on, zero padded: (*size, images * C)."""
     n, C = x.shape[:2]
     there = [slice(max(a, 0), min(a + s, end)) for a, s, end in zip(first, size, x.shape[2:])]
     x = x[:, :, there[0], there[1]]
@@ -142,7 +142,7 @@ def _laid(x: Any, first: Shape, size: Shape) -> Any:
 
 def _to_points(x: Any, pad: Shape, window: Shape, cut: _Cut, rows: slice, name: str) -> Any:
     """The values of tiles: (images, C, ...) -> (36, tiles, C). Tiles are `window` places large,
-    the first begins `pad` before the image; six places are turned by B, others by A."""
+    the first begins `pad` before the image; six places are transformed by B, others by A."""
     n, C = x.shape[:2]
     tiles = (rows.stop - rows.start, cut.tiles[1])
     first = (rows.start * cut.steps[0] - pad[0], -pad[1])
@@ -166,7 +166,7 @@ def _to_points(x: Any, pad: Shape, window: Shape, cut: _Cut, rows: slice, name: 
 
 
 def _from_points(points: Any, cut: _Cut, rows: slice, y: Any) -> None:
-    """The way back, by A transposed: (36, tiles, F) -> y (images, F, rows of outputs, width)."""
+    """The inverse, by A transposed: (36, tiles, F) -> y (images, F, rows of outputs, width)."""
     n, F, height, width = y.shape
     tiles = (rows.stop - rows.start, cut.tiles[1])
     down, across = (winograd(k, y.dtype)[0].T for k in cut.kernel)
@@ -182,13 +182,13 @@ def _from_points(points: Any, cut: _Cut, rows: slice, y: Any) -> None:
 
 
 def _product(groups: list[Any]) -> Callable[..., Any]:
-    """How a group multiplies: groups are shared among workers; what is left alone is so itself."""
+    """The product to use in a group: serial if groups are shared among workers, else shared."""
     return np.matmul if len(groups) > 1 else partial(matmul, np)
 
 
 @contextmanager
 def _values_of_filters(w: Any, kernel: Shape, turned: bool) -> Iterator[Any]:
-    """(F, C, *kernel) -> (36, F, C); `turned` half round, so that the last tap comes first."""
+    """(F, C, *kernel) -> (36, F, C); `turned`: rotated by 180 degrees, last tap first."""
     matrix = of_filters(kernel, w.dtype)
     with loan((PAIRS, *w.shape[:2]), w.dtype) as values:
         matmul(
@@ -234,7 +234,7 @@ def convolve_weight(xp: Any, x: Any, g: Any, geo: Geometry, _groups: int, dw: An
     cut = _cut(N, max(C, F), geo.kernel, geo.out)
     groups = cut.groups(N)
     multiply = _product(groups)
-    # Each group adds up for itself, so the sum does not depend on who comes first.
+    # Each group has its own sum, so the total does not depend on the order of completion.
     parts = np.empty((len(groups), F * C, geo.taps), dw.dtype)
 
     def group(i: int) -> None:

@@ -11,20 +11,20 @@ An op is declared once, as a function on arrays, and everything else is attached
     def _(g, y):                                         # g: the gradient of the output
         return g * y * (1 - y)
 
-The function's positional parameters after `xp` are the inputs; one with a default of None may be
-left out, `*data` takes any number. Keyword-only parameters are the attributes; their annotations
-(`bool`, `int`, `float`, `Number`, `str`, `Shape`, `Bounds`, `Axes`, `DType`) say how an argument is
-checked and converted at the call. `out` is where the result goes when the caller has a place.
+The function's positional parameters after `xp` are the inputs. An input with the default None is
+optional; `*data` takes any number of inputs. Keyword-only parameters are the attributes; their
+annotations (`bool`, `int`, `float`, `Number`, `str`, `Shape`, `Bounds`, `Axes`, `DType`) say how a
+call checks and converts them. `out` is the array for the result, when the caller provides one.
 
-An add-on gives an op another implementation for its devices; nothing here knows the add-on:
+An add-on gives an op another implementation for its devices; this module knows no add-on:
 
     @sigmoid.kernel("cuda")
     def _(xp, data, *, out=None):                        # takes what `compute` takes
         ...
 
-Calling an op binds the arguments and hands over to `invoke`, the one road every operation
-travels: the kind of value decides there what happens (`NDArray` pushes a task to the engine;
-`Symbol` makes a node of a graph). This module knows neither; they register with `Value`.
+Calling an op binds the arguments and calls `invoke`, the single entry point of all operations. The
+type of the values decides what happens there: `NDArray` pushes a task to the engine, `Symbol` makes
+a graph node. This module knows neither; both register by inheriting from `Value`.
 
 >>> from d2lmini import nd
 >>> nd.sigmoid
@@ -63,11 +63,11 @@ registry: dict[str, Op] = {}
 
 
 class Modes(threading.local):
-    """What autograd's scopes set, per thread: is the tape recording, is the model training. And
-    how many of its scopes were left by an exception, in a list, which others may look at.
+    """Autograd's state in this thread: is the tape recording, is the model training.
 
-    tracing: the trace that is made in this thread (`graph.trace`), to be told of what a graph
-    cannot hold (`refuse`), and of questions for the mode (`depends_on_mode`); None outside.
+    broken: a list with the number of scopes that an exception left; other threads may read it.
+    tracing: the trace that this thread makes (`graph.trace`), else None. The trace must hear of
+    anything that a graph cannot hold (`refuse`) and of reads of the mode (`depends_on_mode`).
     """
 
     recording = False
@@ -82,7 +82,7 @@ modes = Modes()
 
 
 class Value:
-    """A thing ops apply to. Subclasses say what applying means; see `NDArray` and `Symbol`."""
+    """A value that ops apply to. Subclasses define `_apply`; see `NDArray` and `Symbol`."""
 
     __slots__ = ()
 
@@ -92,8 +92,8 @@ class Value:
 
 
 class Bound(dict):
-    """Attributes that an op keeps, its defaults or by the words of a call: the same object, which
-    is never changed, for the same words. `number` is its own."""
+    """Attributes that an op caches: its defaults, or those of a call spelled this way. Equal calls
+    share one object, which never changes. `number` identifies the object."""
 
     __slots__ = ("number",)
 
@@ -102,26 +102,26 @@ class Bound(dict):
         self.number = new_number()
 
     def __reduce__(self) -> tuple:
-        return dict, (dict(self),)  # a copy may be changed
+        return dict, (dict(self),)  # a copy is a plain dict, which may change
 
 
 _MISSING = object()
 
-#: Ways to say attributes that an op remembers: those used last.
+#: Number of spellings of attributes that an op caches (least recently used ones go).
 MOST_BOUND = 256
 
-#: In `Op.keeps`, the place of the output.
+#: In `Op.keeps`, the position of the output.
 Y = -1
 
 
-#: The ops by which a program gives an array that it has another value: x[:] = y, y.copyto(x);
-#: and those by which it sets some of the elements: x[1, ::2] = y.
+#: Ops that overwrite a whole array: x[:] = y, y.copyto(x).
+#: SETTING: ops that overwrite some of the elements: x[1, ::2] = y.
 ASSIGNING = frozenset({"_assign", "_copyto", "_full"})
 SETTING = frozenset({"_setitem", "_setitem_scalar"})
 
 
 class _All:
-    """What `needs` is unless somebody says otherwise: yes to every input."""
+    """Default of `needs`: every input needs its gradient."""
 
     def __getitem__(self, position: int) -> bool:
         return True
@@ -131,7 +131,7 @@ ALL: Any = _All()
 
 
 class _Nowhere:
-    """What `places` is unless somebody says otherwise: no place for any input's gradient."""
+    """Default of `places`: no input's gradient has a destination."""
 
     def __getitem__(self, position: int) -> None:
         return None
@@ -141,29 +141,29 @@ NOWHERE: Any = _Nowhere()
 
 
 class Op(Facts):
-    """One operation. Attributes, all set by the declaration (those for graphs and files: `Facts`):
+    """One operation. The declaration sets all attributes (`Facts` has those for graphs and files):
 
-    name, aliases          names it is found under (`nd.NAME`, `sym.NAME`)
+    name, aliases          names under which users find it (`nd.NAME`, `sym.NAME`)
     compute                function on arrays: (xp, *inputs, out=, **attrs) -> array or tuple
-    kernels                kind of device -> its implementation, where `compute` is not the best
-    input_names, variadic  its inputs; `variadic` if it takes any number
-    arity                  how many there are; -1 if any number
+    kernels                kind of device -> implementation, where `compute` is not the best
+    input_names, variadic  names of the inputs; `variadic`: any number of inputs
+    arity                  number of inputs; -1 for any number
     defaults, required     attributes: defaults by name, names without a default
     infer                  (*specs, **attrs) -> Spec or list of Specs; raises on bad input
-    elementwise            the output at a place depends on the inputs at that place alone
-    simple                 one output, nothing changed besides, nothing given at run time, and not
+    elementwise            each output element depends only on the input elements at its place
+    simple                 one output, no mutated input, no arguments supplied at run time, and not
                            declared with `reads_out`: the result depends on what `out` held
-    pointwise              it is, and does nothing else; such an op on tiny arrays goes a short road
-    ufunc                  the one NumPy ufunc that it is on floating arrays, or None; such an op on
-                           tiny arrays is run by the ufunc itself (ndarray/short.py)
-    family                 the row of its function of two operands, or None (elementwise.py)
-    random                 it draws numbers: `compute` gets `rng`, a key that fixes the stream
-    mutates                inputs that `compute` changes as well, declared by name; or a function
+    pointwise              elementwise and simple; on tiny arrays the op takes the fast path
+    ufunc                  the single NumPy ufunc equal to the op on floating arrays, or None; on
+                           tiny arrays the fast path calls the ufunc itself
+    family                 the row of the op's function of two operands, or None (elementwise.py)
+    random                 the op draws numbers: `compute` gets `rng`, the key of its stream
+    mutates                inputs that `compute` also changes, declared by name; or a function
                            (number of inputs, attributes) -> their positions
-    rule, saves            gradient rule and what it needs kept; rule None: no gradient
-    keeps                  `saves` taken apart: (position of the input, or Y; attribute or None)
-    rule_attrs             the attributes that the rule asks for
-    selective, placing     the rule asks for `needs`, for `places` (see `gradient`)
+    rule, saves            gradient rule and the values it needs kept; rule None: no gradient
+    keeps                  `saves` parsed: (position of the input, or Y; attribute or None)
+    rule_attrs             attributes that the rule reads
+    selective, placing     the rule takes `needs`, takes `places` (see `gradient`)
     """
 
     __slots__ = (
@@ -227,8 +227,8 @@ class Op(Facts):
         )
         self.ufunc: Any = None
         self.attr_set = frozenset(self.attr_names)
-        # Attributes by the words of a call, and their types: 1, 1.0 and True are equal, and do not
-        # mean the same.
+        # Attributes cached by the spelling of a call and by type: 1, 1.0 and True are equal but
+        # differ in meaning.
         self.bound = lru_cache(MOST_BOUND, typed=True)(self._bound)
         self.plans: dict[tuple, Any] = {}  # see ndarray/plan.py
         self.rule = grad
@@ -240,36 +240,35 @@ class Op(Facts):
 
     @cached_property
     def atomic(self) -> bool:
-        """Is what it writes, where there was something before, written by one call, its last?
-        Either it is such a call, or its result is copied to its place at the end."""
+        """True if the op overwrites existing memory in a single call, its last: the op is such a
+        call itself, or its result is copied into place at the end."""
         if self.mutates:
             return self.name in SETTING
         alone = self.ufunc is not None or not self.takes_out or self.name in ASSIGNING
         return alone and self.outputs == 1
 
     def kernel(self, kind: str) -> Callable[[Kernel], Kernel]:
-        """Attach the implementation for devices of a kind ("cuda"): it takes what `compute` takes,
-        and may hand a call that it has no better way for to `compute`."""
+        """Attach the implementation for devices of a kind ("cuda"). The implementation takes the
+        arguments of `compute` and may pass calls that it cannot improve on to `compute`."""
         return self.kernels.register(kind)
 
     def kernel_for(self, kind: str) -> Kernel:
-        """The implementation for devices of a kind. Plans and programs ask once, not each call."""
+        """The implementation for a kind of device. Plans and programs look it up once."""
         return self.kernels.get(kind, self.compute)
 
     def gradient(self, saves: str = "") -> Callable[[Callable], Callable]:
         """Attach the gradient rule: a function of values `(g, *saved, **attrs)`.
 
-        `saves` names what must stay alive until backward: an input's name the input, "data.shape"
-        only its shape, "y" the output (unless an input has that name). The rule returns
-        one gradient for each input (None
-        where there is none); for an op with several outputs `g` is a list. It asks for the
-        attributes it needs by keyword.
+        `saves` names what must stay alive until backward: an input's name for the input,
+        "data.shape" for its shape alone, "y" for the output (unless an input has that name). The
+        rule returns one gradient for each input, None where there is none. For an op with several
+        outputs `g` is a list. The rule declares the attributes it needs as keywords.
 
-        A rule whose gradients cost something each declares `needs=ALL` among its keywords. It is
-        told, for each input, whether anybody wants that gradient, and may return None for the
-        others; a rule that does not ask computes all, and what nobody wants is dropped. A rule with
-        `places=NOWHERE` is told, for each input, the array that its gradient is to end in, or None,
-        and may compute right into it (`out=`): this spares large weights a copy.
+        A rule whose gradients are costly one by one declares the keyword `needs=ALL`. `needs[i]`
+        says whether the gradient of input i is used; the rule may return None for the others.
+        Without `needs` a rule computes all gradients, and unused ones are dropped. A rule with
+        `places=NOWHERE` gets, for each input, the array that will hold its gradient, or None, and
+        may compute into that array (`out=`). This saves a copy of large weights.
         """
 
         def attach(rule: Callable) -> Callable:
@@ -294,10 +293,10 @@ class Op(Facts):
     def gradients(
         self, g: Any, saved: Sequence[Any], attrs: dict[str, Any], needs: Any, places: Any = NOWHERE
     ) -> Sequence[Any]:
-        """Ask the rule: the gradients of the inputs, None for those that have none."""
+        """Call the rule: the gradients of the inputs, None for those without one."""
         if self.selective or self.placing or self.rule_attrs:
             options: dict[str, Any] = {}
-            for name in self.rule_attrs:  # (a comprehension would cost a call)
+            for name in self.rule_attrs:  # (a comprehension costs one more call)
                 options[name] = attrs[name]
             if self.selective:
                 options["needs"] = needs
@@ -313,7 +312,7 @@ class Op(Facts):
             args, attrs = self.bind(args, kwargs)
         else:
             attrs = self.defaults
-        if args and isinstance(args[0], Value):  # `invoke`, here: a call saved on every operation
+        if args and isinstance(args[0], Value):  # `invoke` inlined: saves a call per operation
             return args[0]._apply(self, args, attrs, out)
         return invoke(self, args, attrs, out)
 
@@ -322,12 +321,12 @@ class Op(Facts):
 
         Inputs come first by position, then attributes in their declared order; both may be named.
         TypeError for an unknown, doubled or missing name; MXNetError for a bad attribute value.
-        Attributes that came before in the same words are not checked again.
+        Attributes spelled as in an earlier call are not checked again.
         """
         if kwargs and len(args) == self.arity:
             try:
                 attrs = self.bound(**kwargs)
-            except (TypeError, MXNetError):  # a list, perhaps; or wrong, which is said below
+            except (TypeError, MXNetError):  # not hashable, or wrong: reported below
                 return self._bind(args, kwargs)
             if len(args) > self.n_required and args[-1] is None:
                 args = args[:-1]
@@ -339,13 +338,13 @@ class Op(Facts):
         return self._bind(args, kwargs)
 
     def _bound(self, **words: Any) -> Bound:
-        """The attributes that these words mean, checked."""
+        """Check and convert the attributes of one spelling."""
         if not self.attr_set.issuperset(words):
-            raise TypeError("an input by name is no attribute")
+            raise TypeError("an input by name is not an attribute")
         return Bound(self.bind_attributes((), words, 0))
 
     def _bind(self, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
-        """`bind`, from the words themselves."""
+        """`bind` without the cache."""
         if self.variadic:
             n = next((i for i, a in enumerate(args) if not isinstance(a, Value)), len(args))
             inputs, extra = list(args[:n]), args[n:]
@@ -355,7 +354,7 @@ class Op(Facts):
         else:
             n_inputs = len(self.input_names)
             inputs = list(args[:n_inputs])
-            # An optional input that was left out makes room for attributes by position.
+            # An omitted optional input leaves its position to the attributes.
             while len(inputs) > self.n_required and not _is_input(inputs[-1]):
                 inputs.pop()
             extra = args[len(inputs) :]
@@ -373,7 +372,7 @@ class Op(Facts):
     def bind_attributes(
         self, extra: Sequence[Any], kwargs: dict[str, Any], n_given: int
     ) -> dict[str, Any]:
-        """The attributes of a call, checked: by position those in `extra`, the others by name."""
+        """The checked attributes of a call: `extra` by position, the others by name."""
         if len(extra) > len(self.attr_names):
             raise TypeError(
                 f"{self.name}: too many arguments: takes {self.usage}, got {n_given} positional"
@@ -408,7 +407,7 @@ class Op(Facts):
     def cost(
         self, inputs: Sequence[Any], outputs: Sequence[Spec] | None = None, **attrs: Any
     ) -> Cost:
-        """Predicted FLOPs and bytes of a call on inputs of these specs (shape, dtype)."""
+        """Predicted FLOPs and bytes of a call on inputs with these specs (shape, dtype)."""
         specs = [s if isinstance(s, Spec) else Spec(tuple(s[0]), s[1]) for s in inputs]
         attrs = {**self.defaults, **attrs}
         outs = as_specs(self.infer(*specs, **attrs)) if outputs is None else outputs
@@ -420,7 +419,7 @@ class Op(Facts):
 
     @property
     def usage(self) -> str:
-        """The call as a reader would write it."""
+        """The signature in the form of a call."""
         inputs = [f"*{n}" if self.variadic else n for n in self.input_names]
         attrs = [f"{n}={self.defaults[n]!r}" if n in self.defaults else n for n in self.attr_names]
         return f"{self.name}({', '.join(inputs + attrs)})"
@@ -430,14 +429,14 @@ class Op(Facts):
 
 
 def invoke(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None) -> Any:
-    """Apply `op`: the one road. The first input's kind of value decides how."""
+    """Apply `op`: the single entry point. The type of the first input decides how."""
     if not inputs or not isinstance(inputs[0], Value):
         raise TypeError(_explain_inputs(op, inputs))
     return inputs[0]._apply(op, inputs, attrs, out)
 
 
 def op(name: str | Callable | None = None, **rules: Any) -> Any:
-    """Declare an op (see the module's first page). Keywords are those of `Op`."""
+    """Declare an op (see the module's docstring). The keywords are those of `Op`."""
 
     def declare(compute: Callable[..., Any]) -> Op:
         declared = Op(compute, name if isinstance(name, str) else compute.__name__, **rules)
@@ -450,7 +449,7 @@ def op(name: str | Callable | None = None, **rules: Any) -> Any:
 
 
 def as_specs(inferred: Any) -> list[Spec]:
-    """What `infer` returned, as a list: one Spec stands for itself."""
+    """The result of `infer` as a list; one Spec becomes a list of one."""
     return [inferred] if isinstance(inferred, Spec) else list(inferred)
 
 
@@ -458,12 +457,12 @@ def as_specs(inferred: Any) -> list[Spec]:
 
 
 def same(data: Spec, *others: Spec, **_attrs: Any) -> Spec:
-    """The output is like the first input."""
+    """The output has the first input's shape and dtype."""
     return data
 
 
 def broadcast(*specs: Spec, **_attrs: Any) -> Spec:
-    """NumPy's broadcasting over all inputs, which must share one dtype."""
+    """NumPy's broadcasting over all inputs, which must have the same dtype."""
     first = specs[0]
     for other in specs[1:]:
         if other.dtype != first.dtype:
@@ -482,7 +481,7 @@ def broadcast(*specs: Spec, **_attrs: Any) -> Spec:
 
 
 def normalize_axis(axis: int, ndim: int, name: str = "axis") -> int:
-    """`axis` counted from the front; MXNetError when it is out of range."""
+    """`axis` counted from the front; MXNetError if out of range."""
     if not -ndim <= axis < ndim:
         raise MXNetError(f"{name}={axis} is out of range for an array of {ndim} axes")
     return axis % ndim

@@ -69,9 +69,9 @@ def arange(
 ):  # fmt: skip
     """start, start + step, ... below stop, each `repeat` times; arange(n) counts from 0.
 
-    There are ceil((stop - start) / step) numbers, which is computed in float64; so arange(0, 3, .3)
-    has 10. Number i is start + i * step in the arithmetic of `dtype`, as in MXNet: an integer dtype
-    cuts off the fractions of start and step first.
+    The number of elements is ceil((stop - start) / step), computed in float64, so arange(0, 3, .3)
+    has 10. Element i is start + i * step in the arithmetic of `dtype`, as in MXNet: an integer
+    dtype truncates start and step first.
     """
     begin, end = (0.0, start) if stop is None else (start, stop)
     count = _range_length(begin, end, step, 1)
@@ -102,7 +102,7 @@ def _of_linspace(*, start: float, stop: float, num: int, endpoint: bool, dtype: 
 def linspace(
     xp, *, start: float, stop: float, num: int, endpoint: bool = True, dtype: DType = "float32"
 ):
-    """`num` evenly spaced numbers from start to stop, which is included if `endpoint`."""
+    """`num` evenly spaced numbers from start to stop, including stop if `endpoint`."""
     return xp.linspace(start, stop, num, endpoint=endpoint).astype(dtype)
 
 
@@ -124,7 +124,7 @@ def _converted(data: Spec, *, dtype: Any) -> Spec:
     "_copyto", infer=_converted, flops=0, elementwise=True, free_dtypes=("data",), in_mxnet=True
 )  # fmt: skip
 def copyto(xp, data, *, dtype: DType, out=None):
-    """The same elements in another place, perhaps on another device, converted to `dtype`."""
+    """The same elements in new memory, perhaps on another device, converted to `dtype`."""
     if out is None:
         return data.astype(dtype)
     xp.copyto(out, data, casting="unsafe")

@@ -1,4 +1,4 @@
-"""The cross-entropy of scores and labels in one operation, and its gradient in another.
+"""Fused softmax cross-entropy of scores and labels, and its gradient, one op each.
 
 >>> from d2lmini import nd
 >>> scores = nd.array([[1000, 0], [0, 0]])
@@ -7,15 +7,15 @@
 [1.000000e+03 6.931472e-01]
 <NDArray 2 @cpu(0)>
 
-Of scores x and a class c, or probabilities t,
+For scores x and a class c, or probabilities t,
 
     l = log(sum exp x) - x_c                           dl/dx = softmax(x) - one_hot(c)
     l = sum(t) log(sum exp x) - sum(t x)               dl/dx = sum(t) softmax(x) - t
 
-`gluon.loss.SoftmaxCrossEntropyLoss` is this with its mean and its weight. Written in other ops it
-takes five, and ten on the way back, each of which does little and reads and writes all scores.
+`gluon.loss.SoftmaxCrossEntropyLoss` is this with a mean and a weight. Composed of other ops it
+takes five ops, and ten in backward; each does little work and reads and writes all scores.
 
-Backward takes the exponentials again: that costs less memory than keeping them.
+Backward recomputes the exponentials: this costs less than the memory for keeping them.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from d2lmini.ops.softmax import GRAIN, log_softmax, softmax
 
 
 def shape_of_losses(shape: Shape, axis: int) -> Shape:
-    """`shape` with 1 for the axis of the classes: one loss for each place."""
+    """`shape` with 1 for the axis of the classes: one loss per place."""
     axis %= len(shape)
     return (*shape[:axis], 1, *shape[axis + 1 :])
 
 
 def factor_of(shape: Shape, axis: int, batch_axis: int, scale: float) -> float:
-    """What a place's loss counts in the mean of its example."""
+    """The weight of a place's loss in the mean of its example."""
     kept = shape_of_losses(shape, axis)
     return scale * kept[batch_axis] / max(prod(kept), 1)
 
@@ -76,7 +76,7 @@ def _in_blocks(xp: Any, data: Any, axis: int, body: Any) -> None:
 
 
 def _places(xp: Any, label: Any, part: slice, x: Any, rows: int) -> tuple:
-    """Where the scores of the labels lie in a block."""
+    """The index of the labels' scores in a block."""
     classes = integers(xp, label.reshape(rows, -1)[part]).clip(0, x.shape[1] - 1)
     return xp.arange(x.shape[0])[:, None], classes, xp.arange(x.shape[2])
 
@@ -93,8 +93,8 @@ def softmax_cross_entropy_mean(
     """scale times the mean of -log softmax(data)[label] over each example: (N, ...) -> (N,).
 
     Classes are along `axis`, examples along `batch_axis`. label holds class numbers of any dtype,
-    data's shape without `axis` (or with 1 there), clipped to the classes; or with sparse_label
-    False probabilities, as many as data and of its dtype. float16 is computed in float32.
+    in data's shape without `axis` (or with 1 there), clipped to the classes; or with sparse_label
+    False probabilities of data's shape and dtype. float16 is computed in float32.
     MXNetError at the call for axes, shapes, dtypes.
     """
     kept = shape_of_losses(data.shape, axis)
@@ -122,7 +122,7 @@ def softmax_cross_entropy_mean(
 
 
 def other_axes(data: Any, batch_axis: int) -> tuple[int, ...]:
-    """All axes but that of the examples."""
+    """All axes except the axis of the examples."""
     return tuple(a for a in range(data.ndim) if a != batch_axis % data.ndim)
 
 
@@ -131,8 +131,8 @@ def softmax_cross_entropy_backward(
     xp, g, data, label, *, axis: int = -1, sparse_label: bool = True, batch_axis: int = 0,
     scale: float = 1.0, out=None,
 ):  # fmt: skip
-    """The gradient of data: (softmax(data) - one_hot(label)) times g of the example and what a
-    place counts in its mean; with probabilities sum(label) softmax(data) - label."""
+    """The gradient of data: (softmax(data) - one_hot(label)) times g of the example times the
+    place's weight in the mean; with probabilities sum(label) softmax(data) - label."""
     dx = xp.empty(data.shape, data.dtype) if out is None else out
     kept = shape_of_losses(data.shape, axis)
     rows, columns = prod(kept[: axis % data.ndim]), prod(kept[axis % data.ndim :])
@@ -184,7 +184,7 @@ def _(data, label, *, axis, sparse_label, batch_axis, scale):
 
 
 def _per_place(g: Any, shape: Shape, axis: int, batch_axis: int, scale: float) -> Any:
-    """The gradient of each place's loss, to be broadcast; a value."""
+    """The gradient of each place's loss, a value that broadcasts to data."""
     view = [1] * len(shape)
     view[batch_axis] = shape_of_losses(shape, axis)[batch_axis]
     return g.reshape(tuple(view)) * factor_of(shape, axis, batch_axis, scale)
@@ -195,7 +195,7 @@ def _(
     u, g, data, shape, dtype, label, label_shape, *, axis, sparse_label, batch_axis, scale
 ):  # fmt: skip
     """With p = softmax(data), T = sum(label) and the mean <u> = sum(u p) the op is linear in g and
-    label; its slope in data is that of p."""
+    label; its derivative in data is that of p."""
     axis %= len(shape)
     p = softmax(data, axis=axis)
     if sparse_label:

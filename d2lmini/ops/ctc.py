@@ -1,4 +1,4 @@
-"""Connectionist temporal classification: the loss of a sequence whose alignment is not known.
+"""Connectionist temporal classification (CTC): loss of a sequence whose alignment is unknown.
 
 >>> from d2lmini import nd
 >>> scores = nd.zeros((3, 1, 2))                # 3 steps, 1 sequence, classes: blank and one letter
@@ -8,17 +8,17 @@
 [1.]
 <NDArray 1 @cpu(0)>
 
-A path names one class for each time step. Merge its repetitions, drop its blanks, and it spells a
-label: "a-ab-" spells "aab". The loss is -log of the probability that a path, drawn step by step
-from softmax(data), spells the given one. Its paths are those through the states
+A path names one class for each time step. Merging repetitions and then dropping blanks turns a path
+into a label: "a-ab-" spells "aab". The loss is -log of the probability that a path, drawn step by
+step from softmax(data), spells the given label. The paths of a label go through the states
 
     -  l1  -  l2  -  ...  lL  -                      (S = 2 L + 1, - is the blank)
 
-that at each step stay, go on by one, or by two where that skips a blank between different letters.
-alpha[t, s] sums the paths that are in state s after step t, and beta[t, s] what they can still
-become; both are sums over two or three neighbours. As probabilities of long sequences are tiny, all
-of it is done with logarithms, in float64. Source: A. Graves et al., "Connectionist Temporal
-Classification" (2006).
+and at each step stay, advance by one, or by two where that skips a blank between different letters.
+alpha[t, s] sums the paths that are in state s after step t; beta[t, s] sums their continuations.
+Both are sums over two or three neighbours. Since probabilities of long sequences are tiny, all sums
+use logarithms, in float64. Source: A. Graves et al., "Connectionist Temporal Classification"
+(2006).
 """
 
 from __future__ import annotations
@@ -67,16 +67,16 @@ def _lengths_used(attrs: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _sort_out(first: Any, second: Any, use_first: bool, use_second: bool) -> tuple[Any, Any]:
-    """A single input of lengths is the labels' if only those are used."""
+    """A single input of lengths belongs to the labels if only label lengths are used."""
     return (None, first) if use_second and not use_first and second is None else (first, second)
 
 
 class _Lattice(NamedTuple):
-    """The states of every sequence: what `_forward` and `_backward` walk over.
+    """The states of every sequence, on which `_forward` and `_backward` work.
 
-    states (N, S)     the class of each state; blank where there is none any more
-    leap   (N, S)     0 where a state can be reached over the blank before it, else -inf
-    last   (N,)       2 L: the final blank's state of each label of length L
+    states (N, S)     the class of each state; blank beyond the last state
+    leap   (N, S)     0 where a path may skip the blank before the state, else -inf
+    last   (N,)       2 L: the state of the final blank of each label of length L
     steps  (N,)       number of time steps of each sequence
     start  (N, S)     0 in the first two states, where paths begin, else -inf
     end    (N, S)     0 in the last two, where they end, else -inf
@@ -114,7 +114,7 @@ def _lattice(
     leap[:, 3::2] = xp.where(states[:, 3::2] != states[:, 1:-2:2], 0.0, minus_inf)
     place, last = xp.arange(2 * L + 1), 2 * lengths[:, None]
     start = xp.where((place < 2) & (place <= last), 0.0, minus_inf)
-    if xp is not np:  # to look would mean to wait for the GPU: the loss becomes nan
+    if xp is not np:  # a check would wait for the GPU; there the loss becomes nan
         wrong = wrong.any(axis=1) | (lengths < 0) | (lengths > L) | (steps < 0) | (steps > T)
         start = xp.where(wrong[:, None], xp.nan, start)
     end = xp.where((place <= last) & (place >= last - 1), 0.0, minus_inf)
@@ -134,7 +134,7 @@ def _check(label: Any, wrong: Any, lengths: tuple, C: int, b: int) -> None:
 
 
 def _emissions(xp: Any, data: Any, states: Any) -> tuple[Any, Any]:
-    """log softmax(data), (T, N, C), and of it what each state says, (T, N, S)."""
+    """log softmax(data), (T, N, C), and its value at the class of each state, (T, N, S)."""
     log_p = softmax_along(xp, data.astype("float64"), -1, log=True)
     return log_p, xp.take_along_axis(log_p, states[None], axis=2)
 
@@ -164,13 +164,13 @@ def CTCLoss(
 
     data: scores of C classes at T steps, floating. label: class numbers, of any dtype, without the
     blank, which is class 0 ("first") or C - 1 ("last"). A label ends before its first 0 ("first")
-    or -1 ("last"), or with use_label_lengths after label_lengths (N,) of them; a sequence after T
-    steps, or with use_data_lengths after data_lengths (N,). A label too long for its sequence costs
-    0 and has no gradient, as in MXNet.
+    or -1 ("last"), or with use_label_lengths after label_lengths (N,) classes; a sequence ends
+    after T steps, or with use_data_lengths after data_lengths (N,). A label too long for its
+    sequence has the loss 0 and no gradient, as in MXNet.
 
     MXNetError at the call for shapes, at a wait for lengths or classes out of range (on a GPU the
-    loss is nan then). alpha (T, N, 2 L + 1) is kept for backward. Cost: about 40 FLOPs for each
-    state and step.
+    loss is nan instead). Backward keeps alpha (T, N, 2 L + 1). Cost: about 40 FLOPs for each state
+    and step.
     """
     data_lengths, label_lengths = _sort_out(
         data_lengths, label_lengths, use_data_lengths, use_label_lengths
@@ -212,7 +212,7 @@ def _ctc_grad(
 ):  # fmt: skip
     """g (softmax(data) - q), where q[t, n, c] is the share of the paths that are in c at step t.
 
-    q sums alpha beta / p over the states of class c. (No gradient of the second order.)
+    q sums alpha beta / p over the states of class c. (There is no second-order gradient.)
     """
     data_lengths, label_lengths = _sort_out(
         data_lengths, label_lengths, use_data_lengths, use_label_lengths

@@ -1,4 +1,4 @@
-"""Factors, inverses and determinants of matrices: the rest of MXNet's `linalg_` family.
+"""Factorizations, inverses and determinants of matrices: the rest of MXNet's `linalg_` family.
 
 >>> from d2lmini import nd
 >>> A = nd.array([[4, 2], [2, 5]])
@@ -13,15 +13,15 @@
 [2.7725887]
 <NDArray 1 @cpu(0)>
 
-All take a matrix on the last two axes or any batch of them, in float32 or float64, and call LAPACK
-through NumPy. Wrong shapes and dtypes are MXNetErrors at the call; a matrix that cannot be factored
-or inverted fails when the task runs, and the error waits on the result. (On a GPU, through CuPy,
-such a matrix gives nan or numbers that mean nothing: to look would be to wait.)
+All ops take a matrix on the last two axes or any batch of matrices, in float32 or float64, and call
+LAPACK through NumPy. Wrong shapes and dtypes raise MXNetError at the call; a matrix that cannot be
+factored or inverted fails at run time, and a wait on the result raises the error. (On a GPU, CuPy
+returns nan or meaningless numbers for such a matrix: a check would wait for the GPU.)
 
-The gradients of factorizations are those of M. Seeger et al., "Auto-Differentiating Linear
-Algebra" (2017), and I. Murray, "Differentiation of the Cholesky decomposition" (2016): a few
-products and triangular solves, so they are written in the ops of this family and can be
-differentiated again. `g` is the gradient of the result y.
+The gradients of factorizations follow M. Seeger et al., "Auto-Differentiating Linear Algebra"
+(2017), and I. Murray, "Differentiation of the Cholesky decomposition" (2016). They are a few
+products and triangular solves, written in the ops of this family, so they are differentiable
+again. `g` is the gradient of the result y.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from d2lmini.ops.triangle import (
 
 
 def _cubic(factor: float) -> Any:
-    """The cost of n^3 methods: factor * n^3 FLOPs for each matrix."""
+    """The cost of n^3 algorithms: factor * n^3 FLOPs per matrix."""
     return lambda A, *_, out, **_attrs: factor * A.size * A.shape[-1]
 
 
@@ -58,7 +58,7 @@ def _cubic(factor: float) -> Any:
 def potrf(xp, A, *, lower: bool = True):
     """Cholesky factor of a symmetric positive definite matrix: A = y y^T, or y^T y if not `lower`.
 
-    Only the lower triangle of A is read. Not positive definite: an error at run time.
+    Only the lower triangle of A is read. A matrix that is not positive definite fails at run time.
     """
     y = lapack(xp, "cholesky", A)
     return y if lower else y.swapaxes(-1, -2)
@@ -79,7 +79,7 @@ def _(g, y, *, lower):
 def potri(xp, A, *, lower: bool = True):
     """The inverse of a matrix from its Cholesky factor A: (A A^T)^-1, or (A^T A)^-1 if not `lower`.
 
-    Only that triangle of A is looked at. `linalg_trsm` is cheaper and safer where it serves.
+    Only that triangle of A is read. `linalg_trsm` is cheaper and more accurate where it applies.
     """
     T = lapack(xp, "inv", operand(xp, A, lower, False))
     left, right = (T.swapaxes(-1, -2), T) if lower else (T, T.swapaxes(-1, -2))
@@ -101,13 +101,13 @@ def _(g, y, A, *, lower):
 
 @op("linalg_inverse", infer=like_square, flops=_cubic(2.0))
 def inverse(xp, A):
-    """A^-1. A singular matrix: an error at run time. Cost: 2 n^3."""
+    """A^-1. A singular matrix fails at run time. Cost: 2 n^3."""
     return lapack(xp, "inv", A)
 
 
 @op("_linalg_inverse_or_zero", infer=like_square, flops=_cubic(3.0))
 def inverse_or_zero(xp, A):
-    """A^-1 where there is one, else zeros: what `linalg_det` needs to go on after a singular A."""
+    """A^-1 where it exists, else zeros, so that `linalg_det` can continue after a singular A."""
     singular = (lapack(xp, "slogdet", A)[1] == -xp.inf)[..., None, None]
     return lapack(xp, "inv", xp.where(singular, xp.eye(A.shape[-1], dtype=A.dtype), A)) * ~singular
 
@@ -136,7 +136,7 @@ def _(g, y, A, shape):
 def slogdet(xp, A):
     """Sign of the determinant and log of its absolute value, each (...), or (1,) for one matrix.
 
-    A singular matrix gives 0 and -inf. The sign has no gradient, nor has a singular A.
+    A singular matrix gives 0 and -inf. Neither the sign nor a singular A has a gradient.
     """
     sign, logabsdet = lapack(xp, "slogdet", A)
     sign = xp.where(logabsdet == -xp.inf, 0, sign)  # CuPy leaves it 1 or -1
@@ -199,7 +199,7 @@ def syevd(xp, A):
 @syevd.gradient(saves="y A.shape")
 def _(g, y, shape):
     (gU, gL), (U, L) = g, y
-    # Rotations of the eigenvectors i and j are divided by the gap of their eigenvalues.
+    # Rotations of the eigenvectors i and j are divided by the difference of their eigenvalues.
     gaps = L.reshape((*shape[:-1], 1)) - L.reshape((*shape[:-2], 1, shape[-1]))
     M = gemm2(gU, U, transpose_b=True) / (gaps + makediag(L.ones_like()))
     M = M - makediag(extractdiag(M) - gL)

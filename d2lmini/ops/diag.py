@@ -1,4 +1,4 @@
-"""diag: a vector onto a diagonal, or the diagonals of a stack of matrices.
+"""diag: a matrix from its diagonal, or the diagonals of a batch of matrices.
 
 >>> from d2lmini import nd
 >>> nd.diag(nd.array([1, 2]), k=1)
@@ -26,7 +26,7 @@ def _diagonal_shape(shape: Shape, k: int, axis1: int, axis2: int) -> Shape:
     length = min(shape[rows] + min(k, 0), shape[columns] - max(k, 0))
     if length < 0:
         raise MXNetError(
-            f"k={k} is no diagonal of {shape[rows]} x {shape[columns]} matrices; need "
+            f"k={k} is not a diagonal of {shape[rows]} x {shape[columns]} matrices; need "
             f"{-shape[rows]} <= k <= {shape[columns]}"
         )
     return (*(n for a, n in enumerate(shape) if a not in (rows, columns)), length)
@@ -45,8 +45,8 @@ def _infer_diag(data: Spec, *, k: int = 0, axis1: int = 0, axis2: int = 1) -> Sp
 def diag(xp, data, *, k: int = 0, axis1: int = 0, axis2: int = 1):
     """Diagonal number k: of zeros filled with a vector, or taken from matrices.
 
-    (n,) -> (n + |k|, n + |k|). With two axes or more: the matrices lie in axis1 and axis2, which
-    are replaced by one last axis with their diagonals, as in numpy.diagonal. dtype kept.
+    (n,) -> (n + |k|, n + |k|). With two axes or more: axis1 and axis2 hold the matrices; one last
+    axis with the diagonals replaces both, as in numpy.diagonal. dtype kept.
     MXNetError at the call for a diagonal that does not exist.
     """
     return xp.diag(data, k) if data.ndim == 1 else xp.diagonal(data, k, axis1, axis2)
@@ -66,7 +66,7 @@ def _infer_undiag(data: Spec, *, shape: Shape, k: int, axis1: int, axis2: int) -
 
 @op("_undiag", infer=_infer_undiag, flops=0)
 def undiag(xp, data, *, shape: Shape, k: int, axis1: int, axis2: int):
-    """Zeros of `shape` with `data` in the place that `diag` would read."""
+    """Zeros of `shape` with `data` at the diagonal that `diag` reads."""
     result = xp.zeros(shape, data.dtype)
     matrices = xp.moveaxis(result, (axis1, axis2), (-2, -1))
     row, column = max(0, -k), max(0, k)

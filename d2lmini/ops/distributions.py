@@ -1,8 +1,8 @@
-"""How each distribution is drawn, in fixed pieces with a random stream each.
+"""Sampling from each distribution, in fixed chunks with one random stream per chunk.
 
-A drawing operation has a key from when it was pushed (random_state.py). Its output is cut into
-pieces of `PIECE` numbers, each with a stream of its own, so that the pieces can be drawn on several
-cores and the numbers do not depend on who draws them.
+A random op gets a key when it is pushed (random_state.py). Its output is split into chunks of
+`PIECE` numbers, each with its own stream, so several cores can draw the chunks and the numbers do
+not depend on which thread draws them.
 
 >>> import numpy as np
 >>> from d2lmini import random_state

@@ -1,6 +1,6 @@
 """Families: one row declares a function of two operands, and with it all ops that compute it.
 
-A family has up to four ops, which differ in their operands. The rows are in `binary.py`:
+A family has up to four ops, which differ in their operands. `binary.py` has the rows:
 
 >>> from d2lmini.ops.binary import sub
 >>> sub.broadcast                    # two arrays, NumPy's broadcasting: what x - y means
@@ -13,17 +13,17 @@ A family has up to four ops, which differ in their operands. The rows are in `bi
 Each op knows its family (`op.family`), so that compiler passes, ONNX export and MXNet's file format
 read the row and keep no tables of their own.
 
-**Two arrays** have one dtype, which is the result's too: int32 / int32 is int32, cut towards zero.
-`bool` arrays are refused in arithmetic, as in MXNet; say first what they should count as.
+**Two arrays** share one dtype, which the result has too: int32 / int32 is int32, truncated towards
+zero. Arithmetic refuses `bool` arrays, as in MXNet; the user first chooses a dtype with `astype`.
 
-**A number takes the array's dtype.** As in MXNet, for an integer array it is cut towards zero and
-wraps around (uint8 + 300 adds 44); a bool array beside a number counts as int64. NumPy's own rules
-would do otherwise, so every number is first looked up in one of the tables of `scalar_cache.py`.
+**A number takes the array's dtype.** As in MXNet, an integer array truncates the number towards
+zero and wraps it around (uint8 + 300 adds 44); next to a bool array a number counts as int64.
+NumPy's own rules differ, so every number is first looked up in a table of `scalar_cache.py`.
 
-**Gradients** are two functions, for the left and the right operand. Each takes `g` and what it
-needs of `y`, `lhs` and `rhs`, by these names and without a gap; nothing else is kept for backward.
-The same functions serve an array and a number, which stands in the place of one operand. The
-gradient of a broadcast is a sum: where an input was repeated, the gradients of its copies add up
+**Gradients** are two functions, for the left and the right operand. Each takes `g` and the ones it
+needs of `y`, `lhs` and `rhs`, by these names and without a gap; backward keeps nothing else. The
+same functions serve an array and a number, where the number replaces one operand. The gradient of
+a broadcast is a sum: where an input was repeated, the gradients of its copies add up
 (`unbroadcast`).
 """
 
@@ -48,7 +48,7 @@ from d2lmini.ops.reduce import sum_to
 
 @lru_cache(maxsize=4096)
 def broadcast_shape(a: Shape, b: Shape) -> Shape | None:
-    """NumPy's broadcasting of two shapes; None if they do not fit."""
+    """NumPy's broadcasting of two shapes; None if the shapes do not broadcast."""
     if len(a) < len(b):
         a, b = b, a
     lead = len(a) - len(b)
@@ -57,7 +57,7 @@ def broadcast_shape(a: Shape, b: Shape) -> Shape | None:
 
 
 def check_same_dtype(lhs: Spec, rhs: Spec) -> None:
-    """MXNetError that names both dtypes unless they are equal."""
+    """MXNetError that names both dtypes if they differ."""
     if lhs.dtype != rhs.dtype:
         raise MXNetError(
             f"dtypes differ: lhs is {lhs.dtype.name}, rhs is {rhs.dtype.name}; convert one, "
@@ -66,11 +66,11 @@ def check_same_dtype(lhs: Spec, rhs: Spec) -> None:
 
 
 def check_any(spec: Spec) -> None:
-    """Every dtype will do."""
+    """Accept every dtype."""
 
 
 def broadcast_any(lhs: Spec, rhs: Spec) -> Spec:
-    """One dtype, shapes broadcast."""
+    """Same dtype, shapes broadcast."""
     if lhs.dtype is not rhs.dtype:
         check_same_dtype(lhs, rhs)
     if lhs.shape == rhs.shape:
@@ -85,7 +85,7 @@ def broadcast_any(lhs: Spec, rhs: Spec) -> Spec:
 
 
 def equal_any(lhs: Spec, rhs: Spec) -> Spec:
-    """One dtype, one shape."""
+    """Same dtype, same shape."""
     if lhs.dtype is not rhs.dtype:
         check_same_dtype(lhs, rhs)
     if lhs.shape != rhs.shape:
@@ -97,7 +97,7 @@ def equal_any(lhs: Spec, rhs: Spec) -> Spec:
 
 
 def beside_number(data: Spec, *, scalar: Any) -> Spec:
-    """The array's own shape and dtype; int64 for bool. Numbers that cannot fit are refused here."""
+    """The array's shape and dtype; int64 for bool. Refuses numbers that the dtype cannot hold."""
     if data.dtype.kind == "f" and (type(scalar) is float or type(scalar) is int):
         return data
     try:
@@ -108,20 +108,20 @@ def beside_number(data: Spec, *, scalar: Any) -> Spec:
         number = 0.0 if data.dtype.kind != "f" else math.inf
     if data.dtype.kind != "f" and not math.isfinite(number):
         raise MXNetError(
-            f"{scalar} is no number of {data.dtype.name}; convert with .astype('float32')"
+            f"{scalar} is not a number of {data.dtype.name}; convert with .astype('float32')"
         )
     return Spec(data.shape, "int64") if data.dtype.kind == "b" else data
 
 
 def beside_any_number(data: Spec, *, scalar: Any) -> Spec:
-    """As `beside_number`, but nan and inf may stand beside integers."""
+    """Like `beside_number`, but nan and inf are allowed next to integers."""
     if data.dtype.kind != "f" and isinstance(scalar, (float, np.floating)):
         scalar = 0
     return beside_number(data, scalar=scalar)
 
 
 def _checked(check: Callable[[Spec], None], rule: Callable[..., Spec]) -> Callable[..., Spec]:
-    """The rule after a look at the dtype of the first input."""
+    """Check the dtype of the first input, then apply the rule."""
     if check is check_any:
         return rule
 
@@ -133,7 +133,7 @@ def _checked(check: Callable[[Spec], None], rule: Callable[..., Spec]) -> Callab
 
 
 def unbroadcast(g_lhs: Any, g_rhs: Any, lhs_shape: Shape, rhs_shape: Shape) -> tuple[Any, Any]:
-    """Gradients in the result's shape (or None), summed back to the shapes of the two inputs."""
+    """Sum the gradients (or None), which have the result's shape, to the shapes of the inputs."""
     if lhs_shape == rhs_shape:
         return g_lhs, g_rhs
     if g_lhs is not None and g_lhs.shape != lhs_shape:
@@ -145,18 +145,18 @@ def unbroadcast(g_lhs: Any, g_rhs: Any, lhs_shape: Shape, rhs_shape: Shape) -> t
 
 # -- gradient rules --------------------------------------------------------------------------------
 
-#: A gradient: a function of `g` and of what else it names of `y`, `lhs` and `rhs`.
+#: A gradient: a function of `g` and of those of `y`, `lhs` and `rhs` that it names.
 Gradient = Callable[..., Any]
 
 
 def names_of(gradient: Gradient) -> tuple[str, ...]:
-    """What a gradient reads besides `g`."""
+    """The values a gradient reads in addition to `g`."""
     return gradient.__code__.co_varnames[1 : gradient.__code__.co_argcount]
 
 
 def _rule_of_arrays(of_lhs: Gradient, of_rhs: Gradient) -> tuple[str, Callable]:
-    """(saves, rule) of an op on two arrays, see `Op.gradient`; only shapes are kept of inputs that
-    neither gradient reads."""
+    """(saves, rule) of an op on two arrays, see `Op.gradient`. Inputs that neither gradient reads
+    are kept as shapes only."""
     reads = {*names_of(of_lhs), *names_of(of_rhs)}
     order = ("y", "lhs", "rhs") if "y" in reads else ("lhs", "rhs")
     lhs_part, rhs_part = (_slice_of(names_of(of), order) for of in (of_lhs, of_rhs))
@@ -176,7 +176,7 @@ def _rule_of_arrays(of_lhs: Gradient, of_rhs: Gradient) -> tuple[str, Callable]:
 
 
 def _slice_of(names: tuple[str, ...], order: tuple[str, ...]) -> slice:
-    """Where these names stand in `order`, one after the other."""
+    """The slice of `order` that holds these names, which must be consecutive."""
     start = order.index(names[0]) if names else 0
     part = slice(start, start + len(names))
     assert order[part] == names, (
@@ -186,7 +186,7 @@ def _slice_of(names: tuple[str, ...], order: tuple[str, ...]) -> slice:
 
 
 def _rule_beside_number(gradient: Gradient, number: str) -> tuple[str, Callable]:
-    """(saves, rule) of an op on an array and a number, which stands in the place of `number`."""
+    """(saves, rule) of an op on an array and a number, which replaces the operand `number`."""
     reads = names_of(gradient)
     saves = " ".join("y" if name == "y" else "data" for name in reads if name != number)
 
@@ -208,32 +208,31 @@ FAMILIES: dict[str, Family] = {}
 
 
 class Family:
-    """One function of two operands, and the ops that compute it. A row says:
+    """One function of two operands, and the ops that compute it. The fields of a row:
 
     name          of the family
-    ufunc         the name of NumPy's ufunc that computes it; "" if no ufunc does so alone
-    means         the result, in words of lhs and rhs; `details` end the sentence
+    ufunc         NumPy's ufunc that computes it, by name; "" if there is no single one
+    means         the result in terms of lhs and rhs; `details` end the sentence
     broadcast     names of the op on two arrays whose shapes broadcast; they become the op
-    equal         names of the op on two arrays of one shape
+    equal         names of the op on two arrays of equal shape
     scalar        names of the op on an array and a number
-    reflected     names of the op on a number and an array; none if it is another family's `scalar`
-    mirror        for comparisons: the family with operands swapped, if it is not this one
+    reflected     names of the op on a number and an array; "" if it is another family's `scalar`
+    mirror        for comparisons: the family with swapped operands, if not this family
     operator      Python's operator and the name of its method: "+ add"
     functions     names of `nd.NAME`, a function of arrays and numbers
-    of_numbers    what that gives for two numbers
-    commutative   f(x, y) is f(y, x), to the bit
-    identity      the number for which f(x, number) is x, to the bit
+    of_numbers    the function of two Python numbers
+    commutative   f(x, y) is f(y, x), bitwise
+    identity      the number for which f(x, number) is x, bitwise
     truth         the result is true or false, as 1 or 0 in the dtype of the inputs
-    flops         for each element
+    flops         per element
     onnx          ONNX's operator; None if there is no single one
     mxnet         MXNet has these ops
     check         raises for a dtype that is refused
-    numbers       the table of `scalar_cache` for numbers beside arrays: "fit", "limit" or "exact"
-    integers      (xp, lhs, rhs, out): how integers are computed, if not by the ufunc
-    compute       (xp, lhs, rhs, *, out=None): how all is computed, in place of a ufunc
-    beside        (xp, data, number, out): how an array and a number are computed, if another way
-                  is quicker
-    gradients     of lhs and of rhs; None: there are none, or they are declared below the row
+    numbers       the table of `scalar_cache` for numbers: "fit", "limit" or "exact"
+    integers      (xp, lhs, rhs, out): computes integers, where the ufunc does not
+    compute       (xp, lhs, rhs, *, out=None): replaces the ufunc
+    beside        (xp, data, number, out): a quicker way for an array and a number, if there is one
+    gradients     of lhs and of rhs; None: no gradients, or they are declared below the row
     """
 
     def __init__(
@@ -264,7 +263,7 @@ class Family:
         self.equal = self._op(equal, rule, self.compute, "lhs", "rhs")
         self.equal.__doc__ = f"{what}\n\n    Both inputs have one shape and one dtype."
         rule = beside_any_number if numbers == "exact" else beside_number
-        if check is check_float:  # bools are no problem: beside a number they count as int64
+        if check is check_float:  # bools are accepted: next to a number they count as int64
             rule = _checked(check, rule)
         self.scalar = self._op(scalar, rule, self._on_number(beside), "data", "scalar")
         self._reflected = None
@@ -285,7 +284,7 @@ class Family:
 
     @property
     def reflected(self) -> Op:
-        """The op on a number and an array: of x and 2 it gives f(2, x)."""
+        """The op on a number and an array: for x and 2 the op gives f(2, x)."""
         return self._reflected or FAMILIES[self.mirror or self.name].scalar
 
     @property
@@ -322,7 +321,7 @@ class Family:
         return declared
 
     def _on_number(self, beside: Callable | None) -> Callable:
-        """How an array and a number are computed."""
+        """The compute function for an array and a number."""
         table = getattr(scalar_cache, self.numbers)
         on_arrays, ufunc = self.compute, self.ufunc
 
@@ -347,7 +346,7 @@ class Family:
         return with_number if self.integers or not ufunc else by_ufunc
 
     def _on_number_at_left(self) -> Callable:
-        """How a number and an array are computed."""
+        """The compute function for a number and an array."""
         table = getattr(scalar_cache, self.numbers)
         on_arrays = self.compute
 
@@ -358,7 +357,7 @@ class Family:
 
 
 def _on_arrays(ufunc: str, integers: Callable | None, truth: bool) -> Callable:
-    """How two arrays are computed."""
+    """The compute function for two arrays."""
 
     def by_ufunc(xp, lhs, rhs, *, out=None):
         return getattr(xp, ufunc)(lhs, rhs, out=out)

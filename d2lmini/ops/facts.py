@@ -1,18 +1,18 @@
 """Facts of an op that graphs and files ask for, each stated where the op is declared.
 
-`core` says how an op computes. Who writes a graph down also asks: which inputs may be left out, of
-what shape are the weights, what are the outputs called, what does MXNet call the op, and ONNX? The
-answers are keywords of the declaration, or functions attached to the op:
+`core` says how an op computes. Graphs and file formats also need to know which inputs are optional,
+which shapes the weights have, and the names of the outputs, of MXNet's op and of ONNX's. These
+facts are keywords of the declaration, or functions attached to the op:
 
     @op(infer=..., flops=..., optional=lambda attrs: () if attrs["no_bias"] else ("bias",))
     def FullyConnected(xp, data, weight, bias=None, *, num_hidden: int, no_bias: bool = False):
         ...
 
-    @FullyConnected.infer_inputs                         # data is known: what is the weight like?
+    @FullyConnected.infer_inputs                         # data is known: infer the weight's shape
     def _(given, out, attrs):
         return {"weight": (attrs["num_hidden"], given["data"][-1])}
 
-Most ops state none: the defaults below follow from the name and from what the op declares anyway.
+Most ops state no facts: the defaults below follow from the name and the rest of the declaration.
 
 >>> from d2lmini.ops.core import registry
 >>> registry["BatchNorm"].output_names, registry["split"].mxnet_name, registry["LRN"].onnx
@@ -29,16 +29,16 @@ from d2lmini.ops.partial import Partial
 
 Inputs = dict[str, Partial]
 
-#: (shapes of the inputs by name, shape of the output, attributes) -> what follows for them.
+#: (shapes of the inputs by name, shape of the output, attributes) -> shapes that follow, by name.
 InputRule = Callable[[Inputs, Partial, dict[str, Any]], dict[str, Partial]]
 
-#: Ops whose names begin with an underscore and that MXNet has all the same, by prefix.
+#: Prefixes of ops that MXNet has although their names begin with an underscore.
 _MXNET_FAMILIES = ("_contrib_", "_random_", "_sample_")
 
 
 def dtype_attribute_or_data(attrs: Mapping[str, Any], data: Any, n: int) -> list[Any]:
-    """The usual rule for dtypes: the first output is of the attribute `dtype`, if there is one; the
-    others, or all, are like the inputs."""
+    """The usual dtype rule: the first output has the dtype of the attribute `dtype`, if there is
+    one; the other outputs have the dtype of the inputs."""
     own = attrs.get("dtype")
     return [data] * n if own is None else [own, *[data] * (n - 1)]
 
@@ -47,34 +47,34 @@ class Facts:
     """The facts, with their defaults; `Op` inherits them.
 
     Graphs:
-    input_rule        shapes of inputs from those that are known (`infer_inputs`)
-    same_shape        all inputs and the output are of one shape
-    broadcasts        it takes a pair of arrays, of which one may be stretched
+    input_rule        shapes of inputs inferred from known shapes (`infer_inputs`)
+    same_shape        all inputs and the output have the same shape
+    broadcasts        takes two arrays, of which one may be broadcast
     optional          attributes -> names of the optional inputs that such a call uses
-    initial           input -> name of the initializer of a variable that stands for it
-    auxiliary         inputs that training changes: states of a net, not arguments. Default: those
-                      that the op mutates
-    output_names      names of the outputs, where they are not 'output' or 'output0', ...
-    free_dtypes       inputs whose dtype says nothing of the others', nor they of it
-    mixed_dtypes      takes float16 data beside float32 parameters, or labels of any dtype
-    float32_parameters  its other inputs are float32 if data is float16
+    initial           input -> name of the initializer of the variable for that input
+    auxiliary         inputs that training changes: auxiliary states, not arguments. Default: the
+                      inputs that the op mutates
+    output_names      names of the outputs, if not 'output' or 'output0', ...
+    free_dtypes       inputs whose dtype is independent of the other inputs' dtype
+    mixed_dtypes      takes float16 data with float32 parameters, or labels of any dtype
+    float32_parameters  the other inputs are float32 if data is float16
     output_dtypes     (attributes, dtype of data or None, number of outputs) -> their dtypes
-    is_loss           its gradient does not depend on what comes after it
+    is_loss           the gradient does not depend on the gradient of the output
 
     MXNet's files:
     in_mxnet          MXNet has this op
-    mxnet_name        its name there, which is an alias here; None if MXNet has no such op
-    mxnet_rule        the op in ops that MXNet has (`written_in_mxnet`)
-    mxnet_attributes  (attributes -> texts, texts -> attributes) where the two differ by more than
-                      conversion
-    mxnet_outputs     how many outputs it has there with hidden ones: a number, or a function of the
-                      attributes; None if as many as here
-    always_written    attributes that MXNet requires, or has another default for
-    counted           its number of inputs is an attribute there, num_args
+    mxnet_name        the op's name in MXNet, an alias here; None if MXNet has no such op
+    mxnet_rule        the op in terms of ops that MXNet has (`written_in_mxnet`)
+    mxnet_attributes  (attributes -> texts, texts -> attributes), where a conversion of each
+                      attribute is not enough
+    mxnet_outputs     number of outputs in MXNet, hidden ones included: a number, or a function of
+                      the attributes; None if the same as here
+    always_written    attributes that MXNet requires, or for which MXNet has another default
+    counted           the number of inputs is an attribute in MXNet, num_args
 
     ONNX:
-    onnx              the operator: "Relu", or with attributes "LRN(alpha, size=nsize)", ours at the
-                      right; or a converter (see `d2lmini.onnx.writer`). None: it has none
+    onnx              the operator: "Relu", or with attributes "LRN(alpha, size=nsize)", ours to the
+                      right; or a converter (see `d2lmini.onnx.writer`). None: no operator
     """
 
     __slots__ = ()
@@ -105,47 +105,47 @@ class Facts:
 
     @staticmethod
     def optional(attrs: dict[str, Any]) -> tuple[str, ...]:
-        """None of the optional inputs."""
+        """No optional inputs."""
         return ()
 
     @cached_property
     def same_shape(self) -> bool:
-        """Elementwise ops are, but those that stretch an input."""
+        """True for elementwise ops, except those that broadcast an input."""
         return self.elementwise and not self.variadic and not self.name.startswith("broadcast_")
 
     @cached_property
     def broadcasts(self) -> bool:
-        """By the name, as in MXNet."""
+        """Derived from the name, as in MXNet."""
         return self.elementwise and self.arity == 2 and self.name.startswith("broadcast_")
 
     @cached_property
     def in_mxnet(self) -> bool:
-        """By the name: an underscore in front marks what is ours alone, but for some families."""
+        """Derived from the name: a leading underscore marks our own ops, except some families."""
         return not self.name.startswith("_") or self.name.startswith(_MXNET_FAMILIES)
 
     @cached_property
     def mxnet_name(self) -> str | None:
-        """The op's own name; those of linear algebra have an underscore in front."""
+        """The op's own name; linear algebra ops have a leading underscore."""
         if not self.in_mxnet:
             return None
         return f"_{self.name}" if self.name.startswith("linalg_") else self.name
 
     def state(self, facts: dict[str, Any]) -> None:
-        """Take the facts of the declaration. TypeError for a word that is none of the above."""
+        """Store the facts of the declaration. TypeError for a keyword that is not listed above."""
         for fact, value in facts.items():
             if not hasattr(Facts, fact):
                 raise TypeError(f"op {self.name}: unknown fact {fact!r}; see {__name__}.Facts")
             self.__dict__[fact] = value
 
     def infer_inputs(self, rule: InputRule) -> InputRule:
-        """Attach the rule by which a graph infers shapes of inputs from other shapes. It returns
-        what it knows of inputs by name, and of the output as "out"."""
+        """Attach the rule by which a graph infers shapes of inputs from other shapes. The rule
+        returns known shapes of inputs by name, and of the output as "out"."""
         self.__dict__["input_rule"] = rule
         return rule
 
     def written_in_mxnet(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Attach what says the same in MXNet's ops, for an op that MXNet does not have: a function
-        of values `(*inputs, **attributes)`, like a gradient rule. MXNetError where there is no way
-        to say a call."""
+        """Attach the equivalent in MXNet's ops, for an op that MXNet does not have: a function of
+        values `(*inputs, **attributes)`, like a gradient rule. The rule raises MXNetError for a
+        call that has no equivalent."""
         self.__dict__["mxnet_rule"] = rule
         return rule

@@ -1,5 +1,4 @@
-"""Operators, functions and methods of values: `x + y`, `nd.add(x, 2)`, `x.sum()` are ops by another
-spelling.
+"""Operators, functions and methods of values: `x + y`, `nd.add(x, 2)` and `x.sum()` call ops.
 
 >>> from d2lmini import nd
 >>> x = nd.array([-1, 2])
@@ -12,9 +11,9 @@ spelling.
 >>> nd.power(2, 10)
 1024
 
-`NDArray` and `Symbol` inherit the operators and methods from `Fluent`. Which op an operator or a
-function is depends on its operands: `family.broadcast` for two values, `family.scalar` for a value
-and a number, `family.reflected` for a number and a value (see `elementwise.py`).
+`NDArray` and `Symbol` inherit the operators and methods from `Fluent`. The operands decide which op
+an operator or a function calls: `family.broadcast` for two values, `family.scalar` for a value and
+a number, `family.reflected` for a number and a value (see `elementwise.py`).
 """
 
 from __future__ import annotations
@@ -81,7 +80,7 @@ class Typed:
 
 
 def _operator(symbol: str, pair_op: Op, scalar_op: Op, reverse: bool = False) -> Callable:
-    """A method for `self OP other`: the op on a pair of values or on a value and a number."""
+    """A method for `self OP other`: the op on two values or on a value and a number."""
 
     def method(self: Any, other: Any) -> Any:
         kind = type(other)
@@ -101,7 +100,7 @@ def _operator(symbol: str, pair_op: Op, scalar_op: Op, reverse: bool = False) ->
 
 
 def _in_place(symbol: str, pair_op: Op, scalar_op: Op) -> Callable:
-    """A method for `self OP= other`: the same ops, with `self` as the place of the result."""
+    """A method for `self OP= other`: the same ops, with `self` as the output."""
 
     def method(self: Any, other: Any) -> Any:
         if isinstance(other, Value):
@@ -117,7 +116,7 @@ def _in_place(symbol: str, pair_op: Op, scalar_op: Op) -> Callable:
 
 
 def _function(name: str, family: Family) -> Callable[..., Any]:
-    """The function of two values, a value and a number, or two numbers."""
+    """The function of two values, of a value and a number, or of two numbers."""
     pair_op, scalar_op, reflected_op = family.broadcast, family.scalar, family.reflected
 
     def function(lhs: Any, rhs: Any, out: Any = None) -> Any:
@@ -156,12 +155,12 @@ def _method(name: str) -> Callable:
     return method
 
 
-#: The functions that `nd` and `sym` take over from here.
+#: The functions that `nd` and `sym` offer.
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     name: _function(name, family) for family in FAMILIES.values() for name in family.functions
 }
 
-#: The ops that are methods too, as in MXNet.
+#: The ops that are also methods, as in MXNet.
 METHODS = """
     abs arccos arccosh arcsin arcsinh arctan arctanh argmax argmax_channel argmin argsort
     broadcast_axes broadcast_like broadcast_to cbrt ceil clip cos cosh degrees depth_to_space diag

@@ -1,6 +1,6 @@
-"""Ops that work with coordinates: gather_nd, scatter_nd, (un)ravel_index, index_array.
+"""Ops on coordinates: gather_nd, scatter_nd, (un)ravel_index, index_array.
 
-`indices` is (M, Y...): M rows of coordinates, one column for each thing selected, as in MXNet.
+`indices` is (M, Y...): M rows of coordinates, one column for each selected item, as in MXNet.
 
 >>> from d2lmini import nd
 >>> x = nd.array([[0, 1], [2, 3]])
@@ -15,9 +15,9 @@
 <NDArray 2x2 @cpu(0)>
 
 After MXNet's operators of the same names. A coordinate outside its axis is an IndexError at run
-time; where MXNet writes beside the array (negative coordinates of scatter_nd), they count from
-the end. (On a GPU nobody looks: what is outside counts as the nearest end, and of several values
-for one place any may stay.)
+time. Negative coordinates of scatter_nd, for which MXNet writes outside the array, count from the
+end. (A GPU does not check: a coordinate outside counts as the nearest end, and of several values
+for one place any may remain.)
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from d2lmini.ops.index import integers, scatter_add, within
 
 
 def _depth(name: str, indices: Spec, shape: Shape) -> int:
-    """How many axes the columns of `indices` number; MXNetError if they do not fit `shape`."""
+    """Number of axes that the columns of `indices` index; MXNetError if `shape` has fewer."""
     if len(indices.shape) < 2:
         raise MXNetError(f"{name}: indices is {indices.shape}, need (M, ...) with 2 axes or more")
     if indices.shape[0] > len(shape):
@@ -61,7 +61,7 @@ def gather_nd(xp, data, indices):
     """Elements or slices by coordinates: y[i] = data[indices[0, i], ..., indices[M-1, i]].
 
     data (X0, ..., XN-1), indices (M, Y...) with M <= N -> (Y..., XM, ..., XN-1) of data's dtype.
-    Negative coordinates count from the end; one outside is an IndexError at run time.
+    Negative coordinates count from the end; a coordinate outside is an IndexError at run time.
     """
     return data[_columns(xp, indices, data.shape)]
 
@@ -85,7 +85,7 @@ def scatter_nd(xp, data, indices, *, shape: Shape, out=None):
     """Zeros of `shape` with data at coordinates: y[indices[0, i], ..., indices[M-1, i]] = data[i].
 
     data (Y..., XM, ..., XN-1), indices (M, Y...) -> shape (X0, ..., XN-1). Of several values for
-    one place the last stays. A coordinate outside is an IndexError at run time.
+    one place the last remains. A coordinate outside is an IndexError at run time.
     """
     where = _columns(xp, indices, shape)
     if out is None:
@@ -101,7 +101,7 @@ def scatter_nd(xp, data, indices, *, shape: Shape, out=None):
     flops=1,
 )
 def _backward_gather_nd(xp, g, indices, *, shape: Shape, out=None):
-    """As `scatter_nd`, but several values for one place are added up."""
+    """Like `scatter_nd`, but adds up several values for one place."""
     m = indices.shape[0]
     row: Any = 0
     for column, n in zip(_columns(xp, indices, shape), shape):
@@ -135,7 +135,7 @@ def _infer_scatter_set(lhs: Spec, rhs: Spec, indices: Spec, *, shape: Shape | No
 
 @op(infer=_infer_scatter_set, flops=0, grad=None, in_mxnet=True)
 def _scatter_set_nd(xp, lhs, rhs, indices, *, shape: Shape | None = None):
-    """lhs with rhs written at coordinates, as in `scatter_nd`; what is not named is kept."""
+    """lhs with rhs written at coordinates, as in `scatter_nd`; other elements are kept."""
     y = lhs.copy()
     y[_columns(xp, indices, lhs.shape)] = rhs
     return y
@@ -151,7 +151,7 @@ def _infer_index_array(data: Spec, *, axes: Shape | None = None) -> Spec:
 def index_array(xp, data, *, axes: Shape | None = None):
     """Each element's own coordinates: (d1, ..., dn) -> (d1, ..., dn, n) of int64.
 
-    With `axes` only those, in that order. MXNetError at the call for an axis out of range.
+    With `axes` only those axes, in that order. MXNetError at the call for an axis out of range.
     """
     chosen = range(data.ndim) if axes is None else axes
     grid = [
@@ -207,8 +207,7 @@ def ravel_multi_index(xp, data, *, shape: Shape = ()):
 def unravel_index(xp, data, *, shape: Shape = ()):
     """Flat numbers to coordinates in an array of `shape`: (Y...) -> (M, Y...), dtype kept.
 
-    The first size may be -1 and does not count: a number too large gives a first coordinate
-    too large.
+    The first size may be -1 and is ignored: a number too large gives a first coordinate too large.
     """
     rest = integers(xp, data)
     columns = []

@@ -1,7 +1,7 @@
 """Ops that select by one index array: take, Embedding, pick, one_hot, index_copy.
 
-The index is a value like any other: an array that may still be in the making. Its shape says what
-comes out, so the call returns at once, and its numbers are looked at when the task runs.
+The index is an ordinary value: an array that may not be computed yet. Its shape determines the
+result's shape, so the call returns at once; the task reads its numbers when it runs.
 
 >>> from d2lmini import nd
 >>> x = nd.array([[1, 2], [3, 4], [5, 6]])
@@ -16,13 +16,12 @@ comes out, so the call returns at once, and its numbers are looked at when the t
 [2. 3. 6.]
 <NDArray 3 @cpu(0)>
 
-Indices may be of any dtype; floats are cut towards zero (2.9 is 2), as MXNet, whose arrays are
-float32 by default, does. Where they lie outside, `take`, `pick` and `Embedding` clip and `one_hot`
-gives an empty row.
+Indices may have any dtype; floats are truncated towards zero (2.9 is 2), as in MXNet, whose arrays
+are float32 by default. For indices outside the axis `take`, `pick` and `Embedding` clip, and
+`one_hot` gives an empty row.
 
-The gradient of a selection adds up what came back to the place it came from: an element that was
-selected twice gets the sum. Selecting along several axes at once: `gather.py`; `x[key]`:
-`subscript.py`.
+The gradient of a selection is a scatter-add: an element that was selected twice gets the sum.
+`gather.py` selects along several axes at once; `subscript.py` has `x[key]`.
 """
 
 from __future__ import annotations
@@ -36,18 +35,18 @@ from d2lmini.base import MXNetError
 from d2lmini.ops.core import ALL, NOWHERE, DType, Shape, Spec, normalize_axis, op, registry
 from d2lmini.ops.kernels import kind_of, with_kernels
 
-# -- from numbers to places ----------------------------------------------------------------------
+# -- from indices to positions -------------------------------------------------------------------
 
 
 def integers(xp: Any, index: Any) -> Any:
-    """The index array as int64; floats are cut towards zero, nan is far below it."""
+    """The index array as int64; floats are truncated towards zero, nan becomes very negative."""
     return index.astype(np.int64, copy=False)
 
 
 def within(xp: Any, index: Any, size: int, axis: int) -> Any:
     """int64 positions in [0, size); negative ones count from the end; IndexError if outside.
 
-    On a GPU nobody looks, since that would mean to wait for it: what is outside counts as the
+    A GPU does not check, since a check would wait for the GPU: a position outside counts as the
     nearest end."""
     index = integers(xp, index)
     if xp is not np:
@@ -77,7 +76,7 @@ def scatter_add(xp: Any, places: Any, values: Any, shape: Shape, out: Any) -> An
     if xp is not np:
         return scatter_add.kernels[kind_of(xp)](xp, places, values, shape, out)
     out[...] = 0
-    # ufunc.at is quick for flat indices only, hence flat places.
+    # ufunc.at is fast for flat indices only, hence flat places.
     xp.add.at(out.reshape(-1), places.ravel(), values.ravel())
     return out
 
@@ -104,7 +103,7 @@ def _infer_take(a: Spec, indices: Spec, *, axis: int = 0, mode: str = "clip") ->
 
 @op(infer=_infer_take, flops=0, free_dtypes=("indices",))
 def take(xp, a, indices, *, axis: int = 0, mode: str = "clip", out=None):
-    """Slices of `a` along `axis`, by number: y[..., i, ...] = a[..., indices[i], ...].
+    """Slices of `a` along `axis`: y[..., i, ...] = a[..., indices[i], ...].
 
     a (A..., n, B...) and indices (I...) of any dtype -> (A..., I..., B...) of a's dtype.
     Outside [0, n): mode 'clip' takes the nearest end (so -1 is 0), 'wrap' counts modulo n (-1 is
@@ -117,7 +116,7 @@ def take(xp, a, indices, *, axis: int = 0, mode: str = "clip", out=None):
 
 @op(infer=lambda g, indices, *, shape, axis, mode: Spec(shape, g.dtype), flops=1)
 def _take_grad(xp, g, indices, *, shape: Shape, axis: int, mode: str, out=None):
-    """What flows back through `take`: g added up at the places it was taken from."""
+    """The gradient of `take`: g added up at the positions of the selected elements."""
     axis %= len(shape)
     n, after = shape[axis], prod(shape[axis + 1 :])
     places = positions(xp, indices, n, mode).reshape(-1, 1)
@@ -155,11 +154,11 @@ def Embedding(
     xp, data, weight, *, input_dim: int, output_dim: int, dtype: DType = "float32",
     sparse_grad: bool = False, out=None,
 ):  # fmt: skip
-    """The rows of `weight` that `data` numbers: a vector for each word.
+    """The rows of `weight` with the numbers in `data`: a vector for each word.
 
     data (I...) of any dtype, weight (input_dim, output_dim) -> (I..., output_dim) of weight's
-    dtype; numbers outside are clipped. `dtype` is there for symbols, `sparse_grad` is taken and
-    the gradient is dense all the same. MXNetError at the call if weight has another shape.
+    dtype; numbers outside are clipped. `dtype` is for symbols. `sparse_grad` is accepted; the
+    gradient is dense anyway. MXNetError at the call if weight has another shape.
     """
     return take.compute(xp, weight, data, axis=0, mode="clip", out=out)
 
@@ -201,7 +200,7 @@ def _infer_pick(
 
 
 def _picked(xp: Any, shape: Shape, index: Any, axis: Any, mode: str) -> Any:
-    """Where `pick` finds its elements: flat places in an array of `shape`, (before, after)."""
+    """Flat positions of the picked elements in an array of `shape`, as (before, after)."""
     axis %= len(shape)
     before, n, after = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
     found = positions(xp, index, n, mode).reshape(before, after)
@@ -227,8 +226,7 @@ def pick(xp, data, index, *, axis: int | None = -1, keepdims: bool = False, mode
 
 @op(infer=lambda g, index, *, shape, axis, mode: Spec(shape, g.dtype), flops=1)
 def _pick_grad(xp, g, index, *, shape: Shape, axis: int, mode: str, out=None):
-    """What flows back through `pick`: zeros, and g at the places it was picked from, which are all
-    different."""
+    """The gradient of `pick`: zeros, and g at the picked positions, which are all different."""
     out = xp.empty(shape, g.dtype) if out is None else out
     out.fill(0)
     out.reshape(-1)[_picked(xp, shape, index, axis, mode).ravel()] = g.ravel()
@@ -258,7 +256,7 @@ def _infer_batch_take(a: Spec, indices: Spec) -> Spec:
 def batch_take(xp, a, indices):
     """y[i] = a[i, indices[i]], clipped: the older name of `pick` along the last axis.
 
-    a (N, n), indices (N,) -> (N,). Unlike in MXNet indices need not be int32, and there is a
+    a (N, n), indices (N,) -> (N,). Unlike in MXNet, indices may have any dtype, and there is a
     gradient.
     """
     return pick.compute(xp, a, indices).reshape(indices.shape)
@@ -302,7 +300,7 @@ def one_hot(
     xp, indices, *, depth: int, on_value: float = 1.0, off_value: float = 0.0,
     dtype: DType = "float32", out=None,
 ):  # fmt: skip
-    """A row of length depth for each index, on_value at its number and off_value elsewhere.
+    """A row of length depth for each index: on_value at the index and off_value elsewhere.
 
     indices (I...) -> (I..., depth) of `dtype`; an index outside [0, depth) gives a row without
     on_value.
@@ -341,7 +339,7 @@ def index_copy(xp, old_tensor, index_vector, new_tensor):
     """old_tensor with rows replaced: y[index_vector[i]] = new_tensor[i].
 
     (N, X...), (n,), (n, X...) -> (N, X...). An index outside is an IndexError at run time (on a GPU
-    it counts as the nearest end, and of two rows for one place either may stay).
+    it counts as the nearest end, and of two rows for one place either may remain).
     """
     y = old_tensor.copy()
     y[within(xp, index_vector, y.shape[0], 0)] = new_tensor

@@ -1,4 +1,4 @@
-"""Several arrays to one and one to several: concat, stack, split, split_v2.
+"""Joining and splitting arrays: concat, stack, split, split_v2.
 
 >>> from d2lmini import nd
 >>> x, y = nd.ones((2, 1)), nd.zeros((2, 2))
@@ -11,7 +11,7 @@
 >>> [part.shape for part in nd.split_v2(z, (1,), axis=1)]
 [(2, 1), (2, 2)]
 
-Each kind is the gradient of the other. All keep the dtype.
+Joining and splitting are each other's gradients. All ops keep the dtype.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _infer_stack(*data: Spec, axis: int = 0) -> Spec:
 
 @op(infer=_infer_stack, flops=0, counted=True)
 def stack(xp, *data, axis: int = 0, out=None):
-    """Arrays of one shape side by side along a new axis, at place `axis` of the result."""
+    """Arrays of equal shape side by side along a new axis, at position `axis` of the result."""
     if out is None:
         return xp.stack(data, axis=axis)
     at = axis % out.ndim
@@ -170,8 +170,8 @@ def _equal_ends(size: int, n: int) -> list[int]:
 def split(xp, data, *, num_outputs: int, axis: int = 1, squeeze_axis: bool = False, out=None):
     """`num_outputs` equal parts along `axis`, without that axis if squeeze_axis (parts of size 1).
 
-    Returns a list, or the array itself for one part. MXNetError at the call if the size does not
-    divide.
+    Returns a list, or the array itself for one part. MXNetError at the call if num_outputs does not
+    divide the size.
     """
     return _split(xp, data, axis, _equal_ends(data.shape[axis], num_outputs), squeeze_axis, out)
 
@@ -193,7 +193,7 @@ def _v2_ends(size: int, indices_or_sections: Any) -> list[int]:
 
 
 def _v2_to_mxnet(attrs: Mapping[str, Any]) -> dict[str, Any]:
-    """MXNet tells the number of equal parts from the places where parts begin, 0 among them."""
+    """MXNet encodes the number of equal parts as the positions where parts begin, 0 included."""
     wanted = attrs["indices_or_sections"]
     equal = isinstance(wanted, int)
     return {
@@ -247,11 +247,11 @@ def _infer_split_v2(
 def split_v2(
     xp, ary, *, indices_or_sections: Axes, axis: int = 0, squeeze_axis: bool = False, out=None
 ):
-    """Parts along `axis`: so many equal ones (an int), or cut before the places of a tuple.
+    """Parts along `axis`: n equal parts (an int), or split before the positions in a tuple.
 
     split_v2(x, (1, 3)) is [x[:1], x[1:3], x[3:]]. squeeze_axis drops the axis of parts of size 1.
-    Returns a list, or the array itself for one part. MXNetError at the call for places that do not
-    rise from 0 to the size.
+    Returns a list, or the array itself for one part. MXNetError at the call for positions that do
+    not increase from 0 to the size.
     """
     ends = _v2_ends(ary.shape[axis], indices_or_sections)
     return _split(xp, ary, axis, ends, squeeze_axis, out)

@@ -1,7 +1,7 @@
-"""Implementations of a function for other devices than the CPU, registered by add-ons.
+"""Implementations of a function for devices other than the CPU, registered by add-ons.
 
-An op's `compute` and the helpers that several ops share (`products.matmul`) are written on NumPy.
-An add-on that knows a better way on its device registers that way; nothing here imports the add-on:
+An op's `compute` and the helpers that several ops share (`products.matmul`) are written for NumPy.
+An add-on registers a better implementation for its device; this module imports no add-on:
 
 >>> import numpy as np
 >>> @with_kernels
@@ -15,8 +15,8 @@ An add-on that knows a better way on its device registers that way; nothing here
 >>> double(np, 2), double(None, 2)
 (4, 'doubled on the GPU')
 
-An `Op` has `kernel` and `kernels` as well. Whoever makes a plan or a program asks `op.kernel_for`
-once; an op without a kernel for a device computes there by `compute`, with that device's `xp`.
+An `Op` has `kernel` and `kernels` as well. Plans and programs call `op.kernel_for` once. An op
+without a kernel for a device runs `compute` with that device's `xp`.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ Kernel = Callable[..., Any]
 
 
 class Kernels(dict[str, Kernel]):
-    """Kind of device ("cuda") -> implementation, which takes what the function itself takes."""
+    """Kind of device ("cuda") -> implementation, which takes the function's own arguments."""
 
     def register(self, kind: str) -> Callable[[Kernel], Kernel]:
-        """Decorate the implementation for this kind of device. There is at most one."""
+        """Decorate the implementation for this kind of device; at most one is allowed."""
 
         def add(kernel: Kernel) -> Kernel:
             assert kind not in self, f"a second kernel for {kind}: {kernel!r}"
@@ -44,13 +44,13 @@ class Kernels(dict[str, Kernel]):
 
 
 def with_kernels(function: Any) -> Any:
-    """Let add-ons register kernels for a helper of several ops. The helper itself stays a plain
-    function, and looks its kernel up where arrays are not NumPy's."""
+    """Let add-ons register kernels for a helper of several ops. The helper stays a plain function,
+    which looks up its kernel when `xp` is not NumPy."""
     function.kernels = Kernels()
     function.kernel = function.kernels.register
     return function
 
 
 def kind_of(xp: Any) -> str:
-    """The kind of device whose arrays are this module's."""
+    """The kind of device whose array module `xp` is."""
     return "cpu" if xp is np else "cuda"

@@ -1,4 +1,4 @@
-"""Products of matrices: dot, batch_dot, and BLAS's gemm and syrk under MXNet's `linalg_` names.
+"""Matrix products: dot, batch_dot, and BLAS's gemm and syrk under MXNet's `linalg_` names.
 
 >>> from d2lmini import nd
 >>> a = nd.array([[1, 2], [3, 4]])
@@ -10,16 +10,16 @@
 >>> nd.dot.cost([((2, 2), "float32")] * 2).flops          # 2 * M * N * K
 16.0
 
-Each is a call of `products.matmul` on views: a transposed operand is the same memory read the other
-way round, which BLAS does at no cost, and the result is written where the caller wants it. float16,
-for which no BLAS exists, is computed in float32. Triangles are in `triangle.py`, factors and
-inverses in `decompose.py`.
+Each op calls `products.matmul` on views: a transposed operand is a view of the same memory, which
+BLAS reads at no extra cost, and the result is written to `out`. float16, for which BLAS has no
+routine, is computed in float32. `triangle.py` has triangular matrices, `decompose.py`
+factorizations and inverses.
 
 The gradient of every product is two products. With y = a b and g the gradient of y,
 
     da = g b^T        db = a^T g
 
-and where an operand was transposed, so is its gradient (`_gradients_of_product`).
+and the gradient of a transposed operand is transposed as well (`_gradients_of_product`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from d2lmini.ops.products import matmul
 
 
 def swapped(a: Any) -> Any:
-    """The matrices on the last two axes transposed: a view of an array, a copy of a value."""
+    """Transpose the matrices on the last two axes: a view of an array, a copy of a value."""
     return a.swapaxes(-2, -1)
 
 
@@ -43,7 +43,7 @@ def _gradients_of_product(
     product: Callable, g: Any, a: Any, b: Any, transpose_a: bool, transpose_b: bool, needs: Any,
     places: Any = NOWHERE,
 ) -> tuple[Any, Any]:  # fmt: skip
-    """Gradients of product(a, b, transpose_a, transpose_b), themselves such products."""
+    """Gradients of product(a, b, transpose_a, transpose_b), themselves matrix products."""
     if not needs[0]:
         da = None
     elif transpose_a:
@@ -62,7 +62,7 @@ def _gradients_of_product(
 def _check_product_dtype(lhs: Spec, rhs: Spec) -> None:
     check_one_dtype(lhs, rhs)
     if lhs.dtype.kind == "b":
-        raise MXNetError("has no meaning for bool; convert with .astype('float32')")
+        raise MXNetError("does not support bool; convert with .astype('float32')")
 
 
 # -- dot ------------------------------------------------------------------------------------------
@@ -71,8 +71,8 @@ def _check_product_dtype(lhs: Spec, rhs: Spec) -> None:
 def _as_matrices(
     lhs: Shape, rhs: Shape, transpose_a: bool, transpose_b: bool
 ) -> tuple[Shape, bool, Shape, bool, Shape]:
-    """dot of arrays as one product of matrices: (shape of a, is it transposed, the same for b,
-    shape of the result). A vector is a row on the left and a column on the right."""
+    """dot as one matrix product: (shape of a, is a transposed, the same for b, shape of the
+    result). A vector is a row on the left and a column on the right."""
     if not lhs or not rhs:
         raise MXNetError(f"needs at least one axis each, a is {lhs}, b is {rhs}; use * for scalars")
     if len(lhs) == len(rhs) == 1 and (transpose_a or transpose_b):
@@ -111,11 +111,11 @@ def dot(
 ):  # fmt: skip
     """Sum of products over the last axis of lhs and the first of rhs: (M, K) x (K, N) -> (M, N).
 
-    (A..., K) x (K, B...) -> (A..., B...); two vectors give shape (1,). transpose_a takes the first
-    axis of lhs instead of the last, (K, A...); transpose_b the last of rhs, (B..., K); beside a
-    matrix they leave a vector alone. One dtype for both, kept: float16, float32, float64, and,
-    which MXNet refuses on the CPU, integers (without BLAS, hence slow). forward_stype, for sparse
-    storage, is taken and has no effect.
+    (A..., K) x (K, B...) -> (A..., B...); two vectors give shape (1,). transpose_a sums over the
+    first axis of lhs instead of the last, (K, A...); transpose_b over the last of rhs, (B..., K);
+    next to a matrix they have no effect on a vector. One dtype for both, kept: float16, float32,
+    float64, and integers, which MXNet refuses on the CPU (without BLAS, hence slow). forward_stype,
+    for sparse storage, is accepted and has no effect.
 
     MXNetError at the call when inner sizes or dtypes differ, or for scalars. Cost: 2 M N K.
     """
@@ -224,7 +224,7 @@ def _infer_gemm2(
         raise MXNetError(f"needs matrices or batches of them, A is {A.shape}, B is {B.shape}")
     rows = axis + ndim if axis < 0 else axis
     if not 0 <= rows < ndim - 1:
-        raise MXNetError(f"axis={axis} is no row axis of {A.shape}, need one before the last")
+        raise MXNetError(f"axis={axis} is not a row axis of {A.shape}, need one before the last")
     a, b = list(A.shape), list(B.shape)
     a[rows], a[-2] = a[-2], a[rows]
     b[rows], b[-2] = b[-2], b[rows]
@@ -246,10 +246,10 @@ def gemm2(
     xp, A, B, *, transpose_a: bool = False, transpose_b: bool = False, alpha: float = 1.0,
     axis: int = -2, out=None,
 ):  # fmt: skip
-    """alpha op(A) op(B), op being the identity or the transposition; alone or in batches.
+    """alpha op(A) op(B), where op is the identity or the transposition; single matrices or batches.
 
-    A (..., M, K), B (..., K, N) -> (..., M, N). `axis` is where the rows are if not second to
-    last; columns are always last. float32 or float64. MXNetError at the call for shapes, axis,
+    A (..., M, K), B (..., K, N) -> (..., M, N). `axis` is the axis of the rows (default: second to
+    last); columns are always last. float32 or float64. MXNetError at the call for shapes, axis,
     dtype. Cost: 2 M N K for each pair.
     """
     if out is None:
@@ -258,7 +258,7 @@ def gemm2(
             transpose_a=transpose_a, transpose_b=transpose_b, axis=axis,
         ).shape  # fmt: skip
         out = xp.empty(shape, A.dtype)
-    # Matrices onto the last two axes, as views.
+    # Move the matrices to the last two axes, as views.
     left, right, place = (x.swapaxes(axis, -2) for x in (A, B, out))
     left = left.swapaxes(-1, -2) if transpose_a else left
     right = right.swapaxes(-1, -2) if transpose_b else right

@@ -1,4 +1,4 @@
-"""Layers without a family of their own: FullyConnected, Dropout, L2Normalization, LRN, UpSampling.
+"""Other layers: FullyConnected, Dropout, L2Normalization, LRN, UpSampling.
 
 >>> from d2lmini import nd
 >>> x, w, b = nd.ones((2, 3)), nd.ones((4, 3)), nd.arange(4)
@@ -8,7 +8,7 @@
  [3. 4. 5. 6.]]
 <NDArray 2x4 @cpu(0)>
 
-Convolution, pooling, normalization and softmax are in files of their names.
+Convolution, pooling, normalization and softmax have modules of their own.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _flops_fully_connected(
 
 
 def _rows(shape: Shape, flatten: bool) -> Shape:
-    """data as a matrix with one sample in each row."""
+    """data as a matrix with one sample per row."""
     return (shape[0], prod(shape[1:])) if flatten else (prod(shape[:-1]), shape[-1])
 
 
@@ -75,9 +75,10 @@ def FullyConnected(
 ):  # fmt: skip
     """y = data weight^T + bias, a layer of `num_hidden` units.
 
-    data (N, ...), all but the first axis taken as one, K long -> (N, num_hidden); with flatten
-    False data (..., K) -> (..., num_hidden). weight (num_hidden, K), bias (num_hidden,) unless
-    no_bias. One floating dtype, kept. MXNetError at the call for shapes and dtypes.
+    data (N, ...), where the axes after the first are merged into one of size K -> (N, num_hidden);
+    with flatten False data (..., K) -> (..., num_hidden). weight (num_hidden, K), bias
+    (num_hidden,) unless no_bias. One floating dtype, kept. MXNetError at the call for shapes and
+    dtypes.
     Cost: 2 N K num_hidden.
     """
     flat = data.ndim == 2  # reshaping would change nothing
@@ -85,7 +86,7 @@ def FullyConnected(
     place = out if flat or out is None else out.reshape(len(rows), num_hidden)
     y = matmul(xp, rows, weight.T, place)
     if bias is not None:
-        # Of one row NumPy adds arrays of one shape in half the time.
+        # For one row NumPy adds arrays of equal shape in half the time.
         xp.add(y, bias[None] if len(y) == 1 else bias, y)
     if flat:
         return y
@@ -126,7 +127,7 @@ def _infer_dropout(data: Spec, *, p: float, mode: str, axes: Shape, **_: Any) ->
     check_float(data)
     check_choice("mode", mode, ("training", "always"))
     if not 0 <= p <= 1:
-        raise MXNetError(f"p={p} is no probability, need a number from 0 to 1")
+        raise MXNetError(f"p={p} is not a probability, need a number from 0 to 1")
     if axes:
         normalize_axes(axes, len(data.shape))
     return data
@@ -139,11 +140,12 @@ def Dropout(
 ):  # fmt: skip
     """Set elements to zero with probability p and divide the others by 1 - p, while training.
 
-    Otherwise data itself, unless mode is 'always'. Along `axes` all elements share one fate. Shape
-    and floating dtype are kept; p = 1 gives zeros. MXNetError at the call for p, mode, axes.
+    Outside training data itself, unless mode is 'always'. Along `axes` the elements share one
+    random decision. Shape and floating dtype are kept; p = 1 gives zeros. MXNetError at the call
+    for p, mode, axes.
 
-    The mask is not kept for backward: it is drawn again from the stream of this operation, which
-    costs some time and no memory. After N. Srivastava et al. (2014) and MXNet's Dropout.
+    Backward draws the mask again from the stream of this operation, which takes some time and no
+    memory. After N. Srivastava et al. (2014) and MXNet's Dropout.
     """
     if not (training or mode == "always") or p == 0:
         return xp.positive(data, out=out)
@@ -193,7 +195,7 @@ def _infer_l2(data: Spec, *, mode: str, **_: Any) -> Spec:
 
 
 def _l2_axes(mode: str, ndim: int) -> tuple[int, ...]:
-    """The axes over which the squares are added up."""
+    """The axes over which the squares are summed."""
     return {
         "instance": tuple(range(min(1, ndim - 1), ndim)),
         "channel": (1,),
@@ -206,7 +208,7 @@ def L2Normalization(xp, data, *, eps: float = 1e-10, mode: str = "instance", out
     """data / sqrt(sum of squares + eps): over each 'instance', 'channel' (axis 1), or 'spatial'
     (axes 2 on, for each channel). Shape and floating dtype are kept.
 
-    A vector is one instance. (In MXNet 1.9 each of its elements is one.)
+    A vector is one instance. (In MXNet 1.9 each element of a vector is an instance.)
     """
     axes = _l2_axes(mode, data.ndim)
     length = xp.sqrt(xp.sum(data * data, axis=axes, keepdims=True) + data.dtype.type(eps))
@@ -229,7 +231,7 @@ def _infer_lrn(data: Spec, *, nsize: int, **_: Any) -> Spec:
 
 @op("_channel_window_sum", flops=lambda data, *, out, nsize: float(out.size * nsize))
 def channel_window_sum(xp, data, *, nsize: int):
-    """For each channel the sum over the channels at most nsize // 2 away: (N, C, ...), kept."""
+    """For each channel, the sum over channels at most nsize // 2 away: (N, C, ...), shape kept."""
     y = data.copy()
     for away in range(1, min(nsize // 2, data.shape[1] - 1) + 1):
         y[:, away:] += data[:, :-away]
@@ -295,9 +297,9 @@ def UpSampling(
 ):  # fmt: skip
     """Repeat each pixel scale x scale times: (N, C, H, W) -> (N, C, H scale, W scale).
 
-    Several inputs are all brought to the first's result size, and joined along the channels or,
-    with multi_input_mode 'sum', added. sample_type 'nearest' is the one there is: for 'bilinear'
-    use Deconvolution with bilinear weights, which is what MXNet does.
+    Several inputs are scaled to the size of the first result, and joined along the channels or,
+    with multi_input_mode 'sum', added. sample_type must be 'nearest'; for 'bilinear' use
+    Deconvolution with bilinear weights, as MXNet does.
     """
     H, W = data[0].shape[2] * scale, data[0].shape[3] * scale
     enlarged = [

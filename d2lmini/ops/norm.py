@@ -51,8 +51,8 @@ def norm(
 ):  # fmt: skip
     """Length of vectors along `axis`: (sum |x|^ord)^(1/ord), for ord 1 or 2.
 
-    The dtype is kept, or `out_dtype`. Over two axes it is the Frobenius norm. Where squares leave
-    the range of float32 they are added up in float64, so that neither 1e30 nor 1e-30 is lost.
+    The dtype is kept, or `out_dtype`. Over two axes this is the Frobenius norm. Where squares leave
+    the range of float32 they are summed in float64, so that neither 1e30 nor 1e-30 is lost.
     The gradient at a vector of zeros is 0 (MXNet gives nan).
     """
     axes = reduced_axes(axis, data.ndim)
@@ -101,7 +101,7 @@ def moments(xp, data, *, axes: Axes = None, keepdims: bool = False):
     """Mean and variance (divided by n) over `axes`: two arrays of the reduced shape, dtype kept.
 
     Computed in two passes, sum((x - mean)^2) / n, in float32 for float16 and float64 for integers,
-    whose results are cut towards zero. MXNetError at the call without axes.
+    whose results are truncated towards zero. MXNetError at the call without axes.
     """
     gone = reduced_axes(axes, data.ndim)
     count = prod(data.shape[a] for a in gone)

@@ -1,4 +1,4 @@
-"""BatchNorm, LayerNorm, InstanceNorm, GroupNorm: one formula over four choices of axes.
+"""BatchNorm, LayerNorm, InstanceNorm, GroupNorm: one formula, four choices of axes.
 
 >>> from d2lmini import nd
 >>> x = nd.array([[1, 2, 3], [10, 20, 30]])
@@ -12,12 +12,12 @@ All compute
 
     h = (x - mean) / sqrt(var + eps)        y = gamma h + beta
 
-and differ in what mean and variance are taken over: LayerNorm over one axis, InstanceNorm over the
-places of each channel of each image, GroupNorm over groups of channels, BatchNorm over everything
-but the channel, and it remembers a running mean of both for use after training.
+and differ in the axes of mean and variance: LayerNorm uses one axis, InstanceNorm the places of
+each channel of each image, GroupNorm groups of channels, BatchNorm everything but the channel.
+BatchNorm also keeps running means of both for use after training.
 
-The gradient. Of gh = g gamma, the parts that a shift or a scaling of x would cancel again are taken
-away (`normalize_backward.py`):
+The gradient subtracts from gh = g gamma the parts that a shift or a scaling of x would cancel
+(`normalize_backward.py`):
 
     dx = (gh - mean(gh) - h mean(gh h)) / sqrt(var + eps)
 
@@ -54,8 +54,8 @@ def normalize_into(
     """Fill y with the normalized x; returns mean and (biased) variance, of x's shape with 1 at
     axes.
 
-    The work is cut along axis `split`, over which no mean is taken. float16 is computed in float32.
-    The variance is that of the differences: E x^2 - (E x)^2 would lose the digits.
+    Chunks are cut along axis `split`, which no mean reduces. float16 is computed in float32. The
+    variance is the mean of (x - mean)^2: E x^2 - (E x)^2 would lose digits.
     """
     if x.size and xp is not np:
         return normalize_into.kernels[kind_of(xp)](xp, x, axes, split, eps, gamma, beta, y)
@@ -84,8 +84,8 @@ def normalize_into(
 def _gradients(
     g: Any, x: Any, gamma: Any, axes: Shape, eps: float, needs: Any, shapes: tuple[Shape, Shape]
 ) -> tuple[Any, Any, Any]:
-    """dx, dgamma and dbeta, of the shape of data and that of gamma; in ops on values. None for what
-    is not needed."""
+    """dx, dgamma and dbeta, of the shape of data and that of gamma; in ops on values. None for
+    gradients that are not needed."""
     if not (needs[0] or needs[1] or needs[2]):
         return None, None, None
     data_shape, gamma_shape = shapes
@@ -101,7 +101,7 @@ def _gradients(
 
 
 def as_three_axes(shape: Shape, axis: int) -> Shape:
-    """The shape as (what is before, axis, what is after)."""
+    """The shape as (axes before, axis, axes after)."""
     axis %= len(shape)
     return (prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :]))
 
@@ -128,7 +128,7 @@ def LayerNorm(
 ):  # fmt: skip
     """Normalize along one axis, of n elements: gamma and beta (n,), the shape is kept.
 
-    With output_mean_var also mean and sqrt(var + eps), the axis kept as 1; they pass no gradient.
+    With output_mean_var also mean and sqrt(var + eps), the axis kept as 1; both have no gradient.
     One floating dtype. MXNetError at the call for shapes. J. Ba et al., "Layer Normalization".
     """
     y = first_output(xp, data, out)
@@ -143,14 +143,14 @@ def LayerNorm(
 
 
 def first_output(xp: Any, data: Any, out: Any) -> Any:
-    """Where the (first) output goes."""
+    """The array for the (first) output."""
     if out is None:
         return xp.empty(data.shape, data.dtype)
     return out[0] if isinstance(out, tuple) else out
 
 
 def all_outputs(y: Any, mean: Any, second: Any, dtype: Any, out: Any) -> Any:
-    """The three outputs, in their places if there are any."""
+    """The three outputs, copied into `out` if given."""
     if out is None:
         return y, mean.astype(dtype), second.astype(dtype)
     out[1][...], out[2][...] = mean, second
@@ -166,7 +166,7 @@ def _(g, data, shape, gamma, *, axis, eps, output_mean_var, needs=ALL):
 
 
 def _one_per_place(data: Partial, out: Partial, axis: int, names: Iterable[str]) -> dict[str, Any]:
-    """The parameters have a number for each place along an axis of data, which keeps its shape."""
+    """Parameters with one number per index of an axis of data; the shape of data is kept."""
     if not data:
         return {"data": out}
     per = (data[axis],) if -len(data) <= axis < len(data) else None
@@ -228,7 +228,7 @@ def _groups(shape: Shape, num_groups: int) -> Shape:
 
 
 def _per_group(gamma: Shape, view: Shape) -> Shape:
-    """How gamma lies on the view: one number for each group or for each channel."""
+    """The shape of gamma on the view: one number per group or per channel."""
     return (1, view[1], 1 if gamma == (view[1],) else view[2], 1)
 
 
@@ -257,9 +257,9 @@ def GroupNorm(
 ):  # fmt: skip
     """Normalize each group of C / num_groups channels of each image (N, C, ...); shape kept.
 
-    gamma and beta: one number per group, as MXNet 1.9 wants it, or per channel, as in the paper
+    gamma and beta: one number per group, as in MXNet 1.9, or per channel, as in the paper
     (Y. Wu and K. He, "Group Normalization", 2018). With output_mean_var also mean and
-    sqrt(var + eps), (N, num_groups); they pass no gradient. One floating dtype.
+    sqrt(var + eps), (N, num_groups); both have no gradient. One floating dtype.
     """
     y = first_output(xp, data, out)
     view = _groups(data.shape, num_groups)
@@ -294,7 +294,7 @@ def _(
 
 @GroupNorm.infer_inputs
 def _(given, out, attrs):
-    # One number per channel will do as well, so a shape that is known stays.
+    # One number per channel is allowed as well, so a known shape stays.
     per = (attrs["num_groups"],)
     found = {name: given[name] or per for name in ("gamma", "beta")}
     return {**found, "out": given["data"], "data": out}
@@ -320,7 +320,7 @@ def _infer_batch_norm(
 
 
 def _changed(n: int, attrs: dict[str, Any]) -> tuple[int, ...]:
-    """The moving statistics, in training; elsewhere they are only read."""
+    """The moving statistics are mutated in training; otherwise they are only read."""
     return (3, 4) if attrs.get("training", True) and not attrs["use_global_stats"] else ()
 
 
@@ -341,14 +341,14 @@ def BatchNorm(
 
     gamma, beta, moving_mean, moving_var (C,). In training mean and variance are those of the batch,
     and moving = momentum moving + (1 - momentum) batch for both; otherwise, or with
-    use_global_stats, the moving ones are used and stay as they are. With fix_gamma, the default,
+    use_global_stats, the moving statistics are used and do not change. With fix_gamma, the default,
     gamma counts as 1 and its gradient is 0. With output_mean_var also the mean and
-    1 / sqrt(var + eps) that were used, (C,); they pass no gradient.
+    1 / sqrt(var + eps) in use, (C,); both have no gradient.
 
     float32 or float64, or float16 data with float16 or float32 parameters. MXNetError at the call
-    for shapes and dtypes. The moving statistics change here, in forward, as MXNet's documentation
-    has it; its CPU code does so in backward. A forward pass in training without a backward moves
-    them here, and there not; after one of each they are the same.
+    for shapes and dtypes. The moving statistics change in forward, as in MXNet's documentation;
+    MXNet's CPU code changes them in backward. They differ after a training-mode forward without
+    backward, and agree after one of each.
     """
     y = first_output(xp, data, out)
     view = as_three_axes(data.shape, axis)
@@ -392,7 +392,7 @@ def _(
     scale = (gamma.ones_like() if fix_gamma else gamma).reshape((1, view[1], 1))
     needs = needs[0], needs[1] and not fix_gamma, needs[2]
     if training and not use_global_stats:
-        # Mean and variance are taken again: they depend on data, which counts in higher orders.
+        # Recompute mean and variance: they depend on data, which matters for higher orders.
         dx, dgamma, dbeta = _gradients(g, x, scale, (0, 2), eps, needs, (shape, (view[1],)))
     else:
         if dtype != wide:

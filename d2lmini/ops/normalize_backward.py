@@ -1,14 +1,14 @@
-"""The gradient of everything that normalizes, in one go: three results from three inputs.
+"""The gradient of all normalizations, fused: three results from three inputs.
 
     h = (x - mean) / sqrt(var + eps)        y = gamma h + beta
 
     dx = P(g gamma) / sqrt(var + eps)       P(z) = z - mean(z) - h mean(z h)
     dgamma = sum(g h)       dbeta = sum(g)
 
-P takes away the parts that a shift or a scaling of x would cancel again (`normalize.py`). As ops
-one after the other that is fifteen walks through memory; here a part of x and of g comes into the
-cache once. Over which axes means are taken, and along which gamma is one for all, is the whole
-difference between BatchNorm, LayerNorm and their like.
+P subtracts the parts that a shift or a scaling of x would cancel (`normalize.py`). Composed of ops
+it takes fifteen passes through memory; here each chunk of x and of g enters the cache once.
+BatchNorm, LayerNorm and the others differ only in the axes of the means and in the axes along which
+gamma is shared.
 
 >>> from d2lmini import nd
 >>> x, g, gamma = nd.array([[1, 2, 3]]), nd.array([[1, 0, 0]]), nd.ones((1, 3))
@@ -16,8 +16,8 @@ difference between BatchNorm, LayerNorm and their like.
 >>> dx.asnumpy().round(3)
 array([[ 0.204, -0.408,  0.204]], dtype=float32)
 
-The second order. P is symmetric, and h itself changes with x by P(dx) / sqrt(var + eps): so the
-gradient of this gradient is made of the same P again, and so are all orders after it.
+Second order. P is symmetric, and h itself changes with x by P(dx) / sqrt(var + eps). So the
+gradient of this gradient uses the same P, and so do all higher orders.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ from d2lmini.device.scratch import scratch
 from d2lmini.ops.core import Shape, op
 from d2lmini.ops.pieces import along, cut
 
-#: Parts that do not meet in a mean are worked on in groups of at most about this many elements.
+#: Chunks that share no mean are processed in groups of at most about this many elements.
 GRAIN = 1 << 18
 
-#: NumPy takes as long to begin with a row as for so many numbers of it.
+#: Starting a row takes NumPy as long as processing this many numbers.
 SHORT = 256
 
 
 def total(a: Any, axes: Shape) -> Any:
-    """The sum over `axes`, kept as 1; one axis after the other, the first of which is the longest
-    way from place to place and so leaves rows to be added to rows."""
+    """The sum over `axes`, kept as 1; one axis after the other, the one with the largest stride
+    first, so that whole rows are added to rows."""
     for axis in axes:
         a = np.add.reduce(a, axis=axis, keepdims=True)
     return a
 
 
 def room(name: str, a: Any, dtype: Any) -> Any:
-    """A thread's memory for an array like `a`."""
+    """Scratch memory of this thread for an array like `a`."""
     return scratch.array(name, a.size, dtype).reshape(a.shape)
 
 
 def along_rows(v: Any, a: Any) -> Any:
-    """v as it is put beside `a`. One number for each channel, over images of few places, is
-    repeated for each of these: then rows are as long as an image with all of its channels."""
+    """v in a shape that broadcasts with `a`. One number per channel, over images of few places, is
+    repeated for each place: then rows are as long as an image with all of its channels."""
     places = a.shape[-1]
     if v.shape[0] == v.shape[-1] == 1 < a.shape[0] and 1 < places < SHORT:
         return np.repeat(v, places, axis=-1)
@@ -65,7 +65,7 @@ def along_rows(v: Any, a: Any) -> Any:
 def normalize_backward(xp, g, x, gamma, *, axes: Shape, eps: float, out=None):
     """dx, dgamma and dbeta from g, x and gamma: one of x's shape and dtype, two of gamma's.
 
-    Means are taken over `axes`; gamma has as many axes as x, of length 1 where it is one for all.
+    Means are taken over `axes`; gamma has as many axes as x, of length 1 where gamma is shared.
     Computed in float32 at least. After S. Ioffe and C. Szegedy, "Batch Normalization" (2015).
     """
     shapes = (x, gamma, gamma)
@@ -81,8 +81,8 @@ def normalize_backward(xp, g, x, gamma, *, axes: Shape, eps: float, out=None):
 def _in_pieces(
     g: Any, x: Any, gamma: Any, axes: Shape, eps: float, dx: Any, dgamma: Any, dbeta: Any
 ) -> None:
-    """Cut along the first axis over which no mean is taken. Where gamma is one along it, pieces add
-    up for themselves, and then all in order."""
+    """Split along the first axis that no mean reduces. Where gamma is shared along that axis, each
+    chunk has its own sums, which are then added in order."""
     axis = next((a for a in range(x.ndim) if a not in axes), 0)
     n = 1 if axis in axes else min(x.shape[axis], -(-x.size // GRAIN))
     pieces = [along(axis, part) for part in cut(x.shape[axis], n)]
@@ -113,7 +113,7 @@ def _piece(
     product = np.multiply(centered, centered, out=room("product", x, x.dtype))
     inverse = 1 / np.sqrt(total(product, axes) * share + eps)
     np.multiply(g, centered, out=product)
-    if shared == axes:  # gamma is one wherever a mean is taken, and may be put in last
+    if shared == axes:  # gamma is shared wherever a mean is taken, so it can multiply last
         sum_g, sum_gh = total(g, axes), total(product, axes) * inverse
         dgamma[...], dbeta[...] = sum_gh, sum_g
         inverse_out = inverse * gamma

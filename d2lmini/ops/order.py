@@ -13,12 +13,12 @@
  [5. 5.]]
 <NDArray 2x2 @cpu(0)>
 
-Equal elements stay in the order in which they stand, in both directions (in MXNet only where lines
-are short). nan counts as the largest number, as in NumPy (in MXNet its place is left to chance).
+Equal elements keep their order, in both directions (in MXNet only where lines are short). nan
+counts as the largest number, as in NumPy (in MXNet its position is undefined).
 Positions are float32 unless `dtype` says otherwise; MXNetError at the call where they would not be
 exact. axis=None sorts the flattened array. float16 and bool are allowed (MXNet sorts neither).
 
-Values have a gradient, positions have none: it goes back to the place its element came from.
+Values have a gradient, which goes back to the position of the element; positions have none.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from d2lmini.ops.core import DType, Shape, Spec, normalize_axis, op
 from d2lmini.ops.reduce import reshape_to
 from d2lmini.ops.scan import check_positions
 
-#: Sorting costs some 50 ns an element, so small pieces pay.
+#: Sorting costs about 50 ns an element, so small chunks pay off.
 GRAIN = 1 << 15
 
 
 def _lines(data: Any, axis: int | None) -> tuple[Any, int]:
-    """Data and the axis to sort: the flattened array for None."""
+    """Data and the axis to sort; the flattened array for None."""
     return (data.reshape(-1), 0) if axis is None else (data, axis % data.ndim)
 
 
@@ -56,7 +56,7 @@ def _comparisons(data: Spec, **_: Any) -> float:
 
 
 def _by_lines(xp: Any, data: Any, axis: int, out: Any, body: Callable[[Any], Any]) -> Any:
-    """out = body(data), in pieces; `body` gets and returns lines along the last axis."""
+    """out = body(data), in chunks; `body` takes and returns lines along the last axis."""
 
     def piece(index: Any) -> None:
         result = body(pieces.lines(xp, data[index], axis))
@@ -70,7 +70,7 @@ def _sorting_order(xp: Any, lines: Any, is_ascend: bool) -> Any:
     """Positions in sorted order; ties by position."""
     if is_ascend:
         return xp.argsort(lines, axis=-1, kind="stable")
-    # Read from behind, rising and stable is falling and stable.
+    # A stable ascending sort of the reversed line is a stable descending sort.
     backwards = xp.argsort(lines[..., ::-1], axis=-1, kind="stable")
     return lines.shape[-1] - 1 - backwards[..., ::-1]
 
@@ -102,7 +102,7 @@ def _infer_sort(data: Spec, *, axis: int | None = -1, is_ascend: bool = True) ->
 
 @op(infer=_infer_sort, flops=_comparisons, output_names=("output0",), mxnet_outputs=2)
 def sort(xp, data, *, axis: int | None = -1, is_ascend: bool = True, out=None):
-    """Each line along `axis` in rising or falling order; dtype and shape kept, (size,) for None."""
+    """Each line along `axis` sorted up or down; dtype and shape kept, (size,) for None."""
     data, axis = _lines(data, axis)
     if out is None:
         out = xp.empty(data.shape, data.dtype)
@@ -183,10 +183,10 @@ def topk(
 ):  # fmt: skip
     """The k largest elements of each line along `axis` (the smallest if is_ascend), sorted.
 
-    ret_typ: 'indices' gives their positions (of `dtype`), 'value' themselves, 'both' a list of the
-    two, 'mask' an array like the data with 1 in their places and 0 elsewhere. k < 1 means all.
-    (..., n, ...) -> (..., k, ...); axis=None takes the k largest of all, (k,). Only values have a
-    gradient. MXNetError at the call for k > n.
+    ret_typ: 'indices' gives their positions (of `dtype`), 'value' the elements, 'both' a list of
+    the two, 'mask' an array like the data with 1 at their positions and 0 elsewhere. k < 1 means
+    all. (..., n, ...) -> (..., k, ...); axis=None takes the k largest of all, (k,). Only values
+    have a gradient. MXNetError at the call for k > n.
     """
     lines, at = _lines(data, axis)
     n = lines.shape[at]
@@ -229,7 +229,7 @@ def _infer_put_along(data: Spec, index: Spec, *, axis: int, size: int) -> Spec:
 
 @op("_put_along", infer=_infer_put_along, flops=0)
 def put_along(xp, data, index, *, axis: int, size: int):
-    """Zeros with data at positions along `axis`, which is `size` long; no position comes twice."""
+    """Zeros of size `size` along `axis`, with data at distinct positions along that axis."""
     shape = list(data.shape)
     shape[axis] = size
     result = xp.zeros(shape, data.dtype)
@@ -248,7 +248,7 @@ def _infer_take_along(data: Spec, index: Spec, *, axis: int) -> Spec:
 
 @op("_take_along", infer=_infer_take_along, flops=0)
 def take_along(xp, data, index, *, axis: int):
-    """data[..., index[...], ...]: for each position in `index` the element in its own line."""
+    """data[..., index[...], ...]: the elements of each line at the positions in `index`."""
     return xp.take_along_axis(data, index.astype(np.int64, copy=False), axis)
 
 

@@ -1,4 +1,4 @@
-"""pad: make every axis longer, with a constant, with its outermost elements, or mirrored.
+"""pad: extend every axis with a constant, with the edge elements, or by reflection.
 
 >>> from d2lmini import nd
 >>> nd.pad(nd.array([1, 2, 3]), mode="reflect", pad_width=(2, 1))
@@ -31,10 +31,12 @@ def _infer_pad(data: Spec, *, mode: str, pad_width: Shape, constant_value: float
     for axis, (n, (before, after)) in enumerate(zip(data.shape, _pairs(pad_width))):
         longest = max(before, after)
         if before < 0 or after < 0:
-            raise MXNetError(f"pad_width={pad_width} has a negative number; slice() takes away")
+            raise MXNetError(
+                f"pad_width={pad_width} has a negative number; use slice() to shorten an axis"
+            )
         if longest and mode != "constant" and n < (longest + 1 if mode == "reflect" else 1):
             raise MXNetError(
-                f"mode {mode!r} has too little to pad with: axis {axis} of {data.shape} is "
+                f"mode {mode!r} needs a longer axis: axis {axis} of {data.shape} is "
                 f"{n} long, its padding {longest}"
             )
     return Spec(_padded(data.shape, pad_width), data.dtype)
@@ -45,17 +47,18 @@ def _padded(shape: Shape, pad_width: Shape) -> Shape:
 
 
 def _inside(shape: Shape, pad_width: Shape) -> tuple[slice, ...]:
-    """Where an array of `shape` lies in its padded self."""
+    """The index of an array of `shape` in its padded form."""
     return tuple(slice(b, b + n) for n, (b, _) in zip(shape, _pairs(pad_width)))
 
 
 @op(mxnet_name="Pad", infer=_infer_pad, flops=0)
 def pad(xp, data, *, mode: str, pad_width: Shape, constant_value: float = 0.0, out=None):
-    """Make every axis longer: pad_width is (before, after) for axis 0, then for axis 1, ...
+    """Extend every axis: pad_width is (before, after) for axis 0, then for axis 1, ...
 
     mode 'constant' fills with `constant_value`, 'edge' repeats the outermost element, 'reflect'
-    mirrors at it (without repeating it). dtype kept. Any number of axes and any dtype (MXNet pads
-    the last axes of 4-D and 5-D floats). MXNetError at the call for a wrong width.
+    mirrors at the outermost element (without repeating it). dtype kept. Any number of axes, any
+    dtype (MXNet pads the last axes of 4-D and 5-D floats). MXNetError at the call for a wrong
+    width.
     """
     if out is None:
         out = xp.empty(_padded(data.shape, pad_width), data.dtype)
@@ -64,8 +67,8 @@ def pad(xp, data, *, mode: str, pad_width: Shape, constant_value: float = 0.0, o
     pieces.copy(xp, data, out[_inside(data.shape, pad_width)])
     if mode == "constant":
         return out
-    # Axis by axis over all of `out`: the corners, filled from what is not yet right, are filled
-    # again from what is when the next axis has its turn.
+    # Axis by axis over all of `out`: corners filled from unfinished elements are filled again when
+    # the next axis is processed.
     for axis, (before, after) in enumerate(_pairs(pad_width)):
         lines = xp.moveaxis(out, axis, 0)
         first, last = before, before + data.shape[axis] - 1
@@ -88,7 +91,7 @@ def _(g, shape, *, mode, pad_width):
 
 @op("_unpad", infer=lambda data, *, shape, **_: Spec(shape, data.dtype))
 def unpad(xp, data, *, shape: Shape, mode: str, pad_width: Shape):
-    """Add the borders that `pad` made up to the elements they were copied from: its gradient."""
+    """Add the borders that `pad` made to the elements they were copied from: its gradient."""
     for axis, (n, (before, after)) in enumerate(zip(shape, _pairs(pad_width))):
         lines = xp.moveaxis(data, axis, 0)
         inner = lines[before : before + n].copy()

@@ -1,6 +1,6 @@
-"""Shapes of which some sizes are not known: what a graph works out before it has its data.
+"""Partially known shapes: the values of shape inference in a graph.
 
-None stands for a shape of which nothing is known, 0 for a size that is not.
+None is a completely unknown shape, 0 an unknown size.
 
 >>> merged((0, 10), (32, 0)), is_known((32, 0))
 ((32, 10), False)
@@ -14,11 +14,11 @@ Partial = tuple[int, ...] | None
 
 
 class Conflict(Exception):
-    """Two things known of one shape that cannot both be true."""
+    """Two known facts about a shape contradict each other."""
 
 
 def merged(a: Partial, b: Partial) -> Partial:
-    """What two partial shapes say together; Conflict if they contradict each other."""
+    """Combine two partial shapes; Conflict if they contradict each other."""
     if a is None or b is None or a == b:
         return b if a is None else a
     if len(a) != len(b) or any(m != n and m and n for m, n in zip(a, b)):
@@ -27,12 +27,12 @@ def merged(a: Partial, b: Partial) -> Partial:
 
 
 def is_known(shape: Partial) -> bool:
-    """Are all its sizes known?"""
+    """True if all sizes are known."""
     return shape is not None and 0 not in shape
 
 
 def alike(given: dict[str, Partial], axis: int | None = None) -> dict[str, Partial]:
-    """The shapes of inputs that agree in all axes, or in all but one."""
+    """Shapes of inputs that agree in all axes, or in all but one."""
     together: Partial = None
     for shape in given.values():
         if shape is not None:

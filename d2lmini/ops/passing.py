@@ -1,4 +1,4 @@
-"""Ops that pass values on: copies, casts, choices, sums of many, and where gradients end.
+"""Copies, casts, `where`, sums of many arrays, and ops that stop or start gradients.
 
 >>> from d2lmini import nd
 >>> nd.cast(nd.array([0.9, 1.3, -2.7]), dtype="int32")
@@ -26,9 +26,9 @@ from d2lmini.ops.core import ALL, DType, Spec, op
 
 
 def cast_into(xp: Any, y: Any, dtype: np.dtype, out: Any) -> Any:
-    """`y` in another dtype: floats are cut towards zero and integers wrap around."""
+    """`y` in another dtype: floats are truncated towards zero and integers wrap around."""
     if dtype.itemsize == 1 and dtype.kind in "iu" and y.dtype.kind == "f":
-        y = y.astype(np.int64)  # what -7.0 is as uint8, C leaves open; what -7 is, it does not
+        y = y.astype(np.int64)  # -7.0 as uint8 is undefined in C; -7 as uint8 is not
     if out is None:
         return y.astype(dtype)
     xp.copyto(out, y, casting="unsafe")
@@ -41,8 +41,8 @@ def _cast(data: Spec, *, dtype: np.dtype) -> Spec:
 
 @op(mxnet_name="Cast", infer=_cast, flops=0, elementwise=True, free_dtypes=("data",))
 def cast(xp, data, *, dtype: DType, out=None):
-    """Every element as `dtype`: floats are cut towards zero, integers wrap around (-7 as uint8 is
-    249), everything but 0 is True. The gradient is cast back."""
+    """Every element as `dtype`: floats are truncated towards zero, integers wrap around (-7 as
+    uint8 is 249), everything but 0 is True. The gradient is cast back."""
     return cast_into(xp, data, np.dtype(dtype), out)
 
 
@@ -57,7 +57,7 @@ def _cast_floats(data: Spec, *, dtype: np.dtype) -> Spec:
 
 @op(infer=_cast_floats, flops=0, elementwise=True, free_dtypes=("data",))
 def amp_cast(xp, data, *, dtype: DType, out=None):
-    """`cast` between floating point dtypes; arrays of integers stay as they are."""
+    """`cast` between floating point dtypes; integer arrays do not change."""
     target = _cast_floats(Spec(data.shape, data.dtype), dtype=np.dtype(dtype)).dtype
     return cast_into(xp, data, target, out)
 
@@ -68,7 +68,7 @@ def _(g, data_dtype):
 
 
 def copied(xp: Any, data: Any, out: Any) -> Any:
-    """The same values in other memory."""
+    """Copy the values into other memory."""
     if out is None:
         return data.copy()
     xp.copyto(out, data)
@@ -97,7 +97,7 @@ def _like_lhs(lhs: Spec, rhs: Spec) -> Spec:
     free_dtypes=("rhs",), in_mxnet=True,
 )  # fmt: skip
 def identity_with_attr_like_rhs(xp, lhs, rhs, *, out=None):
-    """A copy of lhs; rhs serves a graph only to infer its shape."""
+    """A copy of lhs; a graph uses rhs to infer the shape."""
     return copied(xp, lhs, out)
 
 
@@ -124,18 +124,18 @@ def ones_like(xp, data, *, out=None):
     return out
 
 
-# -- where gradients end and begin -----------------------------------------------------------------
+# -- where gradients stop and start ----------------------------------------------------------------
 
 
 @op(aliases=["stop_gradient"], flops=0, elementwise=True, grad=None, is_loss=True, onnx="Identity")
 def BlockGrad(xp, data, *, out=None):
-    """A copy through which no gradient flows back."""
+    """A copy through which no gradient flows."""
     return copied(xp, data, out)
 
 
 @op(flops=0, elementwise=True, is_loss=True, output_names=("loss",), onnx="Identity")
 def make_loss(xp, data, *, out=None):
-    """A copy where the gradient begins: it is 1, whatever comes from above."""
+    """A copy where the gradient starts: it is 1, whatever gradient arrives."""
     return copied(xp, data, out)
 
 
@@ -154,10 +154,10 @@ def MakeLoss(
     xp, data, *, grad_scale: float = 1.0, valid_thresh: float = 0.0, normalization: str = "null",
     out=None,
 ):  # fmt: skip
-    """A copy where the gradient begins: it is `grad_scale`, whatever comes from above.
+    """A copy where the gradient starts: it is `grad_scale`, whatever gradient arrives.
 
-    With normalization 'batch' divided by the length of the first axis, with 'valid' by the number
-    of elements above `valid_thresh`.
+    With normalization 'batch' the gradient is divided by the length of the first axis, with 'valid'
+    by the number of elements above `valid_thresh`.
     """
     return copied(xp, data, out)
 
@@ -191,8 +191,8 @@ def _chosen(condition: Spec, x: Spec, y: Spec) -> Spec:
 def where(xp, condition, x, y, *, out=None):
     """x where condition is not 0, else y.
 
-    x and y have one shape and dtype; condition has their shape, or is a vector that chooses among
-    rows: (n,) beside (n, ...). No gradient flows to condition.
+    x and y have the same shape and dtype; condition has their shape, or is a vector that selects
+    rows: (n,) for (n, ...). No gradient flows to condition.
     """
     mask = condition.astype(bool, copy=False)
     mask = mask.reshape(mask.shape + (1,) * (x.ndim - mask.ndim))
@@ -231,10 +231,10 @@ def _summed(*args: Spec) -> Spec:
     flops=lambda *args, out, **_: (len(args) - 1) * out.size, same_shape=True, counted=True,
 )  # fmt: skip
 def add_n(xp, *args, out=None):
-    """The sum of all inputs, from left to right; they have one shape and dtype."""
+    """The sum of all inputs, from left to right; all have the same shape and dtype."""
     if len(args) == 1:
         return copied(xp, args[0], out)
-    # `out` may be one of the inputs: it may be written before the last is read only if it is not.
+    # `out` may be one of the inputs: write to it early only if no later input is still to be read.
     place = out if len(args) == 2 else None
     y = xp.add(args[0], args[1], out=place)
     for x in args[2:-1]:

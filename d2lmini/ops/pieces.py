@@ -1,14 +1,14 @@
-"""Large copies and reductions in pieces, cut at places that depend on shapes alone.
+"""Chunking: large copies and reductions in chunks whose boundaries depend on shapes alone.
 
-A piece is handed to whichever core is idle (`parallel_for`), so the number of workers decides how
-fast a result comes, never what its bits are: the cut is the same with one worker and with eight,
-and partial results are put together in the order of the pieces.
+Any idle core may take a chunk (`parallel_for`), so the number of workers affects the speed, never
+the bits of the result: the chunks are the same with one worker and with eight, and partial results
+are combined in the order of the chunks.
 
 >>> from d2lmini.ops.pieces import cut
 >>> cut(10, 3)
 [slice(0, 3, None), slice(3, 6, None), slice(6, 10, None)]
 
-Only NumPy arrays are cut; a GPU shares out its own work, and pieces of it must not run elsewhere.
+Only NumPy arrays are chunked; a GPU parallelizes its own work.
 """
 
 from __future__ import annotations
@@ -22,29 +22,28 @@ import numpy as np
 from d2lmini.device.parallel import parallel_for
 from d2lmini.ops.core import Shape
 
-#: A piece of a copy has at least this many elements, a piece of a reduction (which reads only) four
+#: A chunk of a copy has at least this many elements, a chunk of a reduction (which only reads) four
 #: times as many: both take about a quarter of a millisecond.
 GRAIN = 1 << 18
 MOST_PIECES = 16
-#: A transposing copy goes by square tiles, so that every cache line it touches is used up.
+#: A transposing copy goes by square tiles, so that it uses every cache line completely.
 TILE = 256
-#: Pieces of a reduction lie in memory in runs of at least this many elements.
+#: Chunks of a reduction lie in memory in contiguous runs of at least this many elements.
 RUN = 1024
 
 
 def cut(length: int, n: int) -> list[slice]:
-    """`length` places as `n` slices of nearly the same size."""
+    """Split `length` into `n` slices of nearly equal size."""
     return [slice(length * i // n, length * (i + 1) // n) for i in range(n)]
 
 
 def along(axis: int, part: slice) -> tuple[slice, ...]:
-    """The index that takes `part` of one axis and all of the axes before it."""
+    """The index of slice `part` along one axis, and of everything along the axes before it."""
     return (slice(None),) * axis + (part,)
 
 
 def share(xp: Any, length: int, n: int, body: Callable[[slice], None]) -> None:
-    """Call body(part) for `length` places in n slices of nearly the same size; on a GPU for all of
-    them at once."""
+    """Call body(part) for `n` slices of `length` of nearly equal size; on a GPU once for all."""
     if xp is not np or n < 2:
         body(slice(0, length))
         return
@@ -53,7 +52,7 @@ def share(xp: Any, length: int, n: int, body: Callable[[slice], None]) -> None:
 
 
 def copy(xp: Any, source: Any, out: Any) -> Any:
-    """Write `source`, which may be a view in any order or broadcast, into `out`; returns `out`."""
+    """Write `source`, which may be a transposed or broadcast view, into `out`; returns `out`."""
     n = min(MOST_PIECES, out.size // GRAIN)
     axis = next((a for a, size in enumerate(out.shape) if size >= n), None)
     if xp is not np or n < 2 or axis is None:
@@ -80,16 +79,16 @@ def _copy_tiles(out: np.ndarray, source: np.ndarray) -> None:
 
 
 def placed(xp: Any, view: Any, out: Any) -> Any:
-    """An op's result that is a view of its input: as it is, or copied to `out` if given."""
+    """An op's result that is a view of its input: the view, or a copy in `out` if given."""
     return view if out is None else copy(xp, view, out)
 
 
 def over_lines(
     xp: Any, shape: Shape, axis: int, body: Callable[[Any], Any], grain: int = GRAIN
 ) -> None:
-    """Call `body(index)` for pieces of an array of `shape`; each holds whole lines along `axis`.
+    """Call `body(index)` for chunks of an array of `shape`; each has whole lines along `axis`.
 
-    One piece (index `...`) where there are less than two grains or no other axis to cut.
+    One chunk (index `...`) if there are fewer than two grains or no other axis to split.
     """
     n = min(MOST_PIECES, prod(shape) // grain)
     other = None
@@ -103,7 +102,7 @@ def over_lines(
 
 
 def lines(xp: Any, block: Any, axis: int) -> Any:
-    """`block` with `axis` last and every line in one run of memory: if need be copied, by tiles."""
+    """`block` with `axis` last and every line contiguous: copied by tiles if necessary."""
     view = block if axis == block.ndim - 1 else xp.moveaxis(block, axis, -1)
     if xp is not np or view.strides[-1] == view.itemsize or view.ndim < 2:
         return view
@@ -113,11 +112,11 @@ def lines(xp: Any, block: Any, axis: int) -> Any:
 
 
 def plan(shape: Shape, axes: tuple[int, ...]) -> tuple[int, int, bool] | None:
-    """Where to cut a reduction over `axes`: (axis, number of pieces, is that axis reduced).
+    """Where to split a reduction over `axes`: (axis, number of chunks, is that axis reduced).
 
-    None: not worth cutting. The first axis is taken that is long enough and leaves pieces that lie
-    in memory in runs of RUN elements or more. If it is a kept axis, the pieces are independent;
-    if it is a reduced one, their partial results must be small.
+    None: not worth splitting. The result is the first axis that is long enough and whose chunks
+    have contiguous runs of RUN elements or more. Chunks of a kept axis are independent; for a
+    reduced axis the partial results must be small.
     """
     size = prod(shape)
     n = min(MOST_PIECES, size // (4 * GRAIN))
@@ -139,10 +138,10 @@ def reduce(
     body: Callable[[Any, tuple[int, ...], Any], Any],
     combine: Callable[[Any, tuple[int, ...], Any], Any] | None = None,
 ) -> None:
-    """Reduce `data` over `axes` into `out`, whose shape has 1 in the place of every such axis.
+    """Reduce `data` over `axes` into `out`, whose shape has 1 for every such axis.
 
-    `body(block, axes, out)` reduces a block of the data, `combine` (the same if not given) the
-    partial results of blocks, stacked on a new first axis.
+    `body(block, axes, out)` reduces a block of the data; `combine` (default: body) reduces the
+    partial results of the blocks, stacked on a new first axis.
     """
     where = plan(data.shape, axes) if xp is np and data.size >= 8 * GRAIN else None
     if where is None:

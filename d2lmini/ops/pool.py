@@ -1,4 +1,4 @@
-"""Pooling: the largest, mean, sum or norm of each window.
+"""Pooling: the maximum, mean, sum or norm of each window.
 
 >>> from d2lmini import nd
 >>> x = nd.arange(16).reshape((1, 1, 4, 4))
@@ -8,16 +8,15 @@
    [13. 15.]]]]
 <NDArray 1x1x2x2 @cpu(0)>
 
-A maximum or a sum over a rectangle can be taken along one axis, then along the next, so a k x k
-window costs 2 k operations and not k^2. Along an axis, tap j of all windows at once is one slice of
-the image with the stride as its step; slices that would reach into the padding are cut short, so
-nothing is ever padded. (Small windows without padding go a quicker way: `pool_apart.py`.)
-
+A maximum or a sum over a rectangle separates into one axis after the other, so a k x k window costs
+2 k operations instead of k^2. Along an axis, tap j of all windows at once is one slice of the image
+with the stride as its step. Slices that would reach into the padding are shortened, so nothing is
+ever padded. (Small windows without padding use a faster method: `pool_apart.py`.)
 
 Backward. The sum's gradient spreads each g over its window, again axis by axis
-(`_pooling_spread`); the maximum's gives each g to the first place that held the largest value
-(`_max_pooling_backward`). Spreading and summing are each other's gradients, as are giving to the
-winner and asking what the winner holds.
+(`_pooling_spread`); the maximum's gradient gives each g to the first place with the largest value
+(`_max_pooling_backward`). Spreading and summing are each other's gradients; so are scattering to
+the argmax and gathering at the argmax.
 """
 
 from __future__ import annotations
@@ -45,13 +44,13 @@ from d2lmini.ops.pool_apart import (
 )
 from d2lmini.ops.windows import full_lists
 
-#: Images (one channel each) are worked on in groups of about this many elements. (In smaller ones
-#: workers that share the work spend their time on taking the interpreter from each other.)
+#: Images (one channel each) are processed in groups of about this many elements. (With smaller
+#: groups the workers that share them spend their time on passing the interpreter lock.)
 GRAIN = 1 << 18
 
 
 class Pool(NamedTuple):
-    """Windows on an image, one number for each spatial axis in every field (see `Geometry`)."""
+    """Windows on an image; every field has one number for each spatial axis (see `Geometry`)."""
 
     size: Shape
     kernel: Shape
@@ -62,7 +61,7 @@ class Pool(NamedTuple):
 
 class Tap(NamedTuple):
     """Place j of every window along an axis: `outputs` are the windows whose place j lies on the
-    image, `inputs` where it lies."""
+    image, `inputs` the positions of these places."""
 
     outputs: slice
     inputs: slice
@@ -80,7 +79,7 @@ def pool_of(
     spans = [n + 2 * p - k for n, p, k in zip(size, pad, kernel)]
     if min(spans) < 0:
         raise MXNetError(f"the kernel exceeds the input: kernel {kernel}, input {size}, pad {pad}")
-    # 'full' rounds up: the last window may hang over the end.
+    # 'full' rounds up: the last window may extend past the end.
     up = convention == "full"
     out = tuple((-(-v // s) if up else v // s) + 1 for v, s in zip(spans, stride))
     return Pool(size, kernel, stride, pad, out)
@@ -88,7 +87,7 @@ def pool_of(
 
 @lru_cache(maxsize=1024)
 def _taps(pool: Pool, axis: int) -> list[Tap]:
-    """The taps along spatial axis `axis`, those that lie in the padding everywhere left out."""
+    """The taps along spatial axis `axis`, without those that only cover padding."""
     n, k, s, p, o = (field[axis] for field in pool)
     taps = []
     for j in range(k):
@@ -102,12 +101,12 @@ def _taps(pool: Pool, axis: int) -> list[Tap]:
 
 
 def _along(axis: int, part: slice) -> tuple:
-    """The index that takes `part` of spatial axis `axis` of (images, *size)."""
+    """The index of slice `part` of spatial axis `axis` of (images, *size)."""
     return (slice(None),) * (axis + 1) + (part,)
 
 
 def _reduce(xp: Any, x: Any, pool: Pool, largest: bool, y: Any) -> None:
-    """The largest or the sum of x in every window: (images, *size) -> (images, *out)."""
+    """The maximum or the sum of x in every window: (images, *size) -> (images, *out)."""
     combine, whole = (xp.maximum, xp.max) if largest else (xp.add, xp.sum)
     if is_near(*pool):
         combine_neighbours(combine, x, pool.kernel, pool.stride, y)
@@ -129,7 +128,7 @@ def _reduce(xp: Any, x: Any, pool: Pool, largest: bool, y: Any) -> None:
 
 
 def _spread(xp: Any, g: Any, pool: Pool, dx: Any) -> None:
-    """The other way: each g is added to all places of its window."""
+    """The transpose of the sum: each g is added to all places of its window."""
     if cover(*pool):
         repeat_windows(g, pool.kernel, dx)
         return
@@ -143,7 +142,7 @@ def _spread(xp: Any, g: Any, pool: Pool, dx: Any) -> None:
 
 
 def _winners(xp: Any, x: Any, y: Any, pool: Pool) -> Iterator[tuple[tuple, tuple, Any]]:
-    """For each tap of the windows (outputs, inputs, where it holds the largest value first)."""
+    """For each tap of the windows (outputs, inputs, mask: is it the first with the maximum)."""
     free = xp.ones(y.shape, bool)
     for i, taps in enumerate(product(*(_taps(pool, axis) for axis in range(len(pool.size))))):
         outputs = (slice(None), *(tap.outputs for tap in taps))
@@ -157,7 +156,7 @@ def _winners(xp: Any, x: Any, y: Any, pool: Pool) -> Iterator[tuple[tuple, tuple
 
 @lru_cache(maxsize=256)
 def _counts(pool: Pool, include_pad: bool, dtype: Any) -> Any:
-    """How many places each window counts, (*out): those on the image, or on its padding too."""
+    """Number of places that each window counts, (*out): those on the image, or its padding too."""
     counts = np.ones((), dtype)
     for n, k, s, p, o in zip(*pool):
         start = np.arange(o) * s - p
@@ -218,11 +217,11 @@ def Pooling(
     pad: Shape = (), p_value: int | None = None, count_include_pad: bool | None = None,
     layout: str | None = None, out=None,
 ):  # fmt: skip
-    """One number for each window: its largest, mean, sum, or p-norm; (N, C, *size) -> (N, C, *out).
+    """Maximum, mean, sum, or p-norm of each window; (N, C, *size) -> (N, C, *out).
 
     pool_type 'max', 'avg', 'sum', or 'lp': (sum of x^p_value)^(1 / p_value), p_value 1, 2 or 3.
-    out = (size + 2 pad - kernel) // stride + 1; with pooling_convention 'full' rounded up, so that
-    the last window may hang over. global_pool: one window, the image. Padding never wins a maximum
+    out = (size + 2 pad - kernel) // stride + 1; pooling_convention 'full' rounds up, so the last
+    window may extend past the end. global_pool: one window, the image. Padding never wins a maximum
     and adds nothing to a sum; 'avg' divides by the window's places including padding unless
     count_include_pad is False. float16, float32, float64, kept (float16 sums are rounded).
 
@@ -270,7 +269,7 @@ def pooling_spread(
     pooling_convention: str = "valid", average: bool = False, count_include_pad: bool = True,
     out=None,
 ):  # fmt: skip
-    """The gradient of sum pooling, or with `average` of mean pooling: g shared over its window."""
+    """The gradient of sum pooling, or with `average` of mean pooling: g spread over its window."""
     pool = Pool(shape[2:], kernel, stride, pad, g.shape[2:])
     dx = xp.empty(shape, g.dtype) if out is None else out
     if average:
@@ -304,7 +303,7 @@ def max_pooling_backward(
         if not covered:
             dx.fill(0)
         for outputs, inputs, won in _winners(xp, x, y, pool):
-            # As numbers first: an operation that converts while it computes is slow.
+            # Convert to numbers first: a ufunc that converts while it computes is slow.
             won = won.astype(g.dtype)
             if apart:
                 xp.multiply(g[outputs], won, out=dx[inputs])
@@ -317,7 +316,7 @@ def max_pooling_backward(
 
 @op("_max_pooling_pick", infer=lambda u, data, y, **_: y)
 def max_pooling_pick(xp, u, data, y, *, kernel: Shape, stride: Shape, pad: Shape, out=None):
-    """What u, of data's shape, holds at the place where each window of data is largest."""
+    """The value of u, of data's shape, at the argmax of each window of data."""
     pool = Pool(data.shape[2:], kernel, stride, pad, y.shape[2:])
     picked = xp.empty(y.shape, u.dtype) if out is None else out
 

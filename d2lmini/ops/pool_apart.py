@@ -1,25 +1,25 @@
-"""Pooling without steps: every place is combined with its neighbours, then some are picked.
+"""Pooling with unit steps: combine every place with its neighbours, then select some results.
 
-The places of an image that stand first in their windows lie `stride` apart, and NumPy walks such a
-row of twelve in about the time of a hundred that lie side by side. So a window's maximum is taken
-for *all* places of a group of images, as one long row of memory against the same row shifted:
+The first places of all windows lie `stride` apart, and NumPy processes twelve such strided elements
+in about the time of a hundred contiguous ones. So a window's maximum is computed for *all* places
+of a group of images, as one long row of memory against the same row shifted:
 
     x      3 1 4 1 | 5 9 2 6        rows of four
     right  3 4 4 5 | 9 9 6 .        max(x, x shifted by 1)
     down   9 9 6 .                  max(right, right shifted by 4)
-    y      9   6                    what stands at the first places
+    y      9   6                    the results at the first places
 
-Three of four results are thrown away, and it still takes a third of the time. What crosses the end
-of a row is never picked.
+Three of four results are thrown away, and the method still takes a third of the time. Results that
+cross the end of a row are never selected.
 
-The gradient of windows of 2 x 2 (`give_to_winners`) takes two places side by side as one number of
-twice the width: g is written into its lower half, and moved to the upper one by a shift where the
-place on the right has won. That is integer arithmetic on the bits of g, exact whatever it holds.
+The gradient of windows of 2 x 2 (`give_to_winners`) treats two adjacent places as one integer of
+twice the width: g is written into the lower half, and shifted to the upper half where the place on
+the right is the argmax. This is integer arithmetic on the bits of g, exact for every value.
 
-The gradient of a sum over windows that cover the image, each place in one of them, writes g to all
-places of its window (`repeat_windows`): along a row number by number, and then whole rows.
+The gradient of a sum over windows that partition the image writes g to all places of its window
+(`repeat_windows`): along a row number by number, and then whole rows.
 
-Only NumPy's arrays; a GPU has no rows to walk.
+For NumPy arrays only.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ import numpy as np
 from d2lmini.device.scratch import scratch
 from d2lmini.ops.core import Shape
 
-#: A longer window is walked in steps: there the neighbours are too many.
+#: Windows with more taps use strided slices: shifting costs too much.
 MOST_TAPS = 4
 
-#: By the size of an element: the unsigned integers as wide as one and as two of them.
+#: By the itemsize: the unsigned integers as wide as one and as two elements.
 WIDTHS = {2: ("u2", "u4"), 4: ("u4", "u8")}
 
 
 def is_near(size: Shape, kernel: Shape, stride: Shape, pad: Shape, out: Shape) -> bool:
-    """Are the windows small, and do they all lie inside the image?"""
+    """True if the windows are small and lie inside the image."""
     return max(kernel) <= MOST_TAPS and all(
         p == 0 and (o - 1) * s + k <= n for n, k, s, p, o in zip(size, kernel, stride, pad, out)
     )
@@ -68,7 +68,7 @@ def combine_neighbours(
 
 
 def cover(size: Shape, kernel: Shape, stride: Shape, pad: Shape, out: Shape) -> bool:
-    """Does every place of the image lie in one window?"""
+    """True if every place of the image lies in exactly one window."""
     return all(
         s == k and p == 0 and o * k == n for n, k, s, p, o in zip(size, kernel, stride, pad, out)
     )
@@ -93,7 +93,7 @@ def repeat_windows(g: np.ndarray, kernel: Shape, dx: np.ndarray) -> None:
 
 
 def are_squares(dtype: np.dtype, size: Shape, kernel: Shape, stride: Shape, out: Shape) -> bool:
-    """Can `give_to_winners` do it: is the image cut into 2 x 2, and do pairs fit an integer?"""
+    """True if `give_to_winners` applies: the windows are 2 x 2, and pairs fit an integer."""
     return (
         (2, 2) == kernel == stride
         and size == tuple(2 * n for n in out)
@@ -105,7 +105,7 @@ def are_squares(dtype: np.dtype, size: Shape, kernel: Shape, stride: Shape, out:
 def give_to_winners(g: np.ndarray, x: np.ndarray, y: np.ndarray, dx: np.ndarray) -> None:
     """dx (images, H, W): each g goes to the first place of its 2 x 2 window of x that holds y.
 
-    The upper row has won where its larger place is y, the left place where it is not the smaller.
+    The upper row wins where its maximum is y, the left place where it is not the smaller one.
     """
     narrow, wide = WIDTHS[x.itemsize]
     W = x.shape[-1]

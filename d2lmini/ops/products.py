@@ -1,4 +1,4 @@
-"""Every product of matrices on the CPU: cut by size, shared among idle workers, serial in BLAS.
+"""Every matrix product on the CPU: chunked by size, shared among idle workers, serial in BLAS.
 
 >>> import numpy as np
 >>> matmul(np, np.ones((2, 3)), np.ones((3, 2)))
@@ -7,15 +7,15 @@ array([[3., 3.],
 >>> pieces_of(1024, 512, 2048), pieces_of(256, 784, 256), pieces_of(128, 256, 128)
 (4, 2, 1)
 
-A large product is cut by rows or columns of its result, whichever are more: each piece of rows
-reads all of b once more, each piece of columns all of a (BLAS copies what it reads into an order
-of its own). A batch is cut between its matrices. The workers of the engine that have nothing to do
-share the pieces (`parallel_for`), and BLAS computes each on the thread that asks (`blas.alone`).
-So bits depend on sizes only, neither on the number of workers nor on that of BLAS's threads; two
-independent products run side by side; and no core waits in a loop. Left to BLAS's own threads,
-a product of middling size took up to fifty times as long beside another program.
+A large product is split along rows or columns of its result, whichever are more: each chunk of rows
+reads all of b once more, each chunk of columns all of a (BLAS copies its operands into a layout of
+its own). A batch is split between its matrices. Idle workers of the engine share the chunks
+(`parallel_for`), and BLAS computes each chunk on the calling thread (`blas.alone`). So the bits
+depend on sizes only, neither on the number of workers nor on the number of BLAS threads; two
+independent products run side by side; and no core spins in a wait. With BLAS's own threads,
+a product of medium size took up to fifty times as long beside another program.
 
-A product of up to `SERIAL_PRODUCT` multiplications BLAS computes serially anyway.
+BLAS computes a product of up to `SERIAL_PRODUCT` multiplications serially anyway.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from d2lmini.device.parallel import parallel_for
 from d2lmini.ops import pieces
 from d2lmini.ops.kernels import kind_of, with_kernels
 
-#: From so many multiplications on a product is cut into so many pieces. Half of the smallest takes
-#: 0.2 ms, five times a hand-over to a worker; with four pieces instead of two a worker that comes
-#: late costs less; more of them pay where reading an operand again is little beside the product
-#: (on one thread, 512 x 512 x 512 took 4 % longer in two pieces, 7 % in four, 14 % in eight).
+#: (multiplications, chunks): a product of at least this size is split into this many chunks. Half
+#: of the smallest takes 0.2 ms, five times a hand-over to a worker; with four chunks instead of two
+#: a late worker costs less; more chunks pay off where reading an operand again is cheap compared to
+#: the product (on one thread, 512 x 512 x 512 took 4 % longer in 2 chunks, 7 % in 4, 14 % in 8).
 PIECES = ((1 << 37, 16), (1 << 34, 8), (1 << 28, 4), (1 << 24, 2))
 
-#: Reading or writing a number takes as long as so many multiplications: what counts for products
-#: of a matrix with a vector.
+#: Reading or writing a number takes as long as this many multiplications; it dominates the cost of
+#: a matrix-vector product.
 MOVE = 8
 
-#: A piece has at least so many rows or columns.
+#: Minimal number of rows or columns of a chunk.
 NARROWEST = 32
 
 
@@ -49,7 +49,7 @@ NARROWEST = 32
 def matmul(xp: Any, a: Any, b: Any, out: Any = None) -> Any:
     """a @ b into `out`: (..., M, K) x (..., K, N) -> (..., M, N), batches broadcast.
 
-    Operands may be strided views. float16, for which no BLAS exists, by way of float32.
+    Operands may be strided views. float16, for which BLAS has no routine, is computed in float32.
     """
     if xp is not np:
         return matmul.kernels[kind_of(xp)](xp, a, b, out)
@@ -63,9 +63,9 @@ def matmul(xp: Any, a: Any, b: Any, out: Any = None) -> Any:
     inner = shape[-1]
     two = out is None and inner > 1 and len(shape) == b.ndim == 2
     if two and a.size * columns <= SERIAL_PRODUCT:
-        return a.dot(b)  # the same, 0.7 us sooner than by matmul
+        return a.dot(b)  # equal, 0.7 us faster than matmul
     rows = shape[-2]
-    # A column times a row, which NumPy's matmul is slow at, needs no sums.
+    # A column times a row needs no sums, and NumPy's matmul is slow at it.
     function = xp.multiply if inner == 1 else xp.matmul
     if a.size * columns <= SERIAL_PRODUCT and b.size * rows <= SERIAL_PRODUCT:
         return function(a, b, out=out)
@@ -84,14 +84,14 @@ def matmul(xp: Any, a: Any, b: Any, out: Any = None) -> Any:
 
 
 def pieces_of(rows: int, inner: int, columns: int, batch: int = 1) -> int:
-    """Into how many pieces to cut a product, or a batch of products, of this size."""
+    """Number of chunks for a product, or a batch of products, of this size."""
     moved = rows * inner + inner * columns + rows * columns
     work = batch * max(rows * inner * columns, MOVE * moved)
     return next((n for least, n in PIECES if work >= least), 1)
 
 
 def _share(function: Callable[..., Any], a: Any, b: Any, out: Any) -> None:
-    """function(a, b) into `out`, in pieces."""
+    """function(a, b) into `out`, in chunks."""
     if out.ndim > 2:
         _share_batch(function, a, b, out)
         return
@@ -110,15 +110,14 @@ def _share(function: Callable[..., Any], a: Any, b: Any, out: Any) -> None:
 
 
 def _share_batch(function: Callable[..., Any], a: Any, b: Any, out: Any) -> None:
-    """Cut between matrices, along the longest axis of the batch; one after the other if it is too
-    short for that."""
+    """Split a batch between matrices, along its longest axis; serial if that axis is too short."""
     *batch, rows, columns = out.shape
     n = pieces_of(rows, a.shape[-1], columns, out.size // (rows * columns))
     if n < 2:
         function(a, b, out=out)
         return
     axis = batch.index(max(batch))
-    # Views, with the axis in front, of both operands: one may have come without it.
+    # Views of both operands with the axis in front; one operand may lack the axis.
     a, b = (np.broadcast_to(x, (*batch, *x.shape[-2:])).swapaxes(0, axis) for x in (a, b))
     out = out.swapaxes(0, axis)
     if len(out) < n:
@@ -130,15 +129,15 @@ def _share_batch(function: Callable[..., Any], a: Any, b: Any, out: Any) -> None
 
 
 def _is_transposed(a: Any, b: Any) -> bool:
-    """Is b the same memory as a, read the other way round?"""
-    # `a.ctypes` would import a module each time, which fails when the process ends.
+    """True if b is the transpose of a in the same memory."""
+    # `a.ctypes` imports a module on each use, which fails at interpreter exit.
     first, second = a.__array_interface__["data"], b.__array_interface__["data"]
     return first == second and a.T.shape == b.shape and a.T.strides == b.strides
 
 
 def _share_triangle(a: Any, out: Any, parts: list[slice]) -> None:
-    """a @ a.T: tiles of the lower triangle, each copied to its mirror image. Those on the diagonal
-    NumPy recognizes, and has them computed by halves."""
+    """a @ a.T: tiles of the lower triangle, each copied to its mirror image. NumPy recognizes the
+    tiles on the diagonal and computes half of each."""
     tiles = [(r, c) for i, r in enumerate(parts) for c in parts[:i]]
     tiles += [(r, r) for r in parts]
 

@@ -1,4 +1,4 @@
-"""Random numbers as ops: each distribution with number parameters, array parameters, or "like".
+"""Random ops: each distribution with number parameters, array parameters, or "like".
 
 >>> from d2lmini import nd, random
 >>> random.seed(3)
@@ -7,11 +7,11 @@
 >>> bool((a == nd.random.normal(shape=(2, 2))).min())
 True
 
-`_random_NAME` gives numbers of `shape`; `_sample_NAME` for every element of its parameter arrays
-an array of `shape`; `_random_NAME_like` numbers in the shape and dtype of its input. Parameters out
-of range are found while drawing, as in MXNet: the error is kept on the result. Names and
-parameters are MXNet 1.9's; the streams are not (a seed gives other numbers there, and others on a
-GPU than on the CPU: see `cuda/kernels/random.py`).
+`_random_NAME` draws numbers of `shape`; `_sample_NAME` an array of `shape` for every element of its
+parameter arrays; `_random_NAME_like` numbers in the shape and dtype of its input. Parameters out of
+range fail at run time, as in MXNet: the error is kept on the result. Names and parameters are MXNet
+1.9's; the streams are not (a seed gives other numbers in MXNet, and others on a GPU than on the
+CPU: see `cuda/kernels/random.py`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from d2lmini.ops.distributions import DISTRIBUTIONS, Distribution, draw, draw_ea
 from d2lmini.ops.kernels import kind_of, with_kernels
 from d2lmini.ops.signature import Signature, with_signature
 
-# Drawing takes about this many operations a number.
+# Drawing takes about this many operations per number.
 _FLOPS = 20.0
 
 
@@ -123,8 +123,8 @@ def sample_multinomial(
 ):
     """Indices drawn with the probabilities in the last axis of data.
 
-    (K,) gives `shape`, (N, K) gives (N,) + shape; with get_prob also the log of each one's
-    probability. The gradient of that log is declared where sampling is differentiated.
+    (K,) gives `shape`, (N, K) gives (N,) + shape; with get_prob also the log of each index's
+    probability. The op has no gradient, as all random ops.
     """
     probabilities = data.reshape(-1, data.shape[-1]).astype("float64")
     upper = probabilities.cumsum(1)
@@ -140,7 +140,7 @@ def sample_multinomial(
 
 @with_kernels
 def pick(xp: Any, upper: Any, count: int, rng: Any) -> Any:
-    """(N, count) numbers of categories, whose probabilities add up to `upper` (N, K)."""
+    """(N, count) indices of categories; row n of `upper` (N, K) has their cumulative weights."""
     if xp is not np:
         return pick.kernels[kind_of(xp)](xp, upper, count, rng)
     shape = len(upper), count

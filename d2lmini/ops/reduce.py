@@ -1,4 +1,4 @@
-"""Reductions: sum, mean, prod, max, min and their kin that skip nan.
+"""Reductions: sum, mean, prod, max, min and the variants that skip nan.
 
 All take the same attributes, as in MXNet: `axis` (an int, a tuple, or None or () for all axes),
 `keepdims`, and `exclude` (reduce over the axes that are *not* named). A full reduction has shape
@@ -15,11 +15,11 @@ All take the same attributes, as in MXNet: `axis` (an int, a tuple, or None or (
 [3. 6.]
 <NDArray 2 @cpu(0)>
 
-The dtype is kept: sums of small integers wrap around, a mean of integers is cut towards zero. Only
-bool, which MXNet keeps too and which would say no more than "any", is counted (int64). float16
-accumulates in float32. nan and inf propagate, except in `nansum` and `nanprod`.
+The dtype is kept: sums of small integers wrap around, a mean of integers is truncated towards zero.
+Only bool, which MXNet keeps too (the sum would mean no more than "any"), is counted in int64.
+float16 accumulates in float32. nan and inf propagate, except in `nansum` and `nanprod`.
 
-Large arrays are reduced in pieces that depend on the shape only (`pieces`), so the same numbers
+Large arrays are reduced in chunks that depend on the shape only (`pieces`), so the same numbers
 give the same bits with any number of workers.
 """
 
@@ -41,7 +41,7 @@ from d2lmini.ops.core import Axes, Shape, Spec, normalize_axis, op
 
 @lru_cache(maxsize=4096)
 def reduced_axes(axis: Any, ndim: int, exclude: bool = False) -> tuple[int, ...]:
-    """The axes that go, counted from the front; MXNetError for one out of range or named twice."""
+    """The reduced axes, counted from the front; MXNetError if out of range or named twice."""
     if axis is None or axis == ():
         return tuple(range(ndim))
     given = (axis,) if isinstance(axis, int) else axis
@@ -53,7 +53,7 @@ def reduced_axes(axis: Any, ndim: int, exclude: bool = False) -> tuple[int, ...]
 
 @lru_cache(maxsize=4096)
 def kept_shape(shape: Shape, axes: tuple[int, ...]) -> Shape:
-    """`shape` with 1 in the place of every axis of `axes`."""
+    """`shape` with 1 for every axis of `axes`."""
     return tuple(1 if a in axes else n for a, n in enumerate(shape))
 
 
@@ -66,7 +66,7 @@ def reduced_shape(shape: Shape, axes: tuple[int, ...], keepdims: bool) -> Shape:
 
 
 def _infer(of_bool: str, of_nothing: bool = True) -> Callable[..., Spec]:
-    """The rule of a reduction that keeps the dtype but for bool, and may reduce nothing or not."""
+    """The shape rule of a reduction; keeps dtypes except bool. of_nothing: allow empty axes."""
     dtypes = {np.dtype(bool): np.dtype(of_bool)}
 
     def infer(data: Spec, *, axis: Any, keepdims: bool, exclude: bool) -> Spec:
@@ -79,7 +79,7 @@ def _infer(of_bool: str, of_nothing: bool = True) -> Callable[..., Spec]:
 
 
 def check_elements(shape: Shape, axes: tuple[int, ...]) -> None:
-    """MXNetError when one of `axes` is empty, where an extreme of the elements is wanted."""
+    """MXNetError if one of `axes` is empty: a maximum needs an element."""
     for a in axes:
         if shape[a] == 0:
             raise MXNetError(f"axis {a} of {shape} has no elements, so there is no extreme")
@@ -97,18 +97,18 @@ def reads_all(data: Spec, *_: Spec, **_attrs: Any) -> float:
     return data.size
 
 
-# -- how -------------------------------------------------------------------------------------------
+# -- computation -----------------------------------------------------------------------------------
 
 
-#: NumPy adds up rows that are shorter than this slowly, one by one.
+#: NumPy sums rows shorter than this slowly, element by element.
 SHORT = 1024
-#: So many numbers of a block stay in a cache between two passes.
+#: This many numbers of a block stay in a cache between two passes.
 FEW = 1 << 18
 
 
 def _sum(x: Any, axes: tuple[int, ...], place: Any) -> Any:
-    """The sum of x. Over the first axis and the last ones, of images for instance, the first goes
-    first: whole images are added up, then the short rows of a single one."""
+    """The sum of x. Over the first axis and the last ones, of images for instance, the first axis
+    is reduced first: whole images are added, then the short rows of a single image."""
     if x.size > SHORT and len(axes) > 1 and 0 in axes and _ends_short(x, axes):
         x = x.sum(axis=0, dtype=place.dtype, keepdims=True)
     return _into(place, x.sum, axes, dtype=place.dtype)
@@ -117,9 +117,8 @@ def _sum(x: Any, axes: tuple[int, ...], place: Any) -> Any:
 def _into(place: Any, method: Callable[..., Any], axes: tuple[int, ...], **how: Any) -> Any:
     """place = x.method(axes), for a reduction method of an array x; returns place.
 
-    CuPy is given `out=` only where that is safe. Its kernels made with CUB take an output for an
-    x that is laid out in Fortran's order to be laid out so, too (its issue 10300); and its `min`
-    passes `out` on as the dtype (its issue 9032).
+    CuPy gets `out=` only where that is safe. Its CUB kernels assume that the output has Fortran
+    order if x has (CuPy issue 10300); and its `min` passes `out` on as the dtype (CuPy issue 9032).
     """
     x = method.__self__  # type: ignore[attr-defined]
     if isinstance(x, np.ndarray) or (x.flags.c_contiguous and method.__name__ != "min"):
@@ -135,7 +134,7 @@ def _ends_short(x: Any, axes: tuple[int, ...]) -> bool:
     return isinstance(x, np.ndarray) and 1 < row < SHORT and few and x.flags.c_contiguous
 
 
-# The reduced axes stay with size 1, and `place` says in which dtype to accumulate.
+# The reduced axes stay with size 1; `place` has the accumulation dtype.
 _TOTALS: dict[str, Callable[[Any, tuple[int, ...], Any], Any]] = {
     "sum": _sum,
     "prod": lambda x, axes, place: _into(place, x.prod, axes, dtype=place.dtype),
@@ -154,10 +153,10 @@ def reduce_into(
     prepare: Callable[[Any], Any] | None = None,
     finish: Callable[[Any], Any] | None = None,
 ) -> Any:
-    """out = finish(prepare(data).method() over axes), in pieces where data is large; returns out.
+    """out = finish(prepare(data).method() over axes), in chunks where data is large; returns out.
 
-    `acc` is the dtype to accumulate in (out's by default, but float32 for float16); `prepare` maps
-    a block of the data, `finish` changes the total in place before it is converted to out's dtype.
+    `acc` is the accumulation dtype (default: out's, but float32 for float16); `prepare` maps a
+    block of the data; `finish` changes the total in place before the conversion to out's dtype.
     """
     if acc is None:
         is_half_total = out.dtype.char == "e" and method in ("sum", "prod")
@@ -208,7 +207,7 @@ def _(g, shape, *, axis, exclude):
 
 @op(infer=_infer_mean, flops=reads_all)
 def mean(xp, data, *, axis: Axes = None, keepdims: bool = False, exclude: bool = False, out=None):
-    """Mean over `axis`; of nothing it is nan. For integers cut towards zero; bool gives float32.
+    """Mean over `axis`; nan if empty. Integers are truncated towards zero; bool gives float32.
 
     Integers are summed in float64 (MXNet sums in their own dtype, which may overflow).
     """
@@ -260,7 +259,7 @@ def _(g, data, shape, *, axis, exclude):
 def nansum(
     xp, data, *, axis: Axes = None, keepdims: bool = False, exclude: bool = False, out=None
 ):  # fmt: skip
-    """Sum over `axis` of what is not nan. The gradient at a nan is 0."""
+    """Sum over `axis` of the elements that are not nan. The gradient at a nan is 0."""
     prepare = (lambda block: _nan_to(xp, block, 0)) if data.dtype.kind == "f" else None
     return _reduce(xp, data, out, "sum", axis, keepdims, exclude, prepare)
 
@@ -275,7 +274,7 @@ def _(g, data, shape, *, axis, exclude):
 def nanprod(
     xp, data, *, axis: Axes = None, keepdims: bool = False, exclude: bool = False, out=None
 ):  # fmt: skip
-    """Product over `axis` of what is not nan. The gradient at a nan is 0."""
+    """Product over `axis` of the elements that are not nan. The gradient at a nan is 0."""
     prepare = (lambda block: _nan_to(xp, block, 1)) if data.dtype.kind == "f" else None
     return _reduce(xp, data, out, "prod", axis, keepdims, exclude, prepare)
 
@@ -288,7 +287,7 @@ def _(g, data, shape, *, axis, exclude):
 
 @op("_nan_to_one", flops=2, elementwise=True)
 def nan_to_one(xp, data, *, out=None):
-    """1 in the place of every nan, all else as it is."""
+    """1 for every nan, other elements unchanged."""
     return pieces.placed(xp, _nan_to(xp, data, 1), out)
 
 
@@ -301,7 +300,7 @@ def _(g, data):
 def max_(
     xp, data, *, axis: Axes = None, keepdims: bool = False, exclude: bool = False, out=None
 ):  # fmt: skip
-    """Largest element over `axis`; nan if there is one. MXNetError at the call for an empty axis.
+    """Largest element over `axis`; nan if there is a nan. MXNetError at the call for an empty axis.
 
     The gradient goes in full to every element that equals the maximum, as in MXNet.
     """
@@ -312,7 +311,7 @@ def max_(
 def min_(
     xp, data, *, axis: Axes = None, keepdims: bool = False, exclude: bool = False, out=None
 ):  # fmt: skip
-    """Smallest element over `axis`; else as `max`."""
+    """Smallest element over `axis`; otherwise as `max`."""
     return _reduce(xp, data, out, "min", axis, keepdims, exclude)
 
 
@@ -323,7 +322,7 @@ def _(g, y, data, shape, *, axis, exclude):
     return reshape_to(g, kept) * (data == reshape_to(y, kept))
 
 
-# -- the pair that gradients of reductions and broadcasts are made of ------------------------------
+# -- the pair of ops that form gradients of reductions and broadcasts ------------------------------
 
 
 def _infer_spread(data: Spec, *, kept: Shape, shape: Shape) -> Spec:
@@ -333,7 +332,7 @@ def _infer_spread(data: Spec, *, kept: Shape, shape: Shape) -> Spec:
 
 @op("_spread", infer=_infer_spread, flops=0)
 def spread(xp, data, *, kept: Shape, shape: Shape, out=None):
-    """Reshape to `kept`, then broadcast to `shape`; the codes of `reshape` mean nothing here."""
+    """Reshape to `kept`, then broadcast to `shape`; the codes of `reshape` have no meaning here."""
     return pieces.placed(xp, xp.broadcast_to(data.reshape(kept), shape), out)
 
 
@@ -344,7 +343,7 @@ def _(g, data_shape, *, kept):
 
 @op("_sum_to", infer=lambda data, *, shape: Spec(shape, data.dtype), flops=reads_all)
 def sum_to(xp, data, *, shape: Shape, out=None):
-    """Undo a broadcast by adding up: what was spread from size 1, or from no axis at all."""
+    """Sum out a broadcast: every axis that was broadcast from size 1, or from no axis."""
     extra = data.ndim - len(shape)
     kept = (1,) * extra + shape
     axes = tuple(a for a, n in enumerate(kept) if n == 1 and data.shape[a] != 1)

@@ -1,10 +1,10 @@
-"""The language of `reshape`: what a target shape with the codes 0, -1, -2, -3, -4 means.
+"""Shapes for `reshape`: the meaning of the codes 0, -1, -2, -3, -4 in a target shape.
 
-The target is read from left to right while a cursor walks over the axes of the input:
+The target is read from left to right while a cursor moves over the axes of the input:
 
     n > 0       this size; the cursor steps over one axis, whatever its size
     0           keep the axis under the cursor
-    -1          whatever size is left over (at most once); the cursor steps over one axis
+    -1          the remaining size (at most once); the cursor steps over one axis
     -2          keep all axes from the cursor on
     -3          join the axis under the cursor and the next one
     -4, a, b    split the axis under the cursor into sizes a and b, of which one may be -1
@@ -22,8 +22,8 @@ With `reverse` both are read from right to left, so that codes name axes counted
 >>> infer_reshape((10, 5, 4), (-1, 0), reverse=True)
 (50, 4)
 
-After MXNet's `reshape`. As there, the two sizes of a split stand before its -4 when reversed.
-Unlike there, a result whose size does not fit is always an error.
+After MXNet's `reshape`, where the two sizes of a split also precede its -4 when reversed. Unlike in
+MXNet, a result whose size does not fit is always an error.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ def infer_reshape(shape: Shape, target: Shape, reverse: bool = False) -> Shape:
 
 
 class _Misfit(Exception):
-    """Why a target does not fit."""
+    """The reason why a target does not fit."""
 
 
 def _follow(shape: Shape, target: Shape) -> Shape:
     sizes: list[int] = []
     cursor = 0
-    open_at = None  # place of the -1
-    # What -1 stands for is the total size over the size given, both without the axes that are
-    # kept: so it has a meaning beside a kept axis of size 0, and (0, 4) into (0, -1) is (0, 4).
+    open_at = None  # position of the -1
+    # -1 stands for the total size over the given size, both without the kept axes. So -1 has a
+    # meaning next to a kept axis of size 0: (0, 4) into (0, -1) is (0, 4).
     given = 1
     kept: list[int] = []
     codes = iter(target)

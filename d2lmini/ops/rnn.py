@@ -8,16 +8,16 @@
 >>> y.shape, h.shape
 ((3, 2, 5), (1, 2, 5))
 
-Only the product with the state has to wait for the step before. So a layer begins with the
-products of all inputs at once, (T N, I) with (I, gates), and then goes through the steps, each one
-product (N, H) with (H, gates) and a few passes over the gates (`rnn_gates.py`), all in place.
-Backward likewise: slopes of all gates at once, then the steps in reverse, then the gradients of
-the weights, each one product over all steps.
+Only the product with the state depends on the previous step. So a layer begins with the products of
+all inputs at once, (T N, I) with (I, gates), and then goes through the steps, each one product
+(N, H) with (H, gates) and a few passes over the gates (`rnn_gates.py`), all in place. Backward
+likewise computes the derivatives of all gates at once, then goes through the steps in reverse, and
+then computes the gradients of the weights, each one product over all steps.
 
 The parameters are one vector, in the order of MXNet and cuDNN: for each layer and direction i2h
-weight, h2h weight; then, in the same order, i2h bias, h2h bias. What backward needs of forward lies
-in a hidden output, the `reserve`: the gates of all steps, the cell states (LSTM) or the state's
-share of n (GRU), and what inner layers gave to the next.
+weight, h2h weight; then, in the same order, i2h bias, h2h bias. A hidden output, the `reserve`,
+holds what backward needs of forward: the gates of all steps, the cell states (LSTM) or the state's
+part of n (GRU), and the outputs of inner layers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from d2lmini.ops.rnn_layers import KINDS, Clip, Layer, Weights, layer_of, views_
 
 
 class Sizes(NamedTuple):
-    """Everything that decides about shapes: T steps, N sequences, I inputs, H units, L layers."""
+    """The sizes that determine all shapes: T steps, N sequences, I inputs, H units, L layers."""
 
     mode: str
     T: int
@@ -63,7 +63,7 @@ class Sizes(NamedTuple):
         return weights, [(G,)] * len(weights)
 
     def reserve_shapes(self) -> list[Shape]:
-        """What each layer and direction keeps, then the outputs of inner layers."""
+        """Shapes of the kept arrays of each layer and direction, then of inner layers' outputs."""
         each = [(self.T, self.N, k * self.H) for k in KINDS[self.mode].keeps]
         return each * (self.L * self.directions) + [self.output] * (self.L - 1)
 
@@ -76,7 +76,7 @@ class Sizes(NamedTuple):
             yield Weights(views[k], views[k + 1], views[n + k], views[n + k + 1])
 
     def kept(self, reserve: Any) -> tuple[list[list[Any]], list[Any]]:
-        """What the reserve holds: of each layer and direction, and the outputs of inner layers."""
+        """The contents of the reserve: kept arrays per layer and direction, inner outputs."""
         views = views_of(reserve, self.reserve_shapes())
         n, layers = len(KINDS[self.mode].keeps), self.L * self.directions
         return [views[n * k : n * k + n] for k in range(layers)], views[n * layers :]
@@ -85,7 +85,7 @@ class Sizes(NamedTuple):
 def parameter_size(
     mode: str, input_size: int, state_size: int, num_layers: int = 1, bidirectional: bool = False
 ) -> int:
-    """How many numbers `parameters` holds.
+    """Length of the vector `parameters`.
 
     >>> parameter_size("lstm", 3, 5) == 4 * 5 * (3 + 5 + 2)
     True
@@ -101,7 +101,7 @@ def _sizes(data: Shape, mode: str, state_size: int, num_layers: int, bidirection
 
 @op("_rnn_param_concat", infer=concat.infer, flops=0, in_mxnet=True, counted=True)
 def rnn_param_concat(xp, *data, dim: int = 1, out=None):
-    """`concat`, by the name under which MXNet's graphs join the parameters of `RNN`."""
+    """`concat`, under the name by which MXNet's graphs join the parameters of `RNN`."""
     return concat.compute(xp, *data, dim=dim, out=out)
 
 
@@ -115,10 +115,10 @@ def _infer(
 ) -> list[Spec]:  # fmt: skip
     check_choice("mode", mode, tuple(KINDS))
     if projection_size:
-        raise MXNetError("projection_size is not built in; put a Dense layer behind the LSTM")
+        raise MXNetError("projection_size is not supported; put a Dense layer behind the LSTM")
     if use_sequence_length or sequence_length is not None:
         raise MXNetError(
-            "sequence_length is not built in (MXNet ignores it on the CPU); unroll a cell with "
+            "sequence_length is not supported (MXNet ignores it on the CPU); unroll a cell with "
             "valid_length=, or put SequenceMask behind a network of one direction"
         )
     check_float(data, parameters, state, state_cell, half=False)
@@ -128,7 +128,7 @@ def _infer(
     if state_size < 1 or num_layers < 1:
         raise MXNetError(f"state_size={state_size}, num_layers={num_layers}: need at least 1")
     if not 0 <= p <= 1:
-        raise MXNetError(f"p={p} is no probability, need a number from 0 to 1")
+        raise MXNetError(f"p={p} is not a probability, need a number from 0 to 1")
     sizes = _sizes(data.shape, mode, state_size, num_layers, bidirectional)
     check_shape("state", state, sizes.state, why="layers times directions, batch, state_size")
     if state_cell is not None:
@@ -171,15 +171,15 @@ def RNN(
     """A recurrent network over (T, N, C) -> (T, N, directions * state_size).
 
     mode: 'rnn_relu', 'rnn_tanh', 'lstm', 'gru' (formulas in `rnn_gates.py`). parameters: all
-    weights and biases, a vector (order on the first page of this module). state, and state_cell for
-    the LSTM: (num_layers * directions, N, state_size), forward before backward in each layer; with
-    state_outputs the last ones are returned too. While training, p of what each layer gives to the
-    next is dropped. lstm_state_clip_min and _max bound the cell state of every step, and
-    lstm_state_clip_nan puts the upper bound for nan.
+    weights and biases, a vector (for the order see the module's docstring). state, and state_cell
+    for the LSTM: (num_layers * directions, N, state_size), forward before backward in each layer;
+    state_outputs also returns the last states. In training a fraction p of the inputs of each layer
+    but the first is dropped. lstm_state_clip_min and _max bound the cell state of every step;
+    lstm_state_clip_nan replaces nan by the upper bound.
 
-    One dtype, float32 or float64. MXNetError at the call for shapes, dtypes, and what is not built
-    in: projection_size and sequence_length. Not twice differentiable, as in MXNet. (On the CPU
-    MXNet 1.9 takes no notice of p, sequence_length and the bounds.)
+    One dtype, float32 or float64. MXNetError at the call for shapes, dtypes, and the unsupported
+    projection_size and sequence_length. Not twice differentiable, as in MXNet. (On the CPU MXNet
+    1.9 ignores p, sequence_length and the bounds.)
 
     Cost: 2 T N FLOPs for each number in parameters. After cuDNN's and MXNet's RNN.
     """
@@ -216,8 +216,8 @@ def _layer(xp: Any, mode: str, low: float | None, high: float | None, nan: bool 
 
 
 def _mask(xp: Any, key: Any, layer: int, p: float, sizes: Sizes, dtype: Any) -> Any:
-    """What the inputs of a layer are multiplied with: 0 with probability p, else 1 / (1 - p); None
-    if all are kept."""
+    """The dropout mask of a layer's inputs: 0 with probability p, else 1 / (1 - p); None without
+    dropout."""
     if not p:
         return None
     drawn = standard_uniform(xp, key, layer, sizes.output)
@@ -280,8 +280,8 @@ def rnn_backward(
     state_size: int, num_layers: int, bidirectional: bool, mode: str, p: float, key,
     low: float | None, high: float | None, wants_data: bool, out=None,
 ):  # fmt: skip
-    """Gradients of `RNN` for parameters, state, state_cell (LSTM) and, if wanted, data; g_state and
-    g_cell are those of the last states, or nothing."""
+    """Gradients of `RNN` for parameters, state, state_cell (LSTM) and, if needed, data; g_state and
+    g_cell are the gradients of the last states, or absent."""
     sizes = _sizes(data.shape, mode, state_size, num_layers, bidirectional)
     given = (state,) if state_cell is None else (state, state_cell)
     if out is None:

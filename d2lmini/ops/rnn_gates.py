@@ -1,20 +1,20 @@
 """The arithmetic between the matrix products of a recurrent step.
 
-With a = W x + b of the input and c = U h + d of the state, each cut into gates of H numbers, and s
-the sigmoid:
+With a = W x + b of the input and c = U h + d of the state, each split into gates of H numbers, and
+s the sigmoid:
 
     GRU    r, z = s(a + c)    n = tanh(a_n + r c_n)                  h' = n + z (h - n)
     LSTM   i, f, o = s(a + c)    g = tanh(a_g + c_g)    c' = f c + i g    h' = o tanh(c')
 
-The gates lie in memory in the order r z n and i f g o, as in MXNet and cuDNN; the GRU is cuDNN's,
+The gates are stored in the order r z n and i f g o, as in MXNet and cuDNN; the GRU is cuDNN's,
 whose reset gate comes after the product (K. Cho et al., 2014, have it before).
 
-Backward, the derivative of h' for each gate is a product of numbers that are known before the
-gradient of h' comes. `gru_slopes` and `lstm_slopes` compute them, for all steps of a sequence at
-once, and the gradient is only multiplied in.
+In backward, the derivative of h' for each gate is a product of numbers that do not depend on the
+gradient of h'. `gru_slopes` and `lstm_slopes` compute these derivatives for all steps of a sequence
+at once; each step only multiplies the gradient in.
 
-Everything here works in place on arrays of NumPy, or CuPy. What is passed over often lies apart and
-contiguous: over the columns of a wider array NumPy goes row by row, which took twice as long.
+All functions work in place on arrays of NumPy or CuPy. Arrays that are often processed are separate
+and contiguous: NumPy processes columns of a wider array row by row, which took twice as long.
 
 >>> import numpy as np
 >>> rz, n, share, h = np.zeros((1, 4)), np.zeros((1, 2)), np.zeros((1, 2)), np.ones((1, 2))
@@ -34,8 +34,8 @@ from d2lmini.ops.scalar_cache import fit
 def squash(xp: Any, x: Any) -> None:
     """x := 1 / (1 + e^-x).
 
-    (Not by the op `sigmoid`: NumPy 2.4 computes np.negative(x, out=x) wrongly where x is one column
-    of four.)
+    (The op `sigmoid` does not serve: NumPy 2.4 computes np.negative(x, out=x) wrongly where x is
+    one column of four.)
     """
     number = fit[xp][x.dtype]
     x *= number[-1]
@@ -51,7 +51,7 @@ def cut(gates: Any, n: int) -> Any:
 
 def gru_step(xp: Any, rz: Any, n: Any, share: Any, h: Any, y: Any, work: Any) -> None:
     """One step. rz (N, 2H) and n (N, H) hold a + c and a_n, and are filled with the gates. share is
-    c_n, h the state; y becomes the next one; work is overwritten; all (N, H)."""
+    c_n, h the state; y becomes the next state; work is overwritten; all (N, H)."""
     H = h.shape[-1]
     squash(xp, rz)
     xp.multiply(rz[:, :H], share, out=work)
@@ -63,8 +63,8 @@ def gru_step(xp: Any, rz: Any, n: Any, share: Any, h: Any, y: Any, work: Any) ->
 
 
 def gru_slopes(xp: Any, rz: Any, n: Any, share: Any, h: Any, dn: Any, dc: Any) -> None:
-    """Fill dn (..., H) with dh'/da_n and dc (..., 3H) with dh'/dc, of which the first two parts are
-    those of a as well. The others as `gru_step` left them."""
+    """Fill dn (..., H) with dh'/da_n and dc (..., 3H) with dh'/dc; the first two parts of dc are
+    dh'/da as well. The other arrays are as `gru_step` left them."""
     H = n.shape[-1]
     r, z = rz[..., :H], rz[..., H:]
     dr, dz, dcn = dc[..., :H], dc[..., H : 2 * H], dc[..., 2 * H :]
@@ -84,12 +84,12 @@ def gru_slopes(xp: Any, rz: Any, n: Any, share: Any, h: Any, dn: Any, dc: Any) -
 
 
 def lstm_step(xp: Any, gates: Any, c: Any, c_next: Any, y: Any, work: Any, clip: Any) -> None:
-    """One step. gates (N, 4H): holds a + c, is filled with i f g o. c is the cell state, c_next and
-    y become the next one and the next state; work is overwritten; all (N, H). clip: None, or a
-    function that bounds c_next in place."""
+    """One step. gates (N, 4H) holds a + c and is filled with i f g o. c is the cell state; c_next
+    and y become the next cell state and the next state; work is overwritten; all (N, H). clip:
+    None, or a function that bounds c_next in place."""
     H = c.shape[-1]
     i, f, g, o = (gates[:, k * H : k * H + H] for k in range(4))
-    # The sigmoid of x is (1 + tanh(x / 2)) / 2: one pass of tanh serves all four.
+    # The sigmoid of x is (1 + tanh(x / 2)) / 2: one pass of tanh computes all four gates.
     half = fit[xp][gates.dtype][0.5]
     first = gates[:, : 2 * H]
     first *= half
@@ -110,7 +110,7 @@ def lstm_step(xp: Any, gates: Any, c: Any, c_next: Any, y: Any, work: Any, clip:
 
 def lstm_slopes(xp: Any, gates: Any, c: Any, c_next: Any, slopes: Any, through: Any) -> None:
     """Fill slopes (..., 4, H) with dc'/da_i, dc'/da_f, dc'/da_g, dh'/da_o, and `through` (..., H)
-    with dh'/dc'. The others as `lstm_step` left them."""
+    with dh'/dc'. The other arrays are as `lstm_step` left them."""
     gates = cut(gates, 4)
     i, f, g, o = (gates[..., k, :] for k in range(4))
     di, df, dg, do = (slopes[..., k, :] for k in range(4))

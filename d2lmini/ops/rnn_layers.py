@@ -1,15 +1,16 @@
-"""One layer of `RNN` in one direction: forward over all steps, and back.
+"""One layer of `RNN` in one direction: forward and backward over all steps.
 
-A kind of layer (relu, tanh, LSTM, GRU) says what happens between the products of a step; the
-products and the way through time are the same for all and stand in `Layer`. With a = W x + b for
-all steps at once and c = U h in each step:
+A kind of layer (relu, tanh, LSTM, GRU) defines the computation between the products of a step;
+`Layer` has the products and the loop over time, which all kinds share. With a = W x + b for all
+steps at once and c = U h in each step:
 
     forward    h' = f(a, c, h)
-    back       D = slopes * (gradient of h')          dh = D U + what passes by the gates
+    back       D = slopes * (gradient of h')          dh = D U + the part that bypasses the gates
                dW = sum over steps of D^T x           dU = sum over steps of D^T h
 
-`slopes` are the derivatives of h' for a and c. Forward has fixed them all, so they are computed for
-all steps before the way back begins, and a step of it is a product and a few multiplications.
+`slopes` are the derivatives of h' for a and c. They depend on forward values only, so they are
+computed for all steps before the backward loop; a step of that loop is one product and a few
+multiplications.
 
 >>> sorted(KINDS)
 ['gru', 'lstm', 'rnn_relu', 'rnn_tanh']
@@ -30,12 +31,12 @@ from d2lmini.ops.products import matmul
 from d2lmini.ops.rnn_gates import cut, gru_slopes, gru_step, lstm_slopes, lstm_step
 from d2lmini.ops.scalar_cache import at_least
 
-#: Slopes of several steps are computed in pieces of about this many numbers.
+#: Slopes of several steps are computed in chunks of about this many numbers.
 GRAIN = 1 << 17
 
 
 class Weights(NamedTuple):
-    """Parameters of one layer and direction, of G = gates * H rows: (G, I), (G, H), (G,), (G,)."""
+    """Parameters of one layer and direction; G = gates * H: (G, I), (G, H), (G,), (G,)."""
 
     i2h: Any
     h2h: Any
@@ -44,7 +45,7 @@ class Weights(NamedTuple):
 
 
 class Clip:
-    """x := x between two bounds, in place; nan becomes the upper one if `nan`, else stays."""
+    """x := x clipped to two bounds, in place; `nan`: nan becomes the upper bound."""
 
     def __init__(self, xp: Any, low: float, high: float, nan: bool):
         self.xp, self.low, self.high, self.nan = xp, low, high, nan
@@ -55,13 +56,13 @@ class Clip:
         self.xp.clip(x, self.low, self.high, out=x)
 
     def passes(self, x: Any) -> Any:
-        """1 where the bounded x is inside, so that a gradient passes, else 0."""
+        """1 where the clipped x lies between the bounds, so the gradient passes, else 0."""
         return ((x > self.low) & (x < self.high)).astype(x.dtype)
 
 
 class Steps(NamedTuple):
-    """Places along the time axis: the step that comes first, those that come later, and, in the
-    same order, the one before each of these."""
+    """Indices along the time axis: the first step, the later steps, and, in the same order, the
+    step before each of these."""
 
     first: slice
     later: slice
@@ -73,11 +74,11 @@ BACKWARDS = Steps(slice(-1, None), slice(0, -1), slice(1, None))
 
 
 class Layer:
-    """What all kinds share.
+    """The parts that all kinds share.
 
     n_gates  rows of the weights for each unit
-    keeps    what backward needs of forward besides the outputs: arrays (T, N, k H), these k
-    slopes   the parts of D likewise: the first is the gradient of a, the last that of c
+    keeps    the values of k for the arrays (T, N, k H) that backward needs besides the outputs
+    slopes   the values of k for the parts of D: the first is the gradient of a, the last that of c
     """
 
     n_gates = 1
@@ -94,7 +95,7 @@ class Layer:
         self, x: Any, w: Weights, states: list[Any], y: Any, kept: list[Any], backwards: bool
     ) -> list[Any]:
         """Fill y (T, N, H), which may be a part of a wider array, and `kept`; returns the last
-        states. x (T, N, I); states: h, or h and c, (N, H); backwards: from the last step on."""
+        states. x (T, N, I); states: h, or h and c, (N, H); backwards: start at the last step."""
         xp = self.xp
         T, N, H = y.shape
         self.inputs(rows(x), w, y, kept)
@@ -107,14 +108,14 @@ class Layer:
         return states
 
     def inputs(self, x: Any, w: Weights, y: Any, kept: list[Any]) -> None:
-        """Compute the products of all inputs, with all of the biases that can be added here."""
+        """Compute the products of all inputs, plus all biases that can be added here."""
         place = kept[0] if kept else y
         matmul(self.xp, x, w.i2h.T, rows(place))
         place += w.i2h_bias + w.h2h_bias
 
     def stepper(self, w: Weights, kept: list[Any], work: Any) -> Callable[..., list[Any]]:
-        """A function (t, c, states, y) -> next states, which does what comes after the product of
-        step t and fills y, the next h. `work` (N, H) is free to use."""
+        """A function (t, c, states, y) -> next states, which completes step t after its product
+        and fills y, the next h. `work` (N, H) is scratch memory."""
         raise NotImplementedError
 
     # -- back -------------------------------------------------------------------------------------
@@ -123,7 +124,7 @@ class Layer:
         self, D: list[Any], w: Weights, states: list[Any], y: Any, kept: list[Any], g: Any,
         heads: list[Any], backwards: bool,
     ) -> None:  # fmt: skip
-        """Go back through all steps: fill D, from which the gradients of weights and inputs follow.
+        """Go back through all steps: fill D, which gives the gradients of weights and inputs.
 
         g (T, N, H) is the gradient of y, `heads` (N, H) those of the last states; these arrays
         become the gradients of `states`."""
@@ -136,14 +137,14 @@ class Layer:
     def fill_slopes(
         self, D: list[Any], states: list[Any], y: Any, kept: list[Any], steps: Steps
     ) -> Any:
-        """Fill D with the derivatives of the outputs; returns what else `back` needs."""
+        """Fill D with the derivatives of the outputs; returns further arrays for `back`."""
         raise NotImplementedError
 
     def back(
         self, order: Iterable[int], D: list[Any], across: Any, kept: list[Any], g: Any,
         heads: list[Any], extra: Any,
     ) -> None:  # fmt: skip
-        """Multiply the gradients into D, step by step; `heads` go along, from last to first.
+        """Multiply the gradients into D, from the last step to the first; updates `heads`.
         across: U."""
         raise NotImplementedError
 
@@ -164,7 +165,7 @@ class Layer:
         self.xp.sum(rows(dc), axis=0, out=grads.h2h_bias)
 
     def into_inputs(self, D: list[Any], w: Weights, dx: Any, add: bool) -> None:
-        """The gradient of x into dx (T, N, I), or added to it."""
+        """Write the gradient of x to dx (T, N, I), or add it."""
         for gates, d in self.gates_of_a(D):
             if add:
                 room = self.xp.empty(rows(dx).shape, dx.dtype)
@@ -174,12 +175,12 @@ class Layer:
             add = True
 
     def gates_of_a(self, D: list[Any]) -> list[tuple[slice, Any]]:
-        """Which rows of the weight W have which gradients of a, (T N, rows)."""
+        """Pairs of the rows of the weight W and their gradients of a, (T N, rows)."""
         return [(slice(None), rows(D[0]))]
 
 
 def views_of(vector: Any, shapes: list[tuple[int, ...]]) -> list[Any]:
-    """A vector cut into arrays of these shapes, one after the other."""
+    """Split a vector into views of these shapes, in order."""
     ends = list(accumulate(map(prod, shapes)))
     return [
         vector[end - prod(shape) : end].reshape(shape)
@@ -193,14 +194,14 @@ def rows(a: Any) -> Any:
 
 
 def _in_pieces(xp: Any, fill: Callable[..., None], *arrays: Any) -> None:
-    """Call `fill` on pieces of the first axis of all arrays; idle workers help."""
+    """Call `fill` on chunks of the first axis of all arrays, in parallel."""
     T = len(arrays[0])
     n = min(T, arrays[0].size // GRAIN)
     pieces.share(xp, T, n, lambda part: fill(*(a[part] for a in arrays)))
 
 
 class Tanh(Layer):
-    """h' = tanh(a + c). a is computed where h' goes."""
+    """h' = tanh(a + c). a is computed in the memory of h'."""
 
     def activate(self, y: Any) -> None:
         self.xp.tanh(y, out=y)
@@ -283,7 +284,7 @@ class LSTM(Layer):
 
 
 class GRU(Layer):
-    """Keeps the gates r z, the gate n, and the state's share of n, U_n h + d_n."""
+    """Keeps the gates r z, the gate n, and the state's part of n, U_n h + d_n."""
 
     n_gates = 3
     keeps = (2, 1, 1)
@@ -345,7 +346,7 @@ KINDS: dict[str, type[Layer]] = {"rnn_relu": Relu, "rnn_tanh": Tanh, "lstm": LST
 
 @with_kernels
 def layer_of(xp: Any, mode: str, clip: Clip | None = None) -> Layer:
-    """The layer of a kind that computes on arrays of a module."""
+    """The layer of a kind, for arrays of the module `xp`."""
     if xp is not np:
         return layer_of.kernels[kind_of(xp)](xp, mode, clip)
     return KINDS[mode](xp, clip)

@@ -1,7 +1,7 @@
-"""One recurrent layer in one direction as an op, its weights apart: what the cells call.
+"""One recurrent layer in one direction as an op with separate weights: the op of the cells.
 
-For a single step data is (N, C), for a whole sequence (T, N, C): then all steps are one operation,
-which takes a third of the time of as many single ones.
+For a single step data is (N, C), for a whole sequence (T, N, C). A sequence is one operation, which
+takes a third of the time of T single steps.
 
 >>> from d2lmini import nd
 >>> w = [nd.ones((6, 3)) / 9, nd.ones((6, 2)) / 9, nd.zeros(6), nd.zeros(6)]
@@ -11,8 +11,8 @@ which takes a third of the time of as many single ones.
 >>> one.shape, all.shape, (one == all[0]).asnumpy().all()
 ((1, 2), (4, 1, 2), np.True_)
 
-What happens in it is written in `rnn_layers.py`, on arrays. To be differentiated more than once,
-its gradient is written here a second time, in ops on values, which are recorded.
+`rnn_layers.py` has the computation, on arrays. To be differentiable more than once, the gradient is
+written here a second time, in recorded ops on values.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _steps(a: Any) -> Any:
 
 
 def _kept(reserve: Any, y: Any, mode: str) -> list[Any]:
-    """What forward leaves to backward: views into the vector."""
+    """The arrays that forward keeps for backward: views into the vector."""
     T, N, H = y.shape
     return views_of(reserve, [(T, N, k * H) for k in KINDS[mode].keeps])
 
@@ -75,10 +75,10 @@ def rnn_layer(
 ):  # fmt: skip
     """A layer over one step (N, C) -> (N, H) or a sequence (T, N, C) -> (T, N, H): all states.
 
-    mode and formulas as in `RNN`; state, and state_cell for 'lstm', (N, H) come before the first
-    step; for 'lstm' the last cell state is returned too. i2h_weight (G, C), h2h_weight (G, H),
-    biases (G,), G = H times 1, 4 or 3. One dtype, float32 or float64. MXNetError at the call for
-    shapes and dtypes.
+    mode and formulas as in `RNN`; state, and state_cell for 'lstm', (N, H) precede the first step;
+    'lstm' also returns the last cell state. i2h_weight (G, C), h2h_weight (G, H), biases (G,),
+    G = H times 1, 4 or 3. One dtype, float32 or float64. MXNetError at the call for shapes and
+    dtypes.
     """
     inputs = (data, i2h_weight, h2h_weight, i2h_bias, h2h_bias, state, state_cell)
     if out is None:
@@ -139,9 +139,9 @@ def rnn_layer_backward(
     xp, g, y, reserve, i2h_weight, h2h_weight, state, state_cell=None, g_cell=None, *, mode: str,
     wants_data: bool, out=None,
 ):  # fmt: skip
-    """The way back through `_rnn_layer`: gradients of data (if wanted), state and state_cell
-    (LSTM), and the vector D, from which `_rnn_layer_weights` makes the others: nothing waits for
-    these, so they are an operation of their own. g_cell is the gradient of the last cell state.
+    """Backward of `_rnn_layer`: gradients of data (if needed), state and state_cell (LSTM), and the
+    vector D, from which `_rnn_layer_weights` computes the others. Nothing depends on these, so they
+    are a separate operation. g_cell is the gradient of the last cell state.
     """
     given = [state] if state_cell is None else [state, state_cell]
     if out is None:
@@ -190,14 +190,14 @@ for each in (rnn_layer_backward, rnn_layer_weights):
 
     @each.gradient()
     def _(g):
-        raise MXNetError("its gradient is not built in: record while differentiating instead")
+        raise MXNetError("its gradient is not supported: record while differentiating instead")
 
 
-# -- the gradient once more, in ops on values ------------------------------------------------------
+# -- the gradient again, in ops on values ----------------------------------------------------------
 
 
 def _gradients(g: Any, g_cell: Any, data: Any, w: Weights, states: list[Any], mode: str) -> list:
-    """What `rnn_layer_backward` computes, for all inputs; recorded."""
+    """The results of `rnn_layer_backward`, for all inputs; recorded."""
     one = len(data.shape) == 2
     xs, gs = ([a] if one else _split(a, data.shape[0]) for a in (data, g))
     history = []
@@ -277,8 +277,8 @@ def _gru_step(a: Any, c: Any, states: list[Any]) -> tuple:
     return [n + z * (states[0] - n)], back
 
 
-#: (a, c, states) -> (next states, back), where back(*gradients of these) gives those of a and c,
-#: what of h's passes by the gates (or None), and, in a list, that of the cell state.
+#: (a, c, states) -> (next states, back). back(*gradients of next states) returns the gradients of a
+#: and c, the part of h's that bypasses the gates (or None), and, in a list, that of the cell state.
 _STEPS = {
     "rnn_tanh": _plain_step("tanh"),
     "rnn_relu": _plain_step("relu"),

@@ -1,4 +1,4 @@
-"""A number beside an array, in the array's dtype: found in a table instead of made anew.
+"""Scalars in an array's dtype, cached as 0-d arrays.
 
 >>> import numpy as np
 >>> uint8 = np.dtype("uint8")
@@ -9,16 +9,16 @@ There are three tables, `table[xp][dtype][number]`, of 0-d arrays (for CuPy: of 
 
     fit    for arithmetic: floats are rounded, integers are cut towards zero and wrap around, as in
            MXNet
-    limit  for upper and lower limits: a number beyond the range of the dtype becomes its end
-    exact  for comparisons: a number that the dtype does not hold stays what it is, as a float64
+    limit  for upper and lower limits: a number outside the range of the dtype is clipped to it
+    exact  for comparisons: a number that the dtype cannot hold exactly becomes a float64
 
-Beside bools a number is an int64.
+Next to bools a number is an int64.
 
-Operations of an array and a number are the ones most used on tiny arrays. The tables make them
-quicker than plain Python numbers would be: NumPy takes 0.3 us less for a 0-d array of the right
-dtype than for a number whose dtype it has to find out, and a look-up takes 0.1 us.
+Operations on an array and a number are the most frequent ones on tiny arrays. The tables make them
+faster than plain Python numbers would be: NumPy takes 0.3 us less for a 0-d array of the right
+dtype than for a number whose dtype it must determine, and a look-up takes 0.1 us.
 
-`at_least` and `at_most`, the larger and the smaller of an array and a number, are as quick as those
+`at_least` and `at_most`, the maximum and the minimum of an array and a number, are as fast as those
 of two arrays:
 
 >>> at_least(np, np.array([-1.5, 2.0, np.nan]), 0)
@@ -26,10 +26,10 @@ array([ 0.,  2., nan])
 >>> at_most(np, np.arange(5, dtype="uint8"), 2)
 array([0, 1, 2, 2, 2], dtype=uint8)
 
-NumPy's `maximum` of two arrays works on as many numbers at once as a register of the processor
-holds; beside a single number it goes one by one, and takes three to four times as long. So the
-number is written out: for small arrays in their own shape, for large ones in a row that stays in
-the nearest cache while the array is worked on piece by piece.
+NumPy's `maximum` of two arrays uses SIMD instructions; with a single number it works element by
+element and takes three to four times as long. So the number is repeated: for small arrays in their
+own shape, for large ones in a row that stays in the L1 cache while the array is processed row by
+row.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ from d2lmini.ops.attributes import Shape
 
 
 class Numbers(dict):
-    """number -> the number in one dtype, made when first asked for."""
+    """number -> the number in one dtype, made on first use."""
 
     LIMIT = 1000  # a learning rate that changes with each step must not fill the memory
-    SIGNED_ZERO = True  # 0.0 and -0.0 are one key, so zeros are not looked up but chosen between
+    SIGNED_ZERO = True  # 0.0 and -0.0 are the same key, so zeros are chosen between, not looked up
 
     def __init__(self, xp: ModuleType, dtype: np.dtype):
         self.xp = xp
@@ -64,7 +64,7 @@ class Numbers(dict):
         return value
 
     def fitted(self, number: Any) -> Any:
-        """The number in this dtype: floats are rounded, integers cut and wrapped around."""
+        """The number in this dtype: floats are rounded, integers truncated and wrapped around."""
         if self.dtype.kind == "f":
             return self.frozen(np.array(number, self.dtype))
         return self.frozen(np.array(int(number) % 2**64, np.uint64).astype(self.dtype))
@@ -76,7 +76,7 @@ class Numbers(dict):
 
 
 class _Limits(Numbers):
-    """Numbers as limits: a number beyond the dtype's range becomes its end."""
+    """Numbers as limits: a number outside the dtype's range is clipped to it."""
 
     SIGNED_ZERO = False
 
@@ -88,7 +88,7 @@ class _Limits(Numbers):
 
 
 class _ExactNumbers(Numbers):
-    """The number in the dtype if it is the same there; else as a float64."""
+    """The number in the dtype if the dtype holds it exactly; else as a float64."""
 
     SIGNED_ZERO = False
 
@@ -96,13 +96,13 @@ class _ExactNumbers(Numbers):
         if self.dtype.kind != "f":
             ends = np.iinfo(self.dtype)
             if not (ends.min <= number <= ends.max and number == int(number)):
-                # Neither cut nor wrapped around: 1.5, -1 beside uint8, 2**100, nan, inf.
+                # Neither truncated nor wrapped around: 1.5, -1 with uint8, 2**100, nan, inf.
                 return self.frozen(np.array(number, np.float64))
         return super().fitted(number)
 
 
 class NumbersPerDtype(dict):
-    """dtype of an array -> the numbers beside it."""
+    """dtype of an array -> the table of numbers for it."""
 
     def __init__(self, xp: ModuleType, table: type[Numbers]):
         self.xp = xp
@@ -115,7 +115,7 @@ class NumbersPerDtype(dict):
 
 
 class NumbersPerModule(dict):
-    """xp -> dtype -> number -> the number in the form that `xp` computes with fastest."""
+    """xp -> dtype -> number -> the number in the form with which `xp` computes fastest."""
 
     def __init__(self, table: type[Numbers]):
         self.table = table
@@ -130,14 +130,14 @@ limit = NumbersPerModule(_Limits)
 exact = NumbersPerModule(_ExactNumbers)
 
 
-# -- limits, written out ---------------------------------------------------------------------------
+# -- limits, repeated ------------------------------------------------------------------------------
 
-#: A number is written out this many times at most.
+#: A number is repeated at most this many times.
 ROW = 4096
 
 
 class _Levels(dict):
-    """(dtype of the array, number, shape) -> the number, as `limit` has it, in every place."""
+    """(dtype of the array, number, shape) -> the number, as `limit` has it, at every element."""
 
     MOST = 200
 
@@ -173,7 +173,7 @@ def at_most(xp: Any, data: Any, number: Any, out: Any = None) -> Any:
 
 
 def level(xp: Any, dtype: np.dtype, number: Any, shape: Shape) -> Any:
-    """The limit beside an array of this shape: the number in every place if they are few."""
+    """The limit for an array of this shape: the number at every element if there are few."""
     if xp is np and prod(shape) <= ROW:
         return _levels[dtype, number, shape]
     return limit[xp][dtype][number]

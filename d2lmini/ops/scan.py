@@ -1,4 +1,4 @@
-"""Where the extremes are, and running sums: argmax, argmin, argmax_channel, cumsum.
+"""Positions of extremes, and running sums: argmax, argmin, argmax_channel, cumsum.
 
 >>> from d2lmini import nd
 >>> x = nd.array([[1, 9, 3], [7, 7, 0]])
@@ -31,8 +31,8 @@ from d2lmini.ops.slice import reverse
 
 
 def check_positions(length: int, dtype: np.dtype, instead: str) -> None:
-    """Are positions 0 ... length-1 exact in `dtype`? A warning if a floating dtype rounds them,
-    MXNetError if they are beyond what the dtype holds. `instead` says what to do."""
+    """Check that positions 0 ... length-1 are exact in `dtype`: warn if a floating dtype rounds
+    them, MXNetError if they exceed the dtype. `instead` advises the user."""
     floating = dtype.kind == "f"
     if floating:
         exact = 1 << (np.finfo(dtype).nmant + 1)
@@ -81,7 +81,7 @@ def _without(shape: Shape, axes: tuple[int, ...]) -> Shape:
 
 
 def _flat_position(xp: Any, flat: Any, method: str) -> int:
-    """The first extreme of the first pieces' extremes is the first of all; so is the first nan."""
+    """The first extreme of the chunks' first extremes is the first of all; so is the first nan."""
     n = min(pieces.MOST_PIECES, flat.size // (4 * pieces.GRAIN))
     if xp is not np or n < 2:
         return getattr(flat, method)()
@@ -102,15 +102,15 @@ def argmax(xp, data, *, axis: int | None = None, keepdims: bool = False, out=Non
     (..., n, ...) -> the shape without that axis (with size 1 if keepdims; (1,) if none is left).
     axis=None counts in the flattened array. The positions have the dtype of the data, so float32
     by default, and int64 for bool. Positions that are not exact in a floating dtype (beyond 2^24 in
-    float32) are rounded to it, with a warning; MXNet rounds them in silence. MXNetError at the call
-    for an empty axis, and for one whose positions are beyond what the dtype holds.
+    float32) are rounded with a warning; MXNet rounds them silently. MXNetError at the call for an
+    empty axis, and for an axis whose positions exceed the dtype.
     """
     return _position(xp, data, "argmax", axis, keepdims, out)
 
 
 @op(infer=_infer_position, flops=reads_all, grad=None)
 def argmin(xp, data, *, axis: int | None = None, keepdims: bool = False, out=None):
-    """Position of the smallest element along `axis`; a nan counts as smallest. Else as `argmax`."""
+    """Position of the smallest element along `axis`; nan counts as smallest. Else as `argmax`."""
     return _position(xp, data, "argmin", axis, keepdims, out)
 
 
@@ -128,7 +128,7 @@ def argmax_channel(xp, data, *, out=None):
 
 # -- running sums ----------------------------------------------------------------------------------
 
-#: From so many elements on a row of an array is added by a call of its own.
+#: Rows of at least this many elements are added with one call each.
 ROW = 128
 
 
@@ -143,8 +143,8 @@ def _infer_cumsum(a: Spec, *, axis: int | None = None, dtype: Any = None) -> Spe
 def cumsum(xp, a, *, axis: int | None = None, dtype: DType | None = None, out=None):
     """Running sum along `axis`, or of the flattened array: y[i] = x[0] + ... + x[i].
 
-    Shape kept ((size,) for axis=None). The dtype is kept, unless `dtype` names one; bool counts in
-    int64, float16 adds in float32.
+    Shape kept ((size,) for axis=None). The dtype is kept, unless `dtype` is given; bool is summed
+    in int64, float16 in float32.
     """
     if axis is None:
         a, axis = a.reshape(-1), 0
@@ -163,7 +163,7 @@ def cumsum(xp, a, *, axis: int | None = None, dtype: DType | None = None, out=No
         else:
             out[index] = xp.cumsum(a[index], axis=axis, dtype=acc)
 
-    # Rows are not cut: only the axes before them count.
+    # Rows are not split: only the axes before them count.
     shape, grain = (
         (a.shape[: axis + 1], pieces.GRAIN // row) if by_rows else (a.shape, pieces.GRAIN)
     )
@@ -172,7 +172,7 @@ def cumsum(xp, a, *, axis: int | None = None, dtype: DType | None = None, out=No
 
 
 def _cumsum_rows(a: np.ndarray, out: np.ndarray) -> None:
-    """The same sums, a row at a time: NumPy's own goes down each column, through all of memory."""
+    """The same sums, row by row: NumPy's cumsum goes down each column, through all of memory."""
     out[:1] = a[:1]
     for i in range(1, len(a)):
         np.add(out[i - 1], a[i], out=out[i], dtype=out.dtype, casting="unsafe")

@@ -1,7 +1,7 @@
 """Ops on batches of sequences of unequal lengths, stored with padding: mask, last step, reverse.
 
-A batch is (T, N, X...): time first, then the batch (axis=0), or (N, T, X...) (axis=1). How many
-steps of each sequence count is a vector (N,) of any dtype; floats are cut towards zero.
+A batch is (T, N, X...): time first, then the batch (axis=0), or (N, T, X...) (axis=1). A vector
+(N,) of any dtype holds the length of each sequence; floats are truncated towards zero.
 
 >>> from d2lmini import nd
 >>> x = nd.array([[1, 2], [3, 4], [5, 6]])         # T=3 steps of N=2 sequences
@@ -51,7 +51,7 @@ def _one_per_sequence(given: Inputs, out: Partial, attrs: dict[str, Any]) -> dic
 
 
 def _steps(xp: Any, data_shape: Shape, axis: int) -> Any:
-    """The step each element belongs to, in a shape that broadcasts with (T, N) or (N, T)."""
+    """The step of each element, in a shape that broadcasts with (T, N) or (N, T)."""
     steps = xp.arange(data_shape[axis])
     return steps[:, None] if axis == 0 else steps[None, :]
 
@@ -93,8 +93,8 @@ def SequenceMask(
 ):  # fmt: skip
     """data with `value` in every step at or after its sequence's length; shape and dtype kept.
 
-    Without lengths a copy. MXNetError at the call for shapes, axis, or lengths that are given
-    without use_sequence_length (or the other way round).
+    Without lengths a copy. MXNetError at the call for shapes, axis, or lengths given without
+    use_sequence_length (or the reverse).
     """
     if sequence_length is None:
         return data.copy()
@@ -120,7 +120,7 @@ def _infer_last(
 ) -> Spec:  # fmt: skip
     _check("SequenceLast", data, sequence_length, use_sequence_length, axis, (0, 1))
     if data.shape[axis] == 0:
-        raise MXNetError(f"SequenceLast: data is {data.shape}: there is no step to take")
+        raise MXNetError(f"SequenceLast: data is {data.shape}: the time axis is empty")
     return Spec(data.shape[1 - axis : 2 - axis] + data.shape[2:], data.dtype)
 
 
@@ -138,10 +138,10 @@ def _last_step(xp: Any, shape: Shape, lengths: Any, axis: int) -> tuple:
 def SequenceLast(
     xp, data, sequence_length=None, *, use_sequence_length: bool = False, axis: int = 0
 ):
-    """The last step of each sequence that counts: (T, N, X...) -> (N, X...), dtype kept.
+    """The last valid step of each sequence: (T, N, X...) -> (N, X...), dtype kept.
 
     Without lengths step T-1. A length outside 1 ... T counts as the nearest (MXNet reads memory
-    that is not the array's). Errors as in `SequenceMask`.
+    outside the array). Errors as in `SequenceMask`.
     """
     return data[_last_step(xp, data.shape, sequence_length, axis)]
 
@@ -151,7 +151,7 @@ def SequenceLast(
     flops=0,
 )
 def _sequence_last_grad(xp, g, sequence_length=None, *, shape: Shape, axis: int):
-    """What flows back through `SequenceLast`: zeros, and g at each last step."""
+    """The gradient of `SequenceLast`: zeros, and g at each last step."""
     y = xp.zeros(shape, g.dtype)
     y[_last_step(xp, shape, sequence_length, axis)] = g
     return y
@@ -183,10 +183,10 @@ def _infer_reverse(
 def SequenceReverse(
     xp, data, sequence_length=None, *, use_sequence_length: bool = False, axis: int = 0
 ):
-    """Each sequence back to front, its padding left in place; shape and dtype kept.
+    """Each sequence reversed, its padding left in place; shape and dtype kept.
 
     (T, N, X...) only (axis=0). Without lengths all T steps. A length above T counts as T (MXNet
-    reads memory that is not the array's). Errors as in `SequenceMask`.
+    reads memory outside the array). Errors as in `SequenceMask`.
     """
     if sequence_length is None:
         return data[::-1].copy()

@@ -1,4 +1,4 @@
-"""The same elements in another shape or order: reshape, transpose and their relatives.
+"""Shape and order of elements: reshape, transpose and related ops.
 
 >>> from d2lmini import nd
 >>> x = nd.arange(6)
@@ -10,8 +10,8 @@
 >>> nd.transpose(nd.reshape(x, shape=(2, -1))).shape
 (3, 2)
 
-As ops these copy; `x.reshape(...)` of an NDArray is a view. What a target shape with codes means is
-told in `reshape_codes`. All keep the dtype.
+These ops copy; `x.reshape(...)` of an NDArray is a view. `reshape_codes` explains target shapes
+with codes. All ops keep the dtype.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def reshape_like(
     xp, lhs, rhs, *, lhs_begin: int | None = None, lhs_end: int | None = None,
     rhs_begin: int | None = None, rhs_end: int | None = None, out=None,
 ):  # fmt: skip
-    """lhs in the shape of rhs; or axes lhs_begin:lhs_end of it in the shape of rhs_begin:rhs_end.
+    """lhs in the shape of rhs; or its axes lhs_begin:lhs_end in the shape of rhs_begin:rhs_end.
 
     dtype of lhs. MXNetError at the call if the numbers of elements differ.
     """
@@ -96,7 +96,7 @@ def _infer_flatten(data: Spec) -> Spec:
 
 @op(mxnet_name="Flatten", infer=_infer_flatten, flops=0)
 def flatten(xp, data, *, out=None):
-    """All axes but the first as one: (N, A, B, ...) -> (N, A*B*...); (N,) -> (N, 1)."""
+    """Merge all axes but the first: (N, A, B, ...) -> (N, A*B*...); (N,) -> (N, 1)."""
     return pieces.placed(xp, data.reshape(data.shape[0], prod(data.shape[1:])), out)
 
 
@@ -107,7 +107,7 @@ def _expanded(shape: Shape, axis: int) -> Shape:
 
 @op(infer=lambda data, *, axis: Spec(_expanded(data.shape, axis), data.dtype), flops=0)
 def expand_dims(xp, data, *, axis: int, out=None):
-    """A new axis of size 1 at place `axis` of the result; -1 is the last."""
+    """Insert an axis of size 1 at position `axis` of the result; -1 is the last."""
     return pieces.placed(xp, data.reshape(_expanded(data.shape, axis)), out)
 
 
@@ -127,7 +127,7 @@ def _squeezed(shape: Shape, axis: Any) -> Shape:
 
 @op(infer=lambda data, *, axis=None: Spec(_squeezed(data.shape, axis), data.dtype), flops=0)
 def squeeze(xp, data, *, axis: Axes = None, out=None):
-    """Without axes of size 1: all of them, or those of `axis`. One axis always stays, as in MXNet.
+    """Drop axes of size 1: all of them, or those of `axis`. At least one axis stays, as in MXNet.
 
     MXNetError at the call for an axis of another size.
     """
@@ -155,7 +155,7 @@ def _order(axes: Shape | None, ndim: int) -> tuple[int, ...]:
         return tuple(range(ndim))[::-1]
     order = tuple(a + ndim if a < 0 else a for a in axes)
     if sorted(order) != list(range(ndim)):
-        raise MXNetError(f"axes={axes} is no order of {ndim} axes: name each of them once")
+        raise MXNetError(f"axes={axes} is not a permutation of {ndim} axes: name each axis once")
     return order
 
 
@@ -184,7 +184,7 @@ def _infer_swapaxes(data: Spec, *, dim1: int = 0, dim2: int = 0) -> Spec:
 
 @op(mxnet_name="SwapAxis", infer=_infer_swapaxes, flops=0)
 def swapaxes(xp, data, *, dim1: int = 0, dim2: int = 0, out=None):
-    """Two axes change places."""
+    """Exchange two axes."""
     return pieces.placed(xp, data.swapaxes(dim1, dim2), out)
 
 
@@ -248,7 +248,7 @@ def _(g, *, block_size):
     return depth_to_space(g, block_size=block_size)
 
 
-# -- what is known without looking at the elements -------------------------------------------------
+# -- results that do not depend on the elements ----------------------------------------------------
 
 
 def _int64(attrs: dict[str, Any], data: Any, n: int) -> list[str]:
@@ -285,9 +285,9 @@ def _infer_arange_like(data: Spec, *, axis: int | None = None, repeat: int = 1, 
 def arange_like(
     xp, data, *, start: float = 0.0, step: float = 1.0, repeat: int = 1, axis: int | None = None
 ):
-    """start, start + step, ... in the shape of `data`, or (n,) for the length of one `axis` of it.
+    """start, start + step, ... in the shape of `data`, or (n,) for the length of one `axis`.
 
-    Each number comes `repeat` times in a row; dtype of data, in which it is computed.
+    Each number comes `repeat` times in a row; computed in the dtype of data.
     """
     shape = data.shape if axis is None else (data.shape[axis],)
     n = prod(shape)

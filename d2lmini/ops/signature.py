@@ -1,7 +1,7 @@
-"""What a call of an op may say: read from the function that computes, or stated for a made one.
+"""The signature of an op: read from its compute function, or stated for a generated function.
 
-An op is declared by a function, whose parameters are its inputs and attributes. Of ops that come in
-families a loop makes the functions; what these take is then stated from outside:
+The parameters of an op's compute function are the op's inputs and attributes. For ops that come in
+families a loop generates the functions; their signatures are stated explicitly:
 
 >>> def double(xp, x, *, times: int = 1, out=None): ...
 >>> signature_of(double)
@@ -22,11 +22,11 @@ from typing import Any, NamedTuple
 class Signature(NamedTuple):
     """Parameters of an op's function after `xp`.
 
-    inputs      names of the inputs; where there may be any number, one name
-    words       names of the keywords: attributes, and what the function is given (out, rng, ...)
+    inputs      names of the inputs; a single name if any number of inputs is allowed
+    words       names of the keywords: attributes, and arguments that dispatch supplies (out, rng)
     defaults    of the keywords that have one
     annotations of the keywords that have one: how an attribute is checked and converted
-    n_required  how many inputs must be given
+    n_required  number of inputs that a call must give
     variadic    any number of inputs
     """
 
@@ -38,12 +38,12 @@ class Signature(NamedTuple):
     variadic: bool = False
 
     def without(self, *words: str) -> Signature:
-        """The same without some of the keywords."""
+        """The same signature without some of the keywords."""
         return self._replace(words=tuple([word for word in self.words if word not in words]))
 
 
 def signature_of(compute: Callable[..., Any]) -> Signature:
-    """Read it from the function, unless it was stated."""
+    """The stated signature, else the one read from the function."""
     stated: Signature | None = getattr(compute, "signature", None)
     if stated is not None:
         return stated
@@ -60,8 +60,8 @@ def signature_of(compute: Callable[..., Any]) -> Signature:
 
 
 def with_signature(signature: Signature, doc: str | None = None) -> Callable[[Callable], Callable]:
-    """State what a function takes that is itself written for any inputs and attributes, and what it
-    does."""
+    """State the signature (and the docstring) of a function that is written for any inputs and
+    attributes."""
 
     def state(compute: Any) -> Any:
         compute.signature = signature

@@ -14,8 +14,8 @@
  [11.]]
 <NDArray 3x1 @cpu(0)>
 
-The ops give copies; `x[1:3]` gives a view where it can. The gradient of a part is the gradient in a
-frame of zeros (`_unslice`).
+The ops copy; `x[1:3]` is a view where possible. The gradient of a part is g padded with zeros
+(`_unslice`).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _infer_slice(data: Spec, *, begin: Bounds, end: Bounds, step: Bounds = ()) -
     if len(begin) > len(data.shape):
         raise MXNetError(f"begin={begin} names {len(begin)} axes, but data is {data.shape}")
     if 0 in step:
-        raise MXNetError(f"step={step} has a 0, which leads nowhere")
+        raise MXNetError(f"step={step} contains 0; a step must not be 0")
     return Spec(_sliced(data.shape, _key(begin, end, step)), data.dtype)
 
 
@@ -55,7 +55,7 @@ def _infer_slice(data: Spec, *, begin: Bounds, end: Bounds, step: Bounds = ()) -
 def slice_(xp, data, *, begin: Bounds, end: Bounds, step: Bounds = (), out=None):
     """data[b0:e0:s0, b1:e1:s1, ...] with Python's rules: None, negative numbers and steps.
 
-    Bounds outside are cut to the array. Axes without bounds are kept whole. dtype kept.
+    Bounds outside are clipped to the array. Axes without bounds are kept whole. dtype kept.
     MXNetError at the call for lengths that differ, too many axes, or a step of 0.
     """
     return pieces.placed(xp, data[_key(begin, end, step)], out)
@@ -75,7 +75,7 @@ def _infer_unslice(
 
 @op("_unslice", infer=_infer_unslice, flops=0)
 def unslice(xp, data, *, shape: Shape, begin: Bounds, end: Bounds, step: Bounds = (), out=None):
-    """Zeros of `shape` with `data` in the place that `slice` would read."""
+    """Zeros of `shape` with `data` at the elements that `slice` reads."""
     if out is None:
         out = xp.zeros(shape, data.dtype)
     else:
@@ -90,7 +90,7 @@ def _(g, *, begin, end, step):
 
 
 def _axis_bounds(axis: int, begin: int, end: int | None, shape: Shape) -> tuple[Bounds, Bounds]:
-    """`slice_axis` in the terms of `slice`."""
+    """`slice_axis` in terms of `slice`."""
     whole = (None,) * normalize_axis(axis, len(shape))
     return (*whole, begin), (*whole, end)
 
@@ -111,7 +111,7 @@ def _infer_slice_axis(data: Spec, *, axis: int, begin: int, end: int | None = No
 def slice_axis(xp, data, *, axis: int, begin: int, end: int | None = None, out=None):
     """data[..., begin:end, ...] along one axis.
 
-    Negative bounds count from its end, None is its end. dtype kept. MXNetError at the call for
+    Negative bounds count from the end; None is the end. dtype kept. MXNetError at the call for
     bounds outside (an empty part is allowed, unlike in MXNet).
     """
     begins, ends = _axis_bounds(axis, begin, end, data.shape)
@@ -125,7 +125,7 @@ def _(g, shape, *, axis, begin, end):
 
 
 def _ends_like(shape: Shape, like: Shape, axes: Shape | None) -> Bounds:
-    """Where `slice_like` stops on each axis; MXNetError if it cannot."""
+    """The end of `slice_like` on each axis; MXNetError if `shape_like` is longer."""
     if not axes:
         if len(shape) != len(like):
             raise MXNetError(
@@ -178,7 +178,7 @@ def _infer_reverse(data: Spec, *, axis: Shape) -> Spec:
 
 @op(aliases=["flip"], infer=_infer_reverse, flops=0)
 def reverse(xp, data, *, axis: Shape, out=None):
-    """Back to front along each axis of `axis` (an int or a tuple); shape and dtype kept."""
+    """Reverse the elements along each axis of `axis` (an int or a tuple); shape and dtype kept."""
     return pieces.placed(xp, xp.flip(data, axis), out)
 
 

@@ -1,4 +1,4 @@
-"""Softmax, its relatives, and the outputs that carry a loss's gradient in them.
+"""Softmax, related functions, and output ops with built-in loss gradients.
 
 >>> from d2lmini import nd
 >>> nd.softmax(nd.array([[1, 1], [0, 1000]]))
@@ -7,12 +7,12 @@
  [0.  1. ]]
 <NDArray 2x2 @cpu(0)>
 
-softmax(x)_i = exp(x_i) / sum_j exp(x_j) along an axis. The largest x is subtracted first, which
-changes nothing and keeps exp from overflowing.
+softmax(x)_i = exp(x_i) / sum_j exp(x_j) along an axis. Subtracting the largest x first does not
+change the result and keeps exp from overflowing.
 
-`SoftmaxOutput`, `LinearRegressionOutput`, ... come from the days of symbols: what goes forward is
-the prediction, what comes back is the gradient of a loss that is never computed, whatever gradient
-arrives. They end a network and need no loss after them.
+`SoftmaxOutput`, `LinearRegressionOutput`, ... come from symbolic training: their forward gives the
+prediction; their backward gives the gradient of a loss that is never computed, and ignores the
+arriving gradient. They end a network and need no loss after them.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from d2lmini.ops.checks import check_choice, check_float, check_optional, check_
 from d2lmini.ops.core import DType, Shape, Spec, normalize_axis, op, registry
 from d2lmini.ops.pieces import share
 
-#: Rows are worked on in groups of about this many elements: they stay in the cache from the search
-#: for the largest to the last division.
+#: Rows are processed in groups of about this many elements, which stay in the cache from the search
+#: for the maximum to the final division.
 GRAIN = 1 << 17
 
 
@@ -38,7 +38,7 @@ def _softmax(xp: Any, x: Any, scale: float, log: bool, mask: Any, y: Any) -> Non
     if mask is not None:
         x = xp.where(mask, -xp.inf, x)
         largest = x.max(axis=1, keepdims=True)
-        # A row that is masked altogether: exp(-inf - 0) = 0 everywhere.
+        # A completely masked row: exp(-inf - 0) = 0 everywhere.
         largest = xp.where(largest == -xp.inf, 0, largest)
     else:
         largest = x.max(axis=1, keepdims=True)
@@ -55,7 +55,7 @@ def softmax_along(
     xp: Any, x: Any, axis: int, out: Any = None, *, scale: float = 1.0, log: bool = False,
     length: Any = None, dtype: Any = None,
 ) -> Any:  # fmt: skip
-    """softmax(scale x) along an axis, of arrays; float16 is computed in float32."""
+    """softmax(scale x) along an axis, on arrays; float16 is computed in float32."""
     dtype = dtype or x.dtype
     if out is None:
         out = xp.empty(x.shape, dtype)
@@ -113,8 +113,8 @@ def softmax(
 ):  # fmt: skip
     """exp(x / temperature), divided by its sum along `axis`: positive numbers that add up to 1.
 
-    Any shape, floating dtype; `dtype` chooses the result's. With use_length, `length` (integers, of
-    data's shape without that axis) says how many elements count; the others become 0.
+    Any shape, floating dtype; `dtype` is the result's. With use_length, `length` (integers, of
+    data's shape without that axis) is the number of valid elements; the others become 0.
     MXNetError at the call for axis, dtypes, length. Cost: about 5 FLOPs an element.
     """
     return softmax_along(
@@ -127,7 +127,7 @@ def log_softmax(
     xp, data, *, axis: int = -1, temperature: float | None = None, dtype: DType | None = None,
     use_length: bool | None = False, out=None,
 ):  # fmt: skip
-    """log(softmax(data)) without the rounding of doing it in two steps; attributes as there."""
+    """log(softmax(data)), more accurate than the two steps; attributes as for `softmax`."""
     return softmax_along(xp, data, axis, out, scale=1 / (temperature or 1), log=True, dtype=dtype)
 
 
@@ -136,7 +136,7 @@ def softmin(
     xp, data, *, axis: int = -1, temperature: float | None = None, dtype: DType | None = None,
     use_length: bool | None = False, out=None,
 ):  # fmt: skip
-    """softmax(-data): the smallest gets the most; attributes as there."""
+    """softmax(-data): the smallest element gets the largest share; attributes as for `softmax`."""
     return softmax_along(xp, data, axis, out, scale=-1 / (temperature or 1), dtype=dtype)
 
 
@@ -206,12 +206,12 @@ def _infer_softmax_output(
 
 
 def _as_rows(shape: Shape) -> Shape:
-    """One row for each instance: all axes but the first as one."""
+    """One row for each instance: all axes but the first merged."""
     return (shape[0], prod(shape[1:]))
 
 
 def _view_of_classes(shape: Shape, multi_output: bool, preserve_shape: bool) -> Shape:
-    """The shape in which classes are axis 1: (instances, classes, places)."""
+    """The shape with the classes on axis 1: (instances, classes, places)."""
     if multi_output:
         return (shape[0], shape[1], prod(shape[2:]))
     if preserve_shape:
@@ -229,17 +229,18 @@ def SoftmaxOutput(
 ):  # fmt: skip
     """softmax(data) forward, the gradient of its cross-entropy with `label` backward.
 
-    Classes are all axes but the first taken together; the last with preserve_shape; axis 1 with
-    multi_output. label, of data's dtype, holds class numbers, one for each softmax (a number
-    outside stands for no class), or probabilities of data's shape.
+    The classes are all axes but the first, merged; with preserve_shape the last axis; with
+    multi_output axis 1. label, of data's dtype, holds one class number for each softmax (a number
+    outside means no class), or probabilities of data's shape.
 
-    Backward, whatever gradient arrives (with out_grad it is multiplied in):
+    Backward ignores the arriving gradient (with out_grad it is a factor):
         (softmax(data) - one_hot(label)) * grad_scale / m
-    m is 1, or with multi_output the number of places of an instance; normalization 'batch': times
-    the number of instances; 'valid': the number of labels that are not ignore_label. With
-    use_ignore such labels give a zero gradient. smooth_alpha takes that much from the one and
-    shares it among the other classes (not with multi_output). Probabilities: m is 1 and nothing is
-    ignored. The label gets no gradient. After MXNet's SoftmaxOutput.
+    m is 1, or with multi_output the number of places of an instance; normalization 'batch'
+    multiplies m by the number of instances, 'valid' by the number of labels other than
+    ignore_label. With use_ignore such labels give a zero gradient. smooth_alpha moves that much
+    probability from the label's class to the other classes, equally (not with multi_output). For
+    probabilities m is 1 and nothing is ignored. The label gets no gradient. After MXNet's
+    SoftmaxOutput.
     """
     view = _view_of_classes(data.shape, multi_output, preserve_shape)
     place = None if out is None else out.reshape(view)
@@ -333,7 +334,7 @@ _regression = partial(op, infer=_infer_regression, is_loss=True, mixed_dtypes=Tr
 @_regression(flops=0)
 def LinearRegressionOutput(xp, data, label, *, grad_scale: float = 1.0, out=None):
     """data forward; backward (data - label) * grad_scale / m, the gradient of half the squared
-    error, m being the outputs of one instance. The arriving gradient is not looked at."""
+    error, with m outputs per instance. Backward ignores the arriving gradient."""
     return xp.positive(data, out=out)
 
 
@@ -344,9 +345,8 @@ def _(g, y, shape, label, *, grad_scale):
 
 @_regression(flops=0)
 def MAERegressionOutput(xp, data, label, *, grad_scale: float = 1.0, out=None):
-    """data forward; backward sign(data - label) * grad_scale / m: that of the absolute error.
-
-    Where they are equal it is 0. (MXNet has -1 there.)
+    """data forward; backward sign(data - label) * grad_scale / m: gradient of the absolute error.
+    The gradient is 0 where data equals label. (MXNet has -1.)
     """
     return xp.positive(data, out=out)
 
@@ -359,7 +359,7 @@ def _(g, y, shape, label, *, grad_scale):
 @_regression(flops=8)
 def LogisticRegressionOutput(xp, data, label, *, grad_scale: float = 1.0, out=None):
     """sigmoid(data) forward; backward (sigmoid(data) - label) * grad_scale / m: the gradient of the
-    cross-entropy of a yes-or-no prediction."""
+    cross-entropy of a binary prediction."""
     return registry["sigmoid"].compute(xp, data, out=out)
 
 

@@ -1,4 +1,4 @@
-"""What is known of a value before it exists (`Spec`), and of a call before it runs (`Cost`).
+"""`Spec`: shape and dtype of a value that need not exist yet; `Cost`: predicted cost of a call.
 
 >>> Spec((2, 3), "float32").nbytes
 24
@@ -19,17 +19,17 @@ from d2lmini.device.storage import SMALL
 from d2lmini.ops.attributes import Shape
 from d2lmini.ops.scalar_cache import Numbers, fit
 
-#: A number for each Spec, and for each set of attributes that an op keeps, none given twice: by
-#: them a call finds what was found out for the last one like it.
+#: A unique number for each Spec and each cached set of attributes: the key under which a call finds
+#: the plan of an equal earlier call.
 new_number = count().__next__
 
 
 class Spec:
     """Shape and dtype of a value that need not exist yet; unpacks as `shape, dtype = spec`.
 
-    size: number of elements; nbytes: size in bytes; beside: of tiny floating arrays, the table of
-    numbers beside them (scalar_cache.py), else None. Never changed, so values share it: the same
-    shape and dtype give the same object, as long as not too many are known.
+    size: number of elements; nbytes: size in bytes; beside: for tiny floating arrays, the table of
+    scalars in their dtype (scalar_cache.py), else None. A Spec never changes and is interned: equal
+    shape and dtype give the same object, as long as the table of Specs is not full.
     """
 
     __slots__ = ("beside", "dtype", "nbytes", "number", "shape", "size")
@@ -41,7 +41,7 @@ class Spec:
     size: int
     nbytes: int
     beside: Numbers | None
-    number: int  # its own
+    number: int  # unique to this Spec
 
     def __new__(cls, shape: Shape, dtype: Any) -> Spec:
         try:

@@ -1,7 +1,6 @@
-"""erf, erfinv, gamma, gammaln and digamma, from their formulas.
+"""erf, erfinv, gamma, gammaln and digamma, computed from their formulas.
 
-NumPy has none of them. They are built here from series whose coefficients are computed where they
-are used, so that nothing has to be believed:
+NumPy has none of them. The series here compute their own coefficients, so a reader can check them:
 
 >>> from d2lmini import nd
 >>> nd.erf(nd.array([0, 0.5, 3]))                  # probability of |error| < x * sqrt(2) sigma
@@ -13,8 +12,8 @@ are used, so that nothing has to be believed:
 [ 1.  1.  2.  6. 24.]
 <NDArray 5 @cpu(0)>
 
-Accuracy, relative unless said otherwise, against a calculation with 50 digits (`eps` is 1.2e-7 in
-float32, 2.2e-16 in float64):
+Accuracy (relative unless stated) against a calculation with 50 digits; `eps` is 1.2e-7 in float32,
+2.2e-16 in float64:
 
     erf        float32 and float64 3 eps
     erfinv     float64 4 eps
@@ -22,8 +21,8 @@ float32, 2.2e-16 in float64):
     gammaln    float64 50 eps; near its zeros, absolute
     digamma, trigamma    float64 10 eps; near zeros, absolute
 
-But for erf, which networks use in bulk (GELU), all are computed in float64 whatever the dtype, so
-float32 results are right to their last digit or the one before.
+All but erf, which networks use often (GELU), are computed in float64 whatever the dtype, so
+float32 results are correct to the last digit or the one before.
 """
 
 from __future__ import annotations
@@ -39,13 +38,13 @@ from d2lmini.ops.core import Op, op
 from d2lmini.ops.passing import cast_into
 from d2lmini.ops.unary import numbers_only, pointwise
 
-#: Elements of a block: the dozens of passes over its temporaries stay in the cache, which makes
-#: them about twice as fast.
+#: Elements of a block: its temporaries stay in the cache over dozens of passes, which halves the
+#: time.
 BLOCK = 1 << 14
 
 
 def in_blocks(xp: Any, function: Callable, data: Any, out: Any) -> Any:
-    """function(xp, data, out), block by block where `data` is large; a GPU needs no blocks."""
+    """function(xp, data, out), block by block where `data` is large; one call on a GPU."""
     if data.size <= BLOCK or xp is not np or not data.flags.c_contiguous:
         return function(xp, data, out)
     if out is None:
@@ -62,7 +61,7 @@ def in_blocks(xp: Any, function: Callable, data: Any, out: Any) -> Any:
 
 
 class _ErfFormula:
-    """What erf needs for one precision.
+    """The constants of erf for one precision.
 
     Below 1/2, the series erf(x) = 2/sqrt(pi) * sum over k of (-1)^k x^(2k+1) / (k! (2k+1)).
 
@@ -80,7 +79,7 @@ class _ErfFormula:
         ]
         self.h = h
         self.nodes = [((n * h) ** 2, exp(-((n * h) ** 2))) for n in range(1, n_rule + 1)]
-        self.top = top  # from here on erf is 1 in this precision
+        self.top = top  # erf is 1 from here on in this precision
 
     def small(self, xp: Any, x: Any) -> Any:
         """erf(x) for |x| <= 1/2."""
@@ -127,7 +126,7 @@ def erf(xp, data, *, out=None):
 
 
 def in_double(name: str, flops: float, **facts: Any) -> Callable[[Callable], Op]:
-    """Declare a unary op that is computed in float64 and cast back; integers are cut."""
+    """Declare a unary op that is computed in float64 and cast back; integers are truncated."""
 
     def declare(function: Callable) -> Op:
         def convert(xp, data, out):
@@ -146,8 +145,8 @@ def in_double(name: str, flops: float, **facts: Any) -> Callable[[Callable], Op]
 def erfinv(xp, data):
     """The inverse of erf; nan outside [-1, 1], inf at its ends.
 
-    A simple approximation (Winitzki 2008, good to 0.2 %), then Halley's iteration, which triples
-    the digits each time. Near 1 it works on 1 - erf, which keeps its digits there.
+    Starts from a simple approximation (Winitzki 2008, good to 0.2 %); Halley's iteration triples
+    the digits each time. Near 1 the iteration uses 1 - erf, which keeps the digits there.
     """
     a = xp.minimum(xp.abs(data), 1 - 2.0**-53)
     rest = 1 - a
@@ -172,9 +171,9 @@ def _(g, y):
 
 
 def _bernoulli(n: int) -> list[float]:
-    """The Bernoulli numbers B_2, B_4, ..., B_2n, each the float next to it; by tangent numbers,
-    which are whole (R. P. Brent and D. Harvey, "Fast computation of Bernoulli, tangent and secant
-    numbers", 2011).
+    """The Bernoulli numbers B_2, B_4, ..., B_2n, each rounded to the nearest float; computed from
+    tangent numbers, which are integers (R. P. Brent and D. Harvey, "Fast computation of Bernoulli,
+    tangent and secant numbers", 2011).
 
     >>> _bernoulli(4) == [1 / 6, -1 / 30, 1 / 42, -1 / 30]
     True
@@ -186,8 +185,8 @@ def _bernoulli(n: int) -> list[float]:
     return [-((-1) ** k) * 2 * k * t / (4**k * (4**k - 1)) for k, t in enumerate(tangent, start=1)]
 
 
-# The asymptotic series below are used from here on, where eight terms give all digits of float64;
-# smaller arguments are lifted by the recurrence gamma(x + 1) = x gamma(x).
+# The asymptotic series below hold from here on, where eight terms give all digits of float64;
+# the recurrence gamma(x + 1) = x gamma(x) shifts smaller arguments up.
 _LIFT = 10
 _B = _bernoulli(8)
 
@@ -229,7 +228,7 @@ def _mirrored(xp: Any, x: Any) -> tuple[Any, Any, Any, Any]:
 
 @in_double("gamma", flops=150)
 def gamma(xp, data):
-    """The gamma function, (n - 1)! at n; nan at negative whole numbers.
+    """The gamma function, (n - 1)! at n; nan at negative integers.
 
     Stirling's series, the recurrence below 10, gamma(x) gamma(1 - x) = pi / sin(pi x) below 0.
     """
@@ -239,7 +238,7 @@ def gamma(xp, data):
     stirling = xp.exp(_series(xp, _STIRLING, z) / z - z) * sqrt(2 * pi)
     y = root * stirling * root / _rising(xp, x, low)
     y = xp.where((x == xp.rint(x)) & (x < 19), xp.rint(y), y)
-    y = xp.where(x > 172, xp.inf, y)  # beyond all floats, where the formula is inf * 0
+    y = xp.where(x > 172, xp.inf, y)  # overflow, where the formula gives inf * 0
     sine = xp.sin(pi * offset) * xp.where(xp.rint(data) % 2 == 0, 1.0, -1.0)
     return xp.where(pole, xp.nan, xp.where(negative, pi / (sine * y), y))
 
@@ -251,7 +250,7 @@ def _(g, y, data):
 
 @in_double("gammaln", flops=150)
 def gammaln(xp, data):
-    """log(abs(gamma(data))); inf at 0, at negative whole numbers and at both infinities."""
+    """log(abs(gamma(data))); inf at 0, at negative integers and at both infinities."""
     x, negative, offset, _ = _mirrored(xp, data)
     z, low = _lifted(xp, x)
     y = (z - 0.5) * xp.log(z) - z + (log(2 * pi) / 2 + _series(xp, _STIRLING, z) / z)
@@ -267,9 +266,9 @@ def _(g, data):
 
 @in_double("digamma", flops=150, in_mxnet=False)
 def digamma(xp, data):
-    """The derivative of gammaln; nan at negative whole numbers.
+    """The derivative of gammaln; nan at negative integers.
 
-    MXNet computes it for the gradient of gammaln, but does not show it.
+    MXNet has it only inside the gradient of gammaln.
     """
     x, negative, offset, pole = _mirrored(xp, data)
     z, low = _lifted(xp, x)
@@ -286,7 +285,7 @@ def _(g, data):
 
 @in_double("_trigamma", flops=150)
 def trigamma(xp, data):
-    """The derivative of digamma; inf at 0 and at negative whole numbers."""
+    """The derivative of digamma; inf at 0 and at negative integers."""
     x, negative, offset, _ = _mirrored(xp, data)
     z, low = _lifted(xp, x)
     y = 1 / z + 0.5 / (z * z) + _series(xp, _B, z) / (z * z * z)
@@ -296,4 +295,4 @@ def trigamma(xp, data):
 
 @trigamma.gradient()
 def _(g):
-    raise MXNetError("gamma, gammaln: derivatives beyond the second are not built in")
+    raise MXNetError("gamma, gammaln: derivatives beyond the second are not supported")

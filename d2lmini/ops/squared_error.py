@@ -1,4 +1,4 @@
-"""The squared error of predictions and labels in one operation, and its gradient in another.
+"""The fused squared error of predictions and labels, and its gradient, one op each.
 
 >>> from d2lmini import nd
 >>> pred, label = nd.array([[1, 3], [0, 0]]), nd.zeros((2, 2))
@@ -7,8 +7,8 @@
 [2.5 0. ]
 <NDArray 2 @cpu(0)>
 
-`gluon.loss.L2Loss`: a difference, a square, a number and a mean, with which a step of a small
-network would spend more time than with its matrices.
+This is `gluon.loss.L2Loss`: as separate ops (difference, square, factor, mean) it would take more
+time in a step of a small network than the matrix products.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from d2lmini.ops.core import ALL, Shape, Spec, normalize_axis, op, registry
 from d2lmini.ops.pieces import share
 from d2lmini.ops.shape import reshape_like
 
-#: Examples are worked on in groups of about this many elements.
+#: Examples are processed in groups of about this many elements.
 GRAIN = 1 << 17
 
 
@@ -41,13 +41,13 @@ def _infer(pred: Spec, label: Spec, *, scale: float, batch_axis: int) -> Spec:
 
 
 def _examples(shape: Shape, batch_axis: int) -> Shape:
-    """(what is before, examples, what is behind)."""
+    """(axes before, examples, axes after)."""
     batch_axis %= len(shape)
     return prod(shape[:batch_axis]), shape[batch_axis], prod(shape[batch_axis + 1 :])
 
 
 def _factor(shape: Shape, batch_axis: int, scale: float) -> float:
-    """What one element's square counts in the mean of its example."""
+    """The weight of one element's square in the mean of its example."""
     return scale * shape[batch_axis] / max(prod(shape), 1)
 
 
@@ -58,7 +58,7 @@ def _wide(xp: Any, dtype: Any) -> Any:
 def _over_examples(
     xp: Any, pred: Any, label: Any, batch_axis: int, body: Callable[[slice, Any], None]
 ) -> None:
-    """Call body(part, pred - label) for groups of examples, as (before, part, behind)."""
+    """Call body(part, pred - label) for groups of examples, as (before, part, after)."""
     view = _examples(pred.shape, batch_axis)
     wide = _wide(xp, pred.dtype)
     pred, label = pred.reshape(view), label.reshape(view)
@@ -73,7 +73,7 @@ def _over_examples(
 def squared_error(xp, pred, label, *, scale: float = 1.0, batch_axis: int = 0, out=None):
     """scale times the mean of (pred - label)^2 over each example: (N, ...) -> (N,).
 
-    label has as many elements as pred, in any shape, and its dtype, which is kept; float16 is
+    label has as many elements as pred, in any shape, and the same dtype, which is kept; float16 is
     computed in float32, integers in float64. MXNetError at the call for sizes, dtypes, axis.
     """
     y = xp.empty(pred.shape[batch_axis], _wide(xp, pred.dtype))
@@ -94,7 +94,7 @@ def squared_error(xp, pred, label, *, scale: float = 1.0, batch_axis: int = 0, o
 def squared_error_backward(
     xp, g, pred, label, *, scale: float = 1.0, batch_axis: int = 0, out=None
 ):  # fmt: skip
-    """The gradient of pred: 2 (pred - label) times g of the example and what an element counts."""
+    """The gradient of pred: 2 (pred - label) times g of the example and the element's weight."""
     dx = xp.empty(pred.shape, pred.dtype) if out is None else out
     place = dx.reshape(_examples(pred.shape, batch_axis))
     wide = _wide(xp, pred.dtype)

@@ -1,21 +1,21 @@
-"""The ops behind `x[key]` and `x[key] = value`, with `key` in one plain, hashable form.
+"""The ops behind `x[key]` and `x[key] = value`, with `key` in a canonical, hashable form.
 
-`ndarray/indexing.py` reads what a user may write between brackets and brings it to a tuple that
-names every axis of x in order. Its items are
+`ndarray/indexing.py` converts what a user writes between brackets to a tuple that covers every axis
+of x in order. The items of the tuple are
 
-    2                 this place of the axis, which disappears from the result
+    2                 this index of the axis, which disappears from the result
     (0, 6, 2)         a slice: start, stop, step as in range(); stop is None for "past the front"
     None              a new axis of size 1
-    ("at", (3, 1))    places given by an index array of shape (3, 1)
-    ...               nothing, but it parts the index arrays around it, as NumPy has it
+    ("at", (3, 1))    positions from an index array of shape (3, 1)
+    ...               no axis, but separates the index arrays around it, as in NumPy
 
-with all numbers counted from the front. Slices can be read off the key; the numbers of all index
-arrays are one more input, laid end to end, so that they may still be in the making:
+with all numbers counted from the front. The key contains slices; the numbers of all index arrays
+are one more input, concatenated, so they need not be computed yet:
 
     x[1, ::2]             key (1, (0, 6, 2))
     x[i, None, [5, 0]]    key (("at", (4,)), None, ("at", (2,))), indices: i's numbers, then 5, 0
 
-The gradient of `x[key]` adds up: an element that was taken twice gets the sum.
+The gradient of `x[key]` is a scatter-add: an element that was selected twice gets the sum.
 
 >>> result_shape(((0, 6, 2), None, ("at", (5, 1))))
 (3, 1, 5, 1)
@@ -38,12 +38,12 @@ Key = tuple[Any, ...]
 
 
 def is_at(item: Any) -> bool:
-    """Does this item of a key stand for an index array?"""
+    """True if this item of a key stands for an index array."""
     return type(item) is tuple and item[0] == "at"
 
 
 def count(item: tuple) -> int:
-    """How many places a slice (start, stop, step) names."""
+    """Number of elements of a slice (start, stop, step)."""
     start, stop, step = item
     return len(range(start, -1 if stop is None else stop, step))
 
@@ -51,8 +51,8 @@ def count(item: tuple) -> int:
 def result_shape(key: Key) -> Shape:
     """The shape of x[key], after NumPy's rule.
 
-    Index arrays broadcast together. The axes of that shape stand where the arrays stood, or in
-    front of all others if a slice, None or `...` parts them; among them a number counts as an
+    Index arrays broadcast together. The axes of the broadcast shape replace those of the arrays, or
+    come first if a slice, None or `...` separates the arrays; a number next to arrays counts as an
     array. ValueError when the arrays do not broadcast.
     """
     arrays = [item[1] for item in key if is_at(item)]
@@ -78,7 +78,7 @@ def result_shape(key: Key) -> Shape:
 
 
 def locate(xp: Any, key: Key, indices: Any = None) -> tuple:
-    """The key as NumPy takes it between brackets."""
+    """The key in the form that NumPy takes between brackets."""
     if indices is not None:
         indices = integers(xp, indices).reshape(-1)
     where: list[Any] = []
@@ -101,9 +101,9 @@ def _infer_getitem(data: Spec, indices: Spec | None = None, *, key: Key) -> Spec
 
 @op(infer=_infer_getitem, flops=0, free_dtypes=("indices",))
 def _getitem(xp, data, indices=None, *, key):
-    """data[key], in the plain form of this module; dtype kept.
+    """data[key], with a key in the form of this module; dtype kept.
 
-    An index outside its axis is an IndexError at run time. (CuPy does not look: there such an
+    An index outside its axis is an IndexError at run time. (CuPy does not check; there such an
     index wraps around.)
     """
     return data[locate(xp, key, indices)]
@@ -111,7 +111,7 @@ def _getitem(xp, data, indices=None, *, key):
 
 @op(infer=lambda g, indices=None, *, key, shape: Spec(shape, g.dtype), flops=1)
 def _getitem_grad(xp, g, indices=None, *, key, shape: Shape, out=None):
-    """What flows back through `_getitem`: zeros of `shape`, and g added up at data[key]."""
+    """The gradient of `_getitem`: zeros of `shape`, and g added up at data[key]."""
     where = locate(xp, key, indices)
     if indices is None:
         if out is None:
@@ -119,7 +119,7 @@ def _getitem_grad(xp, g, indices=None, *, key, shape: Shape, out=None):
         out[...] = 0
         out[where] = g
         return out
-    # Flat places of data[key]: each axis's own coordinate, looked up by the same key.
+    # Flat positions of data[key]: each axis's own coordinates, indexed with the same key.
     places: Any = 0
     for axis, n in enumerate(shape):
         column = xp.arange(n).reshape((n,) + (1,) * (len(shape) - 1 - axis))
@@ -134,7 +134,7 @@ def _(g, shape, indices, *, key):
 
 @_getitem.written_in_mxnet
 def _(data, indices=None, *, key):
-    """A slice for numbers and slices, then axes gone and axes new."""
+    """A slice for numbers and slices, then removal and insertion of axes."""
     axes = [item for item in key if item is not None and item is not ...]
     arrays = [axis for axis, item in enumerate(axes) if is_at(item)]
     numbers = tuple(axis for axis, item in enumerate(axes) if type(item) is int)
@@ -175,9 +175,9 @@ def _no_output(*_specs: Spec, **_attrs: Any) -> tuple[Spec, ...]:
 def _setitem(xp, data, value, indices=None, *, key):
     """data[key] = value, in place; value broadcasts and is converted to data's dtype.
 
-    Of several values for one place the last stays. Nothing is written if an index is outside its
-    axis, which is an IndexError at run time. (On a GPU any of them stays, and an index outside
-    wraps around.)
+    Of several values for one place the last remains. If an index is outside its axis, nothing is
+    written and the task raises IndexError. (On a GPU any of several values may remain, and an index
+    outside wraps around.)
     """
     data[locate(xp, key, indices)] = value
     return ()
@@ -185,7 +185,7 @@ def _setitem(xp, data, value, indices=None, *, key):
 
 @op(infer=_no_output, outputs=0, mutates=["data"], flops=0, grad=None, in_mxnet=False)
 def _setitem_scalar(xp, data, indices=None, *, key, scalar):
-    """data[key] = scalar, in place; the scalar is of data's dtype already."""
+    """data[key] = scalar, in place; the scalar already has data's dtype."""
     data[locate(xp, key, indices)] = scalar
     return ()
 
@@ -195,7 +195,7 @@ def _setitem_scalar(xp, data, indices=None, *, key, scalar):
     same_shape=False,
 )  # fmt: skip
 def _assign(xp, value, *, shape: Shape, dtype: DType, out=None):
-    """value broadcast to `shape` and converted to `dtype`: what `x[:] = value` puts in x."""
+    """value broadcast to `shape` and converted to `dtype`: the op of `x[:] = value`."""
     if out is None:
         out = xp.empty(shape, dtype)
     xp.copyto(out, value, casting="unsafe")

@@ -1,9 +1,9 @@
-"""BatchNorm in four steps, between which devices can bring together what each knows of its part.
+"""BatchNorm in four steps, so that devices can exchange sums over their parts of the batch.
 
-    forward    the moments of each part's channels    ->  meet  ->  normalize by those of the whole
-    backward   sums over each part of g and of g h    ->  meet  ->  the gradient of its data
+    forward    moments of the channels of each part   ->  combine  ->  normalize by common moments
+    backward   sums over each part of g and of g h    ->  combine  ->  the gradient of its data
 
-What meets is tiny, two numbers per channel. The formulas are those of `normalize.py`, with means
+Devices exchange only two numbers per channel. The formulas are those of `normalize.py`, with means
 over the parts of all devices; `gluon.contrib.nn.SyncBatchNorm` uses them.
 
 >>> from d2lmini import nd
@@ -29,13 +29,13 @@ from d2lmini.ops.pieces import share
 
 
 def _view(shape: Shape, axis: int) -> Shape:
-    """(what is before the channels, C, what is after them)."""
+    """(axes before the channels merged, C, axes after merged)."""
     axis %= len(shape)
     return prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
 
 
 def _wide(dtype: Any) -> np.dtype:
-    """What sums are taken in: float32 for float16."""
+    """The accumulation dtype: float32 for float16."""
     return np.promote_types(dtype, "float32")
 
 
@@ -58,7 +58,7 @@ def _each(xp: Any, view: Shape, body: Any) -> None:
 def channel_moments(xp, data, *, axis: int = 1):
     """Mean and (biased) variance of each channel: (2, C), in float32 or float64.
 
-    Of no elements at all both are 0.
+    Both are 0 for empty data.
     """
     view = _view(data.shape, axis)
     x = data.reshape(view)
@@ -95,8 +95,8 @@ def normalize_by(
     xp, data, gamma, beta, moving_mean, moving_var, moments, *, axis: int = 1, eps: float = 1e-5,
     momentum: float = 0.9, fix_gamma: bool = False, out=None,
 ):  # fmt: skip
-    """gamma (data - mean) / sqrt(var + eps) + beta, by the moments (2, C) of the channels; shape
-    and dtype of data. Both moving ones become momentum moving + (1 - momentum) moments."""
+    """gamma (data - mean) / sqrt(var + eps) + beta, with the moments (2, C) of the channels; shape
+    and dtype of data. Both moving arrays become momentum moving + (1 - momentum) moments."""
     for moving, batch in zip((moving_mean, moving_var), moments):
         moving *= moving.dtype.type(momentum)
         moving += batch.astype(moving.dtype) * moving.dtype.type(1 - momentum)
@@ -127,7 +127,7 @@ def _infer_sums(g: Spec, data: Spec, moments: Spec, *, axis: int, eps: float) ->
 @op("_norm_sums", infer=_infer_sums, flops=5, grad=None)
 def norm_sums(xp, g, data, moments, *, axis: int = 1, eps: float = 1e-5):
     """For each channel the sums of g and of g h: (2, C), where h is data normalized by `moments`.
-    They are the gradients of beta and gamma."""
+    These sums are the gradients of beta and gamma."""
     view = _view(data.shape, axis)
     g, x = g.reshape(view), data.reshape(view)
     mean, var = (v.reshape(1, -1, 1) for v in moments)

@@ -13,8 +13,8 @@
  [1.]]
 <NDArray 2x1 @cpu(0)>
 
-All take a matrix on the last two axes or any batch of them, in float32 or float64. To take a
-diagonal (or triangle) out and to put it in are each other's gradients.
+All ops take a matrix on the last two axes or any batch of matrices, in float32 or float64.
+Extracting a diagonal (or triangle) and inserting it are each other's gradients.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from d2lmini.ops.products import matmul
 
 @with_kernels
 def lapack(xp: Any, name: str, *arrays: Any) -> Any:
-    """What the function of `xp.linalg` gives."""
+    """The result of `xp.linalg.NAME`."""
     if xp is not np:
         return lapack.kernels[kind_of(xp)](xp, name, *arrays)
     return getattr(np.linalg, name)(*arrays)
@@ -97,9 +97,9 @@ def _(g, *, offset):
 
 
 def _triangle(xp: Any, n: int, offset: int, lower: bool) -> tuple[Any, Any]:
-    """Row and column numbers of a triangle: all from diagonal `offset` down if that is negative, up
-    if positive, and for the main diagonal as `lower` says; downwards row by row, upwards column by
-    column."""
+    """Row and column numbers of a triangle: from diagonal `offset` down if negative, up if
+    positive; for the main diagonal `lower` decides. A lower triangle goes row by row, an upper one
+    column by column."""
     rows, columns = map(xp.asarray, np.tril_indices(n, -abs(offset)))
     return (rows, columns) if offset < 0 or (offset == 0 and lower) else (columns, rows)
 
@@ -113,8 +113,8 @@ def _infer_extracttrian(A: Spec, *, offset: int, **_: Any) -> Spec:
 def extracttrian(xp, A, *, offset: int = 0, lower: bool = True):
     """A triangle of each matrix as a vector: (..., n, n) -> (..., m (m + 1) / 2), m = n - |offset|.
 
-    offset < 0: from that diagonal down, row by row; > 0: from it up, column by column; 0: as
-    `lower` says.
+    offset < 0: from that diagonal down, row by row; > 0: from it up, column by column; 0: `lower`
+    decides.
     """
     rows, columns = _triangle(xp, A.shape[-1], offset, lower)
     return A[..., rows, columns]
@@ -203,7 +203,7 @@ def _flops_beside(A: Spec, B: Spec, **_: Any) -> float:
 
 
 def operand(xp: Any, A: Any, lower: bool, transpose: bool) -> Any:
-    """The triangle of A that counts, transposed on request."""
+    """The triangle of A in use, transposed if `transpose`."""
     A = xp.tril(A) if lower else xp.triu(A)
     return A.swapaxes(-1, -2) if transpose else A
 
@@ -215,7 +215,7 @@ def trmm(
 ):  # fmt: skip
     """A triangular matrix times another: alpha op(A) B, or with `rightside` alpha B op(A).
 
-    A (..., n, n), of which only the lower (or upper) triangle is looked at; B (..., n, m), or
+    A (..., n, n), of which only the lower (or upper) triangle is read; B (..., n, m), or
     (..., m, n) -> the shape of B. op transposes if `transpose`.
     """
     A = operand(xp, A, lower, transpose)
@@ -249,7 +249,7 @@ def trsm(
     """Solve a triangular system for y: op(A) y = alpha B, or with `rightside` y op(A) = alpha B.
 
     Shapes as for `linalg_trmm`. A zero on the diagonal fails at run time. (NumPy has no triangular
-    solver: this is the general one, of 2/3 n^3 FLOPs more.)
+    solver; the general solver needs 2/3 n^3 more FLOPs.)
     """
     A = operand(xp, A, lower, transpose)
     if rightside:

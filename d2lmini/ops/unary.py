@@ -1,4 +1,4 @@
-"""Functions of one array, a row each: powers, exponentials, trigonometry, signs, rounding.
+"""Functions of one array, one row each: powers, exponentials, trigonometry, signs, rounding.
 
 >>> from d2lmini import nd
 >>> nd.sqrt(nd.array([1, 4, 9]))
@@ -17,13 +17,13 @@
 [-3. -1.  0.  2.]
 <NDArray 4 @cpu(0)>)
 
-All keep the dtype. Outside its domain a function gives nan or inf and no error. bool arrays are
-refused, but for the questions at the foot.
+All ops keep the dtype. Outside its domain a function gives nan or inf and no error. Only the
+predicates at the end accept bool arrays.
 
-A gradient is the derivative as one would write it, in ops on values, a function of `g` and of what
-is kept for backward: where the result `y` says it shorter than the input, only `y`.
+A gradient is the derivative, written in ops on values: a function of `g` and of the kept values. It
+uses only the result `y` where that is shorter than the formula in the input.
 
-tanh, relu and other activations, clip: `activation.py`; erf and gamma: `special.py`.
+`activation.py` has tanh, relu, other activations and clip; `special.py` has erf and gamma.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ from d2lmini.ops.scalar_cache import fit
 
 
 def numbers_only(data: Spec, **_attrs: Any) -> Spec:
-    """The output is like the input, which is not bool."""
+    """The output's spec is the input's, which must not be bool."""
     check_numbers(data)
     return data
 
 
 def widely(xp: Any, function: Callable, data: Any, out: Any) -> Any:
-    """A function on float32 and float64 arrays applied to any: by way of a wider dtype, if need be.
+    """Apply a function for float32 and float64 arrays to any array, in a wider dtype if necessary.
 
-    float16 goes by way of float32, integers by way of float64; the result is cast back (integers
-    are cut towards zero).
+    float16 is converted to float32, integers to float64; the result is cast back (integers are
+    truncated towards zero).
     """
     dtype = data.dtype
     if dtype.char in "fd":
@@ -67,12 +67,12 @@ def pointwise(
 ) -> Callable[[Callable], Op]:  # fmt: skip
     """Declare an op of one array, given as a function (xp, data, *, out=None).
 
-    gradient  of `g` and of what it names of `y` and `data`; None if there is none
+    gradient  of `g` and of those of `y` and `data` that it names; None: no gradient
     integers  "converted": the function is for float32 and float64 arrays, see `widely`;
-              "exact": it is for arrays of any numbers; "kept": integers are not changed
-    facts     flops, onnx, ...: as `Op` has them
+              "exact": it takes arrays of any numbers; "kept": integers do not change
+    facts     flops, onnx, ...: as for `Op`
 
-    The function may read `data` only before it first writes to `out`: they may be one array.
+    The function must read all of `data` before it writes to `out`: they may be the same array.
     """
 
     def declare(function: Callable) -> Op:
@@ -103,9 +103,9 @@ def unary(
     name: str, means: str, gradient: Gradient | None, flops: float = 1, onnx: str | None = None,
     *, ufunc: str = "", integers: str = "converted", fast: bool = False,
 ) -> Op:  # fmt: skip
-    """Declare an op that is one ufunc, by default the one of its name.
+    """Declare an op that is one ufunc, by default the ufunc of the same name.
 
-    fast: tiny arrays may go straight to the ufunc (`Op.ufunc`).
+    fast: tiny arrays may use the ufunc directly (`Op.ufunc`).
     """
     ufunc = ufunc or name
 
@@ -243,8 +243,8 @@ fix = unary(
 @pointwise("round", integers="kept")
 def round_(xp, data, *, out=None):
     """The nearest whole number; halves go away from zero (2.5 to 3, -2.5 to -3)."""
-    # Not 0.5 itself: 0.49999997 + 0.5 is 1 in float32. The number below 0.5 does not have this
-    # trouble, and where the sum of a half with it is inexact, it rounds up.
+    # Not 0.5 itself: 0.49999997 + 0.5 is 1 in float32. The next number below 0.5 avoids this, and
+    # where its sum with a half is inexact, the sum rounds up.
     almost_half = np.nextafter(data.dtype.type(0.5), data.dtype.type(0))
     y = xp.copysign(almost_half, data)
     y = xp.add(data, y, out=out)
@@ -258,11 +258,11 @@ def rint(xp, data, *, out=None):
     return xp.add(y, data - y > 0.5, out=out)
 
 
-# -- questions with a yes or no answer -----------------------------------------------------------
+# -- predicates ----------------------------------------------------------------------------------
 
 
 def question(name: str, means: str, answer: Callable[..., Any], **facts: Any) -> Op:
-    """Declare an op that answers with 0 or 1 in the dtype of its input, which may be bool."""
+    """Declare a predicate: its result is 0 or 1 in the dtype of the input, which may be bool."""
 
     def compute(xp, data, *, out=None):
         y = answer(xp, data, out)

@@ -1,21 +1,21 @@
-"""Steps of optimizers, one parameter at a time: gradient descent and what momentum makes of it.
+"""Optimizer updates of one parameter: gradient descent, momentum, sign methods.
 
     weight = nd.ones(3)
     mom = nd.zeros(3)
     nd.sgd_mom_update(weight, grad, mom, lr=0.1, momentum=0.9, out=weight)
 
-An update op returns the new weight; `out=weight` puts it in place. The state (`mom`) is changed in
-place in any case. In the formulas of this family
+An update op returns the new weight; `out=weight` updates in place. The state (`mom`) always changes
+in place. In the formulas of this family
 
     g = clip(rescale_grad * grad)            to [-clip_gradient, clip_gradient] where that is >= 0
     w = weight
 
 and `wd` is the weight decay. All arrays have the shape and dtype of the weight; the `mp_` ops
 (mixed precision) take weight and gradient in float16, compute on `weight32`, and keep the state
-in float32. `lazy_update` concerns MXNet's sparse gradients; it is accepted, and unused here.
+in float32. `lazy_update`, for MXNet's sparse gradients, is accepted and has no effect.
 
-`update_adaptive` holds the methods that give every element a rate of its own, `update_multi` the
-ops that update many parameters in one task, which is what the optimizers use.
+`update_adaptive` has methods with a learning rate per element, `update_multi` has ops that update
+many parameters in one task, which the optimizers use.
 
 >>> from d2lmini import nd
 >>> weight, grad, mom = nd.ones(2), nd.array([1, 2]), nd.zeros(2)
@@ -39,21 +39,21 @@ from d2lmini.base import MXNetError
 from d2lmini.ops.core import Op, Spec, op
 from d2lmini.ops.signature import signature_of, with_signature
 
-# -- what the members of the family share ----------------------------------------------------------
+# -- shared by the family --------------------------------------------------------------------------
 
 
 def like_weight(weight: Spec, grad: Spec, *states: Spec, **_attrs: Any) -> Spec:
-    """The new weight is like the old one, and everything else like it."""
+    """The new weight, the gradient and the states have the spec of the weight."""
     for what, spec in (("gradient", grad), *(("state", s) for s in states)):
         if spec != weight:
-            raise MXNetError(f"the {what} must be like the weight: {weight}, got {spec}")
+            raise MXNetError(f"the {what} must have the weight's spec {weight}, got {spec}")
     return weight
 
 
 def like_weight32(weight: Spec, grad: Spec, *states: Spec, **_attrs: Any) -> Spec:
-    """The same in mixed precision: states and master copy are float32."""
+    """The rule for mixed precision: states and master copy are float32."""
     if grad != weight:
-        raise MXNetError(f"the gradient must be like the weight: {weight}, got {grad}")
+        raise MXNetError(f"the gradient must have the weight's spec {weight}, got {grad}")
     for spec in states:
         if spec != Spec(weight.shape, np.float32):
             raise MXNetError(
@@ -65,9 +65,9 @@ def like_weight32(weight: Spec, grad: Spec, *states: Spec, **_attrs: Any) -> Spe
 def scaled(
     xp: Any, grad: Any, rescale: float, clip: float, weight: Any, wd: float, by: float = 1.0
 ) -> Any:
-    """by * (clip(rescale * grad) + wd * weight), in as few passes as that takes; a new array.
+    """by * (clip(rescale * grad) + wd * weight), in as few passes as possible; a new array.
 
-    On a GPU `by` and `wd` may be arrays of no axes, whose values only the GPU knows."""
+    On a GPU `by` and `wd` may be 0-d arrays, whose values the host does not know."""
     if clip >= 0 or grad.dtype.itemsize < 4:  # float16 cannot hold every product by * rescale
         step = xp.multiply(grad, rescale)
         if clip >= 0:
@@ -94,7 +94,7 @@ def decayed(xp: Any, grad: Any, rescale: float, clip: float, weight: Any, wd: fl
 def with_master(
     rule: Op, xp: Any, weight: Any, grad: Any, *rest: Any, out: Any, **attrs: Any
 ) -> Any:
-    """Apply `rule` to the float32 master copy, the last array; the weight is that copy, rounded."""
+    """Apply `rule` to the float32 master copy, the last array; the weight is the rounded copy."""
     *states, weight32 = rest
     rule.compute(xp, weight32, grad.astype(weight32.dtype), *states, out=weight32, **attrs)
     if out is None:
@@ -104,8 +104,8 @@ def with_master(
 
 
 def mixed(rule: Op, infer: Any = like_weight32, at: int | None = None, **facts: Any) -> Op:
-    """Declare `mp_RULE`: the rule in mixed precision. at: where `weight32` stands among the inputs,
-    if not at the end."""
+    """Declare `mp_RULE`: the rule in mixed precision. at: position of `weight32` among the inputs,
+    if not last."""
     own = signature_of(rule.compute)
     at = len(own.inputs) if at is None else at
     inputs = (*own.inputs[:at], "weight32", *own.inputs[at:])
@@ -165,8 +165,8 @@ def nag_mom_update(
     """With d = lr * (g + wd * w): mom = momentum * mom - d, then w + momentum * mom - d.
     After Nesterov (1983): the step looks ahead along the momentum.
 
-    (In place MXNet 1.9 takes the new weight for the decay in the momentum, and the old one if it is
-    not; here it is the old one.)"""
+    (MXNet 1.9 uses the new weight for the momentum's weight decay if the update is in place, else
+    the old weight; here it is always the old weight.)"""
     step = scaled(xp, grad, rescale_grad, clip_gradient, weight, wd, by=lr)
     mom *= momentum
     mom -= step
@@ -177,7 +177,7 @@ def nag_mom_update(
 mp_nag_mom_update = mixed(nag_mom_update)
 
 
-# -- by the sign alone -----------------------------------------------------------------------------
+# -- sign methods ----------------------------------------------------------------------------------
 
 
 @op(infer=like_weight, elementwise=True, flops=3, grad=None)
@@ -185,7 +185,7 @@ def signsgd_update(
     xp, weight, grad, *, lr: float, wd: float = 0.0, rescale_grad: float = 1.0,
     clip_gradient: float = -1.0, out=None,
 ):  # fmt: skip
-    """(1 - lr * wd) * w - lr * sign(grad); rescaling and clipping leave a sign as it is.
+    """(1 - lr * wd) * w - lr * sign(grad); rescaling and clipping do not change a sign.
     After Bernstein et al. (2018)."""
     step = xp.sign(grad)
     step *= lr
@@ -198,7 +198,7 @@ def signum_update(
     rescale_grad: float = 1.0, clip_gradient: float = -1.0, wd_lh: float = 0.0, out=None,
 ):  # fmt: skip
     """mom = momentum * mom - (1 - momentum) * (g + wd * w), then (1 - lr * wd_lh) * w +
-    lr * sign(mom): weight decay `wd` goes into the momentum, `wd_lh` to the weight directly."""
+    lr * sign(mom): weight decay `wd` applies to the momentum, `wd_lh` to the weight directly."""
     mom *= momentum
     mom -= scaled(xp, grad, rescale_grad, clip_gradient, weight, wd, by=1 - momentum)
     step = xp.sign(mom)
@@ -206,7 +206,7 @@ def signum_update(
     return xp.add(weight * (1 - lr * wd_lh) if wd_lh else weight, step, out=out)
 
 
-# -- of the optimizers alone -----------------------------------------------------------------------
+# -- used by our optimizers only -------------------------------------------------------------------
 
 
 @op(infer=like_weight, mutates=["mom", "previous"], elementwise=True, flops=11, grad=None)
@@ -215,7 +215,7 @@ def _dcasgd_update(
     wd: float = 0.0, rescale_grad: float = 1.0, clip_gradient: float = -1.0, out=None,
 ):  # fmt: skip
     """mom = momentum * mom - lr * (g + wd * w + lamda * g * g * (w - previous)); previous = w;
-    then w + mom. The last term makes up for a gradient that is late (Zheng et al. 2016)."""
+    then w + mom. The last term compensates for a delayed gradient (Zheng et al. 2016)."""
     late = scaled(xp, grad, rescale_grad, clip_gradient, weight, 0.0)
     late *= late
     late *= weight - previous
@@ -232,8 +232,8 @@ def _sgld_update(
     xp, weight, grad, noise, *, lr: float, wd: float = 0.0, rescale_grad: float = 1.0,
     clip_gradient: float = -1.0, out=None,
 ):  # fmt: skip
-    """w - lr / 2 * (g + wd * w) + noise, the noise being drawn from N(0, lr): samples from the
-    posterior instead of its mode (Welling and Teh 2011)."""
+    """w - lr / 2 * (g + wd * w) + noise, with noise drawn from N(0, lr): samples from the posterior
+    instead of its mode (Welling and Teh 2011)."""
     step = scaled(xp, grad, rescale_grad, clip_gradient, weight, wd, by=lr / 2)
     xp.subtract(noise, step, out=step)
     return xp.add(weight, step, out=out)

@@ -1,12 +1,12 @@
-"""Steps of optimizers that give every element a rate of its own, from the size of its gradients.
+"""Optimizer updates with a learning rate per element, derived from the size of its gradients.
 
-Two ways of clipping and weight decay, as MXNet has them:
+Two ways of clipping and weight decay, as in MXNet:
 
     g = clip(rescale_grad * grad)                    decay is added to the step
-    h = clip(rescale_grad * grad + wd * weight)      decay goes into the gradient
+    h = clip(rescale_grad * grad + wd * weight)      decay is part of the gradient
 
-As in `update`, an op returns the new weight (`out=weight` for in place), changes its states in
-place, and all arrays are like the weight. Divisions and roots are taken element by element.
+As in `update`, an op returns the new weight (`out=weight` for in place) and changes its states in
+place; all arrays have the weight's spec. Divisions and roots are elementwise.
 
 >>> from d2lmini import nd
 >>> weight, grad, mean, var = nd.ones(2), nd.array([0.1, 20]), nd.zeros(2), nd.zeros(2)
@@ -33,7 +33,7 @@ def over(number: Any, lr: Any) -> Any:
 
 
 def average(xp, mean, beta, value):
-    """mean = beta * mean + (1 - beta) * value, in place. `value` is used up."""
+    """mean = beta * mean + (1 - beta) * value, in place. `value` is overwritten."""
     mean *= beta
     value *= 1 - beta
     mean += value
@@ -48,8 +48,8 @@ def adam_update(
     """mean = beta1 * mean + (1 - beta1) * h; var = beta2 * var + (1 - beta2) * h^2;
     w - lr * mean / (sqrt(var) + epsilon).
 
-    After Kingma and Ba (2014); the correction for the zeros that mean and var begin with is part
-    of the `lr` that the optimizer passes."""
+    After Kingma and Ba (2014); the `lr` that the optimizer passes includes the bias correction of
+    mean and var."""
     g = decayed(xp, grad, rescale_grad, clip_gradient, weight, wd)
     average(xp, var, beta2, g * g)
     average(xp, mean, beta1, g)
@@ -102,15 +102,15 @@ def adamw_update(
 ):  # fmt: skip
     """Means as in `adam_update`, of g; w - eta * (lr * mean / (sqrt(var) + epsilon) + wd * w).
 
-    `rescale_grad` is an array of one element, so that a
-    loss scale may still be in the making; where it is 0, infinite or nan nothing is updated."""
+    `rescale_grad` is an array of one element, so the loss scale need not be computed yet; where it
+    is 0, infinite or nan nothing is updated."""
     scale = rescale_grad.reshape(-1)[0]
     how: dict[str, Any] = dict(
         lr=eta * lr, rate=eta, beta1=beta1, beta2=beta2, epsilon=epsilon, wd=wd,
         clip_gradient=clip_gradient,
     )  # fmt: skip
     if xp is not np:
-        # The host does not know the scale: take the step, then undo it where there is none to take.
+        # The host does not know the scale: apply the step, then undo it if the scale is invalid.
         before = weight.copy(), mean.copy(), var.copy()
         y = _decoupled_adam_update.compute(
             xp, weight, grad, mean, var, rescale_grad=scale.astype(grad.dtype), out=out, **how
@@ -158,7 +158,7 @@ def rmsprop_update(
     wd: float = 0.0, rescale_grad: float = 1.0, clip_gradient: float = -1.0,
     clip_weights: float = -1.0, out=None,
 ):  # fmt: skip
-    """n = gamma1 * n + (1 - gamma1) * h^2; w - lr * h / sqrt(n + epsilon), held within
+    """n = gamma1 * n + (1 - gamma1) * h^2; w - lr * h / sqrt(n + epsilon), clipped to
     [-clip_weights, clip_weights] where that is >= 0. After Tieleman and Hinton (2012)."""
     g = decayed(xp, grad, rescale_grad, clip_gradient, weight, wd)
     average(xp, n, gamma1, g * g)
@@ -192,7 +192,7 @@ def rmspropalex_update(
 
 
 def _held(xp, weight, bound):
-    """Within [-bound, bound], in place."""
+    """Clip to [-bound, bound], in place."""
     return weight if bound < 0 else xp.clip(weight, -bound, bound, out=weight)
 
 
@@ -215,7 +215,7 @@ def _adadelta_update(
     return xp.subtract(weight, d, out=out)
 
 
-# -- Adam's relatives ------------------------------------------------------------------------------
+# -- variants of Adam ------------------------------------------------------------------------------
 
 
 @op(infer=like_weight, mutates=["mean", "largest"], elementwise=True, flops=11, grad=None)

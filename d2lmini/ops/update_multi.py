@@ -1,16 +1,15 @@
-"""Steps of optimizers, all parameters at once: one task where there would be one per parameter.
+"""Optimizer updates of all parameters at once: one task in place of one per parameter.
 
-A net has tens of parameters, most of them tiny. Updating each by an operation of its own costs more
-in pushing than in computing; and large ones gain when their pieces stay in the cache between the
-few passes of a formula, and when all cores share them. So the optimizers push a single
-`_fused_update`: a list of steps, each an op of `update` or `update_adaptive` with its attributes,
-and the arrays of all of them in a row. It runs them piece by piece, the pieces cut at places that
-depend on sizes alone.
+A net has tens of parameters, most of them tiny. A separate operation for each costs more in pushing
+than in computing. Large parameters gain when their chunks stay in the cache between the few passes
+of a formula, and when all cores share them. So the optimizers push a single `_fused_update`: a list
+of steps, each an op of `update` or `update_adaptive` with its attributes, and the arrays of all
+steps in sequence. It processes chunks whose boundaries depend on sizes alone.
 
     steps   [Step(sgd_mom_update, {"lr": 0.1, "momentum": 0.9}), Step(sgd_mom_update, ...)]
     data    weight0, grad0, mom0, weight1, grad1, mom1
 
-The `multi_` and `preloaded_multi_` ops are MXNet's own ones of this kind.
+The `multi_` and `preloaded_multi_` ops are MXNet's own ops of this kind.
 
 >>> from d2lmini import nd
 >>> w = [nd.ones(2), nd.ones(3)]
@@ -42,14 +41,14 @@ from d2lmini.ops.update import (
     with_master,
 )
 
-#: Elements of a block: all arrays of a step and what it makes in between stay in the L2 cache.
+#: Elements of a block: all arrays of a step and its temporaries stay in the L2 cache.
 BLOCK = 1 << 16
 
 
 class Step(NamedTuple):
     """One parameter's update: the op (elementwise, changing its states in place) and attributes.
 
-    mixed: it runs in float32 on a master copy, which follows the op's own inputs."""
+    mixed: the op runs in float32 on a master copy, which follows the op's own inputs."""
 
     op: Op
     attrs: dict[str, Any]
@@ -57,13 +56,13 @@ class Step(NamedTuple):
 
     @property
     def width(self) -> int:
-        """How many arrays it takes."""
+        """Number of arrays that the step takes."""
         return len(self.op.input_names) + self.mixed
 
 
 def pieces_of(sizes: Sequence[int], grain: int = GRAIN) -> list[list[tuple[int, int, int]]]:
-    """Cut arrays of these sizes into pieces of at most about `grain` elements, small ones together:
-    each piece a list of (array, begin, end).
+    """Split arrays of these sizes into chunks of at most about `grain` elements; small arrays share
+    a chunk. Each chunk is a list of (array, begin, end).
 
     >>> pieces_of([10, 1, 2], grain=4)
     [[(0, 0, 3)], [(0, 3, 6)], [(0, 6, 10)], [(1, 0, 1), (2, 0, 2)]]
@@ -88,9 +87,9 @@ def pieces_of(sizes: Sequence[int], grain: int = GRAIN) -> list[list[tuple[int, 
 def run(
     xp: Any, steps: Sequence[Step], groups: list[tuple], outs: Sequence[Any], numbers: Any = None
 ) -> None:
-    """Take all steps, in blocks, over all cores. groups: the arrays of each step, weight first;
-    outs: where each new weight goes; numbers: on a GPU, an array of those in the steps' formulas
-    (`numbers_of`), to be read from there."""
+    """Run all steps, in blocks, on all cores. groups: the arrays of each step, weight first;
+    outs: the destination of each new weight; numbers: on a GPU, an array from which the steps read
+    the numbers in their formulas (`numbers_of`)."""
     if xp is not np:
         run.kernels[kind_of(xp)](xp, steps, groups, outs, numbers)
         return
@@ -123,7 +122,7 @@ def groups_of(steps: Sequence[Step], data: Sequence[Any]) -> list[tuple]:
     return groups
 
 
-# -- what the optimizers use -----------------------------------------------------------------------
+# -- used by the optimizers ------------------------------------------------------------------------
 
 
 def _all_but_gradients(n: int, attrs: dict[str, Any]) -> list[int]:
@@ -136,33 +135,33 @@ def _all_but_gradients(n: int, attrs: dict[str, Any]) -> list[int]:
 
 @op(infer=lambda *data, **attrs: (), outputs=0, mutates=_all_but_gradients, flops=0, grad=None)
 def _fused_update(xp, *data, steps, numbers=None):
-    """Take each of `steps` in place, on its share of the arrays; no output. In a CUDA graph it
-    reads their `numbers`, which differ from step to step, from memory.
+    """Run each of `steps` in place, on its arrays; no output. A CUDA graph reads the `numbers` of
+    the steps, which change from step to step, from memory.
 
-    Shapes and dtypes are the caller's business: the optimizer made the states."""
+    The caller guarantees shapes and dtypes: the optimizer made the states."""
     groups = groups_of(steps, data)
     run(xp, steps, groups, [arrays[0] for arrays in groups], numbers)
     return ()
 
 
-# -- MXNet's own -----------------------------------------------------------------------------------
+# -- MXNet's ops -----------------------------------------------------------------------------------
 
 
 def _states(width: int) -> Any:
-    """The positions of the states where each weight comes with `width` arrays. Two arrays of rates
-    and decays may follow."""
+    """The positions of the states when each weight has `width` arrays. Two arrays of rates and
+    decays may follow."""
     return lambda n, attrs: [i for i in range(n - n % width) if i % width > 1]
 
 
 def _numbers(name: str, values: Any, n: int) -> list[float]:
     values = list(values) if isinstance(values, (tuple, list)) else [values]
     if len(values) != n:
-        raise MXNetError(f"{name} names {len(values)} numbers, but there are {n} weights")
+        raise MXNetError(f"{name} has {len(values)} numbers, but there are {n} weights")
     return [float(v) for v in values]
 
 
 def _infer(rule: Op) -> Any:
-    """Outputs of `rule` on each of the weights; lrs and wds may follow them as two arrays."""
+    """Outputs of `rule` on each of the weights; lrs and wds may follow as two arrays."""
     width = len(rule.input_names)
 
     def infer(*data: Spec, lrs: Any = None, wds: Any = None, num_weights: int, **_attrs: Any):
@@ -198,7 +197,7 @@ def _count(*, num_weights: int, **_attrs: Any) -> int:
 
 def _declare(rule: Op, preloaded: bool) -> None:
     """`multi_RULE`: the rule on many weights. preloaded: rates and decays are the two last arrays,
-    as they may still be in the making (see `multi_lars`)."""
+    which need not be computed yet (see `multi_lars`)."""
     own = signature_of(rule.compute).without("lr", "wd", "lazy_update", "out")
     width, inputs = len(own.inputs), ", ".join(own.inputs)
     if preloaded:
@@ -246,8 +245,8 @@ def _one_factor(factor: Spec, *data: Spec) -> tuple:
 
 @op(infer=_one_factor, outputs=0, mutates=lambda n, attrs: range(1, n), flops=0, grad=None)
 def _scale_arrays(xp, *data):
-    """Multiply all arrays but the first in place by the first, which has one element; no output.
-    Gradients are clipped so to a norm they have together (`gluon.utils.clip_global_norm`)."""
+    """Multiply all arrays but the first, in place, by the first, which has one element; no output.
+    `gluon.utils.clip_global_norm` clips gradients to a common norm with this op."""
     factor, *arrays = data
     flat = [a.reshape(-1) for a in arrays]
 

@@ -1,12 +1,12 @@
-"""Steps of optimizers that look at whole parameters: rates in proportion to the size of the weight.
+"""Layer-wise optimizer updates (LARS, LAMB): rates proportional to the norm of the weight.
 
-LARS and LAMB scale the step of each parameter by |weight| / |step|, so that large batches may take
-large steps. The norms are reductions of their own; here is what stands around them:
+LARS and LAMB scale the step of each parameter by |weight| / |step|, so that large batches may use
+large steps. The norms are separate reductions; the ops around them are
 
     lars    multi_sum_sq of weights and gradients -> multi_lars -> preloaded_multi_sgd_update
     lamb    lamb_update_phase1 -> norms of weight and step -> lamb_update_phase2
 
-Also here: is every gradient finite, for a loss scale that looks for its limit.
+The module also has the test for finite gradients that dynamic loss scaling uses.
 
 >>> from d2lmini import nd
 >>> nd.multi_sum_sq(nd.array([1, 2]), nd.array([[3, 4]]), num_arrays=2)
@@ -38,7 +38,7 @@ def lamb_update_phase1(
     rescale_grad: float = 1.0, clip_gradient: float = -1.0, out=None,
 ):  # fmt: skip
     """The direction of step t: mean / (sqrt(var) + epsilon) + wd * weight, with running means of
-    the clipped gradient and its square, without the bias that they begin with if so asked.
+    the clipped gradient and its square, with bias correction if bias_correction.
     After You et al. (2019)."""
     g = scaled(xp, grad, rescale_grad, clip_gradient, weight, 0.0)
     average(xp, var, beta2, g * g)
@@ -69,8 +69,8 @@ def lamb_update_phase2(
     xp, weight, g, r1, r2, *, lr: float, lower_bound: float = -1.0, upper_bound: float = -1.0,
     out=None,
 ):  # fmt: skip
-    """weight - lr * r1 / r2 * g, with r1 = |weight| held within the bounds that are >= 0 and
-    r2 = |g|. The ratio is 1 where either is 0. Both come as arrays of one element."""
+    """weight - lr * r1 / r2 * g, with r1 = |weight| clipped to the bounds that are >= 0 and
+    r2 = |g|. The ratio is 1 where either is 0. Both are arrays of one element."""
     r1 = xp.maximum(r1, lower_bound) if lower_bound >= 0 else r1
     r1 = xp.minimum(r1, upper_bound) if upper_bound >= 0 else r1
     ratio = xp.where((r1 == 0) | (r2 == 0), 1, r1 / r2).astype(g.dtype).reshape(-1)[0]
@@ -107,7 +107,9 @@ mp_lamb_update_phase2 = mixed(lamb_update_phase2, _phase2, same_shape=False)
 def _like_first(lrs: Spec, *others: Spec, **_attrs) -> Spec:
     for other in others:
         if other != lrs:
-            raise MXNetError(f"all four arrays must be alike: lrs is {lrs}, another one {other}")
+            raise MXNetError(
+                f"all four arrays must have one spec: lrs is {lrs}, another one {other}"
+            )
     return lrs
 
 
@@ -144,7 +146,7 @@ def _sum_sq(xp, x):
     always_written=("num_arrays",),
 )  # fmt: skip
 def multi_sum_sq(xp, *data, num_arrays: int | None = None):
-    """The sum of squares of each array, one float32 vector of them. (MXNet wants `num_arrays`.)"""
+    """The sum of squares of each array, as one float32 vector. (MXNet requires `num_arrays`.)"""
     if xp is not np:
         return xp.stack([_sum_sq(xp, x.reshape(-1)) for x in data])
     cuts = [(i, b) for i, x in enumerate(data) for b in range(0, max(x.size, 1), GRAIN)]
@@ -161,7 +163,7 @@ def multi_sum_sq(xp, *data, num_arrays: int | None = None):
     return sums
 
 
-# -- are they all finite ---------------------------------------------------------------------------
+# -- finite gradients ------------------------------------------------------------------------------
 
 
 def _one(*data: Spec, num_arrays: int | None = None, **_attrs) -> Spec:
@@ -170,8 +172,8 @@ def _one(*data: Spec, num_arrays: int | None = None, **_attrs) -> Spec:
 
 @op(infer=_one, flops=lambda data, out, **_: data.size, grad=None, reads_out=True)
 def all_finite(xp, data, *, init_output: bool = True, out=None):
-    """1 if no element is infinite or nan, else 0: shape (1,), float32. With init_output=False an
-    `out` that is 0 stays 0, so that calls can be chained."""
+    """1 if all elements are finite, else 0: shape (1,), float32. With init_output=False an `out`
+    that is 0 stays 0, so that calls can be chained."""
     return _all_finite(xp, (data,), init_output, out)
 
 

@@ -1,9 +1,9 @@
-"""Windows on images: where a kernel lies, how often it fits, and images with zeros around them.
+"""Geometry of windows on images: position, count, and zero padding.
 
 >>> geometry((5, 5), kernel=(3, 3), stride=(2, 2), dilate=(), pad=(1, 1)).out
 (3, 3)
 
-Convolution (`convolve.py`), `im2col` (`columns.py`) and pooling look at images this way.
+Convolution (`convolve.py`), `im2col` (`columns.py`) and pooling use it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from d2lmini.ops.pieces import copy
 
 
 class Geometry(NamedTuple):
-    """How windows lie on an image: one number for each spatial axis in every field.
+    """Layout of windows on an image; every field has one number for each spatial axis.
 
     A window covers `extent` = dilate * (kernel - 1) + 1 places, windows are `stride` apart, and
     `out` of them fit on the image, `size` places long with `pad` zeros on either side.
@@ -33,7 +33,7 @@ class Geometry(NamedTuple):
 
     @property
     def padded(self) -> Shape:
-        """Size of the image with its zeros."""
+        """Size of the image with padding."""
         return tuple(s + 2 * p for s, p in zip(self.size, self.pad))
 
     @property
@@ -62,7 +62,7 @@ def geometry(size: Shape, kernel: Shape, stride: Shape, dilate: Shape, pad: Shap
 
 
 def full_lists(kernel: Shape, stride: Shape, dilate: Shape, pad: Shape) -> tuple[Shape, ...]:
-    """stride, dilate and pad with a number for each axis; left out they are 1, 1 and 0."""
+    """stride, dilate and pad with a number for each axis; the defaults are 1, 1 and 0."""
     if not 1 <= len(kernel) <= 3 or min(kernel) < 1:
         raise MXNetError(f"kernel must have one to three positive sizes, got {kernel}")
     ndim = len(kernel)
@@ -75,7 +75,7 @@ def full_lists(kernel: Shape, stride: Shape, dilate: Shape, pad: Shape) -> tuple
 
 
 def with_zeros(xp: Any, x: Any, geo: Geometry) -> Any:
-    """(N, C, *size) -> (N, C, *padded); x itself where there is nothing to add."""
+    """Zero padding: (N, C, *size) -> (N, C, *padded); x itself where there is no padding."""
     if not any(geo.pad):
         return x
     padded = xp.zeros(x.shape[:2] + geo.padded, x.dtype)
@@ -84,5 +84,5 @@ def with_zeros(xp: Any, x: Any, geo: Geometry) -> Any:
 
 
 def inside(geo: Geometry) -> tuple:
-    """Where the image lies in its padded form."""
+    """The index of the image in its padded form."""
     return (..., *(slice(p, p + n) for p, n in zip(geo.pad, geo.size)))

@@ -1,17 +1,17 @@
-"""What the engine did and why it took so long: traces, and what can be read off them.
+"""Traces of what the engine did, and analyses of where the time went.
 
-records    what a trace keeps: operations, waits, memory; numbers and names, no array; `threads`
+records    records of a trace: operations, waits, memory; numbers and names, no arrays; `threads`
 trace      `profile()`: listens to the engine and keeps the records
-gpu        when a GPU did it, and ranges for NVIDIA's tools
-order      what comes after what; `graph` draws it
+gpu        times of operations on a GPU, and ranges for NVIDIA's tools
+order      the order of operations from their dependencies; `graph` draws it
 draw       the timeline; `summary` the table, `html` a page, `chrome` a file for Perfetto
-waits      the ledger of waits; `lint` finds those that no line says
-memory     how much arrays took over time, and who held the peak
-account    where the time went, by cause; from `blame` (why workers were idle) and `bounds`
-critical_path    the chain that decided; `roofline` what was reached of the machine's `peaks`
-replay     what if: other workers, devices, links, waits, priorities; from `program` (what the
-           threads did), `rates` (how fast things were) and `simulation` (the engine's rules)
-diff       what differs between two runs
+waits      the ledger of waits; `lint` finds hidden waits
+memory     memory in use over time, and the owners of the peak
+account    wall time by cause; from `blame` (idle attribution) and `bounds`
+critical_path    the longest chain; `roofline` compares operations with the machine's `peaks`
+replay     what if: other workers, devices, links, waits, priorities; from `program` (the steps of
+           the threads), `rates` (measured speeds) and `simulation` (the engine's rules)
+diff       differences between two runs
 
 MXNet's own profiler (set_config, set_state, dump, dumps, Task, Counter, ...) is in the add-on
 `compat`; `d2lmini.profiler` shows those names too.

@@ -1,32 +1,32 @@
-"""Where the time went: the wall time as a sum of parts by cause, and what each could give back.
+"""Account of the wall time: its parts by cause, and what the removal of each cause would save.
 
     with d2lmini.profile() as trace:
         train(net)
     print(trace.account())
 
 Each worker of the places that computed is a *slot*, busy or idle at every instant; `blame` finds
-why it was idle. An instant is shared among the slots equally, so that the parts sum to the wall
-time. With both the CPU and GPUs at work, each kind counts by how long its slots worked, until its
-last operation ended: the idle hours of a worker that has next to nothing to do are no loss.
+the cause of idle time. All slots share an instant equally, so that the parts sum to the wall time.
+If both the CPU and GPUs computed, each group is weighted by the busy time of its slots, until its
+last operation ends: long idle times of a worker with almost no work are not a loss.
 
-work         slots computed: operations in the time they take alone, their own pieces on idle
-             workers included
-waits        the program waited, and so had not issued what could have run
-issuing      the program had not issued it, for it was busy with its own Python; the hand-over of an
-             operation to a worker counts here
-dependency   what came next needed the result of an operation that ran elsewhere: a chain
-transfer     it needed a copy between devices
-imbalance    it needed, or there was nothing left but, the work of another slot of its kind that had
-             been busy since before this one became idle
-workers      operations were ready, all workers of the CPU busy, and there were more cores: so much
-             of the time as they would have saved
-contention   operations took longer beside others than alone: cores, caches, memory and the
+work         slots computed: operations at the duration they have alone, including their pieces on
+             idle workers
+waits        the program waited, and so had not issued an operation that could have run
+issuing      the program ran its own Python and had not issued the operation; includes the hand-over
+             of an operation to a worker
+dependency   the next operation needed the result of an operation that ran elsewhere: a chain
+transfer     the next operation needed a copy between devices
+imbalance    the next operation needed, or nothing was left but, the work of another slot of the
+             same group that had been busy since before this slot became idle
+workers      operations were ready, all CPU workers busy, and there were more cores: the part of the
+             time that more workers would have saved
+contention   operations took longer next to others than alone: cores, caches, memory and the
              interpreter are shared. An estimate, from equal operations of the same run
-unexplained  the engine took its time between the end of what an operation needs and its being ready
+unexplained  the engine's own time between the end of an operation's dependencies and its readiness
 
-What a removed cause gives back at most follows from the run without it: that takes no less than its
-critical path, nor than the work of any place by its workers, nor than the copies of any link.
-Causes are listed by the geometric mean of both figures, what was lost and what can be had.
+The saving of a cause is bounded by the run without that cause, which takes no less than its
+critical path, than the work of any place divided by its workers, and than the copies of any link.
+Causes are ordered by the geometric mean of lost time and possible saving.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ _ADVICE = {
 
 @dataclass(frozen=True)
 class Part:
-    """One cause: the ns of the wall time that go to it, by line the largest first, and the ns that
-    its removal would save at most."""
+    """One cause: its ns of the wall time, by line with the largest first, and an upper bound of the
+    ns that its removal would save."""
 
     cause: str
     ns: float
@@ -78,9 +78,8 @@ class Account:
     """The parts of `wall_ns`; they sum to it.
 
     parts    cause -> Part, all of CAUSES
-    causes   the names of those that lost time (neither "work" nor "unexplained"), the one to look
-             at first first
-    sure     how good the estimate of contention is, in words
+    causes   the causes that lost time (neither "work" nor "unexplained"), the most important first
+    sure     the quality of the contention estimate, in words
     """
 
     def __init__(self, wall_ns: int, parts: dict[str, Part], sure: str):
@@ -92,7 +91,7 @@ class Account:
 
     @property
     def first(self) -> Part | None:
-        """The cause to look at first, if any time was lost."""
+        """The most important cause, if any time was lost."""
         return self.parts[self.causes[0]] if self.causes else None
 
     def __getitem__(self, cause: str) -> Part:
@@ -120,13 +119,13 @@ class Account:
 
 
 def _weight(part: Part) -> float:
-    """By this the causes are listed. A chain comes after its equals: it is the last to be had."""
+    """The sort key of causes. "dependency" follows its equals, since it is hardest to remove."""
     weight = (part.ns * part.saves_ns) ** 0.5
     return 0.9 * weight if part.cause == "dependency" else weight
 
 
 def account_of(trace: Trace, cores: int | None = None) -> Account:
-    """See the module. cores: of the machine that ran it; None: those of this process."""
+    """See the module. cores: of the recording machine; None: those of this process."""
     return _Books(trace, cores or _cores()).account()
 
 
@@ -138,7 +137,7 @@ def _cores() -> int:
 
 
 class _Books:
-    """The sums, while they are made."""
+    """The sums during the computation."""
 
     def __init__(self, trace: Trace, cores: int):
         self.trace = trace
@@ -164,7 +163,7 @@ class _Books:
             saves_ns = 0.0
             if cause in _ADVICE and self.ns[cause] > 0:
                 saves_ns = max(0.0, wall_ns - least.without(cause))
-            if cause == "imbalance":  # spread over all slots, their idle time would be worked in
+            if cause == "imbalance":  # evenly spread work would use the idle time of all slots
                 saves_ns = max(saves_ns, self.ns[cause])
             parts[cause] = self._part(cause, saves_ns, wall_ns)
         return Account(wall_ns, parts, self.sure)
@@ -179,7 +178,7 @@ class _Books:
                 self._add(cause, site, rate(begin, end))
 
     def _enter_run(self, each: Operation, ns: float, few: dict[int, float]) -> None:
-        """A slot was busy: with work, part of it since the others were busy too, ..."""
+        """A slot was busy: work, part of it due to contention with other busy slots, ..."""
         lost = 0.0
         if few and not each.inline and each.run_ns:
             lost = ns * (few[each.ended_ns] - few[each.began_ns]) / each.run_ns
@@ -191,7 +190,7 @@ class _Books:
         self._add("work", each.site, ns - lost - slower)
 
     def _after(self, done_ns: int) -> Iterator[tuple[str, Site | None, int, int]]:
-        """After the last computation: copies, and what the program's main thread did."""
+        """After the last computation: copies, and the activity of the program's main thread."""
         trace = self.trace
         done_ns = max(done_ns, trace.begin_ns)
         copies = [(max(e.began_ns, done_ns), e.ended_ns, e.site) for e in trace.operations
@@ -237,15 +236,15 @@ def _begin_of(what: object) -> int:
 
 
 class _Rates:
-    """How much of an instant each slot of a group stands for: all slots together for 1, each group
-    by how long its slots worked, as long as it is not done."""
+    """The fraction of an instant for each slot of a group. All slots together count 1; each group
+    is weighted by the busy time of its slots until the group is done."""
 
     def __init__(self, begin_ns: int, groups: Iterable[Group]):
         self.begin_ns = begin_ns
         self.groups = sorted(groups, key=lambda group: group.end_ns)
 
     def of(self, group: Group) -> Callable[[int, int], float]:
-        """rate(a, b): the ns of the wall time for which a slot of `group` stands, from a to b."""
+        """rate(a, b): the ns of wall time that a slot of `group` accounts for from a to b."""
         spans, low = [], self.begin_ns
         for k, other in enumerate(self.groups):
             weights = [each.load_ns / len(each.slots) + 1 for each in self.groups[k:]]

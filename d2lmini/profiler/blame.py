@@ -1,22 +1,22 @@
-"""Why did a worker have nothing to do? Who keeps it waiting at each instant, found by walking back.
+"""Idle attribution: find the cause of every idle instant of a worker by walking back in time.
 
 The workers of a place are *slots*: the CPU's, or those of a GPU. While a slot is idle, something
-keeps back the operation that begins next there, X. Seen from its begin backward in time:
+delays the operation X that starts there next. Backward in time from the start of X:
 
-    X was ready, and began later          hand-over: "issuing"; longer while the program waits and
-                                          leaves the interpreter alone: "contention"
-    X could have run, and was not ready   the engine's own time: "unexplained"
-    X could have run, but was not pushed  "waits" while the thread that pushed it waited, "issuing"
+    X was ready and not started           hand-over: "issuing"; a longer one while the program waits
+                                          and leaves the interpreter free: "contention"
+    X could have run but was not ready    the engine's own time: "unexplained"
+    X could have run but was not pushed   "waits" while the thread that pushed X waited, "issuing"
                                           at other times
-    the last that X comes after ran       a copy: "transfer"; with a worker that had been busy
+    X's last dependency ran               a copy: "transfer"; on a worker that had been busy
                                           since before the slot was idle: "imbalance"; else
                                           "dependency"
-    that one was kept back itself         the same questions about it; where it was queued behind
-                                          others, they had too much to do: "imbalance" or "workers"
+    the dependency was delayed itself     the same questions about the dependency; if it was queued
+                                          behind others: "imbalance" or "workers"
 
-until the walk comes to the instant at which the slot became idle. After the last begin of a place
-the walk starts at what ended last of all that its slots, or those of its like, computed. So every
-instant of every slot has one cause and one line, and a walk visits only what happened meanwhile.
+until the walk reaches the instant at which the slot became idle. After the last start in a place
+the walk begins at the operation of its group that ended last. So every instant of every slot has
+one cause and one line, and a walk visits only events within the idle time.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from d2lmini.profiler.records import Operation
 if TYPE_CHECKING:
     from d2lmini.profiler.trace import Trace
 
-#: A hand-over that takes longer than this, while nobody issues, is no hand-over any more.
+#: A longer hand-over, while no thread issues operations, counts as contention.
 _HAND_OVER_NS = 1_000_000
-#: Between two operations of a worker that goes on there is no more than this, or a quarter of one.
+#: A worker counts as busy across a pause of at most this, or of a quarter of an operation.
 _BREATH_NS = 100_000
-#: A large operation on the CPU is cut into pieces, which idle workers compute too (us predicted).
+#: A large operation on the CPU is split into pieces for idle workers (predicted us).
 _CUT_US = 500.0
-#: Predictions above are none: nobody knows how long it takes, nor which operations are equal.
+#: Larger predictions mean: duration unknown, no equal operations known.
 UNKNOWN_US = 1e8
 
 
-#: A slot was idle: (cause, the line to look at, from, to).
+#: An idle time of a slot: (cause, line responsible, from, to).
 Segment = tuple[str, Site | None, int, int]
 
 
 class Slot:
-    """One worker of a place: what it computed, in order. `runs` ends where it became idle."""
+    """One worker of a place; `runs` are its operations, in order."""
 
     __slots__ = ("free_ns", "place", "runs")
 
@@ -57,11 +57,11 @@ class Slot:
 
 
 class Group:
-    """Places that stand in for each other, the CPU's workers or the GPUs, with their slots.
+    """Places that can replace each other, the CPU's workers or the GPUs, with their slots.
 
-    begins   of each place, its operations in the order they began; begin_times: when
-    end_ns   when the last of them ended
-    last     which one that is
+    begins   for each place, its operations in the order of their starts; begin_times: the starts
+    end_ns   the end of the last operation
+    last     the operation that ended last
     """
 
     def __init__(self, name: str, operations: Sequence[Operation], workers: dict[str, int]):
@@ -81,11 +81,11 @@ class Group:
 
     @property
     def load_ns(self) -> int:
-        """How long its operations ran, all together."""
+        """Total run time of the operations."""
         return sum(each.run_ns for each in self.operations)
 
     def _serve(self, place: str, begun: list[Operation], workers: int) -> None:
-        """Give each operation the slot of its worker; what ran inline, one that is free."""
+        """Assign each operation to the slot of its worker, inline operations to a free slot."""
         if all(each.inline for each in begun):
             workers = 1
         slots = [Slot(place) for _ in range(workers)]
@@ -107,8 +107,8 @@ class Group:
 
 
 def _fit_in(slots: list[Slot], inline: list[Operation]) -> None:
-    """What the program's own thread computed takes a core, that of a slot which is idle then. Where
-    all are busy it is left out: the place is full."""
+    """Assign operations on the program's own thread to idle slots, since they use a core. If all
+    slots are busy the operation is left out: the place is full."""
     for slot in slots:
         begins = [each.began_ns for each in slot.runs]
         taken: list[Operation] = []
@@ -126,7 +126,7 @@ def _fit_in(slots: list[Slot], inline: list[Operation]) -> None:
 
 
 class Blame:
-    """Finds the causes; `groups` are those whose operations computed anything."""
+    """Finds the causes; `groups` are the groups that computed something."""
 
     def __init__(self, trace: Trace, cores: int):
         self.trace = trace
@@ -149,16 +149,16 @@ class Blame:
         self._wait_times = {
             thread: [begin_ns for begin_ns, _, _ in spans] for thread, spans in self._waits.items()
         }
-        self._busy_since: dict[int, int] = {}  # of each operation, since when its worker was busy
-        self._taken_until: dict[int, int] = {}  # and when that had ended what it ran before
+        self._busy_since: dict[int, int] = {}  # per operation: start of its worker's busy time
+        self._taken_until: dict[int, int] = {}  # per operation: end of the worker's previous one
         for group in self.groups:
             for slot in group.slots:
                 self._follow(slot)
         self._before = self._last_before()
 
     def _follow(self, slot: Slot) -> None:
-        """Since when the worker was busy, at each of its operations, without a pause to speak of;
-        and when it was free for it."""
+        """For each operation of a worker, the start of the busy time, ignoring short pauses, and
+        the time at which the worker was free for the operation."""
         before = None
         for each in slot.runs:
             since_ns = each.began_ns
@@ -171,7 +171,7 @@ class Blame:
             before = each
 
     def _last_before(self) -> list[Operation | None]:
-        """Of all that each operation comes after, what ended last."""
+        """For each operation, the dependency that ended last."""
         operations = self.trace.operations
         found: list[Operation | None] = [None]
         for needs, room in self.trace.order:
@@ -186,7 +186,7 @@ class Blame:
     # -- the idle times of a slot ------------------------------------------------------------------
 
     def idle(self, group: Group, slot: Slot) -> list[Segment]:
-        """Why `slot` had nothing to do, whenever it had not, until its group was done."""
+        """The causes of all idle times of `slot` until its group was done."""
         found: list[Segment] = []
         free_ns = self.begin_ns
         for each in slot.runs:
@@ -197,7 +197,7 @@ class Blame:
         return found
 
     def _explain(self, gap: _Gap, end_ns: int) -> None:
-        """All of a gap: until the next begin in its place, until the one after that, ..."""
+        """Explain a whole gap: up to the next start in its place, up to the one after that, ..."""
         begun = gap.group.begins[gap.slot.place]
         k = bisect_right(gap.group.begin_times[gap.slot.place], gap.free_ns)
         gap.low = gap.free_ns
@@ -210,8 +210,8 @@ class Blame:
             k += 1
 
     def _walk(self, each: Operation | None, gap: _Gap, now: int) -> None:
-        """From `now` back to gap.low, by what kept back `each`; None: the group's end. Each step
-        begins where the one before came to."""
+        """Walk from `now` back to gap.low by the causes that delayed `each`; None: the group's end.
+        Each step starts where the previous step ended."""
         if each is None:
             each = gap.group.last
             now = self._running(each, gap, now)
@@ -224,7 +224,7 @@ class Blame:
             each = before
 
     def _kept_back(self, each: Operation, gap: _Gap, now: int) -> int:
-        """Back to the end of what `each` came after: it had not begun, or was not pushed."""
+        """Walk back to the end of the dependencies of `each`: it had not started or been pushed."""
         before = self._before[each.number]
         enabled_ns = self.begin_ns if before is None else before.ended_ns
         pushed_ns = max(each.pushed_ns, enabled_ns)
@@ -243,7 +243,7 @@ class Blame:
         return now
 
     def _queued(self, each: Operation, gap: _Gap, begin_ns: int, end_ns: int) -> None:
-        """`each` was ready and had not begun."""
+        """`each` was ready and had not started."""
         if each.is_copy:
             gap.add("transfer", each.site, begin_ns, end_ns)
         elif (other := self.group_of.get(each.number)) is not gap.group:
@@ -251,13 +251,13 @@ class Blame:
             gap.add("workers" if few else "dependency", each.site, begin_ns, end_ns)
         elif self.places[each.number - 1] != gap.slot.place:
             gap.add("imbalance", each.site, begin_ns, end_ns)
-        else:  # it had to run where it was, though others were idle; then comes the hand-over
+        else:  # the operation was bound to its worker, though others were idle; then the hand-over
             taken_ns = min(max(self._taken_until.get(each.number, 0), begin_ns), end_ns)
             self._handed_over(each, gap, taken_ns, end_ns)
             gap.add("imbalance", each.site, begin_ns, taken_ns)
 
     def _handed_over(self, each: Operation, gap: _Gap, begin_ns: int, end_ns: int) -> None:
-        """A worker was free and took its time: the program held the interpreter, or others did."""
+        """A worker was free but late: the program or other threads held the interpreter lock."""
         late_ns = begin_ns + _HAND_OVER_NS
         if end_ns > late_ns:
             for cause, site, begin, end in self.front(each.thread, each.site, late_ns, end_ns):
@@ -267,7 +267,7 @@ class Blame:
         gap.add("issuing", each.site, begin_ns, min(late_ns, end_ns))
 
     def _running(self, each: Operation, gap: _Gap, now: int) -> int:
-        """Back to the begin of `each`, which ran, and what comes after it could not."""
+        """Walk back to the start of `each`, which ran while its successors had to wait."""
         began_ns = each.began_ns or each.ended_ns
         if began_ns >= now:
             return now
@@ -287,13 +287,13 @@ class Blame:
         return began_ns
 
     def is_cut(self, each: Operation) -> bool:
-        """Do idle workers of the CPU compute pieces of it? (A trace does not hear of that.)"""
+        """True if idle CPU workers compute pieces of the operation. (Traces do not record this.)"""
         return each.ctx.is_cpu and _CUT_US <= each.predicted_us < UNKNOWN_US
 
     def front(
         self, thread: str, site: Site | None, begin_ns: int, end_ns: int
     ) -> Iterator[Segment]:
-        """A thread of the program: its waits, and between them "issuing" at `site`; backward."""
+        """A thread of the program, backward: its waits, and "issuing" at `site` between waits."""
         waits = self._waits.get(thread, [])
         k = bisect_right(self._wait_times.get(thread, []), end_ns) - 1
         while k >= 0 and begin_ns < end_ns and waits[k][1] > begin_ns:
@@ -310,17 +310,17 @@ class Blame:
             yield "issuing", site, begin_ns, end_ns
 
     def slots_at(self, each: Operation) -> int:
-        """How many workers the place of `each` has."""
+        """Number of workers at the place of `each`."""
         group = self.group_of[each.number]
         return sum(slot.place == self.places[each.number - 1] for slot in group.slots)
 
     def spare(self, group: Group) -> int:
-        """How many more workers there could be: cores that none of its slots uses."""
+        """Number of possible further workers: cores that no slot of the group uses."""
         return max(0, self.cores - len(group.slots)) if group.name == "cpu" else 0
 
 
 class _Gap:
-    """A slot that is idle since `free_ns`; what is `found` of the time after `low`."""
+    """A slot, idle since `free_ns`; `found` has the segments of the time after `low`."""
 
     __slots__ = ("found", "free_ns", "group", "low", "slot")
 
@@ -331,7 +331,7 @@ class _Gap:
         self.found = found
 
     def add(self, cause: str, site: Site | None, begin_ns: int, end_ns: int) -> None:
-        """The slot was idle by `cause`; what lies before `low` is known already."""
+        """The slot was idle for `cause`; times before `low` are explained already."""
         if begin_ns < self.low:
             begin_ns = self.low
         if begin_ns < end_ns:

@@ -1,7 +1,7 @@
-"""What a run would take at least, if one of its causes of lost time were gone.
+"""Lower bounds on the duration of a run without one of its causes of lost time.
 
-No less than its critical path (`critical_path.longest`, without the waits, the copies, ... in
-question), nor than the work of a place by its workers, nor than the copies of a link.
+A run takes no less than its critical path (`critical_path.longest`, without the waits, the copies,
+... in question), than the work of a place divided by its workers, and than the copies of a link.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from d2lmini.profiler.critical_path import Walk
 
 
 class Least:
-    """Lower bounds for the time of a run; `alone_ns` says how long each operation takes alone."""
+    """Lower bounds on the time of a run; `alone_ns`: duration of each operation when alone."""
 
     def __init__(self, blame: Blame, alone_ns: Sequence[float]):
         self.blame = blame
@@ -28,7 +28,7 @@ class Least:
         self.places = places
 
     def without(self, cause: str) -> float:
-        """At least so many ns, without `cause`."""
+        """Lower bound in ns, without `cause`."""
         durations = list(self.walk.durations)
         if cause == "transfer":
             for each in self.trace.operations:
@@ -48,8 +48,8 @@ class Least:
         return max(path_ns, self._load(durations, more=cause == "workers"))
 
     def _load(self, durations: Sequence[float], more: bool) -> float:
-        """The longest that the workers of one place, or a link, are busy; with `more` workers for
-        the CPU, one for each core."""
+        """The largest busy time of one place's workers, or of a link; `more`: with one CPU worker
+        for each core."""
         loads = {place: sum(durations[i] for i in own) for place, own in self.places.items()}
         for group in self.blame.groups:
             for place in group.begins:
@@ -60,8 +60,8 @@ class Least:
 
 
 def _spread(group: Group, durations: list[float]) -> None:
-    """Let every operation of `group` take as long as at the place where operations of its name are
-    the fastest, and no place have more to do than its share."""
+    """Give every operation of `group` the duration it has at the place where operations of its name
+    are fastest, and limit each place to its share of the work."""
     if len(group.begins) < 2:
         return
     took: dict[str, dict[str, list[int]]] = {}
@@ -87,13 +87,13 @@ def _spread(group: Group, durations: list[float]) -> None:
 
 
 def alone(blame: Blame) -> tuple[list[float], str]:
-    """How long each operation takes with nothing beside it, in ns, and how good that estimate is.
+    """The duration of each operation without contention, in ns, and the quality of that estimate.
 
-    Equal are operations of one name, place and predicted time. Their median is taken over the runs
-    that had no other beside them if there are three, else the shortest of five or more; an
-    operation that ran by itself, and one without its like, take as long as they took. A large one
-    that the workers of its place share when it is alone may take as many times as long, by itself,
-    when they have other work.
+    Operations are equal if they have the same name, place and predicted time. The duration is the
+    median of the equal operations that ran alone, if there are three; else the shortest of five or
+    more. An operation that ran alone, and one without equals, keeps its own duration. A large
+    operation that the workers of its place share when alone may take as many times longer when they
+    have other work.
     """
     found: list[float] = [each.run_ns for each in blame.trace.operations]
     ran = sorted((e for g in blame.groups for e in g.operations), key=lambda each: each.began_ns)
@@ -136,9 +136,9 @@ def alone(blame: Blame) -> tuple[list[float], str]:
 
 
 def saved_by_more(group: Group, spare: int) -> dict[int, float]:
-    """At each begin and end of an operation, how many ns until then `spare` more workers would have
-    saved: while all are busy and operations are ready, so many of these as they could take, by all
-    that would run then. Empty without spare workers."""
+    """At each start and end of an operation, the ns that `spare` more workers would have saved
+    until then: while all are busy and operations are ready, the number of ready operations that
+    they could take, over all operations that would then run. Empty without spare workers."""
     if not spare:
         return {}
     changes: list[tuple[int, int, int]] = []  # (when, more ready, more busy)

@@ -3,10 +3,10 @@
     trace.save("trace.json")
 
 Every place (the CPU, a GPU, its link) is a process and every worker a thread of it; the program's
-own threads are a process of their own, which shows their waits. An operation is a complete event
-(`X`), an arrow from one to the next a pair of flow events (`s`, `f`) with an id of their own, bytes
-in use and the lengths of the queues are counters (`C`). Times are microseconds since the begin of
-the trace. What did not run is an instant (`i`).
+threads are a separate process, which shows their waits. An operation is a complete event (`X`), a
+dependency arrow a pair of flow events (`s`, `f`) with their own id; bytes in use and queue lengths
+are counters (`C`). Times are microseconds since the start of the trace. An operation that did not
+run is an instant event (`i`).
 
 The format: "Trace Event Format", the Chromium authors; Perfetto's "Visualizing external trace
 formats".
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 
 Event = dict[str, Any]
 
-#: A counter at some time (ns): two values.
+#: A counter sample: time (ns) and two values.
 Sample = tuple[int, int, int]
 
-#: A counter that changed more often is thinned out.
+#: A counter with more changes is downsampled.
 SAMPLES = 10_000
 
 
 class Mark(NamedTuple):
-    """What a user's program says of itself: a span ("task", "frame", "event"), a "marker", or the
-    value of a "counter" from now on."""
+    """A mark of the user's program: a span ("task", "frame", "event"), a "marker", or the new value
+    of a "counter"."""
 
     kind: str
     domain: str
@@ -51,25 +51,25 @@ class Mark(NamedTuple):
     scope: str = "t"  # of a marker: thread, process or global
 
 
-#: The process that stands for the program.
+#: The process of the program's threads.
 PROGRAM = "program"
 
 
 class Tracks:
-    """The number of each process and thread, given in the order they are asked for."""
+    """The number of each process and thread, assigned on first use."""
 
     def __init__(self) -> None:
         self.processes: dict[str, int] = {}
         self.threads: dict[tuple[str, str], int] = {}
 
     def of(self, process: str, thread: str) -> Event:
-        """Where an event belongs: its pid and tid."""
+        """The pid and tid of an event."""
         pid = self.processes.setdefault(process, len(self.processes) + 1)
         tid = self.threads.setdefault((process, thread), len(self.threads) + 1)
         return {"pid": pid, "tid": tid}
 
     def names(self) -> Iterator[Event]:
-        """The events that name them, and put them in order."""
+        """The metadata events that name and order processes and threads."""
         for process, pid in self.processes.items():
             yield _meta("process_name", pid, 0, name=process)
             yield _meta("process_sort_index", pid, 0, sort_index=pid)
@@ -85,12 +85,12 @@ def _meta(what: str, pid: int, tid: int, **args: Any) -> Event:
 
 def save(trace: Trace, path: str | os.PathLike[str]) -> None:
     """Write a trace to a file."""
-    text = json.dumps(document(trace), separators=(",", ":"))  # `json.dump` is slower by far
+    text = json.dumps(document(trace), separators=(",", ":"))  # `json.dump` is much slower
     files.write(path, text)
 
 
 def document(trace: Trace, marks: Sequence[Mark] = ()) -> dict[str, Any]:
-    """The whole file, as what `json` takes; `marks` are a user's own."""
+    """The whole file as a value for `json`; `marks` are the user's own."""
     tracks = Tracks()
     tracks.of(PROGRAM, "MainThread")
     events = [
@@ -158,8 +158,8 @@ def _waits(trace: Trace, tracks: Tracks) -> Iterator[Event]:
 
 
 def _arrows(trace: Trace, tracks: Tracks) -> Iterator[Event]:
-    """From the end of one operation to the begin of what comes after it: each ends in the slice
-    that encloses it (`bp`)."""
+    """Arrows from the end of one operation to the start of a dependent one. Each arrow ends in the
+    enclosing slice (`bp`)."""
     number = 0
     for each, (needs, room) in zip(trace.operations, trace.order):
         for name, befores in ("value", needs), ("room", room):
@@ -177,7 +177,7 @@ def _arrows(trace: Trace, tracks: Tracks) -> Iterator[Event]:
 
 
 def _marks(trace: Trace, marks: Sequence[Mark], tracks: Tracks) -> Iterator[Event]:
-    """Spans that may overlap on a thread are pairs of asynchronous events with an id."""
+    """Spans, which may overlap on a thread, become pairs of asynchronous events with an id."""
     for number, mark in enumerate(marks, start=1):
         where = tracks.of(mark.domain, mark.thread)
         begin, end = _us(trace, mark.begin_ns), _us(trace, mark.end_ns)
@@ -192,7 +192,7 @@ def _marks(trace: Trace, marks: Sequence[Mark], tracks: Tracks) -> Iterator[Even
 
 
 def _memory(trace: Trace, tracks: Tracks) -> Iterator[Event]:
-    """Bytes in use at each device, as far as they changed since the begin."""
+    """Bytes in use on each device, relative to the start."""
     samples: dict[str, list[Sample]] = {}
     changed: dict[str, int] = {}
     for change in trace.memory:
@@ -206,8 +206,8 @@ def _memory(trace: Trace, tracks: Tracks) -> Iterator[Event]:
 
 
 def _queues(trace: Trace, tracks: Tracks) -> Iterator[Event]:
-    """How many operations of each place wait, and how many run."""
-    steps: dict[str, list[Sample]] = {}  # when, so many more pending, so many more running
+    """Numbers of waiting and running operations of each place."""
+    steps: dict[str, list[Sample]] = {}  # time, change of pending, change of running
     for each in trace.operations:
         row = steps.setdefault(each.place, [])
         row.append((each.pushed_ns, 1, 0))
@@ -230,7 +230,7 @@ def _counter(name: str, us: float, where: dict[str, int], **values: int) -> Even
 
 
 def _few(samples: list[Sample]) -> list[Sample]:
-    """Of many, the highest and the last of each of some thousand intervals."""
+    """Downsample: the highest and the last sample of each of some thousand intervals."""
     if len(samples) <= SAMPLES:
         return samples
     begin, end = samples[0][0], samples[-1][0]

@@ -1,16 +1,16 @@
-"""The critical path: the longest chain of things that had to come one after the other.
+"""The critical path: the longest chain of events that had to follow one another.
 
-An operation begins neither before its push nor before what it comes after has ended. A thread of
-the program does one thing after the other: between two pushes it takes the time that it took, a
-small operation that runs where it is called takes its own, and a wait ends no sooner than what it
-waits for. Any number of workers and links would not make the run shorter than this path.
+An operation starts neither before its push nor before the end of its dependencies. A thread of the
+program is sequential: between two pushes it takes its recorded time, an inline operation takes its
+duration, and a wait ends no sooner than the operation it waits for. With any number of workers and
+links the run would not be shorter than this path.
 
     with d2lmini.profile() as trace:
         train(net)
     print(trace.critical_path())
 
-The same walk answers "and if it had not waited?": `Walk.run` leaves out the waits, the issuing or
-the order of operations, or takes other durations. It takes a step for each operation and wait.
+The same walk answers "what if the program had not waited?": `Walk.run` can leave out the waits, the
+issuing or the order of operations, or use other durations. It has a step per operation and wait.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Step(NamedTuple):
     """One link of the chain.
 
     kind        "operation"; "issuing": the program's own time before a push or a wait; "wait": from
-                the end of what was waited for until the program went on
-    name        of the operation, or of the way of waiting
-    operation   its number, for "issuing" of what was pushed then; 0: none
-    place       where it ran; "" for what the program's threads did
+                the end of the awaited operation until the program continued
+    name        of the operation, or the kind of wait
+    operation   its number, for "issuing" the number of the pushed operation; 0: none
+    place       where the operation ran; "" for the program's threads
     site        the line of the program
-    begin_ns, end_ns    since the begin of the trace, if nothing but the path had delayed it
-    recorded_ns         when it was over in fact, since the begin of the trace
+    begin_ns, end_ns    since the start of the trace, if only the path had delayed the step
+    recorded_ns         the actual end, since the start of the trace
     """
 
     kind: str
@@ -56,16 +56,16 @@ class Step(NamedTuple):
 
 
 class Event(NamedTuple):
-    """A push or a wait, as the thread of the program comes to it.
+    """A push or a wait, as a thread of the program reaches it.
 
-    number   of the operation that is pushed; 0: a wait
+    number   of the pushed operation; 0: a wait
     thread   the number of the thread
-    before   the number of the event before on this thread; -1: none
+    before   the number of the previous event on this thread; -1: none
     gap_ns   the thread's own time since then
-    after    a push: the operations that this one comes after; a wait: the operation waited for, or
-             none known; _LATEST: for all that was pushed
-    went_on_ns  a wait: how long after the end of that the program went on
-    inline   the operation runs where it is called
+    after    a push: the operations that this one depends on; a wait: the awaited operation, or
+             none known; _LATEST: all pushed operations
+    went_on_ns  a wait: time from the end of that operation until the program continued
+    inline   the operation runs on the calling thread
     """
 
     number: int
@@ -81,14 +81,13 @@ _LATEST = (-1,)
 
 
 class Walk:
-    """The walk through a trace. `events` are prepared once; each `run` is a loop over them, after
-    which tell
+    """The walk through a trace. `events` are prepared once; each `run` is a loop over them and sets
 
-    length_ns   how long the longest path is
-    over        of each operation, when it is over (of number 0: 0)
-    reached     of each event, when its thread came to it; a wait: when it went on
-    held        of each event, the operation that held it up; 0: the event before on its thread
-    last        the operation that is over last; 0: an event is later still
+    length_ns   length of the longest path
+    over        per operation: its end (of number 0: 0)
+    reached     per event: the time at which its thread reached it; a wait: at which it continued
+    held        per event: the operation that delayed it; 0: the previous event on its thread
+    last        the operation that ends last; 0: an event is later still
     """
 
     def __init__(self, trace: Trace):
@@ -98,7 +97,7 @@ class Walk:
         self.event_of = [0] * (len(trace.operations) + 1)
         self.durations: list[float] = [each.run_ns for each in trace.operations]
         ended = sorted((each.ended_ns, each.number) for each in trace.operations if each.ended_ns)
-        threads: dict[str, tuple[int, int, int]] = {}  # (its number, its last event, when)
+        threads: dict[str, tuple[int, int, int]] = {}  # (its number, its last event, time)
         order = trace.order
         for what in _as_issued(trace):
             thread, before, recorded = threads.get(what.thread, (len(threads), -1, trace.begin_ns))
@@ -126,8 +125,8 @@ class Walk:
         order: bool = True,
         durations: Sequence[float] | None = None,
     ) -> float:
-        """The longest path in ns: as it was, or without waits, without time spent on issuing,
-        without any order among operations, or if operation i + 1 took durations[i] ns."""
+        """The longest path in ns: as recorded, or without waits, without time spent on issuing,
+        without any order among operations, or with durations[i] ns for operation i + 1."""
         took = self.durations if durations is None else durations
         self.over = over = [0.0] * (len(took) + 1)
         self.reached: list[float] = []
@@ -165,7 +164,7 @@ class Walk:
 
 
 def _as_issued(trace: Trace) -> Iterator[Operation | Wait]:
-    """Pushes and waits in the order in which they began."""
+    """Pushes and waits in the order of their starts."""
     waits = sorted(trace.waits, key=lambda wait: wait.begin_ns)
     k = 0
     for each in trace.operations:
@@ -179,10 +178,10 @@ def _as_issued(trace: Trace) -> Iterator[Operation | Wait]:
 def _awaited(
     wait: Wait, operations: Sequence[Operation], ended: list[tuple[int, int]]
 ) -> tuple[tuple[int, ...], int]:
-    """The operation that a wait waited for, and how long it took the program to go on after it."""
+    """The operation that a wait waited for, and the program's delay after that operation's end."""
     after: tuple[int, ...] = ()
     k = bisect_right(ended, (wait.end_ns, len(operations))) - 1
-    last = ended[k][1] if k >= 0 else 0  # what had ended last when the wait was over
+    last = ended[k][1] if k >= 0 else 0  # the last operation that ended before the wait did
     done = wait.operation
     if wait.target is None and done <= 0:
         done = last if last <= wait.pushed else 0
@@ -194,8 +193,8 @@ def _awaited(
 
 
 class CriticalPath:
-    """The chain that decided: `steps`, the earliest first, and its `length_ns`; `wall_ns` is what
-    the run took. Prints as a table of the lines that the path spends most on."""
+    """The longest chain: `steps`, the earliest first, and its `length_ns`; `wall_ns` is the
+    duration of the run. Prints as a table of the lines with most time on the path."""
 
     def __init__(self, trace: Trace):
         walk = Walk(trace)
@@ -203,7 +202,7 @@ class CriticalPath:
         self.wall_ns = trace.end_ns - trace.begin_ns
         self.steps: list[Step] = []
         event, runs = walk.event_of[walk.last], walk.last > 0
-        if not runs:  # it ends with a thread of the program
+        if not runs:  # the path ends with a thread of the program
             event = max(range(len(walk.events)), key=walk.reached.__getitem__, default=-1)
         while event >= 0:
             this, held, what = walk.events[event], walk.held[event], walk.what[event]
@@ -233,7 +232,7 @@ class CriticalPath:
         end_ns: float,
         later_ns: int = 0,
     ) -> None:
-        """A step that begins when node `after` is over, or `later_ns` later."""
+        """A step that starts at the end of node `after`, or `later_ns` later."""
         event, runs = after
         begin_ns: float = later_ns
         if event >= 0:
@@ -249,15 +248,15 @@ class CriticalPath:
 
     @property
     def kinds(self) -> dict[str, int]:
-        """How many ns of the path are operations, issuing and waits."""
+        """The ns of the path that are operations, issuing and waits."""
         kinds = {"operation": 0, "issuing": 0, "wait": 0}
         for step in self.steps:
             kinds[step.kind] += step.end_ns - step.begin_ns
         return kinds
 
     def spans(self) -> list[tuple[str, list[tuple[str, float, float]]]]:
-        """Rows and bars, as `d2l.timeline` draws them: the program's thread, then each place; a bar
-        is (kind, begin, end) in seconds."""
+        """Rows and bars for `d2l.timeline`: the program's thread, then each place; a bar is (kind,
+        begin, end) in seconds."""
         rows: dict[str, list[tuple[str, float, float]]] = {"front end": []}
         for step in self.steps:
             kind = {"issuing": "push", "wait": "wait", "operation": "compute"}[step.kind]

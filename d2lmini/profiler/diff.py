@@ -1,11 +1,10 @@
-"""What differs between two runs: operations, places, waits, overlaps, times.
+"""Differences between two runs: operations, places, waits, overlaps, times.
 
     print(before.diff(after))
 
-The lines of the two programs are aligned by their text, in the order in which they first did
-something, so that a line that was put in does not shift all others; a line that was changed is
-compared with the one in its place, if they issue the same operations. Within a line the operations
-are aligned by their names.
+The lines of the two programs are aligned by their text, in the order of their first activity, so an
+inserted line does not shift all others; a changed line is compared with the line in its place, if
+both issue the same operations. Within a line operations are aligned by their names.
 
 >>> from d2lmini import engine, nd, profile
 >>> def program(twice):
@@ -19,8 +18,8 @@ are aligned by their names.
 >>> [(each.kind, each.name, each.n) for each in diff.of("added")]
 [('added', '_mul_scalar', 1)]
 
-Times and overlaps are those of single runs: a difference is only told if it is more than a fifth of
-the larger one, more than a fiftieth of the longer run and more than a millisecond.
+Times and overlaps come from single runs: a difference is reported only if it is more than a fifth
+of the larger time, more than a fiftieth of the longer run and more than a millisecond.
 """
 
 from __future__ import annotations
@@ -35,17 +34,16 @@ if TYPE_CHECKING:
     from d2lmini.profiler.records import Operation, Wait
     from d2lmini.profiler.trace import Trace
 
-#: A change counts from this part of the larger time on, and from this part of the longer run.
-#: A change of less is what a machine does by itself, however short the runs.
+#: A change counts above this part of the larger time, above this part of the longer run, and above
+#: this many seconds. Smaller changes are noise.
 OF_ITSELF, OF_RUN, NOISE_S = 0.2, 0.02, 1e-3
-
-#: What took at most this part of the larger time did not happen yet.
+#: Times up to this part of the larger time count as absent.
 OF_NEW = 0.1
 
-#: More than so many operations of one line are aligned by counting only, those of each name.
+#: A line with more operations is aligned by counting the operations of each name.
 MANY = 500
 
-#: What a finding can be, in the order of the table.
+#: Kinds of findings, in the order of the table.
 KINDS = (
     "added", "removed", "moved", "newly waiting", "no longer waiting", "newly overlapped",
     "no longer overlapped", "slower", "faster",
@@ -55,13 +53,13 @@ T = TypeVar("T")
 
 
 class Finding(NamedTuple):
-    """One thing that differs.
+    """One difference.
 
     kind           one of `KINDS`
-    where          the line, as it is in the run that has it (the later one, if both do)
-    name           of the operation or, for waits, the way of waiting; "a | b" for an overlap
-    n              how many operations or waits it concerns
-    before, after  places (moved), seconds (else); None where there is none
+    where          the line, in the run that has it (the later run, if both have)
+    name           of the operation or kind of wait; "a | b" for an overlap
+    n              number of operations or waits
+    before, after  places (moved) or seconds (other kinds); None if absent
     """
 
     kind: str
@@ -88,10 +86,10 @@ def _words(value: Any) -> str:
 
 
 class Diff:
-    """What differs between two traces.
+    """The differences between two traces.
 
-    findings  in the order of `KINDS`, of each kind in the order of the program
-    pairs     (number before, number after) of every operation; 0 where it has no partner
+    findings  in the order of `KINDS`, within a kind in program order
+    pairs     (number before, number after) of every operation; 0 without a partner
     """
 
     def __init__(self, before: Trace, after: Trace):
@@ -113,7 +111,9 @@ class Diff:
     def of(self, kind: str) -> list[Finding]:
         """The findings of one kind; ValueError if there is no such kind."""
         if kind not in KINDS:
-            raise ValueError(f"diff: {kind!r} is no kind of finding; there are {', '.join(KINDS)}")
+            raise ValueError(
+                f"diff: {kind!r} is not a kind of finding; there are {', '.join(KINDS)}"
+            )
         return [each for each in self.findings if each.kind == kind]
 
     def __str__(self) -> str:
@@ -126,7 +126,7 @@ class Diff:
         return f"<{len(self.findings)} differences>"
 
     def _operations(self, old: Line | None, new: Line | None) -> Iterator[Finding]:
-        """What was added, removed or moved of a line, and whose times have changed."""
+        """Operations of a line that were added, removed or moved, and changed times."""
         pairs = _paired(old.operations if old else [], new.operations if new else [], _name)
         self.pairs += [(a.number if a else 0, b.number if b else 0) for a, b in pairs]
         where = _where(old, new)
@@ -152,8 +152,8 @@ class Diff:
                 yield Finding(kind, where, name, int(many), was, now)
 
     def _waits(self, old: Line | None, new: Line | None) -> Iterator[Finding]:
-        """Where there are more waits or fewer, or such that take longer or shorter; a call that
-        found its value ready in one run and had to wait for it in the other is a new wait."""
+        """Lines with more or fewer waits, or with longer or shorter waits. A call that found its
+        value ready in one run and waited in the other counts as a new wait."""
         sides = []
         for line in (old, new):
             found: dict[str, list[float]] = defaultdict(list)
@@ -177,12 +177,12 @@ class Diff:
             yield Finding(name, _where(old, new), kind, n, before, after)
 
     def _overlaps(self, groups: dict[Site | None, int]) -> Iterator[Finding]:
-        """Which operations of which lines run side by side now and did not, and the reverse."""
+        """Operations that overlap in one run only."""
         was, now = (_together(trace, groups) for trace in (self.before, self.after))
         for pair in dict.fromkeys([*now, *was]):
             a, b = was.get(pair), now.get(pair)
             before, after = (0.0 if each is None else each[0] for each in (a, b))
-            # Operations that nearly followed each other may overlap a little.
+            # Consecutive operations may overlap a little.
             if min(before, after) <= OF_NEW * max(before, after) and self._differ(before, after):
                 kind = "newly overlapped" if after > before else "no longer overlapped"
                 seen = b if after > before else a
@@ -199,7 +199,7 @@ class Diff:
 
 
 class Line:
-    """A line of a program, and what it did in a run."""
+    """A line of a program, and its activity in a run."""
 
     def __init__(self, where: str):
         place, _, text = where.partition(": ")
@@ -211,12 +211,12 @@ class Line:
 
     @property
     def names(self) -> set[str]:
-        """What it did, in names."""
+        """The names of its operations and waits."""
         return {each.name for each in self.operations} | {each.kind for each in self.waits}
 
 
 def _lines(trace: Trace) -> list[Line]:
-    """The lines that did something, in the order in which they first did."""
+    """The active lines, in the order of their first activity."""
     events: list[tuple[int, Any]] = [(each.pushed_ns, each) for each in trace.operations]
     events += [(wait.begin_ns, wait) for wait in trace.waits]
     events.sort(key=lambda event: event[0])
@@ -241,7 +241,7 @@ def _paired_lines(
         if same == "equal":
             yield from zip(old[i:j], new[k:m], strict=True)
             continue
-        for a in old[i:j]:  # changed where it stands: the next that does the same
+        for a in old[i:j]:  # changed in place: the next line that does the same
             b = next((n for n in range(k, m) if new[n].names == a.names), None)
             if b is None:
                 left[0].append(a)
@@ -287,7 +287,7 @@ def _matched(old: Sequence[T], new: Sequence[T], name: Any) -> list[tuple[T | No
 
 
 def _counted(old: Sequence[T], new: Sequence[T], name: Any) -> list[tuple[T | None, T | None]]:
-    """The first of a name with the first of that name, and so on."""
+    """The first item of a name with the first of that name, and so on."""
     waiting: dict[str, list[T]] = defaultdict(list)
     for each in reversed(old):
         waiting[name(each)].append(each)
@@ -300,8 +300,8 @@ def _counted(old: Sequence[T], new: Sequence[T], name: Any) -> list[tuple[T | No
 def _together(
     trace: Trace, groups: dict[Site | None, int]
 ) -> dict[tuple[Any, Any], tuple[float, tuple[Operation, Operation], int]]:
-    """For two kinds of operation (of the same line, with the same name): the seconds for which they
-    ran side by side, the first that did, and how many."""
+    """For two kinds of operation (of the same line, with the same name): the seconds of overlap,
+    the first that overlapped, and their number."""
     moments: list[tuple[int, int, Operation]] = []
     for each in trace.operations:
         if each.run_ns:
@@ -338,5 +338,5 @@ def _seconds(trace: Trace) -> float:
 
 
 def diff(before: Trace, after: Trace) -> Diff:
-    """What differs in `after`; see `Trace.diff`."""
+    """The differences in `after`; see `Trace.diff`."""
     return Diff(before, after)

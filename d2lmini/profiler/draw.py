@@ -1,10 +1,10 @@
-"""A trace as a timeline: a row for each worker of each place, above them the program's waits.
+"""A trace as a timeline: a row for each worker of each place, with the program's waits on top.
 
     trace.timeline(label=lambda operation: operation.name)
 
-In a notebook a trace shows itself so. The text beside the image names the places, and is the same
-in every run. 100,000 operations take about a second: what is narrower than a dot of the page is
-drawn together (see `plot`).
+A notebook shows a trace this way. The text next to the image names the places and is the same in
+every run. 100,000 operations take about a second: bars narrower than a pixel of the page are drawn
+together (see `plot`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Rows = dict[tuple[str, str], list[AnyOperation]]
 
 
 def rows_of(operations: Iterable[AnyOperation]) -> Rows[AnyOperation]:
-    """Those that ran, by (place, worker): the CPU, then each GPU followed by its link."""
+    """The operations that ran, by (place, worker): the CPU, then each GPU followed by its link."""
     found: Rows[AnyOperation] = {}
     for each in operations:
         if each.ran:
@@ -37,7 +37,7 @@ def rows_of(operations: Iterable[AnyOperation]) -> Rows[AnyOperation]:
 
 
 def in_order(rows: Rows[AnyOperation]) -> Rows[AnyOperation]:
-    """The rows in the order in which they are drawn."""
+    """The rows in drawing order."""
 
     def order(key: tuple[str, str]) -> tuple[bool, int, str, int]:
         first = rows[key][0]
@@ -48,8 +48,8 @@ def in_order(rows: Rows[AnyOperation]) -> Rows[AnyOperation]:
 
 
 def names_of(rows: Rows[AnyOperation]) -> list[str]:
-    """What the rows are called: a place; if several served it, with the worker's number, or that
-    the caller did."""
+    """Names of rows: the place; with several workers also the worker's number, or "caller" for
+    inline operations."""
     names = []
     served: dict[str, int] = {}
     several = Counter(place for place, _ in rows)
@@ -90,7 +90,7 @@ def timeline_of(
 
 
 def _text_of(rows: Rows[AnyOperation]) -> str:
-    """The same for any number of workers."""
+    """The text form, independent of the number of workers."""
     return f"timeline of {', '.join(dict.fromkeys(place for place, _ in rows))}"
 
 
@@ -103,8 +103,8 @@ def _kind(operation: Operation, accent: Callable[[Operation], bool]) -> str:
 def write_into_bars(
     axes: Any, n: int, row: Iterable[Operation], zero_s: float, label: Callable[[Operation], str]
 ) -> None:
-    """Into those that are wide enough for it."""
-    room_s = axes.get_xlim()[1] / 1e3 / 60  # for a letter
+    """Write the labels into bars that are wide enough."""
+    room_s = axes.get_xlim()[1] / 1e3 / 60  # width of a letter
     for each in row:
         seconds = each.run_ns / 1e9
         if seconds > room_s and seconds > room_s * len(word := label(each)):
@@ -113,7 +113,7 @@ def write_into_bars(
 
 
 def bundle(trace: Trace) -> Any:
-    """What a notebook shows of a trace, and keeps: an image, and a text without figures."""
+    """The notebook's output for a trace: an image, and a text without figures."""
     rows = rows_of(trace.operations)
     if not rows:
         return {"text/plain": "<trace of no operation>"}

@@ -1,10 +1,10 @@
-"""What a GPU did when, and its names for NVIDIA's tools.
+"""Times of operations on a GPU, and ranges for NVIDIA's tools.
 
-The engine is done with an operation of a GPU when its work is on a stream. So a trace puts an event
-before and behind it, which the GPU gives the time when it comes there: after all that the stream
-has to wait for. What lies between two events CUDA says, but not when that was on the host's clock;
-so at the end of a trace, when all is done, one more event is waited for on each GPU, and the others
-are counted back from it. That is right to some ten microseconds.
+For the engine, an operation on a GPU is complete when its work is on a stream. So a trace puts a
+CUDA event before and after the work, and the GPU records the time at which the stream reaches it.
+CUDA gives the time between two events, but not in the host's clock. So at the end of a trace, when
+all work is done, one more event per GPU is recorded and waited for, and the times of the others are
+computed backward from it. The result is accurate to some ten microseconds.
 """
 
 from __future__ import annotations
@@ -17,30 +17,29 @@ from d2lmini.profiler.records import Operation
 
 
 class GpuTimes:
-    """When operations began and ended on their GPUs, once they did."""
+    """Start and end times of operations on their GPUs, available once they are done."""
 
     def __init__(self) -> None:
         self._begun: dict[Operation, Any] = {}
         self._found: list[tuple[Operation, Any, Any, Any]] = []
 
     def issue(self, each: Operation, lane: Any) -> None:
-        """The work of an operation comes next on a lane's stream."""
-        with suppress(Exception):  # of a GPU that failed, which the operation will say itself
+        """Called before the work of an operation is put on a lane's stream."""
+        with suppress(Exception):  # of a failed GPU; the operation itself reports the error
             self._begun[each] = lane.timestamp()
 
     def issued(self, each: Operation, lane: Any) -> None:
-        """It is all there."""
+        """Called after the work of an operation is on the stream."""
         begin = self._begun.pop(each, None)
         if begin is not None:
             with suppress(Exception):
                 self._found.append((each, lane.device, begin, lane.timestamp()))
 
     def resolve(self) -> None:
-        """Give the operations the times of their GPUs, where all is done; those of one that failed
-        keep the host's."""
+        """Set the GPU times of the operations; operations of a failed GPU keep the host's times."""
         found, self._found = self._found, []
         for device in {device for _, device, _, _ in found}:
-            # A trace says what there is to say, also of a GPU that failed.
+            # A failed GPU must not prevent the rest of the trace.
             with suppress(Exception):
                 self._of_device(device, [(e, b, end) for e, d, b, end in found if d is device])
 
@@ -57,7 +56,7 @@ class GpuTimes:
             ]
 
         for (each, _, _), (began_ns, ended_ns) in zip(found, device.ask(count_back, "profile")):
-            # It cannot have begun before it was told to.
+            # The work cannot have started before it was issued.
             each.began_ns = max(began_ns, each.began_ns)
             each.ended_ns = max(ended_ns, each.began_ns)
 
@@ -67,8 +66,8 @@ def _ns_between(device: Any, begin: Any, end: Any) -> int:
 
 
 class NvtxRanges(instrument.Instrument):
-    """Ranges with the names and lines of a GPU's operations, around the calls that issue them:
-    Nsight Systems shows them above the kernels."""
+    """NVTX ranges with the names and lines of a GPU's operations, around the calls that issue them:
+    Nsight Systems shows the ranges above the kernels."""
 
     def issue(self, task: Any, lane: Any) -> None:
         lane.device.xp.cuda.nvtx.RangePush(f"{task.name} {callsite.describe(task.site)}")

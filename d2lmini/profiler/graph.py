@@ -1,12 +1,12 @@
-"""A picture of what must come after what: the graph that the engine reads off a program.
+"""A picture of the dependency graph that the engine derives from a program.
 
     with d2lmini.profile() as trace:
         c = a * b + 2
     trace.graph()
 
-A box is an operation, with its number and the line that asked for it. A solid arrow carries a
-value: what it leads to needs the result. A dashed one carries none: the later operation writes
-where the earlier one reads or wrote. Between boxes that no way of arrows joins there is no order.
+A box is an operation, with its number and the line that issued it. A solid arrow is a read of a
+result. A dashed arrow carries no value: the later operation writes where the earlier one reads or
+wrote. Boxes without a path of arrows between them are unordered.
 
 >>> from d2lmini import nd, profile
 >>> with profile() as trace:
@@ -35,26 +35,26 @@ from d2lmini.profiler.records import Operation
 if TYPE_CHECKING:
     from d2lmini.profiler.trace import Trace
 
-#: Beyond this many boxes a picture helps nobody.
+#: Pictures with more boxes are refused: they would be unreadable.
 MOST = 60
 
 
 class Graph(Drawing):
-    """The picture; printed it is a line for each operation."""
+    """The picture; prints as one line per operation."""
 
     def __str__(self) -> str:
         return self.text.partition(": ")[2].replace("; ", "\n")
 
 
 def described(operation: Operation, needs: set[int], room: set[int]) -> str:
-    """ "3 _plus_scalar, after 1, 2*": a star stands behind what it only makes room for."""
+    """ "3 _plus_scalar, after 1, 2*": a star marks a dependency without a value."""
     after = sorted([(n, "") for n in needs] + [(n, "*") for n in room])
     words = ", ".join(f"{n}{star}" for n, star in after)
     return f"{operation.number} {operation.name}" + (f", after {words}" if words else "")
 
 
 def text_of(trace: Trace, first: int = 1, last: int | None = None) -> str:
-    """A line for each operation of a trace: what it comes after, the implied left out."""
+    """A line for each operation of a trace with its dependencies, without the implied ones."""
     last = last or len(trace.operations)
     after = implied_left_out(trace.order[:last])
     return "\n".join(
@@ -63,8 +63,8 @@ def text_of(trace: Trace, first: int = 1, last: int | None = None) -> str:
 
 
 def graph_of(trace: Trace, first: int = 1, last: int | None = None, lines: bool = True) -> Graph:
-    """Draw operations `first` to `last` of a trace, earlier ones above, with arrows to what comes
-    after.
+    """Draw operations `first` to `last` of a trace, earlier ones on top, with arrows to dependent
+    operations.
 
     lines: write the line of the program into each box. ValueError for none, and for more than MOST.
     """
@@ -82,7 +82,7 @@ def graph_of(trace: Trace, first: int = 1, last: int | None = None, lines: bool 
     edges: list[Edge] = []
     dashed: set[Edge] = set()
     for b, (needs, room) in enumerate(after):
-        # A meeting needs what has a higher number; it stands above it all the same.
+        # A rendezvous may depend on higher numbers; it is drawn above them all the same.
         here = [(k - first, b) for k in sorted(needs | room) if first <= k < first + b]
         edges += here
         dashed.update((a, b) for a, b in here if a + first in room)

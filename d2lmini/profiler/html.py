@@ -1,10 +1,10 @@
-"""A trace as a page that stands alone: to be mailed, kept and read without a script.
+"""A trace as a self-contained HTML page, readable without scripts.
 
     Path("trace.html").write_text(trace.to_html())
 
-Timeline (drawn by the browser, with a word on each bar where the pointer rests), summary, waits by
-line. What 10,000 operations have to say fits into 200 kB: the longest have a bar of their own, the
-others are drawn together by columns, as in the picture (see `plot`).
+Timeline (drawn by the browser, with a tooltip on each bar), summary, waits by line. 10,000
+operations fit into 200 kB: the longest operations have their own bars, the others are drawn
+together by columns, as in the picture (see `plot`).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from d2lmini.profiler.summary import in_time, summary_of
 if TYPE_CHECKING:
     from d2lmini.profiler.trace import Trace
 
-#: So many of the longest have bars of their own; so many columns in all, and at most of a row.
+#: Number of operations with their own bars; columns in all, and at most in a row.
 MOST, COLUMNS, IN_ROW = 300, 4000, 800
-#: Dots: what stands left of the bars, how wide they can be, how high a row is.
+#: Pixels: left margin, width of the bars, height of a row.
 LEFT, WIDE, HIGH = 150, 850, 24
 
 Bar = Operation | Wait
@@ -100,7 +100,7 @@ def _kind(bar: Bar) -> str:
 
 
 def _least(spans: np.ndarray, least: float) -> float:
-    """How long one must be for a bar of its own: a few dots, and among the longest."""
+    """The minimal length for an own bar: a few pixels, and among the longest."""
     lengths = spans[:, 1] - spans[:, 0]
     if len(lengths) > MOST:
         least = max(least, float(np.partition(lengths, -MOST)[-MOST]))
@@ -110,7 +110,7 @@ def _least(spans: np.ndarray, least: float) -> float:
 def _row(
     row: Sequence[Bar], spans: np.ndarray, top: int, scale: float, width: float, least: float
 ) -> Iterator[str]:
-    """The bars of a row, all of one kind: the long ones with words, the others by columns."""
+    """The bars of a row, all of one kind: long ones with tooltips, the others by columns."""
     face, edge, _ = STYLES[_kind(row[0])]
     found = columns(spans[:, 0], spans[:, 1], width, least)
     for i in found.wide:
@@ -136,7 +136,7 @@ def _words(what: Bar) -> str:
 
 
 def _waits(waits: Sequence[Wait]) -> str:
-    """A table of the lines that waited longest."""
+    """A table of the lines with the longest waits."""
     by_line: dict[tuple[str, str], list[float]] = {}
     for wait in waits:
         by_line.setdefault((wait.where, wait.kind), []).append(wait.seconds)

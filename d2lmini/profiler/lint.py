@@ -1,7 +1,7 @@
-"""Hidden waits: lines that wait for a value and do not say so.
+"""Hidden waits: lines that wait for a value without saying so.
 
-`x.asnumpy()` says that it waits. `if loss < 1:` and `print(loss)` do not, and yet the program
-stands still there until the engine has caught up, and issues nothing meanwhile.
+`x.asnumpy()` is an explicit wait. `if loss < 1:` and `print(loss)` are not, but the program stops
+there until the engine has computed the value, and issues nothing meanwhile.
 
 >>> import d2lmini
 >>> from d2lmini import nd
@@ -15,13 +15,13 @@ d2lmini.profiler.lint.HiddenWait: hidden wait (bool): ... waits for _lesser_scal
 
 A wait is hidden if
 
-- Python asks for the value behind the program's back: the truth, a number, the text, an index, an
-  element (`in`), a NumPy array of it (`np.median(x)`), or a shape that depends on values;
-- a function of this library reads it that does not have its name from that (`metric.update`);
-- it is read within `autograd.record()`, where backward could not be issued yet.
+- Python asks for the value implicitly: a truth value, a number, a text, an index, membership
+  (`in`), a NumPy array (`np.median(x)`), or a shape that depends on values;
+- a function of this library reads the value although its name does not say so (`metric.update`);
+- it is within `autograd.record()`, where backward cannot be issued yet.
 
-Not hidden: asnumpy, asscalar, item, tolist, wait_to_read and the like where the program itself
-calls them, writing to files, and back-pressure, which `engine.limit_pending` asks for.
+Not hidden: asnumpy, asscalar, item, tolist, wait_to_read and similar calls by the program itself,
+writing to files, and back-pressure, which `engine.limit_pending` requests.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from d2lmini.callsite import Site
 from d2lmini.engine.core import Task, Var
 from d2lmini.ops.core import modes
 
-#: Kinds of waits that no line says, with a way around them.
+#: Kinds of hidden waits, each with an alternative.
 HIDDEN = {
     "bool": "keep both results and choose with nd.where, or ask once in many steps",
     "float": "calculate with the array itself, and read the number when the loop is over",
@@ -53,26 +53,26 @@ HIDDEN = {
     "boolean_mask": "multiply by the mask, or use nd.where: then the shape depends on no value",
 }
 
-#: Kinds that say that they wait, if the program's own line calls them.
+#: Kinds that are explicit, if the program's own line calls them.
 READING = frozenset({"asnumpy", "asscalar", "item", "tolist", "asnumpy_view"})
 
-#: Kinds that `also` takes besides.
+#: Further kinds that `also` accepts.
 _OTHERS = frozenset({"wait_to_read", "wait_to_write", "wait_for_var", "waitall", "backpressure"})
 
-#: Functions of ours that are called to read values begin like this.
+#: Prefixes of our functions whose purpose is to read values.
 _READERS = tuple("save load export assert_ check_ compare same almost_equal to_dlpack".split())
 
 MODES = ("warn", "raise", "off")
 
 
 class HiddenWait(MXNetError):
-    """A line waits for a value and does not say so; raised by `lint_waits("raise")`."""
+    """A line waits for a value without saying so; raised by `lint_waits("raise")`."""
 
 
 @lru_cache(maxsize=1000)
 def why_hidden(kind: str, call: str, recording: bool) -> str | None:
-    """Why a wait of this kind, by a line that called our function `call`, perhaps within `record`,
-    is hidden: what to do instead. None if it is not, or no line of the program's called."""
+    """An alternative to a hidden wait of this kind, by a line that called our function `call`,
+    perhaps within `record`. None if the wait is not hidden, or no line of the program called."""
     name = call.rpartition(".")[2]
     if not name or name.startswith(_READERS):
         return None
@@ -91,9 +91,9 @@ def why_hidden(kind: str, call: str, recording: bool) -> str | None:
 class Found:
     """A line with a hidden wait.
 
-    kind    its way of waiting; `site` the line
-    awaited, issued    the operation whose result it waited for, and the line that issued that
-    times   how often so far
+    kind    the kind of wait; `site` the line
+    awaited, issued    the operation that computes the awaited value, and the line that issued it
+    times   number of waits so far
     """
 
     kind: str
@@ -118,9 +118,9 @@ class Found:
 
 
 class Lint(instrument.Instrument):
-    """What looks for hidden waits, of all threads; made by `lint_waits`.
+    """Finds hidden waits on all threads; made by `lint_waits`.
 
-    found    the lines, in the order in which they were met first
+    found    the lines, in the order of their first wait
     """
 
     def __init__(self, mode: str, also: Iterable[str] = ()):
@@ -184,10 +184,10 @@ _door = forks.guard(threading.Lock())
 def lint_waits(mode: str = "warn", also: str | Iterable[str] = ()) -> Lint:
     """Look for hidden waits from now on, on all threads; in a `with` statement until its end.
 
-    mode: "warn" warns once for each line and kind of wait, "raise" raises HiddenWait there instead
-    of waiting, "off" ends it. also: kinds of waits to find besides, e.g. "asnumpy" or ["waitall"].
-    The engine stays usable; what waits in vain is not lost. `found` of the result lists the lines.
-    ValueError for another mode or kind.
+    mode: "warn" warns once for each line and kind of wait, "raise" raises HiddenWait in place of
+    waiting, "off" ends the search. also: further kinds of waits to find, e.g. "asnumpy" or
+    ["waitall"]. The engine stays usable; a refused wait loses no result. `found` of the result
+    lists the lines. ValueError for another mode or kind.
     """
     kinds = (also,) if isinstance(also, str) else tuple(also)
     known = READING | _OTHERS
@@ -203,7 +203,7 @@ def lint_waits(mode: str = "warn", also: str | Iterable[str] = ()) -> Lint:
 
 
 def _install(lint: Lint | None) -> None:
-    """Let `lint` be the one that looks; None: nobody."""
+    """Activate `lint`; None: no lint."""
     global _current
     with _door:
         if _current is not None:

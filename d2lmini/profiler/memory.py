@@ -1,4 +1,4 @@
-"""Memory over time: how much arrays took on each device, when that was most, and who held it then.
+"""Memory over time: bytes of arrays on each device, the peak, and the owners of the peak.
 
 >>> from d2lmini import cpu, nd, profile
 >>> with profile() as trace:
@@ -14,12 +14,13 @@ _mul_scalar 3 3000000
 _ones 1 1000000
 broadcast_add 1 1000000
 
-    live      bytes of arrays, those from before the trace included
-    cached    bytes kept for reuse, which no array has
-    pending   bytes of results that were issued to a worker and are not complete yet, whether their
-              memory is taken or not: how far the program runs ahead, in bytes
+    live      bytes of arrays, including those from before the trace
+    cached    bytes kept for reuse that no array uses
+    pending   bytes of results that were issued to a worker and are not complete, allocated or not:
+              how far the program runs ahead, in bytes
 
-An array belongs to the operation that writes it first, and so to the line that issued that.
+An array belongs to the operation that first writes the array, and to the line that issued the
+operation.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ if TYPE_CHECKING:
     from d2lmini.draw.picture import Picture
     from d2lmini.profiler.trace import Trace
 
-#: Bytes from some time on: [(ns, bytes), ...].
+#: Bytes over time, as steps: [(ns, bytes from then on), ...].
 Curve = list[tuple[int, int]]
 
 
 class ChangeList(Records[Change]):
-    """The changes of memory of a trace, in the order they happened. Called, it gives the report."""
+    """A trace's memory changes, in order. A call returns the report."""
 
     def __init__(self, trace: Trace):
         super().__init__(8, Change)
@@ -55,10 +56,10 @@ class ChangeList(Records[Change]):
 
 @dataclass(slots=True)
 class Holder:
-    """Arrays that one line made by one operation.
+    """Arrays of one operation at one line.
 
-    name, site   the operation ("" where the program filled the array itself) and the line
-    nbytes, arrays    how much, and how many
+    name, site   the operation ("" if the program filled the array itself) and the line
+    nbytes, arrays    total size, and number
     """
 
     name: str
@@ -74,14 +75,14 @@ class Holder:
 
 @dataclass(slots=True)
 class DeviceMemory:
-    """The memory of one device while it was traced.
+    """The memory of one device during a trace.
 
     live, cached, pending    curves: [(ns, bytes from then on), ...]
-    begin_bytes    what arrays from before the trace held at its begin
-    peak_bytes, peak_ns      the most that was live, and when
-    older_bytes    what arrays from before the trace held then
-    holders        who held the rest then, the largest first
-    made           all that was taken in the trace, the most first
+    begin_bytes    bytes of older arrays (from before the trace) at its start
+    peak_bytes, peak_ns      the maximum of live, and its time
+    older_bytes    bytes of older arrays at the peak
+    holders        owners of the rest at the peak, the largest first
+    made           everything allocated in the trace, the largest first
     """
 
     ctx: Context
@@ -97,12 +98,12 @@ class DeviceMemory:
 
     @property
     def end_bytes(self) -> int:
-        """What is live at the end."""
+        """Live bytes at the end."""
         return self.live[-1][1]
 
     @property
     def peak_pending(self) -> int:
-        """The most that was pending."""
+        """The maximum of pending bytes."""
         return max((nbytes for _, nbytes in self.pending), default=0)
 
     def __str__(self) -> str:
@@ -122,7 +123,7 @@ class DeviceMemory:
 
 
 class MemoryReport:
-    """Of every device that took or gave back memory its `DeviceMemory`: report[ctx]; prints as
+    """`DeviceMemory` of every device that allocated or freed memory: report[ctx]; prints as
     tables."""
 
     def __init__(self, devices: dict[Context, DeviceMemory], begin_ns: int, end_ns: int):
@@ -139,8 +140,8 @@ class MemoryReport:
         return iter(self.devices.values())
 
     def plot(self, ctx: Context | None = None) -> Picture:
-        """The three curves of a device over time, default the one with the highest peak, as a
-        picture that prints as text. ValueError if nothing was taken."""
+        """Plot the three curves of a device (default: the one with the highest peak) over time, as
+        a picture that prints as text. ValueError if nothing was allocated."""
         if not self.devices:
             raise ValueError("memory: nothing was taken or given back while it was traced")
         device = self[ctx] if ctx else max(self, key=lambda each: each.peak_bytes)
@@ -153,7 +154,7 @@ class MemoryReport:
 
 
 def report_of(trace: Trace) -> MemoryReport:
-    """Add up the changes of memory of a trace."""
+    """Add up the memory changes of a trace."""
     changes: dict[Context, list[Change]] = defaultdict(list)
     for change in trace.memory:
         changes[change.ctx].append(change)
@@ -163,7 +164,7 @@ def report_of(trace: Trace) -> MemoryReport:
 
 
 class _Makers:
-    """Who made an array: the operation that wrote its Var first."""
+    """Finds the maker of an array: the operation that first wrote its Var."""
 
     def __init__(self, trace: Trace):
         self.trace = trace
@@ -174,17 +175,17 @@ class _Makers:
         self.lines: dict[Site | None, Any] = {}
 
     def number(self, change: Change) -> int:
-        """The number of the operation; 0: the program filled it itself."""
+        """The number of the operation; 0: the program filled the array itself."""
         return change.operation or (0 if change.site else self.first.get(change.serial, 0))
 
     def line(self, site: Site | None) -> Any:
-        """What the sites of one line have in common."""
+        """A key that all sites of one line share."""
         if site not in self.lines:
             self.lines[site] = callsite.same_line(site)
         return self.lines[site]
 
     def key(self, change: Change) -> tuple[str, Site | None]:
-        """Its name, and the line."""
+        """The operation's name, and the line."""
         number = self.number(change)
         if not number:
             return "", change.site
@@ -202,7 +203,7 @@ def _device(ctx: Context, changes: list[Change], trace: Trace, maker: _Makers) -
             cached.append((change.when_ns, change.cached))
         if now > peak:
             peak, peak_at = now, i
-    there: dict[int, Change] = {}  # at the peak, by serial number
+    there: dict[int, Change] = {}  # live at the peak, by serial number
     for change in changes[:peak_at]:
         if change.nbytes > 0:
             there[change.serial] = change
@@ -218,13 +219,13 @@ def _device(ctx: Context, changes: list[Change], trace: Trace, maker: _Makers) -
 
 
 def _begin_bytes(changes: list[Change]) -> int:
-    """What was live before the first change: the books say it at the first that took memory."""
+    """Live bytes before the first change: the pool's figures at the first allocation tell."""
     net = 0
     for change in changes:
         net += change.nbytes
         if change.nbytes > 0:
             return change.live - net
-    return -net  # all that was given back, at least
+    return -net  # at least all that was freed
 
 
 def _sum_up(changes: Iterable[Change], maker: _Makers) -> list[Holder]:

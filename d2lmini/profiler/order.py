@@ -1,8 +1,8 @@
-"""What comes after what, found out from what each operation read and wrote.
+"""The order of operations, derived from what each operation read and wrote.
 
-The rule is the engine's own: readers together, a writer alone. What needs a value comes after the
-operation that made it; what writes an array again comes also after those that read what was there,
-for the room and not for a value.
+The rule is the engine's own: readers run together, a writer runs alone. A reader *needs* the
+operation that made the value. A writer of an existing array also comes after the readers of the old
+value; it *makes room*, without needing a value.
 
 >>> from d2lmini import nd, profile
 >>> with profile() as trace:
@@ -10,13 +10,13 @@ for the room and not for a value.
 ...     b = a + 1
 ...     c = b * 2
 ...     a[:] = c
->>> order_of(trace.operations)          # (needs, makes room for) of each
+>>> order_of(trace.operations)          # (needs, makes room for) of each operation
 [((), ()), ((1,), ()), ((2,), ()), ((3,), (2,))]
 >>> implied_left_out(order_of(trace.operations))[3]
 ({3}, set())
 
-The fourth writes where the second reads; but it comes after the third, which comes after the
-second, so that need not be said.
+The fourth operation writes where the second reads; but it comes after the third, which comes after
+the second, so that dependency is implied.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from collections.abc import Mapping, Sequence
 
 from d2lmini.profiler.records import Operation
 
-#: Numbers of operations: those whose results one needs, those for which it only has to make room.
+#: Numbers of operations: those whose results an operation needs, those it only makes room for.
 Before = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 class Ordering:
-    """Of one operation after the other, as they were pushed: what it comes after. It knows of each
-    Var who wrote it last and who has read it since; `forget` lets go of an old operation."""
+    """Derives dependencies of operations in push order. For each Var it keeps the last writer and
+    the readers since; `forget` drops an old operation."""
 
     def __init__(self) -> None:
-        self.writer: dict[int, int] = {}  # of each Var, the last operation that wrote it
-        self._readers: dict[int, set[int]] = {}  # and who has read it since
+        self.writer: dict[int, int] = {}  # per Var: the last operation that wrote it
+        self._readers: dict[int, set[int]] = {}  # per Var: the operations that read it since
 
     def after(self, each: Operation, later: tuple[int, ...] = ()) -> Before:
-        """What `each`, the next one, comes after; of its reads those of `later` do not count."""
+        """The dependencies of `each`, the next operation; reads of Vars in `later` do not count."""
         writer, readers = self.writer, self._readers
         reads = set(each.reads).difference(later)
         needs = {writer.get(serial, 0) for serial in reads}
@@ -53,7 +53,7 @@ class Ordering:
         return tuple(sorted(needs)), tuple(sorted(room))
 
     def forget(self, each: Operation) -> None:
-        """`each` is long over: nothing that follows is said to come after it."""
+        """`each` ended long ago: no further operation is said to depend on it."""
         for serial in each.writes:
             if self.writer.get(serial) == each.number:
                 del self.writer[serial]
@@ -68,10 +68,10 @@ class Ordering:
 def order_of(
     operations: Sequence[Operation], joined: Mapping[int, tuple[int, ...]] | None = None
 ) -> list[Before]:
-    """What each operation comes after, in time proportional to what they read and write.
+    """The dependencies of each operation, in time proportional to the numbers of reads and writes.
 
-    joined: of a meeting, the Vars it came to read after it was pushed; whoever wrote them may have
-    a higher number than the meeting.
+    joined: for a rendezvous, the Vars that it came to read after its push; their writers may have
+    higher numbers than the rendezvous.
     """
     joined = joined or {}
     ordering = Ordering()
@@ -84,7 +84,7 @@ def order_of(
 def _writers_until(
     operations: Sequence[Operation], number: int, serials: tuple[int, ...]
 ) -> tuple[int, ...]:
-    """Who made the parts of a meeting: the last to write each of them before it was ready."""
+    """The makers of the parts of a rendezvous: the last writer of each part before it was ready."""
     found: dict[int, int] = {}
     ready_ns = operations[number - 1].ready_ns
     for each in operations:
@@ -97,9 +97,9 @@ def _writers_until(
 
 
 def implied_left_out(order: Sequence[Before]) -> list[tuple[set[int], set[int]]]:
-    """The same without the room that is implied: an operation that comes after another anyway need
-    not be said to make room for it. For the first thousands of a trace: quadratic in bits."""
-    comes_after = [0]  # bit n: it comes after operation n, directly or not
+    """The dependencies without implied ones: an operation that comes after another anyway need not
+    also make room for it. For the first thousands of a trace: quadratic in bits."""
+    comes_after = [0]  # bit n: comes after operation n, directly or not
     found = []
     for needs, room in order:
         bits = 0
@@ -116,7 +116,7 @@ def implied_left_out(order: Sequence[Before]) -> list[tuple[set[int], set[int]]]
 
 
 def ancestors(order: Sequence[Before], number: int) -> set[int]:
-    """All that must be over before operation `number` begins."""
+    """All operations that must end before operation `number` starts."""
     found: set[int] = set()
     left = [number]
     while left:

@@ -1,9 +1,9 @@
-"""What this machine can do at most, measured: products of matrices and copies of memory.
+"""Measured peak rates of this machine: matrix products and memory copies.
 
-Once per process, when first asked for, in a fraction of a second: float32 products of 384 x 384
-matrices and copies of 16 MB, reading and writing counted, on one thread or on several at once. Of
-each thread the shortest round counts, for others may use the machine. What is measured is what
-NumPy and its BLAS reach, and so what an operation can reach.
+Measured once per process, on first use, in a fraction of a second: float32 products of 384 x 384
+matrices and copies of 16 MB (reads and writes count), on one thread or on several at once. The
+shortest round of each thread counts, since other programs may use the machine. The rates are those
+that NumPy and its BLAS reach, and so an upper bound for operations.
 
     >>> from d2lmini.profiler.peaks import peak
     >>> print(peak(1))                                              # doctest: +SKIP
@@ -24,12 +24,12 @@ from d2lmini import engine
 from d2lmini.device import blas
 
 _SIZE = 384  # of the matrices: 0.11 GFLOP a product, 2 MB that stay in the caches
-_COPIED = 4 << 20  # float32 numbers for each thread: more than most caches hold
-_BUDGET_S = 0.1  # for each of the two figures; the rounds under way are ended
+_COPIED = 4 << 20  # float32 numbers per thread: more than most caches hold
+_BUDGET_S = 0.1  # for each of the two rates; a started round is completed
 
 
 class Peak(NamedTuple):
-    """The most that so many threads reach together: GFLOP/s in products, GB/s in copies."""
+    """Peak rates of `threads` threads together: GFLOP/s in products, GB/s in copies."""
 
     threads: int
     gflops_per_s: float
@@ -42,8 +42,8 @@ class Peak(NamedTuple):
 
 @cache
 def peak(threads: int = 1) -> Peak:
-    """What `threads` threads reach together, each with one thread of BLAS. Waits until the engine
-    is idle first; takes 0.3 s or so, then it is known for the life of the process."""
+    """Peak rates of `threads` threads together, each with one BLAS thread. Waits until the engine
+    is idle first; takes about 0.3 s, then the result is cached for the process."""
     if threads < 1:
         raise ValueError(f"peak: threads are 1 or more, got {threads}")
     engine.current.wait_idle("peak")
@@ -60,7 +60,7 @@ def peak(threads: int = 1) -> Peak:
 
 
 def _rate(threads: int, body: Callable[[int], object]) -> float:
-    """How often a second body(0) ... body(threads - 1) run in all, at their best."""
+    """The best rate, per second, of running body(0) ... body(threads - 1) at the same time."""
     best_s = [float("inf")] * threads
     start = threading.Barrier(threads)
 

@@ -1,8 +1,8 @@
-"""The program behind a trace: what each of its threads did, step by step, without the waiting.
+"""The program behind a trace: the steps of each of its threads, without the waiting time.
 
-A thread's time is made of three things: its own work, operations that ran inline on it, and waits.
-What is left between two events when waits and inline operations are taken out is its own work: the
-gap before a step.
+A thread's time consists of its own work, operations that ran inline on the thread, and waits.
+Between two events, time that is neither wait nor inline operation is own work: the gap before a
+step.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ PAUSE = "backpressure"
 
 
 class Event(NamedTuple):
-    """What a thread did from begin to end: an operation issued (and run, if inline), a wait, or
-    neither: time that the replay takes out."""
+    """An activity of a thread from begin to end: an operation issued (and run, if inline), a wait,
+    or neither: time that the replay removes."""
 
     begin_ns: int
     end_ns: int
@@ -40,10 +40,11 @@ def front_ends(
     trace: Trace, parents: Mapping[int, int], dropped: Collection[int]
 ) -> tuple[dict[str, list[Step]], set[str]]:
     """The steps of each thread of the program, by name, without the operations that have `parents`
-    and the waits at the positions `dropped`; and which threads a step of the first one starts.
+    and the waits at the positions `dropped`; and the threads that each step of the first starts.
 
-    The trace does not tell who started a thread: it is taken to begin as long after what the first
-    one did before as was recorded. The first one ends with a wait for everything.
+    A trace does not record which thread started another. A thread is assumed to start at its
+    recorded delay after the first thread's previous step. The first thread ends with a wait for
+    everything.
     """
     events = _events(trace, parents, dropped)
     main = min(events, key=lambda thread: events[thread][0].begin_ns, default="main")
@@ -70,7 +71,7 @@ def front_ends(
 def _events(
     trace: Trace, parents: Mapping[int, int], dropped: Collection[int]
 ) -> dict[str, list[Event]]:
-    """What each thread did, from first to last."""
+    """The activities of each thread, in order."""
     events: dict[str, list[Event]] = defaultdict(list)
     for each in trace.operations:
         if each.number not in parents:
@@ -85,7 +86,7 @@ def _events(
 
 
 def _steps(events: Sequence[Event], last: int, done: _Done) -> Iterator[Step]:
-    """The events of a thread as steps; `last`: from when its first gap counts."""
+    """The events of a thread as steps; `last`: the time from which its first gap counts."""
     gap = 0
     for event in events:
         gap += max(0, event.begin_ns - last)
@@ -100,7 +101,7 @@ def _steps(events: Sequence[Event], last: int, done: _Done) -> Iterator[Step]:
 
 
 class _Done:
-    """When what a wait was for was done in the recording."""
+    """Completion times, in the recording, of awaited operations."""
 
     def __init__(self, trace: Trace):
         self.trace = trace
@@ -108,12 +109,12 @@ class _Done:
         self._readers: dict[int, list[int]] | None = None
 
     def before(self, when: int) -> int:
-        """The last end of an operation until then; 0: there is none."""
+        """The last end of an operation up to `when`; 0: there is none."""
         k = bisect_right(self.ends, when)
         return self.ends[k - 1] if k else 0
 
     def awaited(self, wait: Wait) -> tuple[tuple[int, ...] | None, int]:
-        """The operations that a wait was for (None: all there were), and when they were done."""
+        """The operations that a wait was for (None: all of them), and the time they were done."""
         if wait.target is None:
             return None, self.before(wait.end_ns)
         numbers = {wait.operation} - {0}
@@ -123,7 +124,7 @@ class _Done:
         return tuple(numbers), max((operations[n - 1].ended_ns for n in numbers), default=0)
 
     def _read_since(self, wait: Wait) -> list[int]:
-        """Who was pushed before `wait` and reads what it waits for as last written."""
+        """The operations pushed before `wait` that read the awaited Var as last written."""
         if self._readers is None:
             self._readers = defaultdict(list)
             for each in self.trace.operations:
@@ -134,7 +135,7 @@ class _Done:
 
 
 def pushed_inside(trace: Trace) -> dict[int, int]:
-    """Operation -> the one that pushed it while it ran on a worker, by number."""
+    """Operation -> the operation that pushed it while running on a worker, by number."""
     workers = {each.worker for each in trace.operations} - {"", "caller"}
     inside = [each for each in trace.operations if each.thread in workers]
     ran: dict[str, list[Operation]] = defaultdict(list)
@@ -154,8 +155,8 @@ def pushed_inside(trace: Trace) -> dict[int, int]:
 
 
 def bound_of(trace: Trace, jobs: Sequence[Job]) -> float | None:
-    """The most weight that was pending when a push that had paused went on; None if none had. The
-    weight of a job is set to its operation's bytes, for which the true bound counts."""
+    """The largest pending weight when a paused push continued; None if no push paused. Sets the
+    weight of a job to its operation's bytes, to which the bound applies."""
     ends = [wait.end_ns for wait in trace.waits if wait.kind == PAUSE]
     if not ends:
         return None
@@ -167,7 +168,7 @@ def bound_of(trace: Trace, jobs: Sequence[Job]) -> float | None:
         (each.ended_ns, job.weight) for each, job in zip(trace.operations, jobs, strict=True)
     )
     went = [0.0, *accumulate(weight for _, weight in over)]
-    # The operation that paused is pushed right after, and counts.
+    # The paused operation is pushed right after, and counts.
     return max(
         came[min(bisect_right(pushed, end) + 1, len(jobs))]
         - went[bisect_right(over, end, key=lambda each: each[0])]

@@ -1,11 +1,11 @@
-"""What a trace tells of the speed of things: hand-overs, links, work that several workers shared.
+"""Speeds measured from a trace: hand-overs, links, and work shared by several workers.
 
-A replay asks this before it begins: the time that an operation would take elsewhere is not in the
-trace, what it is made of is.
+A replay uses these rates: a trace does not contain the duration of an operation elsewhere, but its
+components.
 
-    hand-over   from the moment when an operation was ready and its worker free to its begin
+    hand-over   from the time when an operation is ready and its worker free to its start
     link        overhead + bytes / rate, fitted to the copies of each lane
-    shared work how long a piece takes of an operation that is cut, whoever takes it
+    shared work duration of a piece of a split operation, on any worker
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from d2lmini.profiler.records import Operation
     from d2lmini.profiler.trace import Trace
 
-#: So many small copies are compared with so many large ones.
+#: Number of small copies that are compared with as many large copies.
 SAMPLES = 60
 
 
 def hand_overs(operations: Iterable[Operation]) -> dict[int, int]:
-    """For every operation that a worker ran: nanoseconds that the hand-over took."""
-    free: dict[str, int] = {}  # since when each worker has been so
+    """For every operation that a worker ran: the nanoseconds of its hand-over."""
+    free: dict[str, int] = {}  # the time since which each worker is free
     taken: dict[int, int] = {}
     ran = (each for each in operations if each.began_ns and not each.inline)
     for each in sorted(ran, key=lambda each: each.began_ns):
@@ -41,15 +41,15 @@ class Link(NamedTuple):
     ns_per_byte: float
 
     def at(self, run_ns: int, nbytes: float, gb_s: float) -> int:
-        """How long a copy that took `run_ns` here takes on a link of `gb_s`."""
+        """The duration, on a link of `gb_s`, of a copy that took `run_ns` here."""
         overhead = max(run_ns - nbytes * self.ns_per_byte, 0.0)
         return round(overhead + nbytes / gb_s)
 
 
 def fit(copies: Sequence[Operation]) -> Link:
-    """The link that these copies went over: the median of the slopes between smaller and larger
-    ones, which some that were held up do not move (after Theil and Sen), and of what is left as
-    overhead. Copies of about one size tell no overhead."""
+    """Fit the link of these copies: the median slope between smaller and larger copies, which is
+    robust against delayed ones (Theil-Sen), and the median remainder as overhead. Copies of nearly
+    one size determine no overhead."""
     ran = sorted((each.nbytes, each.run_ns) for each in copies if each.run_ns and each.nbytes)
     if not ran:
         return Link(0.0, 0.0)
@@ -65,9 +65,9 @@ def fit(copies: Sequence[Operation]) -> Link:
 
 
 class Share(NamedTuple):
-    """An operation that was cut: alone_ns are its owner's; then whoever is there takes one piece
-    after the other, each of piece_ns. Only if `late` do workers help that come when it has begun,
-    and nobody was there then."""
+    """A split operation: the owner alone takes alone_ns first; then each available worker takes one
+    piece after the other, piece_ns each. Workers that become idle after the start help only if
+    `late` and if no worker was available at the start."""
 
     alone_ns: float
     piece_ns: float
@@ -76,7 +76,7 @@ class Share(NamedTuple):
 
 
 def shares(trace: Trace) -> dict[int, Share]:
-    """The operations that were cut, by number."""
+    """The operations that were split, by number."""
     found: dict[int, Share] = {}
     for number, (pieces, ns, work_ns, late) in trace.shared.items():
         alone_ns = max(0, trace[number].run_ns - ns)

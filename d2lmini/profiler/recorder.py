@@ -1,7 +1,7 @@
-"""The listener that makes a record of every operation: what a trace and a live view have in common.
+"""The listener that records every operation: the common base of a trace and a live view.
 
-The engine calls the methods below under its lock (`instrument`). Each takes the time and the names
-and returns. A record is complete when its operation has ended; `_open` holds those that have not.
+The engine calls the methods below under its lock (`instrument`). Each stores the time and the names
+and returns. A record is complete when its operation has ended; `_open` has the incomplete ones.
 
 >>> from d2lmini import instrument, nd
 >>> with instrument.listening(Recorder()) as recorder:
@@ -32,15 +32,15 @@ _serials = count(1)
 
 
 def serial_of(var: Var) -> int:
-    """The number by which records name a Var; a Var gets it when the first recorder meets it."""
-    serial: int = getattr(var, "serial", 0)  # cheaper than to catch the error, for new ones
+    """The number that identifies a Var in records; assigned when a recorder first sees the Var."""
+    serial: int = getattr(var, "serial", 0)  # for new Vars cheaper than catching the error
     if not serial:
         var.serial = serial = next(_serials)
     return serial
 
 
 class Recorder(instrument.Instrument):
-    """Records operations. A subclass says which class of records it wants and where they go.
+    """Records operations. A subclass chooses the class of the records and their destination.
 
     _record  the class of the records
     _pushed  records in the order of their pushes; a record is appended when it is filled, because
@@ -59,7 +59,7 @@ class Recorder(instrument.Instrument):
     _clock = staticmethod(time.perf_counter_ns)
 
     def push(self, task: Task) -> None:
-        # A task that runs although a value is missing names its reads only in `shared`.
+        # A task that runs although an input is missing lists its reads only in `shared`.
         reads = task.reads or task.shared
         operation = self._new_record(
             task.name, task.ctx, reads, task.writes, task.site, task.predicted_us
@@ -90,7 +90,7 @@ class Recorder(instrument.Instrument):
         self, name: str, ctx: Context, reads: tuple[Var, ...], writes: tuple[Var, ...],
         site: Site | None, predicted_us: float,
     ) -> Any:  # fmt: skip
-        """A record with the fields that do not depend on how the operation runs."""
+        """A record with the fields that do not depend on where the operation runs."""
         operation = _new(self._record)
         self.count = operation.number = self.count + 1
         operation.name = name
@@ -105,7 +105,7 @@ class Recorder(instrument.Instrument):
 
     def ready(self, task: Task) -> None:
         operation = self._open.get(task)
-        if operation is not None:  # else it was pushed before the recorder listened
+        if operation is not None:  # else pushed before the recorder listened
             operation.ready_ns = self._clock()
             if len(task.reads) > len(operation.reads):
                 reads = tuple(map(serial_of, task.reads))

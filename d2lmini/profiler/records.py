@@ -1,4 +1,4 @@
-"""What a trace keeps of a wait, of memory, of a cut: numbers and names, no array.
+"""Records of waits, memory changes and split operations: numbers and names, no arrays.
 
 Times are nanoseconds of the engine's clock. `Operation` is `engine.operation`'s.
 """
@@ -18,8 +18,8 @@ Record = TypeVar("Record")
 
 
 class Records(list[Record]):
-    """Records that are made when somebody looks: a hook lays down their values in `told`, one
-    after the other, `width` for each, of which `make` makes a record."""
+    """Records that are made on first access: a hook appends their values to `told`, `width` values
+    per record, from which `make` makes a record."""
 
     def __init__(self, width: int, make: Callable[..., Record]):
         super().__init__()
@@ -28,7 +28,7 @@ class Records(list[Record]):
         self._door = forks.guard(threading.Lock())
 
     def catch_up(self) -> None:
-        """Make records of what was told since."""
+        """Make records of the values appended since."""
         with self._door:
             new = self.told[:]
             del self.told[: len(new)]
@@ -36,16 +36,16 @@ class Records(list[Record]):
 
 
 class Wait(NamedTuple):
-    """A thread of the program waited.
+    """A wait of a thread of the program.
 
-    kind       its way of waiting: asnumpy, wait_to_read, waitall, backpressure, ...
-    target     the serial number of the Var it waited for; None: for everything, or for room
-    operation  the number of the operation that made what it waited for; 0 if none is known
-    pushed     how many operations had been pushed when it began
+    kind       kind of wait: asnumpy, wait_to_read, waitall, backpressure, ...
+    target     serial number of the awaited Var; None: waited for everything, or for back-pressure
+    operation  number of the operation that computed the awaited value; 0 if unknown
+    pushed     number of operations pushed before the wait
     site       the line that waited
     thread     the thread
-    call       the function of the library that this line called: "NDArray.asnumpy"
-    instead    if the line hides that it waits (`lint_waits`): what it could do; else None
+    call       the library function that this line called: "NDArray.asnumpy"
+    instead    an alternative, if the wait is hidden (`lint_waits`); else None
     """
 
     kind: str
@@ -61,7 +61,7 @@ class Wait(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """How long it lasted."""
+        """The duration of the wait."""
         return (self.end_ns - self.begin_ns) / 1e9
 
     @property
@@ -71,12 +71,12 @@ class Wait(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """What was cut of an operation.
+    """The split part of an operation.
 
-    pieces   at most so many could work at it at once
-    ns       how long it lasted
-    work_ns  how long its worker alone would have worked at it
-    late     may workers help that become idle when it has begun?
+    pieces   maximal number of workers
+    ns       its duration
+    work_ns  the work in it: its duration on one worker
+    late     may workers help that become idle after the start?
     """
 
     pieces: int
@@ -86,12 +86,12 @@ class Cut(NamedTuple):
 
 
 class Change(NamedTuple):
-    """Memory was taken (nbytes > 0) or given back (< 0).
+    """An allocation (nbytes > 0) or a free (< 0).
 
-    operation  the number of the operation that ran on the thread that took it; 0 if none did
-    serial     the serial number of the Var whose memory it is; 0: one that no trace has met
-    site       the line that took it, if no operation writes it first; else None
-    live, cached    where it was taken: what the device's books say then, in bytes
+    operation  number of the operation that ran on the allocating thread; 0 if none did
+    serial     serial number of the memory's Var; 0: a Var that no trace has seen
+    site       the allocating line, if no operation writes the Var first; else None
+    live, cached    for allocations: the pool's figures after it, in bytes
     """
 
     when_ns: int

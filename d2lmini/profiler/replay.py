@@ -1,26 +1,26 @@
-"""What if? A recorded program, run again on a virtual clock with something changed.
+"""What if? Re-run a recorded program on a virtual clock with changed conditions.
 
     with d2lmini.profile() as trace:
         train(net)
     print(trace.replay(workers=4), trace.replay(without_wait_at="train.py:12"))
 
 The program's threads issue the same operations in the same order, with the host's own time between
-them as recorded; the time in waits is taken out and found anew, for a wait ends when what it is for
-is done. Operations take their recorded times and hand-overs, and run by the engine's rules
-(`simulation`), after those that they need or make room for. Of what changes:
+them as recorded. Waits get new durations: a wait ends when the awaited operation is done.
+Operations have their recorded durations and hand-overs and run by the engine's rules
+(`simulation`), after their dependencies. Conditions:
 
-    workers, devices   the lanes; copies between contexts that fall on one device take no time
-    link_gb_s          the part of a copy's time that grows with its bytes (`rates`)
-    priorities         what a worker takes first
-    large operations   whoever is idle takes pieces of those that the trace saw cut (`rates`)
-    inline ones        stay on the front end, unless what they need is not done: then a worker's
-    back-pressure      if a push had to pause: the bound is the most pending when one went on
+    workers, devices   the lanes; copies between contexts mapped to one device take no time
+    link_gb_s          the part of a copy's time that is proportional to its bytes (`rates`)
+    priorities         the order in which workers take ready operations
+    large operations   idle workers take pieces of operations that were split in the trace (`rates`)
+    inline operations  stay on the calling thread unless their inputs are pending; then a worker's
+    back-pressure      if a push had to pause: the bound is the largest pending sum at a resumption
 
-Within `engine.stepped()` all of that is exact: what it foresees of more workers, happens there.
+Within `engine.stepped()` the prediction is exact: more workers there behave as predicted.
 
-Not in the trace, so not foreseen: how much slower two operations run side by side because they
-share memory, caches or the interpreter; that a program would cut a batch otherwise for other
-devices; waits outside the engine, as for a thread's end, which keep their recorded length.
+Not in the trace, so not predicted: the slowdown of operations that run side by side and share
+memory, caches or the interpreter; a different split of batches for other devices; waits outside the
+engine, as for the end of a thread, which keep their recorded length.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def replay(
     without_wait_at: str | int | Iterable[str | int] | None = None,
     priorities: Callable[[Operation], int] | None = None,
 ) -> Trace:
-    """The trace that the program would have left; see `Trace.replay` for the arguments."""
+    """The predicted trace; see `Trace.replay` for the arguments."""
     threads = _threads(trace, workers)
     place_of = _places(trace, devices)
     dropped = _dropped(trace, without_wait_at)
@@ -88,11 +88,11 @@ def replay(
     return predicted
 
 
-# -- what was asked --------------------------------------------------------------------------------
+# -- arguments -------------------------------------------------------------------------------------
 
 
 def _threads(trace: Trace, workers: int | Mapping[str, int] | None) -> dict[str, int]:
-    """How many threads serve each lane of the recording, or shall."""
+    """The number of threads for each lane, as recorded or as requested."""
     threads = {"cpu": 1, **trace.workers}
     for place in {each.place for each in trace.operations}:
         threads.setdefault(place, threads["cpu"])
@@ -107,7 +107,7 @@ def _threads(trace: Trace, workers: int | Mapping[str, int] | None) -> dict[str,
 
 
 def _places(trace: Trace, devices: int | None) -> dict[Context, Context]:
-    """Which device takes the place of which: one after the other, round robin."""
+    """The mapping of recorded contexts to devices, round robin."""
     if devices is None:
         return {}
     if not isinstance(devices, int) or devices < 1:
@@ -121,7 +121,7 @@ def _places(trace: Trace, devices: int | None) -> dict[Context, Context]:
 
 
 def _dropped(trace: Trace, at: str | int | Iterable[str | int] | None) -> set[int]:
-    """Which waits are left out, as positions in trace.waits."""
+    """The waits to leave out, as positions in trace.waits."""
     if at is None:
         return set()
     lines = [at] if isinstance(at, (str, int)) else list(at)
@@ -137,18 +137,18 @@ def _dropped(trace: Trace, at: str | int | Iterable[str | int] | None) -> set[in
 
 
 def _is_at(where: str, line: str | int) -> bool:
-    """Is "src/train.py:12: l.asnumpy()" what `line` names: 12, "train.py:12", ...?"""
+    """True if `line` (12, "train.py:12", ...) names "src/train.py:12: l.asnumpy()"."""
     place = where.partition(": ")[0]
     if isinstance(line, int):
         return place.endswith((f":{line}", f"line {line}"))
     return place == line or place.replace("\\", "/").endswith("/" + line)
 
 
-# -- what the simulation needs ---------------------------------------------------------------------
+# -- inputs of the simulation ----------------------------------------------------------------------
 
 
 def _jobs(trace: Trace, new: list[Operation], link_gb_s: float | None) -> list[Job]:
-    """The operations for the simulation, with their times in the new circumstances."""
+    """The operations as jobs, with durations under the new conditions."""
     taken = rates.hand_overs(trace.operations)
     usual = round(median(taken.values())) if taken else 0
     shares = rates.shares(trace)
@@ -177,18 +177,18 @@ def _jobs(trace: Trace, new: list[Operation], link_gb_s: float | None) -> list[J
 
 
 def _stays(trace: Trace, new: list[Operation], number: int) -> bool:
-    """Does a copy between two devices end where it begins, now that they are one?"""
+    """True if the two devices of a copy are mapped to the same device."""
     here = new[number - 1].ctx
     return here != trace.operations[number - 1].ctx and any(
         new[before - 1].ctx == here for before in trace.needs(number)
     )
 
 
-# -- what it found ---------------------------------------------------------------------------------
+# -- results of the simulation ---------------------------------------------------------------------
 
 
 def _enter_times(trace: Trace, predicted: Trace, jobs: list[Job]) -> None:
-    """Write into the operations when and where they ran."""
+    """Write times and places into the operations."""
     begin = predicted.begin_ns
     names = _names(predicted)
     for each, job in zip(predicted.operations, jobs, strict=True):
@@ -206,7 +206,7 @@ def _enter_times(trace: Trace, predicted: Trace, jobs: list[Job]) -> None:
 
 
 def _names(trace: Trace) -> Callable[[str, int], str]:
-    """(place, which) -> the name of a worker: one of the recording's as long as there are some."""
+    """(place, index) -> the name of a worker: recorded names as far as they go."""
     known: dict[str, dict[str, None]] = defaultdict(dict)
     for each in trace.operations:
         if each.worker and not each.inline:
@@ -223,7 +223,7 @@ def _names(trace: Trace) -> Callable[[str, int], str]:
 
 
 def _enter_waits(predicted: Trace, run: Simulation) -> None:
-    """Write down who waited when."""
+    """Record the predicted waits."""
     begin = predicted.begin_ns
     for wait, thread, pushed, began, ended in run.waits:
         if wait is None:

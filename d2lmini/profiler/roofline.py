@@ -1,17 +1,17 @@
-"""The roofline: what each kind of operation reached, beside what the machine can do.
+"""The roofline: achieved rates of each kind of operation compared with the machine's peaks.
 
-An operation does `flops` of arithmetic and moves `nbytes`; both are predicted from its shapes. A
-machine that computes F GFLOP/s and moves B GB/s at most needs the longer of flops / F and
-nbytes / B for it, and the share of that in the time taken is how near it came to the roof: the
-roof of arithmetic where it does more than F / B FLOPs a byte, that of memory below (Williams,
-Waterman and Patterson, "Roofline", 2009).
+An operation does `flops` of arithmetic and moves `nbytes`; both are predicted from its shapes. On a
+machine with peaks of F GFLOP/s and B GB/s it takes at least the larger of flops / F and nbytes / B.
+That time over the actual time is the share of the roof: of the arithmetic roof if the operation
+does more than F / B FLOPs per byte, else of the memory roof (Williams, Waterman and Patterson,
+"Roofline", 2009).
 
     print(trace.roofline())
 
 Peaks of the CPU and of virtual GPUs are measured (`peaks`), with as many threads as the place has
-workers, one for each core at most: the CPU's large operations are shared among them. A virtual
-link's peak is its own rate. For other GPUs and links the rates are given without a share. The peaks
-are those of the machine that asks, so ask where the trace was made.
+workers, at most one for each core: the CPU's large operations are shared among its workers. A
+virtual link's peak is its configured rate. For other GPUs and links the rates are given without a
+share. Peaks are measured on the current machine, so run this where the trace was made.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 
 class Row(NamedTuple):
-    """Operations of one name at one place, all together.
+    """All operations of one name at one place.
 
-    times, seconds    how many ran, and how long in sum
-    flops, nbytes     predicted, in sum; 0 where nobody knows
+    times, seconds    number of operations, and total time
+    flops, nbytes     predicted totals; 0 if unknown
     gflops_per_s, gb_per_s    achieved
-    share             of the roof, 0 ... 1, may pass it in caches; None: no peak or no prediction
-    roof              which: "arithmetic", "memory", "link"; "" where there is no share
+    share             of the roof, 0 ... 1, above 1 in caches; None: no peak or no prediction
+    roof              the roof: "arithmetic", "memory", "link"; "" without a share
     """
 
     name: str
@@ -51,7 +51,7 @@ class Row(NamedTuple):
 
 
 class Roofline:
-    """`rows`, the longest in sum first, and the `peaks` by place. Prints as a table."""
+    """`rows`, the largest total time first, and the `peaks` by place. Prints as a table."""
 
     def __init__(self, rows: list[Row], peaks: dict[str, Peak]):
         self.rows = rows
@@ -78,7 +78,7 @@ class Roofline:
 
 
 def roofline_of(trace: Trace) -> Roofline:
-    """See the module. Measures the peaks it needs, if that has not been done yet."""
+    """See the module. Measures the peaks that are not known yet."""
     kinds: dict[tuple[str, str], list[Operation]] = {}
     for each in trace.operations:
         if each.began_ns and each.ended_ns and each.failure is None:
@@ -119,19 +119,19 @@ def roofline_of(trace: Trace) -> Roofline:
 
 
 def _least(flops: float, nbytes: float, peak: Peak) -> tuple[float, str]:
-    """The shortest time in s, and the roof that says so."""
+    """The shortest possible time in s, and the roof that limits it."""
     arithmetic_s = flops / peak.gflops_per_s / 1e9
     memory_s = nbytes / peak.gb_per_s / 1e9
     return (arithmetic_s, "arithmetic") if arithmetic_s > memory_s else (memory_s, "memory")
 
 
 def _is_measured(ctx: Context) -> bool:
-    """Do the machine's own cores compute there?"""
+    """True if the machine's own cores compute there."""
     return ctx.is_cpu or (devices.exists(ctx) and devices.device_of(ctx).kind == "virtual")
 
 
 def _link_gb_s(ctx: Context) -> float | None:
-    """What the link of a virtual GPU moves."""
+    """The rate of a virtual GPU's link."""
     if ctx.is_cpu or not devices.exists(ctx):
         return None
     return getattr(devices.device_of(ctx), "link_gb_s", None)

@@ -1,8 +1,8 @@
-"""The engine's rules on a virtual clock: when would everything happen?
+"""The engine's rules on a virtual clock: predict the time of every event.
 
-Front ends issue their steps one after the other. An operation that nothing holds up any more is
-ready; each lane gives its ready ones to free workers, by priority, then in the order they were
-pushed. Idle workers take pieces of operations that are cut. A wait ends when its value is there.
+Front ends issue their steps in order. An operation without missing dependencies is ready; each lane
+gives its ready operations to free workers, by priority, then in push order. Idle workers take
+pieces of split operations. A wait ends when its value is computed.
 
 >>> from d2lmini.profiler.simulation import Job, Simulation, Step
 >>> jobs = [Job(1, "cpu", 3000), Job(2, "cpu", 2000), Job(3, "cpu", 1000)]
@@ -22,19 +22,19 @@ from typing import Any, NamedTuple
 
 from d2lmini.profiler.rates import Share
 
-#: Of those who take pieces, the worker whose operation it is.
+#: As the taker of a piece: the worker that owns the operation.
 OWNER = -1
 
 
 class Job:
-    """An operation as the simulation sees it; times are nanoseconds from the begin, -1: not yet.
+    """An operation in the simulation; times are nanoseconds from the start, -1: not yet.
 
-    inline    it runs on the front end that issues it, if nothing holds it up
-    share     how it is divided among workers; None: one runs it
-    weight    what it counts against the bound on pending work
-    children  (nanoseconds after its begin, job): what it pushes itself
-    holds_up  the jobs that come after it
-    missing   how many it still comes after
+    inline    runs on the front end that issues it, if it is ready
+    share     how it is split among workers; None: one worker runs it
+    weight    its contribution to pending work, to which the bound applies
+    children  (nanoseconds after its start, job): jobs that it pushes
+    holds_up  the jobs that depend on it
+    missing   number of its unfinished dependencies
     """
 
     __slots__ = (
@@ -58,23 +58,23 @@ class Job:
         self.pushed_ns = self.ready_ns = self.began_ns = self.ended_ns = -1
         self.worker = -1
         self.waiting: list[FrontEnd] = []
-        self.asked = 0  # of a shared one: how many were asked to help,
-        self.taken = self.done = 0  # how many pieces were begun, and are over
+        self.asked = 0  # of a split job: number of workers asked to help,
+        self.taken = self.done = 0  # number of pieces started, and finished
 
     def follows(self, before: Iterable[Job]) -> None:
-        """It comes after these."""
+        """Add dependencies."""
         for each in before:
             each.holds_up.append(self)
             self.missing += 1
 
 
 class Step(NamedTuple):
-    """What a front end does `gap_ns` after the step before.
+    """A step of a front end, `gap_ns` after the previous one.
 
     number    issue the operation of this number; 0: wait
-    jobs      for these; None: for everything
-    after_ns  how long it takes to go on when that is done
-    wait      which wait of the recording it is
+    jobs      the awaited jobs; None: all
+    after_ns  time to continue after they are done
+    wait      the index of the wait in the recording
     starts    names of front ends that begin after this step
     """
 
@@ -87,19 +87,18 @@ class Step(NamedTuple):
 
 
 class FrontEnd:
-    """A thread of the program, in the midst of its steps."""
+    """A thread of the program and its current step."""
 
     def __init__(self, name: str, steps: Sequence[Step]):
         self.name = name
         self.steps = steps
         self.at = 0
-        self.missing = 0  # how many operations it waits for
-        self.since_ns = -1  # when it began to wait
+        self.missing = 0  # number of awaited operations
+        self.since_ns = -1  # start of the current wait
 
 
 class Lane:
-    """Workers of one kind: who is free, what is ready, which of the running ones have pieces that
-    nobody has taken."""
+    """Workers of one kind: free workers, ready jobs, and running jobs with untaken pieces."""
 
     def __init__(self, size: int):
         self.free = list(range(size - 1, -1, -1))
@@ -109,8 +108,8 @@ class Lane:
 
 class Simulation:
     """Runs once. `waits` lists (wait, front end, operations pushed so far, begin, end) in
-    nanoseconds; a pause for room has wait None. `left`: when a front end came to a step that waits
-    and is no wait of the recording, which is the last of the program."""
+    nanoseconds; a back-pressure pause has wait None. `left`: the time at which a front end reached
+    a waiting step that is not a wait of the recording, which is the last step of the program."""
 
     def __init__(
         self,
@@ -120,8 +119,8 @@ class Simulation:
         bound: float | None = None,
         later: Iterable[str] = (),
     ):
-        """`jobs` in the order of their numbers, from 1. `bound`: the most weight that may be
-        pending. Front ends named `later` begin when a step of another starts them."""
+        """`jobs` in the order of their numbers, from 1. `bound`: the largest pending weight. Front
+        ends named `later` begin when a step of another starts them."""
         self.jobs = jobs
         self.front_ends = {name: FrontEnd(name, each) for name, each in steps.items()}
         self.lanes = {place: Lane(size) for place, size in workers.items()}
@@ -140,10 +139,10 @@ class Simulation:
                 self._go_on(front_end, 0)
 
     def run(self) -> int:
-        """When the last thing has happened, in nanoseconds."""
+        """The time of the last event, in nanoseconds."""
         events = self.events
         while events or self.room_waits:
-            if not events:  # what would make room comes later in the program: let it
+            if not events:  # only later steps could end the pause: let the push proceed
                 self._step(self.room_waits.pop(0), admitted=True)
                 continue
             self.now, _, happens, to = heapq.heappop(events)
@@ -157,7 +156,7 @@ class Simulation:
     # -- front ends --------------------------------------------------------------------------------
 
     def _go_on(self, front_end: FrontEnd, when: int) -> None:
-        """Its next step comes, counted from `when`."""
+        """Schedule the next step, counted from `when`."""
         if front_end.at < len(front_end.steps):
             self._at(when + front_end.steps[front_end.at].gap_ns, self._step, front_end)
 
@@ -216,7 +215,7 @@ class Simulation:
     # -- operations --------------------------------------------------------------------------------
 
     def _issue(self, job: Job) -> int:
-        """Push `job`; when the front end is done with that."""
+        """Push `job`; returns the time at which the front end is done."""
         job.pushed_ns = self.now
         self.pushed += 1
         self.pending += 1
@@ -237,7 +236,7 @@ class Simulation:
         return job.place
 
     def _dispatch(self, places: Iterable[str]) -> None:
-        """Give what is ready to who is free; let those who find nothing help."""
+        """Give ready jobs to free workers; let the remaining workers help."""
         for place in places:
             lane = self.lanes[place]
             while lane.ready and lane.free:
@@ -255,10 +254,10 @@ class Simulation:
         else:
             self._at(job.began_ns + round(job.share.alone_ns), self._cut, job)
 
-    # -- operations that are cut -------------------------------------------------------------------
+    # -- split operations --------------------------------------------------------------------------
 
     def _cut(self, job: Job) -> None:
-        """Its pieces can be taken; if nobody is there to take some, it may be done as a whole."""
+        """Offer the pieces of a job; without helpers it may run as a whole."""
         lane = self.lanes[job.place]
         assert job.share is not None
         if not job.share.late and not lane.free:
@@ -270,14 +269,14 @@ class Simulation:
             self._ask(lane, job)
 
     def _ask(self, lane: Lane, job: Job) -> None:
-        """Call who is idle to help, one less than there are pieces at most."""
+        """Ask idle workers to help, at most the number of pieces minus one."""
         assert job.share is not None
         while lane.free and job.asked < job.share.pieces - 1:
             job.asked += 1
             self._at(self.now + job.hand_over_ns, self._take, (job, lane.free.pop()))
 
     def _take(self, who: tuple[Job, int]) -> None:
-        """The owner, or a helper, takes the next piece. If there is none, a helper goes."""
+        """The owner or a helper takes the next piece. Without a piece, a helper leaves."""
         job, helper = who
         lane = self.lanes[job.place]
         assert job.share is not None
@@ -291,7 +290,7 @@ class Simulation:
             self._dispatch((job.place,))
 
     def _over(self, who: tuple[Job, int]) -> None:
-        """A piece is over; with the last one the operation is."""
+        """A piece is finished; with the last piece the operation is."""
         job, helper = who
         assert job.share is not None
         job.done += 1
@@ -300,7 +299,7 @@ class Simulation:
         if helper != OWNER or job.done < job.share.pieces:
             self._take(who)
 
-    # -- what is over ------------------------------------------------------------------------------
+    # -- completion --------------------------------------------------------------------------------
 
     def _end(self, job: Job) -> None:
         job.ended_ns = self.now

@@ -1,9 +1,9 @@
-"""A table of what ran: each operation and place, how often, how long, and at which rates.
+"""A table of executed operations: count, duration and rates per operation and place.
 
     print(trace.summary())
 
-Times and rates are printed with their units, counts without. FLOPs and bytes are those that an
-operation's formula predicts; a rate is all of them over all the time it ran.
+Times and rates are printed with their units, counts without. FLOPs and bytes come from the
+operation's cost formula; a rate is their total divided by the total run time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from d2lmini.profiler.trace import Trace
 
-#: What `sort_by` may name, and how rows are sorted by it.
+#: Values of `sort_by`, and their sort keys.
 SORTS = {
     "total": lambda row: -row.total_s,
     "mean": lambda row: -row.mean_s,
@@ -29,7 +29,7 @@ HEAD = ("operation", "place", "count", "total", "mean", "FLOPs", "bytes")
 
 @dataclass(frozen=True)
 class Row:
-    """One operation at one place: how often it ran, and what that took and did in all."""
+    """One operation at one place: its count, total time, FLOPs and bytes."""
 
     name: str
     place: str
@@ -40,22 +40,22 @@ class Row:
 
     @property
     def mean_s(self) -> float:
-        """How long one took."""
+        """The mean duration."""
         return self.total_s / self.count
 
     @property
     def flops_per_s(self) -> float:
-        """The rate of its arithmetic."""
+        """The achieved FLOP/s."""
         return self.flops / self.total_s if self.total_s else 0.0
 
     @property
     def bytes_per_s(self) -> float:
-        """The rate of what it reads and writes."""
+        """The achieved memory traffic per second."""
         return self.nbytes / self.total_s if self.total_s else 0.0
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """As they are printed."""
+        """The printed cells."""
         return (
             self.name,
             self.place,
@@ -68,8 +68,8 @@ class Row:
 
 
 class Summary:
-    """The table; `rows` are its rows, `missed` counts operations that failed, were
-    skipped, or were not over when the trace ended."""
+    """The table; `rows` are its rows, `missed` counts operations that failed, were skipped, or had
+    not ended when the trace ended."""
 
     def __init__(self, rows: list[Row], missed: int):
         self.rows = rows
@@ -90,7 +90,7 @@ class Summary:
     __repr__ = __str__
 
     def to_html(self, most: int = 50) -> str:
-        """As a table of HTML, with the first `most` rows."""
+        """An HTML table with the first `most` rows."""
         lines = [_line("th", HEAD), *[_line("td", row.cells) for row in self.rows[:most]]]
         return "<table>" + "\n".join(lines) + "</table>"
 
@@ -100,7 +100,7 @@ def _line(tag: str, cells: tuple[str, ...]) -> str:
 
 
 def in_time(seconds: float) -> str:
-    """With a unit that fits.
+    """A time with a unit that fits.
 
     >>> in_time(1.234), in_time(4.5e-3), in_time(6.7e-6)
     ('1.23 s', '4.50 ms', '6.7 us')
@@ -111,7 +111,7 @@ def in_time(seconds: float) -> str:
 
 
 def in_rate(per_s: float, unit: str) -> str:
-    """With a prefix that fits.
+    """A rate with a prefix that fits.
 
     >>> in_rate(1.234e9, "B/s"), in_rate(4.5e8, "FLOP/s"), in_rate(0, "B/s")
     ('1.23 GB/s', '450.0 MFLOP/s', '-')
@@ -122,7 +122,7 @@ def in_rate(per_s: float, unit: str) -> str:
 
 
 def summary_of(trace: Trace, sort_by: str = "total") -> Summary:
-    """See `Trace.summary`. ValueError for a `sort_by` that there is not."""
+    """See `Trace.summary`. ValueError for an unknown `sort_by`."""
     if sort_by not in SORTS:
         raise ValueError(f"summary: sort_by={sort_by!r}; it can be one of {', '.join(SORTS)}")
     calls: Counter[tuple[str, str, Any]] = Counter()
@@ -137,7 +137,7 @@ def summary_of(trace: Trace, sort_by: str = "total") -> Summary:
     count: Counter[tuple[str, str]] = Counter()
     flops: Counter[tuple[str, str]] = Counter()
     nbytes: Counter[tuple[str, str]] = Counter()
-    # Calls of one kind share what knows their cost, so it is asked once for all of them.
+    # Calls of one kind share their cost function, so it is evaluated once for all of them.
     for (name, place, footprint), n in calls.items():
         count[name, place] += n
         if footprint is not None:

@@ -1,11 +1,11 @@
-"""Names of threads in traces: each its own, also where a program calls several of them the same.
+"""Unique names of threads in traces, also where a program gives several threads the same name.
 
 >>> from d2lmini.profiler.threads import this_thread
 >>> this_thread()
 'MainThread'
 
-A second thread of the name "loader" that lives at the same time is "loader (2)": what they do
-overlaps, and a track of a timeline shows one thing at a time.
+A second live thread with the name "loader" becomes "loader (2)": the two run at the same time, and
+a track of a timeline shows one activity at a time.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from weakref import WeakKeyDictionary
 from d2lmini import forks
 
 _names: WeakKeyDictionary[threading.Thread, str] = WeakKeyDictionary()
-_door = forks.guard(threading.RLock())  # a finalizer may come here while its thread is inside
+_door = forks.guard(threading.RLock())  # reentrant: a finalizer may run while the lock is held
 
 
 class _Here(threading.local):
-    """Per thread: its name, once it was asked for."""
+    """Per thread: its name, after the first request."""
 
     name = ""
 

@@ -1,12 +1,12 @@
-"""Traces: what was issued when, what it had to wait for, who ran it, and where the program waited.
+"""Traces: when operations were issued, what delayed them, where they ran, where the program waited.
 
     with d2lmini.profile() as trace:
         train(net)
     print(trace)
 
-A trace listens to the engine (`instrument`). Under the engine's lock it takes the time and the
-names and leaves; what comes after what is found out afterwards, from what each operation read and
-wrote, by the engine's own rule: readers together, a writer alone.
+A trace listens to the engine (`instrument`). Under the engine's lock it only stores times and
+names. Dependencies are derived afterwards from what each operation read and wrote, by the engine's
+own rule: readers together, a writer alone.
 
 >>> from d2lmini import nd, profile
 >>> with profile() as trace:
@@ -21,7 +21,7 @@ wrote, by the engine's own rule: readers together, a writer alone.
 3 _plus_scalar (1,) (2,)
 4 broadcast_add (2, 3) ()
 
-The third needs what the first made, and has to wait until the second has read it.
+The third operation needs the result of the first, and must wait until the second has read it.
 """
 
 from __future__ import annotations
@@ -56,24 +56,24 @@ if TYPE_CHECKING:
     from d2lmini.profiler.roofline import Roofline
     from d2lmini.profiler.summary import Summary
 
-#: The wait at the end of a trace, which is none of the program's.
+#: The kind of the wait at the end of a trace, which does not belong to the program.
 CLOSING = "end of profile"
 
 
 class Trace(Recorder):
-    """What happened in the scope of a `profile()`.
+    """The events within the scope of a `profile()`.
 
-    operations  in the order they were pushed; number 1 is the first
-    waits       of the program's threads, in the order they ended; waits() is a table by line
-    memory      changes, in the order they happened; memory() is a report of who held how much
-    begin_ns, end_ns    of the scope, the wait for everything at its end included
+    operations  in push order; the first has number 1
+    waits       of the program's threads, in the order of their ends; waits() is a table by line
+    memory      changes, in order; memory() is a report of owners and sizes
+    begin_ns, end_ns    of the scope, including the final wait for everything
     workers     threads that serve each lane: {"cpu": 2, "gpu(0)": 1, "gpu(0) in": 1, ...}
-    blas_threads        of a product of matrices that BLAS shares out itself
-    left_ns     when the program came to the scope's end, and only waited from then on
-    shared      what was cut of operations, by their numbers
-    recorded    of a predicted trace: the one it was predicted from; else None
+    blas_threads        of a matrix product that BLAS parallelizes itself
+    left_ns     the time at which the program reached the scope's end, where it only waits
+    shared      the split parts of operations, by their numbers
+    recorded    of a predicted trace: the trace it was predicted from; else None
 
-    Indexed by a number it gives that operation. It keeps no array alive.
+    trace[number] is an operation. A trace keeps no array alive.
     """
 
     operations: list[Operation]
@@ -89,31 +89,31 @@ class Trace(Recorder):
         self.left_ns = 0
         self.shared: dict[int, Cut] = {}
         self.recorded: Trace | None = None
-        self._joined: dict[int, tuple[int, ...]] = {}  # Vars that meetings came to read
+        self._joined: dict[int, tuple[int, ...]] = {}  # Vars that a rendezvous came to read
         self._order: list[Before] = []
         self._ancestors: dict[int, set[int]] = {}
         self._closing = False
         self._gpu_times = GpuTimes()
 
     def begin(self) -> None:
-        """Take down what the machine is like, and listen from now on."""
+        """Record the machine's configuration and start to listen."""
         self.workers = _served()
         self.blas_threads = blas.threads()
         self.begin_ns = engine.current.clock()
         instrument.add(self)
 
     def finish(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         instrument.remove(self)
         self.end_ns = engine.current.clock()
         self._gpu_times.resolve()
         self._resolve_waits()
 
-    # -- what the engine tells ---------------------------------------------------------------------
+    # -- events of the engine ----------------------------------------------------------------------
 
     @staticmethod
     def _clock() -> int:  # type: ignore[override]
-        """The clock of the engine in use: within `engine.stepped()` it is virtual."""
+        """The clock of the current engine: within `engine.stepped()` it is virtual."""
         return engine.current.clock()
 
     def small(
@@ -154,7 +154,7 @@ class Trace(Recorder):
     def wait(self, kind: str, target: Any, site: Any, begin_ns: int, end_ns: int) -> None:
         if not self._closing:
             serial = None if target is None else serial_of(target)
-            call = callsite.called(4)  # past `emit`, `Waits._wait` and who calls that
+            call = callsite.called(4)  # skip `emit`, `Waits._wait` and its caller
             self._waits.told += (
                 kind, serial, site, call, modes.recording, this_thread(), begin_ns, end_ns,
                 len(self.operations),
@@ -164,7 +164,7 @@ class Trace(Recorder):
         each = self._open.get(here.task)
         number, site = 0 if each is None else each.number, None
         if here.task is None and not hasattr(var, "serial"):
-            site = callsite.find()  # no operation: the program fills it itself
+            site = callsite.find()  # no operation: the program fills the array itself
         pool, now = var.pool, engine.current.clock()
         self._memory.told += (
             now, ctx, nbytes, number, serial_of(var), site, pool.live, pool.cached
@@ -175,53 +175,53 @@ class Trace(Recorder):
 
     @property
     def waits(self) -> WaitList:
-        """Where the program's threads waited."""
+        """The waits of the program's threads."""
         self._waits.catch_up()
         return self._waits
 
     @property
     def memory(self) -> ChangeList:
-        """When memory was taken and given back."""
+        """Allocations and frees."""
         self._memory.catch_up()
         return self._memory
 
-    # -- what comes after what ---------------------------------------------------------------------
+    # -- dependencies ------------------------------------------------------------------------------
 
     def __getitem__(self, number: int) -> Operation:
-        """The operation of that number, from 1 on."""
+        """The operation of that number, counted from 1."""
         if not 0 < number <= len(self.operations):
             raise IndexError(f"operation {number}: there are 1 to {len(self.operations)}")
         return self.operations[number - 1]
 
     def needs(self, number: int) -> tuple[int, ...]:
-        """The operations whose results operation `number` uses. Earlier ones; of a meeting of
-        devices (SyncBatchNorm) also some that were pushed after it, as it waits for all parts."""
+        """The operations whose results operation `number` uses: earlier ones; for a rendezvous of
+        devices (SyncBatchNorm) also later ones, since it waits for all parts."""
         return self.order[number - 1][0]
 
     def makes_room(self, number: int) -> tuple[int, ...]:
-        """The operations that operation `number` comes after only because it writes where they
-        read or wrote."""
+        """The operations that precede operation `number` only because it writes where they read or
+        wrote."""
         return self.order[number - 1][1]
 
     def ordered(self, a: int, b: int) -> bool:
-        """Must one of the operations of these numbers be over before the other begins?"""
+        """True if one of the two operations must end before the other starts."""
         return a in self._before(b) or b in self._before(a)
 
     @property
     def order(self) -> list[Before]:
-        """Of every operation, what it needs and for whom it makes room, by the engine's rule."""
+        """For every operation the ones it needs and the ones it makes room for."""
         if len(self._order) != len(self.operations):
             self._order = order_of(self.operations, self._joined)
             self._ancestors.clear()
         return self._order
 
     def _before(self, number: int) -> set[int]:
-        known = self.order  # which forgets the ancestors where operations have come
+        known = self.order  # clears the ancestors if operations were added
         if number not in self._ancestors:
             self._ancestors[number] = ancestors(known, number)
         return self._ancestors[number]
 
-    # -- what can be made of it --------------------------------------------------------------------
+    # -- analyses ----------------------------------------------------------------------------------
 
     def timeline(
         self,
@@ -230,53 +230,53 @@ class Trace(Recorder):
         label: Callable[[Operation], str] = lambda operation: str(operation.number),
         accent: Callable[[Operation], bool] = lambda operation: False,
     ) -> Picture:
-        """Who ran what, and when: a row for each worker of each place, above them the waits of the
-        program. `label` says what is written into a bar that has room, `accent` which are drawn in
-        another colour, `length_s` how long the axis is. ValueError if nothing ran."""
+        """The timeline: a row for each worker of each place, with the waits of the program on top.
+        `label` gives the text of a bar, where it fits, `accent` selects bars in another colour,
+        `length_s` is the length of the axis. ValueError if nothing ran."""
         from d2lmini.profiler.draw import timeline_of
 
         return timeline_of(self, title, length_s, label, accent)
 
     def graph(self, first: int = 1, last: int | None = None, lines: bool = True) -> Picture:
-        """What comes after what, as a picture that prints as text: operations number `first` to
+        """The dependency graph, as a picture that prints as text: operations number `first` to
         `last`, with the line that issued each if `lines`. ValueError for none, or for too many."""
         from d2lmini.profiler.graph import graph_of
 
         return graph_of(self, first, last, lines)
 
     def summary(self, sort_by: str = "total") -> Summary:
-        """How often each operation ran at each place, how long, and at which rates; `sort_by`
-        total, mean, count or name."""
+        """Count, duration and rates of each operation at each place; `sort_by` total, mean, count
+        or name."""
         from d2lmini.profiler.summary import summary_of
 
         return summary_of(self, sort_by)
 
     def account(self, cores: int | None = None) -> Account:
-        """Where the time went: its parts by cause sum to the wall time; see `profiler.account`."""
+        """The wall time as a sum of parts by cause; see `profiler.account`."""
         from d2lmini.profiler.account import account_of
 
         return account_of(self, cores)
 
     def critical_path(self) -> CriticalPath:
-        """The chain of operations, pushes and waits that took longest; prints as a table."""
+        """The longest chain of operations, pushes and waits; prints as a table."""
         from d2lmini.profiler.critical_path import CriticalPath
 
         return CriticalPath(self)
 
     def roofline(self) -> Roofline:
-        """What each kind of operation reached of the machine's own peaks; prints as a table."""
+        """Achieved rates of each kind of operation and the machine's peaks; prints as a table."""
         from d2lmini.profiler.roofline import roofline_of
 
         return roofline_of(self)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write it as JSON that ui.perfetto.dev and chrome://tracing show."""
+        """Write the trace as JSON for ui.perfetto.dev and chrome://tracing."""
         from d2lmini.profiler.chrome import save
 
         save(self, path)
 
     def to_html(self, title: str = "Trace") -> str:
-        """A page that stands alone: timeline, summary and waits, to be read without a script."""
+        """A self-contained HTML page: timeline, summary and waits, readable without scripts."""
         from d2lmini.profiler.html import page
 
         return page(self, title)
@@ -289,23 +289,23 @@ class Trace(Recorder):
         without_wait_at: str | int | Iterable[str | int] | None = None,
         priorities: Callable[[Operation], int] | None = None,
     ) -> Trace:
-        """What if? The trace that the program would have left, predicted, with something changed;
-        `recorded` of it is this one. Without arguments it predicts what was recorded.
+        """What if? Predict the trace of the program under changed conditions; its `recorded` is
+        this trace. Without arguments the recorded run is predicted.
 
         workers          threads of the CPU, or of each lane: {"cpu": 2, "gpu(0)": 1}
-        devices          that many GPUs: gpu(i) becomes gpu(i % devices)
-        link_gb_s        GB/s that each link moves in each direction
+        devices          number of GPUs: gpu(i) becomes gpu(i % devices)
+        link_gb_s        GB/s of each link in each direction
         without_wait_at  leave out the waits at "train.py:12", or line 12, or several lines
-        priorities       operation -> its priority; higher ones run first
+        priorities       operation -> its priority; higher priorities run first
 
-        MXNetError where these name what the trace does not have. How it predicts, and what it
-        cannot foresee, says `d2lmini.profiler.replay`."""
+        MXNetError where an argument names what the trace does not have. `d2lmini.profiler.replay`
+        describes the method and its limits."""
         from d2lmini.profiler.replay import replay
 
         return replay(self, workers, devices, link_gb_s, without_wait_at, priorities)
 
     def diff(self, other: Trace) -> Diff:
-        """What differs in `other`, a run of the same program after a change: operations added,
+        """Differences in `other`, a run of the same program after a change: operations added,
         removed or moved to another device, waits, overlaps, times; prints as a table."""
         from d2lmini.profiler.diff import diff
 
@@ -317,7 +317,7 @@ class Trace(Recorder):
         return bundle(self)
 
     def _resolve_waits(self) -> None:
-        """Find out which operation each wait was for: the last one before it that wrote there."""
+        """Find the operation of each wait: the last earlier operation that wrote the Var."""
         writes: dict[int, list[int]] = {}
         for each in self.operations:
             for serial in each.writes:
@@ -342,7 +342,7 @@ class Trace(Recorder):
 
 
 def _served() -> dict[str, int]:
-    """How many threads serve each lane."""
+    """The number of threads that serve each lane."""
     found = {"cpu": engine.current.workers}
     for (ctx, lane), threads in lanes.threads.items():
         found[str(ctx) if lane == "compute" else f"{ctx} {lane}"] = threads
@@ -350,7 +350,7 @@ def _served() -> dict[str, int]:
 
 
 class Profile:
-    """The scope that `profile()` opens."""
+    """The scope of `profile()`."""
 
     def __init__(self, nvtx: bool = False) -> None:
         self.trace = Trace()
@@ -381,15 +381,15 @@ class Profile:
 
 
 def profile(nvtx: bool = False) -> Profile:
-    """Record what the engine does within the scope, which begins and ends with an idle engine; the
-    wait at its end is no wait of the program's. Errors that operations have left are raised there,
-    if the scope ends without one. Within `engine.stepped()` its times are those of the virtual
-    clock; operations of a GPU have the times at which the GPU worked, not the host. With `nvtx`
-    these are ranges for NVIDIA's tools besides, named after operation and line.
+    """Record the engine's activity within the scope. The scope waits for an idle engine at its
+    start and end; the final wait does not count as the program's. Errors of operations are raised
+    at the end, if the scope itself raised none. Within `engine.stepped()` times are those of the
+    virtual clock. Operations of a GPU have the times of the GPU's work, not of the host. `nvtx`
+    adds ranges for NVIDIA's tools, named after operation and line.
 
-    An event costs 1 to 2 us, and a task has six: pushed, ready, begun, memory taken and given back,
-    ended. That is 2 % of a task of 500 us. An operation on tiny arrays, of 4 us, takes 10 to 12 us,
-    since all its events are told in one; its bar in a timeline is as short as it was, what lies
-    between the bars has grown. A wait takes 2 us longer.
+    An event costs 1 to 2 us, and a task has six: pushed, ready, started, memory allocated and
+    freed, ended. That is 2 % of a task of 500 us. An operation on tiny arrays takes 10 to 12 us in
+    place of 4, since it reports all its events in one; its bar in a timeline is as short as
+    without a trace, but the gaps between bars grow. A wait takes 2 us longer.
     """
     return Profile(nvtx)

@@ -1,4 +1,4 @@
-"""The ledger of waits: where the program stood still, how long, for what, and what waited with it.
+"""The ledger of waits: line, duration, awaited operation, and the operations held up by the wait.
 
 >>> from d2lmini import nd, profile
 >>> with profile() as trace:
@@ -11,13 +11,13 @@
 >>> row.kind, row.times, row.awaited.name, row.held, row.held_first.name
 ('float', 3, 'sum', 7, '_plus_scalar')
 
-It is complete, for all waits pass one function (`engine/waits.py`). A star marks those that are
-hidden: the line does not say that it waits (`d2lmini.lint_waits`).
+The ledger is complete, since all waits pass through one function (`engine/waits.py`). A star marks
+hidden waits, whose line does not say that it waits (`d2lmini.lint_waits`).
 
-While the program waits it issues nothing. What it issued next, until it waited again, was *held*;
-of that the part is called *idle* which needed nothing but what was there before the wait ended, so
-that it could have run meanwhile, had it been issued. (Whether the program may issue it before it
-knows the value, the program's author must say.)
+While the program waits it issues nothing. The operations it issued next, until its next wait, were
+*held*. Those among them are *idle* that needed only operations from before the end of the wait, so
+they could have run meanwhile, had they been issued. (Only the author of the program knows whether
+it could issue them before it knows the value.)
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _pushed_ns = attrgetter("pushed_ns")
 
 
 class WaitList(Records[Wait]):
-    """The waits of a trace, in the order they ended. Called, it gives the ledger."""
+    """The waits of a trace, in the order of their ends. A call returns the ledger."""
 
     def __init__(self, trace: Trace):
         super().__init__(9, self._wait)
@@ -56,9 +56,9 @@ class WaitList(Records[Wait]):
         self, kind: str, target: int | None, site: Site | None, call: CodeType | None,
         recording: bool, thread: str, begin_ns: int, end_ns: int, pushed_at_end: int,
     ) -> Wait:  # fmt: skip
-        """What a hook told, as a record; which operation it was for is found out at the end."""
+        """A hook's values as a record; the awaited operation is determined at the end."""
         operations = self._trace.operations
-        # Of those of the very same time, as on a virtual clock, none came after its end.
+        # Of operations at the very same time, as on a virtual clock, none came after the end.
         pushed = bisect_right(operations, begin_ns, hi=pushed_at_end, key=_pushed_ns)
         name = callsite.name_of(call)
         instead = why_hidden(kind, name, recording)
@@ -69,15 +69,15 @@ class WaitList(Records[Wait]):
 class Row:
     """The waits of one kind at one line of the program.
 
-    kind, site   its way of waiting, and the line; `call` the function of ours that it called
-    instead      if it is hidden: what the line could do instead; else None
-    times        how often
-    seconds, longest_s    in all, and the longest
-    awaited      the operation for which it waited longest in all; None: nothing is known of it
-    held         how many operations the program issued only afterwards, before its next wait
+    kind, site   kind of wait, and the line; `call` the library function that the line called
+    instead      if hidden: an alternative; else None
+    times        number of waits
+    seconds, longest_s    total, and the longest
+    awaited      the operation with the longest total wait; None: unknown
+    held         number of operations that the program issued only afterwards, before its next wait
     held_first   the first of them
-    idle         how many of them could have run meanwhile
-    waits        what is summed up here
+    idle         number of them that could have run meanwhile
+    waits        the summarized waits
     """
 
     kind: str
@@ -95,7 +95,7 @@ class Row:
 
     @property
     def hidden(self) -> bool:
-        """Does the line not say that it waits?"""
+        """True if the line does not say that it waits."""
         return self.instead is not None
 
     @property
@@ -113,17 +113,17 @@ class Ledger:
 
     @property
     def seconds(self) -> float:
-        """All waits together; with several threads it may exceed the time that passed."""
+        """Total of all waits; with several threads it may exceed the elapsed time."""
         return sum(row.seconds for row in self.rows)
 
     @property
     def times(self) -> int:
-        """How many waits there were."""
+        """Number of waits."""
         return sum(row.times for row in self.rows)
 
     @property
     def hidden(self) -> list[Row]:
-        """The lines that do not say that they wait."""
+        """The lines with hidden waits."""
         return [row for row in self.rows if row.hidden]
 
     def __getitem__(self, i: int) -> Row:
@@ -154,7 +154,7 @@ class Ledger:
 def ledger_of(trace: Trace) -> Ledger:
     """Sum up the waits of a trace by line and kind."""
     rows: dict[Any, Row] = {}  # by line and kind
-    # How long each line waited for each operation, by its name and the line that issued it.
+    # Duration of the waits of each line for each operation, by its name and issuing line.
     lengths: dict[Any, dict[tuple[str, Site | None], float]] = {}
     examples: dict[tuple[str, Site | None], Operation] = {}
     lines = {wait.site: callsite.same_line(wait.site) for wait in trace.waits}
@@ -188,13 +188,13 @@ def ledger_of(trace: Trace) -> Ledger:
 
 
 class _Endings:
-    """The operations in the order they were complete."""
+    """The operations in the order of their completion."""
 
     def __init__(self, trace: Trace):
         self.ended = sorted((each.ended_ns, each.number) for each in trace.operations)
 
     def last_of(self, wait: Wait) -> int:
-        """Of those issued before the wait, the one that was complete last, within it; 0: none."""
+        """The operation, issued before the wait, that completed last within it; 0: none."""
         i = bisect_right(self.ended, (wait.end_ns, 1 << 62))
         while i and self.ended[i - 1][0] > wait.begin_ns:
             i -= 1
@@ -204,8 +204,8 @@ class _Endings:
 
 
 def awaited_by(trace: Trace, wait: Wait, endings: _Endings | None = None) -> Operation | None:
-    """The operation that a wait was for: the one that made the value, or for a wait for everything
-    or for room the one whose end it met."""
+    """The operation that a wait was for: the maker of the value; for a wait for everything, or a
+    back-pressure pause, the operation whose end ended the wait."""
     number = wait.operation
     if wait.target is None:
         number = (endings or _Endings(trace)).last_of(wait)
@@ -213,12 +213,12 @@ def awaited_by(trace: Trace, wait: Wait, endings: _Endings | None = None) -> Ope
 
 
 def _held(trace: Trace) -> dict[int, list[int]]:
-    """Of each wait, by its position: the operations its thread issued next, up to its next wait."""
+    """For each wait, by position: the operations its thread issued next, up to its next wait."""
     issued: dict[str, list[int]] = defaultdict(list)
     for each in trace.operations:
         issued[each.thread].append(each.number)
     waits: dict[str, list[int]] = defaultdict(list)
-    for i, wait in enumerate(trace.waits):  # those of a thread are in order
+    for i, wait in enumerate(trace.waits):  # waits of one thread are in order
         waits[wait.thread].append(i)
     held: dict[int, list[int]] = {}
     for thread, places in waits.items():
@@ -230,7 +230,7 @@ def _held(trace: Trace) -> dict[int, list[int]]:
 
 
 def _could_run(trace: Trace, number: int, wait: Wait) -> bool:
-    """Was all that an operation comes after issued before the wait, and over before its end?"""
+    """True if all dependencies were issued before the wait and done before its end."""
     before = (*trace.needs(number), *trace.makes_room(number))
     return all(n <= wait.pushed and trace[n].ended_ns < wait.end_ns for n in before)
 

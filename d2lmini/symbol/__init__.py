@@ -5,10 +5,10 @@
 >>> sym.relu(x * 2).list_arguments()
 ['x']
 
-Every op of `nd` is here under the same names; `sym.random`, `sym.linalg`, `sym.contrib`, `sym.op`
-and `sym._internal` are its sub-namespaces. They take Symbols, return a Symbol, and raise at the
-call what is wrong with attributes (MXNetError) and arguments (TypeError); shapes are looked at
-where they are known, by `infer_shape`, `bind` and `simple_bind`.
+The namespace has every op of `nd` under the same names; `sym.random`, `sym.linalg`, `sym.contrib`,
+`sym.op` and `sym._internal` are its sub-namespaces. The functions take Symbols, return a Symbol,
+and raise errors of attributes (MXNetError) and arguments (TypeError) at the call; shapes are
+checked where they are known, by `infer_shape`, `bind` and `simple_bind`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ globals().update(
 
 
 def _boolean_mask(data: Symbol, index: Symbol, axis: int = 0) -> None:
-    """Not for Symbols: how much is left depends on values, and a graph knows its shapes."""
+    """Refused for Symbols: the result's shape depends on values, and a graph needs known shapes."""
     raise NotImplementedForSymbol("contrib.boolean_mask")
 
 
@@ -53,6 +53,6 @@ vars(globals()["contrib"])["boolean_mask"] = _boolean_mask
 
 
 def __getattr__(name: str) -> Any:
-    if name in registry:  # those with an underscore in front
+    if name in registry:  # ops with a leading underscore
         return getattr(globals()["op"], name)
     raise explain("sym", name)

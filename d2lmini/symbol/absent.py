@@ -1,4 +1,4 @@
-"""What a Symbol cannot do, for it has no contents yet, and what others do for it.
+"""Operations that Symbols refuse, since they have no contents, and methods from add-ons.
 
 >>> from d2lmini import sym
 >>> if sym.var("x") > 0: ...
@@ -16,7 +16,7 @@ from d2lmini.base import MXNetError
 
 
 class NotImplementedForSymbol(MXNetError, NotImplementedError):
-    """Something that needs contents was asked of a Symbol."""
+    """An operation on a Symbol needs contents, which a Symbol does not have."""
 
     def __init__(self, what: str):
         super().__init__(
@@ -40,7 +40,7 @@ def explain(kind: str, name: str) -> str:
 
 
 def refused(what: str) -> Callable[..., NoReturn]:
-    """A method that says that it is not for Symbols."""
+    """A method that raises NotImplementedForSymbol."""
 
     def method(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
         raise NotImplementedForSymbol(what)
@@ -51,7 +51,7 @@ def refused(what: str) -> Callable[..., NoReturn]:
 
 
 def from_executor(name: str) -> Callable[..., Any]:
-    """A method that `compat.bind` has: when that is imported it puts its own into this place."""
+    """A method of `compat.bind`: the first call imports that module, which replaces the method."""
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         addons.find("Symbol.bind")

@@ -1,4 +1,4 @@
-"""AttrScope: labels for all variables and nodes made in it, e.g. which device group they belong to.
+"""AttrScope: labels for all variables and nodes made in it, such as their device group.
 
 >>> from d2lmini import sym
 >>> from d2lmini.symbol import AttrScope
@@ -7,7 +7,7 @@
 >>> w.attr("lr_mult"), w.attr("ctx_group")
 ('0.1', 'first')
 
-After `mxnet.attribute`. `AttrScope.current` is the innermost of this thread.
+After `mxnet.attribute`. `AttrScope.current` is the innermost scope of this thread.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class _Here(threading.local):
 
 
 class _Current(type):
-    """Lets `AttrScope.current` be what this thread's is."""
+    """Makes `AttrScope.current` this thread's scope."""
 
     @property
     def current(cls) -> AttrScope:
@@ -33,7 +33,7 @@ class _Current(type):
 
 
 class AttrScope(metaclass=_Current):
-    """Labels, as strings by name (ValueError for others). Scopes add up; the inner one wins."""
+    """Labels, as strings by name (ValueError for others). Scopes nest; the inner value wins."""
 
     def __init__(self, **labels: str):
         for name, value in labels.items():
@@ -43,7 +43,7 @@ class AttrScope(metaclass=_Current):
         self._outer: list[tuple[AttrScope, dict[str, str]]] = []
 
     def get(self, labels: dict[str, str] | None) -> dict[str, str]:
-        """The labels of this scope with `labels` added to them."""
+        """The labels of this scope, updated with `labels`."""
         if not self._attr:
             return labels or {}
         return {**self._attr, **(labels or {})}
@@ -63,8 +63,8 @@ _here = _Here()
 
 
 def labels_of(given: Mapping[str, Any]) -> dict[str, str]:
-    """What users write as labels in the form in which nodes keep them: those that MXNet has a
-    meaning for under their plain names. ValueError for values that are no strings."""
+    """Convert a user's labels to the form that nodes keep: labels with a meaning in MXNet under
+    their plain names. ValueError for values that are not strings."""
     for name, value in given.items():
         if not isinstance(value, str):
             raise ValueError(f"attributes are strings, got {name}={value!r}")

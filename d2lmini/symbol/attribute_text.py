@@ -4,11 +4,11 @@
 >>> [text_of(v) for v in (True, None, 3, 1e-05, (5, 5), (2,), (None, 1), np.dtype("float32"))]
 ['True', 'None', '3', '1e-05', '(5, 5)', '(2,)', '(None, 1)', 'float32']
 
-The way back is each op's own: `Op.bind_attributes` converts strings as it does a user's words.
+Each op converts the strings back: `Op.bind_attributes` converts strings as it does a user's words.
 
-Labels (what users hang on nodes) share one table with the attributes in a file. There those that
-MXNet has a meaning for are written between double underscores, and so are, on a node with an op,
-all others, since an op takes no attribute that it does not know:
+In a file, labels (which users attach to nodes) share one table with the attributes. Labels with a
+meaning in MXNet are written between double underscores. On a node with an op all other labels are,
+too, since an op accepts no unknown attribute:
 
 >>> stored_label("lr_mult", False), stored_label("note", False), stored_label("note", True)
 ('__lr_mult__', 'note', '__note__')
@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-#: Labels that MXNet stores as '__lr_mult__', ... and users write and read as 'lr_mult', ...
+#: Labels that MXNet stores as '__lr_mult__', ... while users write and read 'lr_mult', ...
 HIDDEN = ("ctx_group", "lr_mult", "wd_mult", "force_mirroring", "mirror_stage")
 
 
@@ -46,6 +46,6 @@ def stored_label(name: str, on_op: bool) -> str:
 
 
 def read_label(key: str) -> str:
-    """The label's name, from its key in a file."""
+    """The name of a label, from its key in a file."""
     plain = key[2:-2] if key.startswith("__") and key.endswith("__") else ""
     return plain if plain in HIDDEN else key

@@ -1,14 +1,14 @@
 """Calls of ops on Symbols by name: `sym.FullyConnected(data, num_hidden=10, name="fc")`.
 
-What is not given becomes a variable, named after the node:
+A missing input becomes a variable, named after the node:
 
 >>> from d2lmini import sym
 >>> fc = sym.FullyConnected(sym.var("data"), num_hidden=10, name="fc")
 >>> fc.list_arguments()
 ['data', 'fc_weight', 'fc_bias']
 
-Every op asks for its required inputs; which of the optional ones a call with such attributes uses,
-the op says (`op.optional`).
+Every op has its required inputs; `op.optional` tells which optional inputs a call with these
+attributes uses.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from d2lmini.symbol.symbol import Symbol, captured, tracer, written
 
 
 def initial_label(op: Op, name: str) -> dict[str, str]:
-    """The label of a variable that stands for a missing input: how to initialize it."""
+    """The label with the initializer of the variable for a missing input."""
     kind = op.initial.get(name)
     return {} if kind is None else {"__init__": f'["{kind}", {{}}]'}
 
@@ -42,16 +42,16 @@ def variable(
     stype: str | None = None,
     **kwargs: Any,
 ) -> Symbol:
-    """A variable: `sym.var("x")`, with what is known of it.
+    """A variable: `sym.var("x")`, with known facts about it.
 
-    attr        labels of your own, strings by name; so are keywords of the form __name__
-    shape       as far as it is known: 0 stands for a size that is not
-    dtype       what `infer_type` takes it for
+    attr        your own labels, strings by name; keywords of the form __name__ are labels too
+    shape       as far as known: 0 stands for an unknown size
+    dtype       the dtype that `infer_type` assumes
     lr_mult, wd_mult   factors of learning rate and weight decay, for optimizers
-    init        an Initializer, or its name, for what fills it
+    init        an Initializer, or its name, that fills the variable
     stype       only 'default': d2lmini's arrays are dense
 
-    All are kept as labels ('__shape__', 'lr_mult', ...), beside those of the `AttrScope`.
+    All are kept as labels ('__shape__', 'lr_mult', ...), together with those of the `AttrScope`.
     """
     if not isinstance(name, str):
         raise TypeError(f"var: a variable's name is a string, got {name!r}")
@@ -78,7 +78,7 @@ def variable(
 
 
 def dtype_number(dtype: Any) -> int:
-    """The number that stands for a dtype in MXNet's files. MXNetError for one it does not have."""
+    """The number of a dtype in MXNet's files. MXNetError for a dtype that MXNet does not have."""
     try:
         return DTYPES.index(as_dtype(dtype))
     except TypeError as problem:
@@ -86,11 +86,11 @@ def dtype_number(dtype: Any) -> int:
 
 
 def composed(op: Op, args: tuple, kwargs: dict[str, Any], hint: str | None = None) -> Any:
-    """A new node of `op`: inputs by position or name, what is missing as variables. hint: what the
-    node is called before its number, if it gets no name."""
+    """A new node of `op`: inputs by position or name, missing inputs as variables. hint: the
+    node's name before its number, if the caller gives no name."""
     name, labels = kwargs.pop("name", None), kwargs.pop("attr", None)
     if kwargs.pop("out", None) is not None:
-        raise MXNetError(f"{op.name}: out= has no meaning for Symbols; use what is returned")
+        raise MXNetError(f"{op.name}: out= is not supported for Symbols; use the result")
     name = NameManager.current.get(name, hint or op.name.lower())
     if op.variadic:
         inputs, attrs = op.bind(args, kwargs)
@@ -99,13 +99,13 @@ def composed(op: Op, args: tuple, kwargs: dict[str, Any], hint: str | None = Non
         return written(op, inputs, attrs, name, labels, named=True)
     names = op.input_names
     given = list(args[: len(names)])
-    # An optional input that was left out makes room for attributes by position.
+    # An omitted optional input leaves its position to the attributes.
     while len(given) > op.n_required and not (given[-1] is None or isinstance(given[-1], Value)):
         given.pop()
     extra = args[len(given) :]
     for i, x in enumerate(given):
         if x is not None and not isinstance(x, Symbol) and tracer.capture is None:
-            captured(op, x)  # the error that says how to go on
+            captured(op, x)  # raises the error that advises the user
         if names[i] in kwargs:
             raise TypeError(f"{op.name}: input {names[i]!r} was given twice")
     given += [kwargs.pop(each, None) for each in names[len(given) :]]

@@ -1,11 +1,11 @@
-"""Functions of `sym` that make nodes without inputs, and groups.
+"""Functions of `sym` that make nodes without inputs, and groups of Symbols.
 
 >>> from d2lmini import sym
 >>> x = sym.var("x")
 >>> sym.Group([x + sym.ones((2, 3)), x]).infer_shape(x=(2, 3))
 ([(2, 3)], [(2, 3), (2, 3)], [])
 
-A size of 0 in the shape of zeros and ones is one that is not known yet; inference finds it out.
+A size of 0 in the shape of zeros and ones is unknown; shape inference determines it.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ def _made(op: str, dtype: Any, kwargs: dict[str, Any], **attrs: Any) -> Symbol:
 
 
 def zeros(shape: Any, dtype: Any = None, **kwargs: Any) -> Symbol:
-    """Zeros, float32 unless told otherwise."""
+    """Zeros, float32 by default."""
     return _made("_zeros", dtype, kwargs, shape=shape)
 
 
 def ones(shape: Any, dtype: Any = None, **kwargs: Any) -> Symbol:
-    """Ones, float32 unless told otherwise."""
+    """Ones, float32 by default."""
     return _made("_ones", dtype, kwargs, shape=shape)
 
 
@@ -69,7 +69,7 @@ def concatenate(arrays: Iterable[Symbol], axis: int = 0, always_copy: bool = Tru
 
 
 def Group(symbols: Iterable[Symbol]) -> Symbol:
-    """All outputs of these Symbols as one Symbol; TypeError for anything else."""
+    """All outputs of these Symbols as one Symbol; TypeError for other arguments."""
     given = [] if isinstance(symbols, Symbol) else list(symbols)
     if not given or not all(isinstance(s, Symbol) for s in given):
         raise TypeError(f"Group: expected a list of Symbols, got {symbols!r}")

@@ -1,4 +1,4 @@
-"""A graph run op by op: `s.eval(x=..., w=...)`, and what hooks, monitors and SymbolBlocks need.
+"""Run a graph op by op: `s.eval(x=..., w=...)`, and the base of hooks, monitors and SymbolBlocks.
 
 >>> from d2lmini import nd, sym
 >>> product = sym.dot(sym.var("a"), sym.var("b"))
@@ -7,9 +7,9 @@
 [[11.]]
 <NDArray 1x1 @cpu(0)>]
 
-Nothing is compiled: on arrays each node is an operation of its own, pushed as if a program had
-written it, which autograd records and `watch` can see. On Symbols the graph is written down again,
-as a part of another one. `bind` and hybridized nets run a graph as one task.
+Nothing is compiled: on arrays each node is an operation of its own, pushed as if the program had
+called the op, recorded by autograd and visible to `watch`. On Symbols the nodes are copied into
+another graph. `bind` and hybridized nets run a graph as one task.
 
 >>> x = sym.var("x")
 >>> with sym.NameManager():
@@ -44,10 +44,10 @@ def evaluate(
     watch: Watch | None = None,
     ctx: Context | None = None,
 ) -> list[Any]:
-    """The values of `entries`, those of the variables given: all NDArrays, or all Symbols.
+    """The values of `entries`, given those of the variables: all NDArrays, or all Symbols.
 
-    watch: called with each call of an op, its inputs and its outputs. ctx: where arrays are made
-    that have no inputs. MXNetError for a variable without a value.
+    watch: called with each call of an op, its inputs and its outputs. ctx: the context of arrays
+    made without inputs. MXNetError for a variable without a value.
     """
     symbolic = any(isinstance(value, Symbol) for value in values.values())
 
@@ -73,11 +73,11 @@ def call_node(node: Node, inputs: Sequence[NDArray | None], ctx: Context | None)
 
 
 def _eval(self: Symbol, ctx: Context | None = None, **kwargs: NDArray) -> list[NDArray]:
-    """Its outputs as a list of NDArrays on `ctx`, in prediction mode and unrecorded, given an array
-    for each variable by name; see `symbol.evaluate`.
+    """The outputs as a list of NDArrays on `ctx`, given an array for each variable by name. Runs in
+    prediction mode and unrecorded; see `symbol.evaluate`.
 
-    ValueError for a variable without an array; what an operation says of shapes, dtypes and
-    contexts that do not fit, with the name of its node.
+    ValueError for a variable without an array; errors of operations (shapes, dtypes, contexts) name
+    the node.
     """
     context = ctx or current_context()
 

@@ -1,18 +1,18 @@
-"""Shapes and dtypes of a graph of which some are known: forwards, backwards, until nothing is new.
+"""Infer shapes and dtypes of a graph from known ones: forward and backward, to a fixed point.
 
 >>> from d2lmini import sym
 >>> net = sym.FullyConnected(sym.var("x"), num_hidden=4, name="fc")
 >>> net.infer_shape(x=(32, 10))              # arguments, outputs, auxiliary states
 ([(32, 10), (4, 10), (4,)], [(32, 4)], [])
->>> net.infer_shape_partial(x=(0, 10))       # 0: this size is not known
+>>> net.infer_shape_partial(x=(0, 10))       # 0: this size is unknown
 ([(0, 10), (4, 10), (4,)], [(0, 4)], [])
 >>> net.infer_type(x="float16")[0] == [np.float16] * 3
 True
 
-Forwards the ops infer outputs from inputs (`op.infer`). If a size is missing they are asked twice,
-with two different numbers in its place: what is the same in both answers does not depend on it.
-Backwards they infer inputs (`op.infer_inputs`). Where all this comes to a halt, `a + b` with
-nothing known of b takes b to be like a.
+Forward, the ops infer outputs from inputs (`op.infer`). If a size is unknown, `op.infer` is called
+twice, with two different numbers for that size: sizes that agree in both results do not depend on
+it. Backward, the ops infer inputs (`op.infer_inputs`). When nothing more follows, `a + b` with b
+unknown assumes that b is like a.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from d2lmini.serialize import DTYPES
 from d2lmini.symbol import lists
 from d2lmini.symbol.symbol import Symbol
 
-#: Two numbers to try for an unknown size, with many divisors for the sake of reshapes and splits.
+#: Two substitutes for an unknown size, with many divisors for the sake of reshapes and splits.
 TRIES = (5040, 7560)
 
 
@@ -43,8 +43,8 @@ TRIES = (5040, 7560)
 
 def shapes_of(entries: Sequence[Entry], known: Mapping[Node, Partial]) -> dict[Entry, Partial]:
     """Shapes of all outputs in the graph as far as they follow from those of some variables; labels
-    count where nothing is given. MXNetError, with the node and the line that made it, where they
-    do not fit together."""
+    apply to variables without a given shape. MXNetError, with the node and its line, for a
+    contradiction."""
     nodes = topological(entries)
     found: dict[Entry, Partial] = {}
     for node in nodes:
@@ -72,7 +72,7 @@ def _labelled(node: Node) -> Partial:
         raise MXNetError(f"{node.name[:100]!r} has the label __shape__={text[:100]!r}") from None
 
 
-#: What attributes and labels that do not fit, as a file may have them, lead to in rules and ops.
+#: Exceptions of rules and ops for wrong attributes and labels, which a file may contain.
 _MISFITS = (Conflict, TypeError, ValueError, LookupError, ArithmeticError, AssertionError)
 _shape = converter_of("Shape")
 
@@ -82,7 +82,7 @@ def _misfit(node: Node, problem: Exception) -> MXNetError:
 
 
 def _visit(node: Node, found: dict[Entry, Partial]) -> None:
-    """Learn what can be learnt from one node."""
+    """Infer all that follows from one node."""
     op = node.op
     assert op is not None
     names = op.input_names if not op.variadic else [f"input {i}" for i in range(len(node.inputs))]
@@ -121,7 +121,7 @@ def _where(node: Node) -> str:
 
 
 def _outputs(node: Node, shapes: Sequence[Any]) -> list[Partial]:
-    """What the op says of its outputs, for these shapes of its inputs."""
+    """The outputs that the op infers for these shapes of its inputs."""
     op = node.op
     assert op is not None
     if all(is_known(shape) for shape in shapes):
@@ -131,7 +131,7 @@ def _outputs(node: Node, shapes: Sequence[Any]) -> list[Partial]:
             _ask(node, [tuple([n or size for n in shape]) for shape in shapes]) for size in TRIES
         )
     except MXNetError:
-        return []  # it depends on what is missing whether they fit
+        return []  # an error may be due to the substituted sizes
     return [
         tuple([m if m == n else 0 for m, n in zip(a, b)]) if len(a) == len(b) else None
         for a, b in zip(low, high)  # type: ignore[arg-type]
@@ -147,7 +147,7 @@ def _ask(node: Node, shapes: Sequence[Any]) -> list[Any]:
 
 
 def _guess(calls: Sequence[Node], found: dict[Entry, Partial]) -> bool:
-    """Take one side of the first `a + b` that is stuck to be like the other; False if none is."""
+    """Assume that one side of the first unresolved `a + b` is like the other; False without one."""
     for node in calls:
         if not node.op.broadcasts:  # type: ignore[union-attr]
             continue
@@ -164,8 +164,8 @@ def _guess(calls: Sequence[Node], found: dict[Entry, Partial]) -> bool:
 
 
 def completed(entries: Sequence[Entry], known: Mapping[Node, Partial]) -> Sequence[Entry]:
-    """The same graph, with the sizes of zeros and the like that were left open (0) filled in as
-    those who use them need it. MXNetError where nobody says it."""
+    """The same graph, with open sizes (0) of zeros and similar nodes filled in as their consumers
+    require. MXNetError where no consumer determines a size."""
     given: dict[Node, Entry] = {}
     found: dict[Entry, Partial] = {}
     for node in topological(entries):
@@ -176,7 +176,7 @@ def completed(entries: Sequence[Entry], known: Mapping[Node, Partial]) -> Sequen
             shape = found[node, 0]
             if not is_known(shape):
                 raise MXNetError(
-                    f"node {node.name!r}: its size cannot be told: {shape} is all that is known; "
+                    f"node {node.name!r}: its size cannot be inferred: only {shape} is known; "
                     "give its shape without 0"
                 )
             given[node] = node.replace(attrs={**node.attrs, "shape": shape}), 0
@@ -207,7 +207,7 @@ def dtypes_of(entries: Sequence[Entry], known: Mapping[Node, Any]) -> dict[Entry
 
 
 def _labelled_dtype(node: Node) -> Any:
-    label = node.labels.get("__dtype__", "-1")  # MXNet writes -1 for one that is not known
+    label = node.labels.get("__dtype__", "-1")  # MXNet writes -1 for an unknown dtype
     if label not in ("-1", *map(str, range(len(DTYPES)))):
         raise MXNetError(f"{node.name[:100]!r} has the label __dtype__={label[:100]!r}")
     return None if label == "-1" else DTYPES[int(label)]
@@ -244,16 +244,16 @@ def _visit_dtypes(node: Node, found: dict[Entry, Any]) -> None:
 
 
 def _passes_on(node: Node) -> bool:
-    """Is the dtype of the output that of the inputs?"""
+    """True if the output has the dtype of the inputs."""
     mark = object()
     return node.op.output_dtypes(node.attrs, mark, 1)[0] is mark  # type: ignore[union-attr]
 
 
-# -- what a Symbol offers --------------------------------------------------------------------------
+# -- methods of Symbol -----------------------------------------------------------------------------
 
 
 def _given(symbol: Symbol, args: tuple, kwargs: dict[str, Any], what: str) -> dict[Node, Any]:
-    """What the caller says of each variable; a name stands for all variables of that name."""
+    """The caller's value for each variable; a name applies to all variables of that name."""
     if args and kwargs:
         raise ValueError(f"{what}: give known arguments by position or by name, not both")
     variables = variables_of(symbol._entries)
@@ -268,7 +268,7 @@ def _given(symbol: Symbol, args: tuple, kwargs: dict[str, Any], what: str) -> di
 
 
 def _sorted(symbol: Symbol, found: Mapping[Entry, Any]) -> tuple[list[Any], list[Any], list[Any]]:
-    """Those of arguments, outputs and auxiliary states."""
+    """The found values of arguments, outputs and auxiliary states."""
     arguments = [found.get((node, 0)) for node in lists.arguments(symbol._entries)]
     states = [found.get((node, 0)) for node in lists.auxiliary_states(symbol._entries)]
     return arguments, [found.get(entry) for entry in symbol._entries], states
@@ -286,7 +286,7 @@ def _shapes(symbol: Symbol, args: tuple, kwargs: dict[str, Any]) -> Any:
 
 
 def _or_warn(symbol: Symbol, results: Any, complete: Any, what: str) -> Any:
-    """The results, or three times None and a warning if some are missing."""
+    """The results, or (None, None, None) and a warning if some are missing."""
     if all(complete(x) for part in results for x in part):
         return results
     names = (symbol.list_arguments(), symbol.list_outputs(), symbol.list_auxiliary_states())
@@ -303,16 +303,16 @@ def _or_warn(symbol: Symbol, results: Any, complete: Any, what: str) -> Any:
 
 
 def infer_shape(self: Symbol, *args: Any, **kwargs: Any) -> Any:
-    """Shapes of arguments, outputs and auxiliary states, as three lists; those of some arguments
-    are given by name, or by position. (None, None, None) and a warning if they do not suffice.
+    """Shapes of arguments, outputs and auxiliary states, as three lists, from the shapes of some
+    arguments by name or position. (None, None, None) and a warning if these are not enough.
 
-    MXNetError for an unknown name and where shapes do not fit, with the node and its line.
+    MXNetError for an unknown name and for contradicting shapes, with the node and its line.
     """
     return _or_warn(self, _shapes(self, args, kwargs), is_known, "shape")
 
 
 def infer_shape_partial(self: Symbol, *args: Any, **kwargs: Any) -> Any:
-    """The same as far as it is known: () for nothing, 0 for a size that is not."""
+    """Like `infer_shape`, as far as known: () for an unknown shape, 0 for an unknown size."""
     return tuple([[() if s is None else s for s in part] for part in _shapes(self, args, kwargs)])
 
 
@@ -324,13 +324,13 @@ def _types(symbol: Symbol, args: tuple, kwargs: dict[str, Any]) -> Any:
 
 
 def infer_type(self: Symbol, *args: Any, **kwargs: Any) -> Any:
-    """NumPy types of arguments, outputs and auxiliary states, given those of some arguments; see
+    """NumPy types of arguments, outputs and auxiliary states, from those of some arguments; see
     `infer_shape`."""
     return _or_warn(self, _types(self, args, kwargs), lambda d: d is not None, "type")
 
 
 def infer_type_partial(self: Symbol, *args: Any, **kwargs: Any) -> Any:
-    """The same as far as it is known: None for the others."""
+    """Like `infer_type`, as far as known: None for unknown types."""
     return _types(self, args, kwargs)
 
 

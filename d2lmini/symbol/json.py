@@ -1,4 +1,4 @@
-"""Symbols as text and files, in MXNet 1.x's own format: what MXNet writes we read, and back.
+"""Symbols as text and files, in MXNet 1.x's own format, readable and writable by both libraries.
 
 >>> from d2lmini import sym
 >>> fc = sym.FullyConnected(sym.var("data"), num_hidden=2, no_bias=True, name="fc")
@@ -11,18 +11,17 @@ True
 >>> load_json(text)
 <Symbol fc>
 
-A file is a table of nodes, inputs before those who use them. 'op' is 'null' for a variable; 'attrs'
-holds attributes and labels, all as strings, without those that are as MXNet has them anyway; an
-input says which node, which of its outputs, and how often an op has changed it until then
-(BatchNorm changes its moving mean). 'arg_nodes' are the variables, 'heads' the outputs, and
-'node_row_ptr' counts outputs, the hidden ones too. Parameters are kept in a file of their own, see
-`nd.save` and `HybridBlock.export`.
+A file is a table of nodes, each after its inputs. 'op' is 'null' for a variable; 'attrs' holds
+attributes and labels, all as strings, without those that equal MXNet's defaults; an input is the
+number of a node, of its output, and of the writes to it before (BatchNorm changes its moving mean).
+'arg_nodes' are the variables, 'heads' the outputs, and 'node_row_ptr' counts outputs, including
+hidden ones. Parameters have a file of their own, see `nd.save` and `HybridBlock.export`.
 
-Reading also takes what older versions wrote: attributes under 'param' and labels under 'attr',
-inputs without a version, parameters that are not listed because every op of the kind has them.
+Reading also accepts the form of older versions: attributes under 'param' and labels under 'attr',
+inputs without a version, and omitted parameters that every op of the kind has.
 
-A file is not believed: each row is checked before a node is made of it, nothing in it is run, and
-what is wrong is an MXNetError that names the file and the node.
+A file is untrusted: each row is checked before it becomes a node, nothing in the file is executed,
+and any error is an MXNetError that names the file and the node.
 """
 
 from __future__ import annotations
@@ -41,18 +40,18 @@ from d2lmini.symbol.compose import initial_label
 from d2lmini.symbol.mxnet_ops import in_mxnet_words
 from d2lmini.symbol.symbol import Symbol
 
-#: The version of MXNet whose format this is: 1.9.1.
+#: The version of MXNet with this format: 1.9.1.
 VERSION = 10901
 
 
 def save(symbol: Symbol, fname: str | PathLike[str], remove_amp_cast: bool = True) -> None:
-    """Write `symbol` to a file, which MXNet and `load` read; see `tojson` for errors."""
+    """Write `symbol` to a file that MXNet and `load` can read; see `tojson` for errors."""
     files.write(fname, tojson(symbol, remove_amp_cast))
 
 
 def load(fname: str | PathLike[str]) -> Symbol:
-    """The Symbol in a file; OSError if it cannot be read, MXNetError if it is no text, otherwise as
-    `load_json`."""
+    """The Symbol in a file; OSError if the file cannot be read, MXNetError if it is not text, other
+    errors as for `load_json`."""
     with open(fname, encoding="utf-8") as file:
         try:
             text = file.read()
@@ -65,7 +64,7 @@ def load(fname: str | PathLike[str]) -> Symbol:
 
 
 def tojson(symbol: Symbol, remove_amp_cast: bool = True) -> str:
-    """`symbol` as text. remove_amp_cast: without the conversions that mixed precision put in.
+    """`symbol` as text. remove_amp_cast: drop the casts that mixed precision inserted.
 
     MXNetError, with the node's name, for an op that MXNet does not have.
     """
@@ -93,21 +92,21 @@ def tojson(symbol: Symbol, remove_amp_cast: bool = True) -> str:
         "heads": [[number[n], i, changes.get((n, i), 0)] for n, i in entries],
         "attrs": {"mxnet_version": ["int", VERSION]},
     }
-    # A node a line.
+    # One line per node.
     lines = ['"nodes": [\n    ' + ",\n    ".join(map(json.dumps, written)) + "\n  ]"]
     lines += [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in rest.items()]
     return "{\n  " + ",\n  ".join(lines) + "\n}"
 
 
 def _attributes(node: Node) -> dict[str, str]:
-    """The attributes that are not what MXNet takes without them."""
+    """The attributes that differ from MXNet's defaults."""
     op = node.op
     if op is None:
         return {}
     if op.mxnet_attributes is not None:
         return {k: text_of(v) for k, v in op.mxnet_attributes[0](node.attrs).items()}
     always = (*op.required, *op.always_written)
-    # Compared as texts: NumPy finds its float64 equal to None.
+    # Compare texts: NumPy considers float64 equal to None.
     texts = {k: text_of(node.attrs[k]) for k in op.attr_names}
     attrs = {k: v for k, v in texts.items() if k in always or v != text_of(op.defaults[k])}
     if op.counted:
@@ -121,7 +120,7 @@ def _labels(node: Node) -> dict[str, str]:
 
 
 def _outputs_in_mxnet(node: Node) -> int:
-    """How many outputs the node has there, hidden ones included."""
+    """Number of outputs of the node in MXNet, hidden ones included."""
     count = None if node.op is None else node.op.mxnet_outputs
     if count is None:
         return node.n_outputs
@@ -131,15 +130,15 @@ def _outputs_in_mxnet(node: Node) -> int:
 # -- reading ---------------------------------------------------------------------------------------
 
 
-#: More outputs than any op is asked for; a file that claims more is damaged.
+#: More outputs than any op has; a file that claims more is damaged.
 _MOST_OUTPUTS = 1 << 16
 
 
 def load_json(text: str) -> Symbol:
     """The Symbol that `tojson` or MXNet wrote.
 
-    MXNetError for text that is no such table, for an op that d2lmini does not have or MXNet has
-    not, and for attributes and inputs that do not fit, each with the node's name.
+    MXNetError for text in another format, for an op that d2lmini or MXNet does not have, and for
+    attributes and inputs that do not fit, each with the node's name.
     """
     if not isinstance(text, str):
         raise TypeError(f"load_json: expected the text of a Symbol, got {type(text).__name__}")
@@ -147,7 +146,7 @@ def load_json(text: str) -> Symbol:
 
 
 class _Reading:
-    """One table on its way to nodes. label: who reads what, for complaints."""
+    """Converts one table to nodes. label: the caller and the file, for error messages."""
 
     def __init__(self, label: str):
         self.label = label
@@ -157,7 +156,7 @@ class _Reading:
         raise MXNetError(f"{self.label}: {text}")
 
     def expect(self, kind: type, value: Any, what: str) -> Any:
-        """`value`, which must be of that kind."""
+        """`value`, after a check of its type."""
         if not isinstance(value, kind):
             self.fail(
                 f"node number {len(self.nodes)} is not as MXNet writes it: {what} is "
@@ -180,7 +179,7 @@ class _Reading:
         return Symbol(tuple(heads))
 
     def entries(self, inputs: Any, what: str) -> list[Entry]:
-        """[node, output] or [node, output, version] as entries, of nodes that are there."""
+        """[node, output] or [node, output, version] as entries of existing nodes."""
         found = []
         for each in self.expect(list, inputs, what):
             numbers = self.expect(list, each, f"an entry of {what}")
@@ -251,7 +250,7 @@ _KINDS: dict[type, str] = {list: "a list", dict: "an object", str: "a text"}
 
 
 def _brief(value: Any, plain: bool = False) -> str:
-    """What a file says, within a line of a message."""
+    """A value from a file, shortened for a message."""
     text = value if plain else repr(value)
     return text if len(text) <= 300 else f"{text[:200]}... ({len(text)} characters)"
 
@@ -260,7 +259,7 @@ def _is_label(key: str) -> bool:
     return key.startswith("__") or key.endswith(HIDDEN)
 
 
-#: What MXNet says and we need not: counted inputs, the kind of a number, outdated attributes.
+#: MXNet's attributes that we do not need: counted inputs, number types, outdated attributes.
 _UNSAID = frozenset({"num_args", "is_int", "ctx", "keep_highest", "target_shape"})
 
 
@@ -278,8 +277,8 @@ def _in_our_words(op: Op, words: dict[str, str]) -> dict[str, Any]:
 def _in_places(
     op: Op, name: str, inputs: list[Entry], attrs: dict[str, Any]
 ) -> tuple[Entry | None, ...]:
-    """The inputs where the op expects them. MXNet lists only those that are used; an old file also
-    leaves out parameters, which become variables."""
+    """The inputs in the positions that the op expects. MXNet lists only inputs in use; an old file
+    also omits parameters, which become variables."""
     if op.variadic:
         if not inputs:
             raise MXNetError(f"{op.name} takes one input or more, got none")

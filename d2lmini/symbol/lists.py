@@ -1,8 +1,7 @@
-"""What a graph is made of, by name: its arguments, auxiliary states, outputs, labels.
+"""Parts of a graph by name: its arguments, auxiliary states, outputs, labels.
 
-Variables are *arguments*, but for those that an op changes besides, as BatchNorm does its moving
-mean and variance: these are *auxiliary states*. All are listed in the order in which they are met,
-left inputs first, as MXNet does.
+Variables are *arguments*, except for *auxiliary states*, which ops mutate, such as the moving mean
+and variance of BatchNorm. All lists are in depth-first order, left inputs first, as in MXNet.
 
 >>> from d2lmini import sym
 >>> net = sym.BatchNorm(sym.FullyConnected(sym.var("x"), num_hidden=2, name="fc"), name="bn")
@@ -23,7 +22,7 @@ from d2lmini.symbol.attribute_text import HIDDEN, text_of
 
 
 def output_name(entry: Entry) -> str:
-    """The name of an output: a variable's own, else 'NODE_output', or 'NODE_output1' of several."""
+    """The name of an output: the variable's, else 'NODE_output', or 'NODE_output1' of several."""
     node, i = entry
     if node.op is None:
         return node.name
@@ -37,7 +36,7 @@ def output_name(entry: Entry) -> str:
 
 
 def auxiliary(nodes: Sequence[Node]) -> set[Node]:
-    """Those among `nodes` that an op changes besides."""
+    """The variables among `nodes` that an op mutates."""
     changed: set[Node] = set()
     for node in nodes:
         if node.op is None:
@@ -53,14 +52,14 @@ def auxiliary(nodes: Sequence[Node]) -> set[Node]:
 
 
 def arguments(entries: Sequence[Entry]) -> list[Node]:
-    """The variables that are no auxiliary states."""
+    """The variables that are not auxiliary states."""
     nodes = topological(entries)
     besides = auxiliary(nodes)
     return [node for node in nodes if node.op is None and node not in besides]
 
 
 def auxiliary_states(entries: Sequence[Entry]) -> list[Node]:
-    """The variables that ops change besides."""
+    """The variables that ops mutate."""
     nodes = topological(entries)
     besides = auxiliary(nodes)
     return [node for node in nodes if node in besides]
@@ -75,7 +74,7 @@ def internals(entries: Sequence[Entry]) -> tuple[Entry, ...]:
 
 
 def children(entries: Sequence[Entry]) -> tuple[Entry, ...]:
-    """The inputs of the nodes that `entries` are outputs of."""
+    """The inputs of the nodes that `entries` belong to."""
     nodes = dict.fromkeys(node for node, _ in entries)
     return tuple([entry for node in nodes for entry in node.sources])
 
@@ -83,9 +82,9 @@ def children(entries: Sequence[Entry]) -> tuple[Entry, ...]:
 def substituted(
     entries: Sequence[Entry], given: dict[Node, Entry], name: str | None = None
 ) -> tuple[Entry, ...]:
-    """The same graph with entries in place of some of its variables, or other nodes of one output.
-    Nodes that do not depend on them are shared. name: what the node of the first output is called
-    then."""
+    """The same graph with other entries in place of some variables, or of other nodes with one
+    output. Nodes that do not depend on these are shared. name: the new name of the node of the
+    first output."""
     head = entries[0][0] if name else None
 
     def rule(node: Node, inputs: Inputs) -> Node | None:
@@ -101,8 +100,8 @@ def substituted(
 
 
 def attributes(node: Node) -> dict[str, str]:
-    """Attributes and labels of a node as strings. What MXNet has a meaning for is there under both
-    its names: 'lr_mult' and '__lr_mult__'."""
+    """Attributes and labels of a node as strings. A label with a meaning in MXNet appears under
+    both names: 'lr_mult' and '__lr_mult__'."""
     found = {}
     if node.op is not None:
         for key in node.op.attr_names:
@@ -117,7 +116,7 @@ def attributes(node: Node) -> dict[str, str]:
 
 
 def described(entries: Sequence[Entry]) -> str:
-    """All nodes in words, as MXNet's `debug_str` has them."""
+    """A text with all nodes, in the format of MXNet's `debug_str`."""
     lines = ["Symbol Outputs:"]
     lines += [f"\toutput[{i}]={node.name}({j})" for i, (node, j) in enumerate(entries)]
     for node in topological(entries):

@@ -1,4 +1,4 @@
-"""Methods of Symbols that are ops: `x.sum(axis=1)` is `sym.sum(x, axis=1)`, name and all.
+"""Methods of Symbols that call ops: `x.sum(axis=1)` is `sym.sum(x, axis=1)`, including the name.
 
 >>> from d2lmini import sym
 >>> with sym.NameManager():
@@ -6,7 +6,7 @@
 >>> x.list_outputs(), x.get_internals().list_outputs()
 (['p_output'], ['x', 'reshape0_output', 'p_output'])
 
-They are those that arrays have, too, so that one `hybrid_forward` serves both.
+Arrays have the same methods, so one `hybrid_forward` works for both.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _method(name: str, op: str, hint: str) -> Callable[..., Any]:
 
 
 def reshape(self: Symbol, *shape: Any, **kwargs: Any) -> Any:
-    """Another shape: `reshape(2, 3)` or `reshape((2, 3))`, with MXNet's codes."""
+    """Reshape: `reshape(2, 3)` or `reshape((2, 3))`, with MXNet's codes."""
     target = shape or kwargs.pop("shape", None)
     if target is None:
         raise TypeError("reshape: takes a shape, as in x.reshape((2, 3))")
@@ -43,22 +43,22 @@ def reshape(self: Symbol, *shape: Any, **kwargs: Any) -> Any:
 
 
 def astype(self: Symbol, dtype: Any, copy: bool = True, **kwargs: Any) -> Any:
-    """Converted to `dtype`."""
+    """Convert to `dtype`."""
     return composed(registry["Cast"], (self,), {"dtype": dtype, **kwargs}, "cast")
 
 
 def _reduce(self: Symbol) -> tuple[Callable[[str], Symbol], tuple[str]]:
-    """For pickles: as text, like in files."""
+    """For pickles: the text form, as in files."""
     return load_json, (tojson(self, remove_amp_cast=False),)
 
 
 def _as_nd_ndarray(self: Symbol) -> Symbol:
-    """Itself: there is no other interface here."""
+    """The Symbol itself: there is no other interface here."""
     return self
 
 
 for _name in (*METHODS, "reshape_like", "expand_dims", "squeeze", "flatten"):
-    # `__abs__` and the method `abs` say the same.
+    # The operator `abs()` and the method `abs` are equal.
     setattr(Symbol, _name, _method(_name, _name, HINTS.get(_name) or _name))
 Symbol.copy = _method("copy", "_copy", "_copy")  # type: ignore[attr-defined]
 Symbol.detach = _method("detach", "BlockGrad", "blockgrad")  # type: ignore[attr-defined]
@@ -70,8 +70,8 @@ del _name
 
 
 def _in_place(name: str) -> Callable[..., Any]:
-    """expand_dims, squeeze and flatten of a traced value: `inplace` asks an array for a view, which
-    a value without contents need not care about."""
+    """expand_dims, squeeze and flatten of a traced value, which accept `inplace` (a view, for
+    arrays) and ignore it."""
     plain = getattr(Symbol, name)
 
     def method(self: Traced, *args: Any, inplace: bool = False, **kwargs: Any) -> Any:

@@ -1,9 +1,9 @@
-"""A graph in ops that MXNet has.
+"""Convert a graph to ops that MXNet has.
 
-Most are the same there, some under another name (`op.mxnet_name`). Some of ours do at once what
-MXNet takes several for (a loss from logits, `x[1, ::2]` of a traced `forward`): these say how
-(`op.written_in_mxnet`), and are written out. What has no words there, as the ops of our gradients,
-is an error.
+Most ops are the same in MXNet, some under another name (`op.mxnet_name`). Some of ours fuse what
+takes several ops in MXNet (a loss from logits, `x[1, ::2]` of a traced `forward`): these declare an
+equivalent (`op.written_in_mxnet`), which replaces them. An op without an equivalent, such as the
+ops of our gradients, is an error.
 
 >>> from d2lmini import sym
 >>> from d2lmini.graph.ir import topological
@@ -28,8 +28,8 @@ def in_mxnet_words(
 ) -> list[Entry]:
     """The graph behind `entries` in ops that MXNet has.
 
-    remove_amp_cast: leave out conversions that mixed precision put in. Where MXNet has no words for
-    an op, MXNetError naming it and the node; with `others` it stays.
+    remove_amp_cast: drop casts that mixed precision inserted. For an op without an equivalent in
+    MXNet, MXNetError naming the op and the node; with `others` the op stays.
     """
 
     def rule(node: Node, inputs: Inputs) -> Replacement | None:
@@ -50,7 +50,7 @@ def in_mxnet_words(
 
 
 def _written_out(node: Node, inputs: Sequence[Entry | None]) -> Entry:
-    """The nodes that stand for one of ours; the last gets its name."""
+    """The nodes that replace one of our nodes; the last of them gets its name."""
     op = node.op
     assert op is not None and op.mxnet_rule is not None
     writer = _Writer(node)
@@ -63,7 +63,7 @@ def _written_out(node: Node, inputs: Sequence[Entry | None]) -> Entry:
 
 
 class _Writer:
-    """Names the nodes that stand for one of ours after it, and counts them."""
+    """Names the nodes that replace one of our nodes after it, and counts them."""
 
     def __init__(self, node: Node):
         self.node = node
@@ -76,7 +76,7 @@ class _Writer:
 
 
 class _Value(Fluent):
-    """What a rule that writes an op out computes with."""
+    """The value type on which a `written_in_mxnet` rule computes."""
 
     __slots__ = ("entry", "writer")
 

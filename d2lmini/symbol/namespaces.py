@@ -1,4 +1,4 @@
-"""The functions of `sym` and its sub-namespaces: every op, under the names that `nd` has for it.
+"""The functions of `sym` and its sub-namespaces: every op, under its names in `nd`.
 
 >>> from d2lmini import sym
 >>> with sym.NameManager():
@@ -6,7 +6,7 @@
 ...     print(sym.linalg.gemm2(a, b), sym.SwapAxis(a), sym.maximum(a, 0), sym.arange(3))
 <Symbol gemm20> <Symbol swapaxis0> <Symbol _maximumscalar0> <Symbol _arange0>
 
-A function names its node after itself: 'swapaxis0' or 'swapaxes0', as it was called.
+A function names its node after the name it was called by: 'swapaxis0' or 'swapaxes0'.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from d2lmini.symbol.symbol import Symbol
 
 Function = Callable[..., Any]
 
-#: Functions whose nodes MXNet calls otherwise.
+#: Functions whose nodes have another name in MXNet.
 HINTS = {"split_v2": "_split_v2"}
 
 
 def function_of(op: Op, name: str) -> Function:
-    """The op as a function on Symbols, that goes by `name`."""
+    """The op as a function on Symbols with the name `name`."""
     hint = HINTS.get(name) or name.lower()
 
     def function(*args: Any, **kwargs: Any) -> Any:
@@ -46,8 +46,8 @@ class Namespace(namespaces.Namespace):
 
 
 def public_functions() -> dict[str, Function]:
-    """What `sym` shows: the ops whose names do not begin with an underscore, and the functions that
-    take a number in place of a Symbol."""
+    """The public functions of `sym`: the ops whose names do not begin with an underscore, and the
+    functions that also take numbers."""
     ops = {n: function_of(op, n) for n, op in registry.items() if not n.startswith("_")}
     return {**ops, **FUNCTIONS, "power": _power, "pow": _power}
 
@@ -55,6 +55,6 @@ def public_functions() -> dict[str, Function]:
 def _power(base: Any, exp: Any) -> Any:
     """base to the power of exp, element by element: Symbols, numbers or one of each."""
     if isinstance(exp, Symbol) and isinstance(base, NUMBERS):
-        # The operator `2 ** x` names it '_rpower_scalar0'.
+        # The operator `2 ** x` names the node '_rpower_scalar0'.
         return composed(registry["_rpower_scalar"], (exp,), {"scalar": base}, "_rpowerscalar")
     return FUNCTIONS["power"](base, exp)

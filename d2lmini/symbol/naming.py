@@ -1,4 +1,4 @@
-"""Names of nodes: 'dot0', 'dot1', ... and, in a Block's scope, with its prefix before them.
+"""Names of nodes: 'dot0', 'dot1', ... and, in a Block's scope, with its prefix.
 
 >>> from d2lmini import sym
 >>> from d2lmini.symbol.naming import NameManager, Prefix
@@ -9,8 +9,8 @@
 ...     sym.dot(sym.var("a"), sym.var("b"), name="product").name
 'net_product'
 
-After `mxnet.name`. `NameManager.current` is the innermost of this thread; outside all scopes a
-thread has one that lives as long as it does.
+After `mxnet.name`. `NameManager.current` is the innermost manager of this thread; outside all
+scopes each thread has a manager of its own.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from d2lmini.ops.elementwise import FAMILIES
 
 
 class _Here(threading.local):
-    """Per thread: the manager that names what is made now."""
+    """Per thread: the current manager."""
 
     def __init__(self) -> None:
         self.manager = NameManager()
 
 
 class _Current(type):
-    """Lets `NameManager.current` be what this thread's is."""
+    """Makes `NameManager.current` this thread's manager."""
 
     @property
     def current(cls) -> NameManager:
@@ -37,14 +37,14 @@ class _Current(type):
 
 
 class NameManager(metaclass=_Current):
-    """Names by kind and number. As a scope it counts anew."""
+    """Names by kind and number. A new scope starts its own count."""
 
     def __init__(self) -> None:
         self._counter: dict[str, int] = {}
         self._outer: list[NameManager] = []
 
     def get(self, name: str | None, hint: str) -> str:
-        """`name` itself, or if it is None the next one of the kind `hint`."""
+        """`name` itself, or if None the next name of the kind `hint`."""
         if name:
             return name
         return numbered(self._counter, hint)
@@ -66,7 +66,7 @@ def numbered(counter: dict[str, int], hint: str) -> str:
 
 
 class Prefix(NameManager):
-    """Puts `prefix` before every name, also before those that are given."""
+    """Puts `prefix` before every name, including given names."""
 
     def __init__(self, prefix: str):
         super().__init__()
@@ -80,9 +80,9 @@ class Prefix(NameManager):
 _here = _Here()
 
 
-# -- what nodes are called ---------------------------------------------------------------------
+# -- names of nodes made by operators ----------------------------------------------------------
 
-#: What nodes made by operators are called, by op, where that is not the op's own name: `a + b` is
+#: Op -> name of nodes that operators make, where it differs from the op's own name: `a + b` is
 #: '_plus0', `a + 1` is '_plusscalar0'; but `a == 1` is '_equal_scalar0' and `2 ** a` is
 #: '_rpower_scalar0'.
 OPERATOR_HINTS = {
@@ -98,5 +98,5 @@ OPERATOR_HINTS = {
 
 
 def operator_hint(name: str) -> str:
-    """What a node of the op `name` is called before its number when an operator made it."""
+    """The name, without its number, of a node of the op `name` that an operator made."""
     return OPERATOR_HINTS.get(name) or name.lower()

@@ -6,10 +6,10 @@
 >>> ">FullyConnected<" in svg and "weight 10 × 784" in svg and "32 × 10" in svg
 True
 
-A box is a call of an op, with its name, what it was told and its parameters; rounded ones are
-variables. What an edge carries is written beside it where it is known. The shade says what kind of
-work a box does, as the op itself knows (`kind_of`); a bold frame marks outputs. Nothing is needed
-but a browser. A Symbol that is the last value of a notebook's cell is shown this way.
+A box is a call of an op, with its name, its attributes and its parameters; rounded boxes are
+variables. An edge is labelled with the shape of its value, where known. The shade shows the kind of
+work of a box, derived from its op (`kind_of`); a bold frame marks outputs. A picture needs only a
+browser. A notebook shows a Symbol that is the last value of a cell this way.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from d2lmini.symbol.infer import is_known, shapes_of
 from d2lmini.symbol.naming import operator_hint
 from d2lmini.symbol.symbol import Symbol
 
-#: Beyond this many boxes a picture helps nobody.
+#: Pictures with more boxes are refused: they would be unreadable.
 MOST = 300
 
 
-#: How each kind of work looks; the shades differ in grey, too.
+#: The look of each kind of work; the shades differ in grey, too.
 KINDS = {
     "variable": Look("variable", "#ffffff", "#222222"),
     "product": Look("products: layers with weights, dot", "#1f5f99", "#ffffff"),
@@ -42,7 +42,7 @@ KINDS = {
 
 
 def kind_of(node: Node) -> str:
-    """The kind of work of a node, from what its op knows of itself."""
+    """The kind of work of a node, derived from facts of its op."""
     op = node.op
     if op is None:
         return "variable"
@@ -111,8 +111,8 @@ class Picture(Drawing):
 
 
 def words_of(node: Node, folded: set[Node], shape_of: Callable[[Entry], str]) -> list[str]:
-    """The lines in the box of a node: the op, what it was told, its parameters; some may be "".
-    `folded` are the variables that go into the boxes of those who use them."""
+    """The lines in the box of a node: the op, its attributes, its parameters; some may be "".
+    `folded` are the variables that are drawn inside the boxes of their consumers."""
     if node.op is None:
         return [node.name, shape_of((node, 0))]
     known = lists.attributes(node)
@@ -127,7 +127,7 @@ def words_of(node: Node, folded: set[Node], shape_of: Callable[[Entry], str]) ->
 
 
 def folded_into(nodes: list[Node], outputs: set[Node]) -> set[Node]:
-    """The variables that are named after the one node that uses them: they go into its box."""
+    """The variables named after their only consumer: they are drawn inside its box."""
     users: dict[Node, list[Node]] = {}
     for node in nodes:
         for entry in node.inputs:
@@ -142,7 +142,7 @@ def folded_into(nodes: list[Node], outputs: set[Node]) -> set[Node]:
 
 
 def _is_automatic(node: Node) -> bool:
-    """Did it get its name for want of one?"""
+    """True if the node's name was generated."""
     assert node.op is not None
     stem = node.name.rstrip("0123456789")
     called = (node.op.name, *node.op.aliases, operator_hint(node.op.name))
@@ -150,14 +150,14 @@ def _is_automatic(node: Node) -> bool:
 
 
 def _plain(name: str) -> str:
-    """An op's name without what is said to tell it from others: 'add' for 'broadcast_add'."""
+    """An op's name without its distinguishing prefix: 'add' for 'broadcast_add'."""
     for prefix in ("broadcast_", "elemwise_", "_contrib_", "_"):
         name = name.removeprefix(prefix)
     return name.removesuffix("_scalar") or name
 
 
 def _is_news(name: str, known: dict[str, str]) -> bool:
-    """Is the attribute given, and not one of those that say "as usual"?"""
+    """True if the attribute is given and differs from its usual value."""
     usual = {"stride": "1", "dilate": "1", "pad": "0"}.get(name, "")
     return name in known and set(known[name].strip("()").split(", ")) != {usual}
 
@@ -168,7 +168,7 @@ def _value(text: str) -> str:
 
 
 def picture(self: Symbol, **shapes: tuple[int, ...]) -> Picture:
-    """Its picture, with the shapes that follow from these of its variables."""
+    """The picture of the Symbol, with shapes inferred from these shapes of its variables."""
     return Picture(self, **shapes)
 
 
@@ -176,7 +176,7 @@ def _repr_svg_(self: Symbol) -> str | None:
     try:
         return Picture(self).svg
     except MXNetError:
-        return None  # too large, or its labels contradict each other: the name must do
+        return None  # too large, or its labels contradict each other: show the name instead
 
 
 Symbol.picture = picture  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""`sym.random`: nodes that draw numbers when the graph runs, other ones at each run.
+"""`sym.random`: nodes that draw new random numbers at each run of the graph.
 
 >>> from d2lmini import sym
 >>> noise = sym.random.normal(0, 0.1, shape=(2, 3))
@@ -95,7 +95,7 @@ def generalized_negative_binomial(
 
 
 def randint(low: Any, high: Any, shape: Any = None, dtype: Any = None, **kwargs: Any) -> Symbol:
-    """Integers from low (included) to high (excluded), int32 unless told otherwise."""
+    """Integers from low (included) to high (excluded), int32 by default."""
     for bound in (low, high):
         if isinstance(bound, Symbol):
             raise TypeError(f"random.randint: low and high must be numbers, got {bound!r}")
@@ -105,8 +105,8 @@ def randint(low: Any, high: Any, shape: Any = None, dtype: Any = None, **kwargs:
 def multinomial(
     data: Symbol, shape: Any = None, get_prob: bool = True, dtype: Any = "int32", **kwargs: Any
 ) -> Symbol:
-    """Indices drawn with the probabilities in the last axis of data; with get_prob, here the
-    default as in MXNet, also the log of each one's probability, as a second output."""
+    """Indices drawn with the probabilities in the last axis of data; with get_prob (the default
+    here, as in MXNet) also the log of each index's probability, as a second output."""
     attrs = {"shape": () if shape is None else shape, "get_prob": get_prob, "dtype": dtype}
     return composed(registry["_sample_multinomial"], (data,), {**attrs, **kwargs})
 

@@ -9,8 +9,8 @@
 >>> [row.shape for row in x]
 [(3,), (3,), (3,), (3,)]
 
-Numbers, slices, None and `...` are attributes of the node; a list or NumPy array of integers
-becomes a constant input, so it may stand only where arrays may: in a `forward` that is compiled.
+Numbers, slices, None and `...` are attributes of the node. A list or NumPy array of integers
+becomes a constant input, so it is allowed only where arrays are: in a compiled `forward`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from d2lmini.ops.core import Value, invoke, registry
 
 
 def getitem(x: Any, key: Any) -> Any:
-    """x[key] for a value of known shape; errors as of `ndarray.keys.parse`."""
+    """x[key] for a value of known shape; errors as for `ndarray.keys.parse`."""
     if key is Ellipsis or (type(key) in (slice, tuple) and key in (slice(None), ())):
         return x
     index = parse(key, x.shape)
@@ -33,7 +33,7 @@ def getitem(x: Any, key: Any) -> Any:
 
 
 def _places(arrays: tuple[Any, ...], x: Any) -> tuple[Any, ...]:
-    """The index arrays as one input, laid end to end; none if there are none."""
+    """The index arrays concatenated as one input; () if there are none."""
     if not arrays:
         return ()
     if not any(isinstance(a, Value) for a in arrays):

@@ -1,7 +1,7 @@
-"""Symbol: a computation that is written down and not yet done.
+"""Symbol: a description of a computation that has not run yet.
 
-A Symbol is one output of a node, or a group of several. Operators and methods are those of NDArray;
-what they return is a Symbol of a larger graph.
+A Symbol is one output of a node, or a group of several. It has the operators and methods of
+NDArray, which return a Symbol of a larger graph.
 
 >>> from d2lmini import nd, sym
 >>> a, b = sym.var("a"), sym.var("b")
@@ -14,9 +14,9 @@ what they return is a Symbol of a larger graph.
 [2. 3. 4.]
 <NDArray 3 @cpu(0)>
 
-A *traced* value (`Traced`) is a Symbol of a typed graph that behaves like an array whose contents
-are not known: it has a shape, `x[1:3]` takes elements. Plain `forward` methods and gradient rules
-see it. After `mxnet.symbol.Symbol`.
+A *traced* value (`Traced`) is a Symbol of a typed graph that behaves like an array with unknown
+contents: it has a shape, and `x[1:3]` selects elements. Plain `forward` methods and gradient rules
+work on traced values. After `mxnet.symbol.Symbol`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Symbol(Fluent):
 
     _entries: tuple[Entry, ...]
 
-    # NumPy arrays on the left of an operator leave the operation to us.
+    # NumPy arrays on the left of an operator leave the operation to Symbol.
     __array_priority__ = 1000.0
 
     def __init__(self, entries: tuple[Entry, ...]):
@@ -58,9 +58,9 @@ class Symbol(Fluent):
 
     @staticmethod
     def _apply(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None) -> Symbol:
-        """Write down `op` on Symbols; the road of operators, methods and gradient rules."""
+        """Make a node of `op` on Symbols; operators, methods and gradient rules all call this."""
         if out is not None and out is not inputs[0]:  # x += 1 makes a new Symbol under the old name
-            raise MXNetError(f"{op.name}: out= has no meaning for Symbols; use what is returned")
+            raise MXNetError(f"{op.name}: out= is not supported for Symbols; use the result")
         if op.variadic and not inputs:
             raise TypeError(f"{op.name}: expected at least one Symbol; usage: {op.usage}")
         name = NameManager.current.get(None, operator_hint(op.name))
@@ -71,7 +71,7 @@ class Symbol(Fluent):
 
     @property
     def _entry(self) -> Entry:
-        """Its one output; MXNetError if it is a group."""
+        """The Symbol's single output; MXNetError for a group."""
         if len(self._entries) != 1:
             raise MXNetError(
                 f"{self!r} has {len(self._entries)} outputs and one is needed here; choose one "
@@ -81,7 +81,7 @@ class Symbol(Fluent):
 
     @property
     def name(self) -> str | None:
-        """The name of its node; None for a group of several nodes."""
+        """The name of the node; None for a group of several nodes."""
         nodes = {node for node, _ in self._entries}
         return nodes.pop().name if len(nodes) == 1 else None
 
@@ -107,32 +107,33 @@ class Symbol(Fluent):
     # -- variables and parts -----------------------------------------------------------------------
 
     def list_arguments(self) -> list[str]:
-        """Names of its variables, auxiliary states not among them, in the order in which they are
-        met: left inputs first."""
+        """Names of the variables except auxiliary states, in depth-first order: left inputs
+        first."""
         return [node.name for node in lists.arguments(self._entries)]
 
     def list_auxiliary_states(self) -> list[str]:
-        """Names of the variables that ops change besides: BatchNorm's moving mean and variance."""
+        """Names of the variables that ops mutate: BatchNorm's moving mean and variance."""
         return [node.name for node in lists.auxiliary_states(self._entries)]
 
     def list_inputs(self) -> list[str]:
-        """Names of all its variables."""
+        """Names of all variables."""
         return [node.name for node in variables_of(self._entries)]
 
     def get_internals(self) -> Symbol:
-        """All outputs of all its nodes as a group: `s.get_internals()['fc1_output']`."""
+        """All outputs of all nodes as a group: `s.get_internals()['fc1_output']`."""
         return type(self)(lists.internals(self._entries))
 
     def get_children(self) -> Symbol | None:
-        """The inputs of its nodes as a group; None if they have none."""
+        """The inputs of the Symbol's nodes as a group; None if there are none."""
         entries = lists.children(self._entries)
         return type(self)(entries) if entries else None
 
     def __call__(self, *args: Symbol, name: str | None = None, **kwargs: Symbol) -> Symbol:
         """The same computation with other Symbols in place of some variables: by name, or by
-        position for the first ones. name: what its first node is called then.
+        position for the first variables. name: the new name of the first node.
 
-        TypeError for what is no Symbol of one output; MXNetError for a name that is no variable."""
+        TypeError for an argument that is not a Symbol with one output; MXNetError for a name that
+        is not a variable."""
         if args and kwargs:
             raise TypeError("give the Symbols by position or by name, not both")
         variables = variables_of(self._entries)
@@ -149,43 +150,43 @@ class Symbol(Fluent):
         return type(self)(lists.substituted(self._entries, entries, name))
 
     def _compose(self, *args: Symbol, name: str | None = None, **kwargs: Symbol) -> None:
-        """The same, changing what this Symbol is."""
+        """Like `__call__`, but changes this Symbol."""
         self._entries = self(*args, name=name, **kwargs)._entries
 
     # -- attributes --------------------------------------------------------------------------------
 
     def attr(self, key: str) -> str | None:
-        """The attribute or label `key` of its first node as a string; None if it has none."""
+        """The attribute or label `key` of the first node as a string; None if absent."""
         return lists.attributes(self._entries[0][0]).get(key)
 
     def list_attr(self) -> dict[str, str]:
-        """All attributes and labels of its first node."""
+        """All attributes and labels of the first node."""
         return lists.attributes(self._entries[0][0])
 
     def attr_dict(self) -> dict[str, dict[str, str]]:
-        """Those of all its nodes that have some, by name."""
+        """Attributes and labels of all nodes that have any, by node name."""
         found = {n.name: lists.attributes(n) for n in topological(self._entries)}
         return {name: attributes for name, attributes in found.items() if attributes}
 
     def _set_attr(self, **labels: str) -> None:
-        """Hang labels on its first node: the one thing about a node that can be changed. Symbols
-        that share the node see them. ValueError for values that are no strings."""
+        """Attach labels to the first node: labels are the only mutable part of a node. Symbols
+        that share the node see them. ValueError for values that are not strings."""
         node = self._entries[0][0]
         node.labels = {**node.labels, **labels_of(labels)}
 
     def debug_str(self) -> str:
-        """Its nodes, one after the other, with inputs and attributes."""
+        """A text with all nodes in order, with inputs and attributes."""
         return lists.described(self._entries)
 
     # -- outputs -----------------------------------------------------------------------------------
 
     def list_outputs(self) -> list[str]:
-        """Names of its outputs: 'dot0_output', of several 'split0_output0', ..."""
+        """Names of the outputs: 'dot0_output', of several 'split0_output0', ..."""
         return [output_name(entry) for entry in self._entries]
 
     @property
     def num_outputs(self) -> int:
-        """How many outputs it has."""
+        """Number of outputs."""
         return len(self._entries)
 
     def __len__(self) -> int:
@@ -195,7 +196,7 @@ class Symbol(Fluent):
         return (type(self)((entry,)) for entry in self._entries)
 
     def __getitem__(self, key: int | slice | str) -> Symbol:
-        """Outputs by number, slice or name; IndexError or ValueError when there is no such one."""
+        """Outputs by number, slice or name; IndexError or ValueError if there is none."""
         if isinstance(key, str):
             names = self.list_outputs()
             found = [i for i, name in enumerate(names) if name == key]
@@ -212,11 +213,11 @@ class Symbol(Fluent):
             raise IndexError(f"output {key} of {len(self._entries)}")
         return type(self)((self._entries[key],))
 
-    # Reached only by names that are not there.
+    # Called only for missing attributes.
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
             raise AttributeError(name)
-        if name == "_chunk":  # its memory: somebody takes it for an array
+        if name == "_chunk":  # the memory: the caller expects an array
             raise NotImplementedForSymbol(
                 "being written into an array, or used without operations,"
             )
@@ -235,8 +236,7 @@ class Symbol(Fluent):
         raise NotImplementedForSymbol("index")
 
     def gradient(self, wrt: Any) -> NoReturn:
-        """Refused with MXNetError, as in MXNet: gradients are computed where a Symbol is bound to
-        arrays."""
+        """Refused with MXNetError, as in MXNet: gradients are computed after binding to arrays."""
         raise MXNetError(
             "gradient: not implemented for Symbols, in MXNet neither; bind it and call backward() "
             "of the executor, or compute with arrays under autograd.record()"
@@ -263,9 +263,9 @@ def written(
     labels: dict[str, str] | None = None,
     named: bool = False,
 ) -> Any:
-    """A new node of `op` on these Symbols (None: left out), as a Symbol of the outputs it shows. In
-    a typed graph shapes and dtypes are checked here. `named`: the name needs no prefix any more."""
-    if isinstance(attrs.get("scalar"), np.generic):  # x * np.float32(2): a plain number will do
+    """A new node of `op` on these Symbols (None: omitted), as a Symbol of its visible outputs. In a
+    typed graph shapes and dtypes are checked here. `named`: the name already has its prefix."""
+    if isinstance(attrs.get("scalar"), np.generic):  # x * np.float32(2): convert to a plain number
         attrs = {**attrs, "scalar": attrs["scalar"].item()}
     kind: type[Symbol] = Symbol
     entries: list[Entry | None] = []
@@ -275,7 +275,7 @@ def written(
         elif isinstance(x, Symbol):
             if type(x) is not Symbol:
                 kind = type(x)
-            # A group is as many inputs where any number may come.
+            # A variadic op takes each member of a group as an input.
             entries.extend(x._entries) if op.variadic else entries.append(x._entry)
         else:
             entries.append(captured(op, x))
@@ -300,7 +300,7 @@ def written(
     return kind(tuple((node, i) for i in range(node.n_outputs)))
 
 
-#: Numbers for random keys in the order in which nodes are written: `typed` keeps it.
+#: Numbers of random keys in the order in which nodes are made; `typed` keeps that order.
 _order = count()
 
 
@@ -315,18 +315,18 @@ def captured(op: Op, x: Any) -> Entry:
 
 
 class _Tracer(threading.local):
-    """Per thread: what stands for an array in the graph that is being traced, and where its arrays
-    live; None outside."""
+    """Per thread: the function that captures an array in the graph being traced, and the context of
+    the arrays; None outside a trace."""
 
     capture: Callable[[Any], Entry] | None = None
-    context: Context | None = None  # where the arrays are that it is traced for
+    context: Context | None = None  # the context of the traced arrays
 
 
 tracer = _Tracer()
 
 
 def _specs(op: Op, entries: list[Entry | None], attrs: dict[str, Any]) -> Any:
-    """Specs of the outputs, if those of all inputs are known."""
+    """Specs of the outputs, if the specs of all inputs are known."""
     specs = []
     for entry in entries:
         if entry is not None:
@@ -335,12 +335,12 @@ def _specs(op: Op, entries: list[Entry | None], attrs: dict[str, Any]) -> Any:
                 return None
             specs.append(known[entry[1]])
     if not specs and 0 in attrs.get("shape", ()):
-        return None  # zeros of a size that is not known yet
+        return None  # zeros of unknown size
     return plan_of(op, specs, attrs).outputs
 
 
 class Traced(Typed, Symbol):
-    """A Symbol of a typed graph that can be used like an array without contents."""
+    """A Symbol of a typed graph that works like an array without contents."""
 
     __slots__ = ()
 
@@ -359,11 +359,11 @@ class Traced(Typed, Symbol):
 
     @property
     def T(self) -> Symbol:
-        """The axes reversed."""
+        """The Symbol with reversed axes."""
         return self if self.ndim < 2 else registry["transpose"](self)
 
     def __len__(self) -> int:
-        """Size of the first axis; of a group, how many outputs it has."""
+        """Size of the first axis; for a group, the number of outputs."""
         if len(self._entries) != 1:
             return len(self._entries)
         if not self.shape:
@@ -376,20 +376,20 @@ class Traced(Typed, Symbol):
         return (self[i] for i in range(len(self)))
 
     def __getitem__(self, key: Any) -> Symbol:
-        """Its elements, as of an array; of a group, outputs by number, slice or name."""
+        """Elements, as for an array; for a group, outputs by number, slice or name."""
         return getitem(self, key) if len(self._entries) == 1 else super().__getitem__(key)
 
     def __setitem__(self, key: Any, value: Any) -> NoReturn:
         raise NotImplementedForSymbol("x[...] = value")
 
     def astype(self, dtype: Any, copy: bool = True) -> Any:
-        """Converted to `dtype`; itself if it is that already and `copy` is False."""
+        """Convert to `dtype`; the value itself if it has that dtype and `copy` is False."""
         if not copy and as_dtype(dtype) == self._spec.dtype:
             return self
         return registry["Cast"](self, dtype=dtype)
 
     def as_in_context(self, context: Context) -> Any:
-        """Itself: a compiled graph lives on one device. MXNetError for another one."""
+        """The value itself: a compiled graph has one device. MXNetError for another context."""
         if context != self.context:
             raise MXNetError(
                 f"as_in_context: a compiled net runs on one device, here {self.context}, and "
