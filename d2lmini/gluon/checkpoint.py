@@ -201,7 +201,7 @@ class Checkpoint:
             raise MXNetError(
                 f"restore: {str(folder)!r} was saved by {saved_by} processes, this job has {ranks}"
                 ": start as many, or read net.params and trainer.states in it by load_parameters "
-                "and load_states, to go on with other bits"
+                "and load_states, to resume with different bits"
             )
         self._net.load_parameters(folder / "net.params")
         if self._trainer is not None:
@@ -257,8 +257,8 @@ class Checkpoint:
             problems.append(problem)
         if problems:
             raise MXNetError(
-                f"restore: no checkpoint in {str(self.folder)!r} is whole: {'; '.join(problems)}. "
-                "Use another folder to begin anew"
+                f"restore: no checkpoint in {str(self.folder)!r} is complete: {'; '.join(problems)}"
+                ". Use another folder to begin anew"
             )
         return None
 
@@ -297,8 +297,8 @@ class Checkpoint:
         store = self._trainer._kvstore
         if getattr(store, "is_async", False) and store.num_workers > 1:
             raise MXNetError(
-                "Checkpoint: with 'dist_async' no two ranks are at one step, and no run comes "
-                "again: use 'dist_sync', or save_parameters and save_states on rank 0"
+                "Checkpoint: with 'dist_async' the ranks are at different steps, and runs are not "
+                "repeatable: use 'dist_sync', or save_parameters and save_states on rank 0"
             )
         return getattr(store, "rank", 0), getattr(store, "num_workers", 1)
 

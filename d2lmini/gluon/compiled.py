@@ -239,8 +239,8 @@ class CompiledForward:
         if reason.site is not None and reason.site not in _told:
             _told.add(reason.site)
             warnings.warn(
-                f"{reason} has no place in a graph, so the Blocks around it are not compiled: they "
-                f"run as they are written\n  at {callsite.describe(reason.site)}",
+                f"{reason} cannot be part of a graph, so the Blocks around it "
+                f"are not compiled but run eagerly\n  at {callsite.describe(reason.site)}",
                 stacklevel=5,
             )
 
@@ -350,8 +350,8 @@ def _context(block: Any, flat: list[Any]) -> Context:
         if x is not None and not isinstance(x, NDArray):
             raise ValueError(
                 "When hybridized, the input of HybridBlock input must be (nested) list of Symbol "
-                f"or NDArray, but got {x} of type {type(x)}. What is no array is to be an "
-                "attribute of the Block, and fixed when it is traced"
+                f"or NDArray, but got {x} of type {type(x)}. A value that is no array must "
+                "be an attribute of the Block; tracing fixes its value"
             )
     return ctx
 

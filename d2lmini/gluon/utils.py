@@ -178,7 +178,7 @@ def download(
     """
     name = url.split("/")[-1]
     if name in (".", "..") or "\\" in name:
-        raise ValueError(f"download: {url} ends in no name of a file; nothing is fetched")
+        raise ValueError(f"download: {url} does not end in the name of a file; nothing is fetched")
     if path is None:
         assert name, (
             "Can't construct file-name from this URL. Please set the `path` option manually."

@@ -220,7 +220,7 @@ def create(initializer: Any = None, *args: Any, **kwargs: Any) -> Any:
             f"got {initializer!r}; write init.Xavier() or 'xavier'"
         )
     if args or kwargs:
-        raise ValueError(f"{initializer!r} is made already; it takes no further arguments")
+        raise ValueError(f"{initializer!r} is already an object; it takes no further arguments")
     return initializer
 
 

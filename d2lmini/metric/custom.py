@@ -116,7 +116,9 @@ class CustomMetric(EvalMetric):
             self._add(total, count)
 
     def get_config(self) -> dict[str, Any]:
-        raise NotImplementedError("a CustomMetric holds a function, which no settings describe")
+        raise NotImplementedError(
+            "a CustomMetric holds a function, which get_config cannot describe"
+        )
 
 
 def np(

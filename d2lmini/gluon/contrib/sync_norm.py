@@ -334,8 +334,8 @@ class SyncBatchNorm(BatchNorm):
         if self._num_devices > len(places):
             raise MXNetError(
                 f"SyncBatchNorm {self.name}: num_devices={self._num_devices}, but its parameters "
-                f"are only on {places}: the others will never come. Initialize it on a list of "
-                "all devices, or leave num_devices out"
+                f"are only on {places}: the other devices can never take part. "
+                "Initialize it on a list of all devices, or leave num_devices out"
             )
         return self._num_devices
 

@@ -171,7 +171,7 @@ class DataLoader:
         if place.sampler is None:
             odd = getattr(self._batch_sampler, "_sampler", self._batch_sampler)
             raise TypeError(
-                f"state_dict: nobody knows how a {type(odd).__name__}'s walk comes again; give "
+                f"state_dict: the order of a {type(odd).__name__} cannot be repeated; give "
                 "it state_dict() and load_state_dict(state), see gluon.data.Sampler, or use a "
                 "sampler that has them: SplitSampler, RandomSampler, ..."
             )
@@ -271,7 +271,7 @@ class _Epoch:
             loader._drop_workers(self._pool)
             raise RuntimeError(
                 f"DataLoader: a worker process ended before it had loaded batch {self._number}: it "
-                "was killed (by hand, or for want of memory), or crashed, or could not start. "
+                "was killed (by hand, or for lack of memory), or crashed, or could not start. "
                 "What it printed may say more; a script that uses worker processes needs "
                 'if __name__ == "__main__": around its main part'
             ) from None

@@ -68,8 +68,8 @@ class RecurrentLayer(HybridBlock):
         assert layout in ("TNC", "NTC"), f"Invalid layout {layout}; must be one of ['TNC' or 'NTC']"
         if projection_size or use_sequence_length:
             raise NotImplementedError(
-                f"{type(self).__name__}: projection_size and use_sequence_length are not built in; "
-                "see nd.RNN for what to do instead"
+                f"{type(self).__name__}: projection_size and use_sequence_length are not supported"
+                "; see nd.RNN for what to do instead"
             )
         self._hidden_size = hidden_size
         self._num_layers = num_layers

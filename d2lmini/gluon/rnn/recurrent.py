@@ -55,7 +55,7 @@ class RecurrentCell(Block):
 
     def state_info(self, batch_size: int = 0) -> list[dict[str, Any]]:
         """The shape and layout of each state."""
-        raise NotImplementedError(f"{type(self).__name__}: state_info is for subclasses to write")
+        raise NotImplementedError(f"{type(self).__name__}: a subclass must define state_info")
 
     def begin_state(
         self, batch_size: int = 0, func: Callable[..., Any] = nd.zeros, **kwargs: Any
@@ -100,8 +100,8 @@ class RecurrentCell(Block):
             given = f"{len(states)}" if isinstance(states, (list, tuple)) else repr(states)
             raise ValueError(
                 f"{type(self).__name__}.unroll: begin_state is a list of {n} "
-                f"array{'' if n == 1 else 's'}, as begin_state() makes it; got {given}. What comes "
-                "behind it goes by name, as layout='TNC'"
+                f"array{'' if n == 1 else 's'}, as begin_state() makes it; got {given}. Pass later "
+                "arguments by name, as layout='TNC'"
             )
 
     def unroll(
@@ -161,9 +161,7 @@ class HybridRecurrentCell(RecurrentCell, HybridBlock):
     """A cell whose step is defined by `hybrid_forward(F, inputs, states, **params)`."""
 
     def hybrid_forward(self, F: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError(
-            f"{type(self).__name__}: hybrid_forward is for subclasses to write"
-        )
+        raise NotImplementedError(f"{type(self).__name__}: a subclass must define hybrid_forward")
 
 
 def namespace_of(value: Any) -> Any:

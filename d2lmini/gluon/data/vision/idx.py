@@ -108,7 +108,7 @@ def read_cifar(path: str, label_bytes: int, label: int) -> tuple[np.ndarray, np.
     nbytes = os.path.getsize(path)
     if nbytes == 0 or nbytes % row or nbytes > MOST_BYTES:
         raise MXNetError(
-            f"{path}: not a CIFAR file: {nbytes} bytes are no whole number of rows of {row}"
+            f"{path}: not a CIFAR file: {nbytes} bytes are not a multiple of the row size {row}"
         )
     rows = np.fromfile(path, np.uint8).reshape(-1, row)
     images = rows[:, label_bytes:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)

@@ -61,7 +61,7 @@ def check_image(data: Any) -> None:
 def _check_interpolation(interpolation: int) -> None:
     if interpolation not in INTERPOLATIONS:
         known = ", ".join(f"{i} {name}" for i, name in INTERPOLATIONS.items())
-        raise MXNetError(f"interpolation={interpolation!r} is not here; choose of {known}")
+        raise MXNetError(f"interpolation={interpolation!r} is not supported; choose from {known}")
 
 
 def _check_size(width: int, height: int) -> None:
