@@ -5,8 +5,8 @@
 >>> [halving(n) for n in (1, 10, 11, 21)]
 [1.0, 1.0, 0.5, 0.25]
 
-An optimizer with a scheduler calls it with its `num_update` at every step. All schedulers can warm
-up first: from `warmup_begin_lr` to `base_lr` in `warmup_steps` updates.
+An optimizer calls its scheduler with `num_update` at every step. All schedulers support a warm-up
+from `warmup_begin_lr` to `base_lr` in `warmup_steps` updates.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from math import cos, pi
 
 
 class LRScheduler:
-    """The base class: the rate `base_lr` and the warm-up. Subclasses define `__call__`.
+    """Base class: the rate `base_lr` and the warm-up. Subclasses define `__call__`.
 
-    warmup_mode: 'linear' from warmup_begin_lr, or 'constant' at it. ValueError for a
+    warmup_mode: 'linear' from warmup_begin_lr, or 'constant' at warmup_begin_lr. ValueError for a
     warmup_begin_lr above base_lr, negative steps, or another mode."""
 
     def __init__(
@@ -43,7 +43,7 @@ class LRScheduler:
         self.warmup_mode = warmup_mode
 
     def get_warmup_lr(self, num_update: int) -> float:
-        """The rate of an update before the warm-up ends."""
+        """The rate of an update during the warm-up."""
         assert num_update < self.warmup_steps
         if self.warmup_mode == "constant":
             return self.warmup_begin_lr
@@ -58,8 +58,8 @@ class LRScheduler:
 class FactorScheduler(LRScheduler):
     """base_lr times `factor` after every `step` updates, never below `stop_factor_lr`.
 
-    The schedule changes `base_lr`, and never back. ValueError for a step below 1 or a factor
-    above 1."""
+    `base_lr` decreases during the schedule and is never reset. ValueError for a step below 1 or a
+    factor above 1."""
 
     def __init__(
         self,
@@ -91,9 +91,9 @@ class FactorScheduler(LRScheduler):
 
 
 class MultiFactorScheduler(LRScheduler):
-    """base_lr times `factor` after each of the updates in `step`.
+    """base_lr times `factor` after each of the update numbers in `step`.
 
-    ValueError unless `step` is an increasing list of numbers from 1 up, and `factor` at most 1.
+    ValueError unless `step` is an increasing list of numbers >= 1, and `factor` is at most 1.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class MultiFactorScheduler(LRScheduler):
 
 
 class _Falling(LRScheduler):
-    """From base_lr to `final_lr` in `max_update` updates, warm-up included."""
+    """Decreases from base_lr to `final_lr` in `max_update` updates, warm-up included."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class _Falling(LRScheduler):
         self.max_steps = max_update - warmup_steps
 
     def shape(self, done: float) -> float:
-        """The remaining part, from 1 to 0, when the part `done` of the updates is done."""
+        """The remaining part of the decrease, from 1 to 0, after the share `done` of updates."""
         raise NotImplementedError
 
     def __call__(self, num_update: int) -> float:

@@ -229,7 +229,7 @@ def test_none_is_whole(tmp_path):
     job.run(4)
     for step in (2, 4):
         cut(tmp_path / f"step-0000000{step}" / "net.params")
-    with pytest.raises(MXNetError, match=r"no checkpoint in .* is whole: .*04/net.*02/net"):
+    with pytest.raises(MXNetError, match=r"no checkpoint in .* is complete: .*04/net.*02/net"):
         job.checkpoint.restore()
 
 

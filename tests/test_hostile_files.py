@@ -385,7 +385,7 @@ def test_of_a_bomb_only_the_characters_wanted_are_unpacked(tmp_path, monkeypatch
 
 @pytest.mark.parametrize("name", ["..", ".", "a\\..\\b"])
 def test_a_download_has_a_name(name: str, tmp_path):
-    with pytest.raises(ValueError, match="ends in no name of a file"):
+    with pytest.raises(ValueError, match="does not end in the name of a file"):
         gluon.utils.download(f"http://localhost/{name}", str(tmp_path))
     assert not [*tmp_path.iterdir()]
 

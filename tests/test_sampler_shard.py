@@ -322,5 +322,5 @@ def test_a_sampler_that_does_not_say_how_to_go_on():
         loader = DataLoader(list(range(6)), 2, sampler=sampler)
         assert loader.state_dict() == {}
         next(iter(loader))
-        with pytest.raises(TypeError, match=r"nobody knows how a .*'s walk comes again; give it"):
+        with pytest.raises(TypeError, match=r"the order of a .* cannot be repeated; give it"):
             loader.state_dict()

@@ -263,7 +263,7 @@ def test_cifar_from_files_and_from_the_archive(tmp_path: Path):
 @own_files
 def test_damaged_cifar_files(tmp_path: Path):
     (tmp_path / "test_batch.bin").write_bytes(b"x" * 3074)
-    with pytest.raises(MXNetError, match="3074 bytes are no whole number of rows of 3073"):
+    with pytest.raises(MXNetError, match="3074 bytes are not a multiple of the row size 3073"):
         vision.CIFAR10(str(tmp_path), train=False)
     archive = tmp_path / "cifar-100-binary.tar.gz"
     archive.write_bytes(b"no archive")
@@ -528,7 +528,7 @@ def test_several_images_at_once(transform):
         (T.Normalize((1, 2)), nd.ones((3, 4, 4)), "mean must have 1 or 3 elements"),
         (T.Normalize(), nd.ones((3, 4)), "expected .channels, height, width"),
         (T.Resize(3), nd.ones(3), "resized: expected an image"),
-        (T.Resize(3, interpolation=9), nd.ones((4, 4, 3)), "choose of 0 nearest, 1 bilinear"),
+        (T.Resize(3, interpolation=9), nd.ones((4, 4, 3)), "choose from 0 nearest, 1 bilinear"),
         (T.CenterCrop(3), nd.ones((4, 4)), "expected an image"),
         (T.CropResize(5, 2, 3, 2), nd.ones((5, 7, 3)), "x 5..8, y 2..4 does not lie inside"),
         (T.RandomFlipLeftRight(), nd.ones((2, 5, 7, 3)), "expected an image .height, width, cha"),

@@ -1,15 +1,15 @@
 """Gluon: networks built of Blocks, trained by a Trainer. In reading order:
 
-parameter        Parameter: what is learnt, on which devices
-constant         Constant: what is not
+parameter        Parameter: a learnt array, with a copy on each device
+constant         Constant: a parameter that is not learnt
 parameter_dict   ParameterDict: parameters by name
-naming           how Blocks get their names
+naming           the names of Blocks
 block            Block: parameters and children, calls, files
 hybrid_block     HybridBlock: a Block that can be compiled
 nn, rnn, loss    layers, recurrent layers, losses
 data             data sets and loaders
-trainer          Trainer: gradients of all devices into steps of an optimizer
-checkpoint       Checkpoint: a training that was killed goes on
+trainer          Trainer: optimizer steps from the gradients of all devices
+checkpoint       Checkpoint: resumes a training after it was killed
 utils            splitting batches, clipping gradients, downloads
 
 >>> from d2lmini import autograd, gluon, nd
@@ -46,7 +46,7 @@ __all__ = [
     "trainer", "utils",
 ]  # fmt: skip
 
-# Where MXNet has them: programs import them from there.
+# The names that MXNet has here, for programs that import them.
 vars(block).update(HybridBlock=HybridBlock, SymbolBlock=SymbolBlock)
 vars(parameter).update(Constant=Constant, ParameterDict=ParameterDict)
 

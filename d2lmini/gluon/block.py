@@ -1,11 +1,11 @@
-"""Block: a piece of a network that owns parameters and other Blocks.
+"""Block: a part of a network, which owns parameters and child Blocks.
 
 >>> from d2lmini import nd
 >>> from d2lmini.gluon import nn
 >>> class Net(nn.Block):
 ...     def __init__(self, **kwargs):
 ...         super().__init__(**kwargs)
-...         self.hidden = nn.Dense(4, activation="relu")     # an attribute that is a Block: a child
+...         self.hidden = nn.Dense(4, activation="relu")     # a Block as attribute becomes a child
 ...         self.output = nn.Dense(2)
 ...     def forward(self, x):
 ...         return self.output(self.hidden(x))
@@ -19,9 +19,9 @@ Net(
   (output): Dense(4 -> 2, linear)
 )
 
-A subclass says in `__init__` what it is made of, in `forward` what it does. Everything that goes
-through the whole net (initialize, cast, save, ...) walks `_reg_params` and `_children`, which
-`__setattr__` fills. After `mxnet.gluon.block`.
+A subclass creates its layers in `__init__` and computes in `forward`. `__setattr__` records
+parameters in `_reg_params` and child Blocks in `_children`. Operations on the whole net
+(initialize, cast, save, ...) traverse these two dicts. After `mxnet.gluon.block`.
 """
 
 from __future__ import annotations
@@ -50,22 +50,22 @@ __all__ = ["Block", "_BlockScope", "_flatten", "_regroup"]
 
 
 class Block:
-    """The base of layers and networks.
+    """Base class of layers and networks.
 
-    prefix: what the names of its parameters begin with, by default its kind and a number, as
-    'dense0_'; '' leaves the naming of children to the surroundings. params: the `params` of another
-    Block of the same kind, to share its parameters.
+    prefix: the beginning of all parameter names, by default the class name and a number, as in
+    'dense0_'; with '' the enclosing name scope names the children. params: the `params` of another
+    Block of the same class, whose parameters are then shared.
     """
 
-    # What an object that was not (or not yet) put together by __init__ has.
-    _parent: Any = None  # (weak reference to the Block it is a child of, its name there)
-    _in_summary = True  # has it a row in the table?
+    # Defaults for an object whose __init__ has not run (yet).
+    _parent: Any = None  # (weak reference to the parent Block, name in the parent)
+    _in_summary = True  # True if the summary has a row for this Block
 
     def __init__(self, prefix: str | None = None, params: ParameterDict | None = None):
         self._empty_prefix = prefix == ""
         self._prefix, self._params = _BlockScope.create(prefix, params, self._alias())
         self._name = self._prefix.removesuffix("_")
-        self._counter: dict[str, int] = {}  # of names in its name_scope
+        self._counter: dict[str, int] = {}  # number of names used in the name_scope, by kind
         self._children: OrderedDict[str, Block] = OrderedDict()
         self._reg_params: dict[str, Parameter] = {}
         self._forward_hooks: OrderedDict[int, Callable] = OrderedDict()
@@ -74,8 +74,8 @@ class Block:
     # -- what it is made of ------------------------------------------------------------------------
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Set an attribute; a Block becomes a child, a Parameter is registered. TypeError when one
-        of them would be replaced by something of another type."""
+        """Set an attribute: register a child Block or a Parameter. Raises TypeError when the new
+        value of a Block or Parameter has another type."""
         before = getattr(self, name, None)
         if isinstance(before, (Parameter, Block)) and not isinstance(value, type(before)):
             raise TypeError(
@@ -100,7 +100,7 @@ class Block:
         super().__setattr__(name, value)
 
     def register_child(self, block: Block, name: str | None = None) -> None:
-        """Make `block` a child, by default named by its number. Setting an attribute does it."""
+        """Make `block` a child, by default named by its number. Setting attributes does this."""
         if not isinstance(block, Block):
             raise TypeError(f"{type(self).__name__}: a child must be a Block, got {block!r}")
         if name is None:
@@ -120,7 +120,7 @@ class Block:
             parameter._owner = (weakref.ref(self), name)
 
     def _path_to(self, name: str) -> str:
-        """Where its attribute `name` is in the whole net: 'features.0.weight of Net'."""
+        """The path of attribute `name` in the whole net: 'features.0.weight of Net'."""
         block = self
         while block._parent is not None:
             outer = block._parent[0]()
@@ -144,33 +144,33 @@ class Block:
     # -- names -------------------------------------------------------------------------------------
 
     def _alias(self) -> str:
-        """What it is called in names, before the number."""
+        """The kind in generated names, before the number."""
         return type(self).__name__.lower()
 
     @property
     def prefix(self) -> str:
-        """What the names of its parameters begin with."""
+        """The beginning of the names of all parameters."""
         return self._prefix
 
     @property
     def name(self) -> str:
-        """Its name: the prefix without '_' at the end."""
+        """The prefix without the final '_'."""
         return self._name
 
     def name_scope(self) -> _BlockScope:
-        """A scope in which new Blocks get names that begin with this one's prefix."""
+        """A scope in which the names of new Blocks begin with the prefix of this Block."""
         return _BlockScope(self)
 
     _scope = property(name_scope)
 
     @property
     def params(self) -> ParameterDict:
-        """Its own parameters, without those of children; `self.params.get(...)` makes one."""
+        """The Block's own parameters, without the children's; `self.params.get(...)` makes one."""
         return self._params
 
     def collect_params(self, select: str | None = None) -> ParameterDict:
-        """The parameters of it and all Blocks in it; with `select` those whose full names match
-        that regular expression from their beginning, as in '.*weight|.*bias'."""
+        """The parameters of this Block and all its descendants. `select` keeps the parameters whose
+        full names match a regular expression from the start, as in '.*weight|.*bias'."""
         self._check_container_with_block()
         found = ParameterDict(self._params.prefix)
         if select is None:
@@ -183,7 +183,7 @@ class Block:
         return found
 
     def _check_container_with_block(self) -> None:
-        """Warn of children that were put into a list or dict, where nothing sees them."""
+        """Warn about Blocks in a list, tuple or dict: they are not registered as children."""
         children = {id(child) for child in self._children.values()}
 
         def hidden(x: Any) -> bool:
@@ -206,7 +206,7 @@ class Block:
                 )
 
     def _collect_params_with_prefix(self, prefix: str = "") -> dict[str, Parameter]:
-        """The parameters by where they are: 'features.0.weight'."""
+        """The parameters by their paths: 'features.0.weight'."""
         if prefix:
             prefix += "."
         found = {prefix + name: p for name, p in self._reg_params.items()}
@@ -217,11 +217,11 @@ class Block:
     # -- calls -------------------------------------------------------------------------------------
 
     def __call__(self, *args: Any) -> Any:
-        """`forward`, with the hooks before and after it."""
+        """Call `forward`, with the hooks before and after."""
         if self._forward_pre_hooks:
             for hook in list(self._forward_pre_hooks.values()):
                 hook(self, args)
-        # Of one input, nearly every call, Python makes a shorter one.
+        # Nearly every call has one input; forward(args[0]) is a cheaper call than forward(*args).
         out = self.forward(args[0]) if len(args) == 1 else self.forward(*args)
         if self._forward_hooks:
             for hook in list(self._forward_hooks.values()):
@@ -229,27 +229,27 @@ class Block:
         return out
 
     def forward(self, *args: Any) -> Any:
-        """What it computes; a subclass writes it."""
+        """Compute the output; a subclass defines this method."""
         raise NotImplementedError(
             f"{type(self).__name__} has no forward(); write `def forward(self, x): ...`"
         )
 
     def register_forward_pre_hook(self, hook: Callable[[Block, tuple], Any]) -> HookHandle:
-        """Call `hook(block, inputs)` before each forward; the handle's `detach` ends that."""
+        """Call `hook(block, inputs)` before each forward; `handle.detach()` removes it."""
         return HookHandle().attach(self._forward_pre_hooks, hook)
 
     def register_forward_hook(self, hook: Callable[[Block, tuple, Any], Any]) -> HookHandle:
-        """Call `hook(block, inputs, output)` after each forward; what it returns is ignored."""
+        """Call `hook(block, inputs, output)` after each forward; the hook's result is ignored."""
         return HookHandle().attach(self._forward_hooks, hook)
 
     def register_op_hook(self, callback: Callable, monitor_all: bool = False) -> None:
-        """Call `callback(name, op, array)` for each output of each op, and with monitor_all for
-        each input too, of those Blocks in it that are hybridized; see HybridBlock."""
+        """Call `callback(name, op, array)` for each output of each op in the hybridized
+        descendants, with monitor_all also for each input; see HybridBlock."""
         for child in self._children.values():
             child.register_op_hook(callback, monitor_all)
 
     def apply(self, fn: Callable[[Block], Any]) -> Block:
-        """Call `fn` on every Block in it, children first, then on itself; returns itself."""
+        """Call `fn` on every descendant, children first, then on this Block; returns this Block."""
         for child in self._children.values():
             child.apply(fn)
         fn(self)
@@ -264,17 +264,17 @@ class Block:
         verbose: bool = False,
         force_reinit: bool = False,
     ) -> None:
-        """Initialize all parameters: each by its own initializer, else by `init` (Uniform), in one
-        context or a list. See Parameter.initialize."""
+        """Initialize all parameters in one context or a list of contexts, each with its own
+        initializer, else with `init` (Uniform). See Parameter.initialize."""
         self.collect_params().initialize(init, ctx, verbose, force_reinit)
 
     def hybridize(self, active: bool = True, **kwargs: Any) -> None:
-        """Hybridize what in it can be; see HybridBlock.hybridize."""
+        """Hybridize all HybridBlocks among the descendants; see HybridBlock.hybridize."""
         for child in self._children.values():
             child.hybridize(active, **kwargs)
 
     def _clear_cached_op(self) -> None:
-        """Tell the Blocks that it is in that what was compiled of it holds no more."""
+        """Make all enclosing Blocks drop their compiled programs."""
         outer = self._parent and self._parent[0]()
         if outer is not None:
             outer._clear_cached_op()
@@ -291,14 +291,17 @@ class Block:
         self.collect_params().zero_grad()
 
     def summary(self, *inputs: Any) -> None:
-        """Call it on `inputs` and print each layer's output shape and number of parameters."""
+        """Call the Block on `inputs` and print each layer's output shape and parameter count."""
         print_summary(self, inputs)
 
     # -- files -------------------------------------------------------------------------------------
 
     def save_parameters(self, filename: FileName, deduplicate: bool = False) -> None:
-        """Write all parameters by where they are ('0.weight'), so that any net built alike can load
-        them, whatever its names; waits. deduplicate: a shared one once, not under each name."""
+        """Write all parameters by their paths ('0.weight'); waits for their values.
+
+        Any net of the same structure can load the file, whatever its parameters' names.
+        deduplicate: write a shared parameter once, not under each of its paths.
+        """
         parameters = self._collect_params_with_prefix()
         if deduplicate:
             last = {id(p): name for name, p in parameters.items()}
@@ -314,13 +317,13 @@ class Block:
         cast_dtype: bool = False,
         dtype_source: str = "current",
     ) -> None:
-        """Read parameters from a file of `save_parameters`; no `initialize` is needed before.
+        """Read parameters from a file written by `save_parameters`; needs no `initialize` before.
 
-        Files of `collect_params().save`, `save_params` and `export` load too: their full names are
-        recognized. ctx: where to put what is not initialized (cpu(0)). AssertionError for a
-        parameter that is not in the file unless allow_missing, and for another shape, dtype (see
-        cast_dtype in ParameterDict.load) or context; ValueError for a name that is not in the net
-        unless ignore_extra.
+        Files of `collect_params().save`, `save_params` and `export` load too; they are recognized
+        by their full names. ctx: the contexts for uninitialized parameters (cpu(0)). Raises
+        AssertionError for a parameter missing from the file, unless allow_missing, and for a
+        different shape, dtype (see cast_dtype in ParameterDict.load) or context; ValueError for a
+        name that is not in the net, unless ignore_extra.
         """
         loaded = nd.load(filename)
         parameters = self._collect_params_with_prefix()
@@ -358,7 +361,7 @@ class Block:
                 )
 
     def save_params(self, filename: FileName) -> None:
-        """The older `save_parameters`, which writes full names less the prefix of this Block."""
+        """Older form of `save_parameters`; writes full names without the prefix of this Block."""
         warnings.warn("save_params is deprecated. Please use save_parameters.", stacklevel=2)
         self.collect_params().save(filename, strip_prefix=self.prefix)
 
@@ -369,19 +372,19 @@ class Block:
         allow_missing: bool = False,
         ignore_extra: bool = False,
     ) -> None:
-        """The older `load_parameters`."""
+        """Older form of `load_parameters`."""
         warnings.warn("load_params is deprecated. Please use load_parameters.", stacklevel=2)
         self.load_parameters(filename, ctx, allow_missing, ignore_extra)
 
     def save(self, prefix: str) -> None:
-        """Write the net's structure to PREFIX-model.json and its parameters to PREFIX-model.params,
-        for `load`; waits."""
+        """Write the structure of the net to PREFIX-model.json and its parameters to
+        PREFIX-model.params, for `load`. Waits for the parameters."""
         with files.beside(f"{prefix}-model.params", f"{prefix}-model.json") as [params, model]:
             self.save_parameters(params)
             structure.save(self, model)
 
     def load(self, prefix: str) -> None:
-        """Read what `save` wrote into a net of the same structure: parameters, names, and which
-        parts were hybridized. ValueError when the structure differs."""
+        """Load the files of `save` into a net of the same structure: parameters, names, and which
+        Blocks were hybridized. Raises ValueError when the structure differs."""
         structure.load(self, f"{prefix}-model.json")
         self.load_parameters(f"{prefix}-model.params")

@@ -1,9 +1,9 @@
-"""Checkpoints: a training that was killed goes on as if nothing had happened.
+"""Checkpoints: a killed training resumes and gives the same bits as without interruption.
 
     checkpoint = gluon.Checkpoint("run1", net, trainer, loader)
     step = checkpoint.restore() or 0
     while step < num_steps:
-        for X, y in loader:                   # an epoch, or what is left of it
+                for X, y in loader:                   # an epoch, or the rest of a resumed epoch
             with autograd.record():
                 l = loss(net(X), y)
             l.backward()
@@ -12,25 +12,26 @@
             if step % 100 == 0:
                 checkpoint.save(step)
 
-Killed at any moment, within `save` too, and started again, it comes to the same bits. For what the
-next steps depend on is kept, and nothing else is: gradients are not, so save between two steps. (A
-loop over epochs is `for epoch in range(loader.epoch, num_epochs)`, after `restore`.)
+A training that is killed at any moment, even within `save`, and started again gives the same bits.
+A checkpoint holds everything that the next steps depend on, and nothing else. It holds no
+gradients, so save between two steps. (A loop over epochs is `for epoch in range(loader.epoch,
+num_epochs)`, after `restore`.)
 
-    run1/step-00000100/net.params       parameters: `net.load_parameters` reads them, too
-                       trainer.states   the optimizer, its counts, states and schedule:
-                                        `trainer.load_states` reads them, too
-                       rank-0.params    what is each device's own: running means and the like
-                       rank-0.json      the generators of random numbers (d2lmini's, NumPy's,
-                                        Python's), and how far the loaders have come
-                       whole.json       written last: size and checksum of all the others
+        run1/step-00000100/net.params       parameters, also readable by `net.load_parameters`
+                           trainer.states   the optimizer, its counts, states and schedule, also
+                                            readable by `trainer.load_states`
+                           rank-0.params    values of each device, such as running means
+                           rank-0.json      the random generators (d2lmini's, NumPy's, Python's)
+                                            and the positions of the loaders
+                           whole.json       written last: size and checksum of all other files
 
-These files are written to a folder `step-00000100.tmp`, which gets its name when all is on the
-disk; so what has that name is whole, and older ones go only then. No file is a pickle: reading one
-runs no code.
+`save` writes these files to a folder `step-00000100.tmp` and renames the folder when all files are
+on the disk. So a folder without `.tmp` is complete; older checkpoints are removed only afterwards.
+No file is a pickle: reading the files runs no code.
 
-**Several processes** (`kvstore="dist_sync"`) share one folder that all of them see. Rank 0 writes
-what is the same everywhere, every rank what is its own, and all go on from the step that rank 0
-finds to be whole.
+**Several processes** (`kvstore="dist_sync"`) share one folder that all processes can access. Rank 0
+writes the common state, every rank writes its own state, and all processes resume from the newest
+step that rank 0 finds complete.
 """
 
 from __future__ import annotations
@@ -57,21 +58,21 @@ from d2lmini.gluon.parameter import Parameter
 from d2lmini.gluon.trainer import Trainer
 from d2lmini.ndarray import NDArray
 
-#: What numbers, texts and lists of a file lead to that are not those that were written.
+#: Errors raised when numbers, texts or lists in a file are not the written ones.
 _NOT_OURS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
 _NAME = re.compile(r"step-(\d+)(?:\.(\d+))?")
 
 
 class Checkpoint:
-    """The checkpoints of a training in `folder`, which is made if there is none; see this module.
+    """The checkpoints of a training in `folder`, which is created if needed; see this module.
 
-    net: a Block; trainer: the Trainer of its parameters; data: the DataLoader, or a list of them
-    (anything with `state_dict` and `load_state_dict`). keep: how many checkpoints stay, at least
-    1; None: all.
+    net: a Block; trainer: the Trainer of its parameters; data: the DataLoader, or a list of
+    DataLoaders (or of any objects with `state_dict` and `load_state_dict`). keep: number of
+    checkpoints to keep, at least 1; None: all.
 
-    TypeError for data that cannot say how far it has come, as a sampler cannot: it is ahead of the
-    DataLoader by the batches in flight. ValueError for keep below 1.
+    Raises TypeError for data that cannot report its position, such as a sampler, which is ahead of
+    the DataLoader by the batches in flight. Raises ValueError for keep below 1.
     """
 
     def __init__(
@@ -94,23 +95,23 @@ class Checkpoint:
         self.folder = Path(folder)
         self._net, self._trainer, self._keep = net, trainer, keep
         self._job: Any = None
-        # The step that was saved or restored last; -1 if there was none, None if nobody has asked.
+        # The step saved or restored last; -1 if there was none, None if not checked yet.
         self._last: int | None = None
 
     @property
     def steps(self) -> list[int]:
-        """The steps that can be restored, if their files are whole; the newest is the last."""
+        """The steps that can be restored if their files are undamaged; the newest is last."""
         return sorted({step for step, _, _ in self._found()})
 
     # -- write -------------------------------------------------------------------------------------
 
     def save(self, step: int) -> None:
-        """Write a checkpoint of this step, then remove those beyond `keep`; waits for what was
-        pushed. All processes of a job call it, after the same step.
+        """Write a checkpoint of this step, then remove old checkpoints beyond `keep`.
 
-        ValueError for a step before the last one that was saved or restored, and where the folder
-        holds the checkpoints of another run (`restore` was not called). OSError when the system
-        refuses: what was there before is as it was.
+        Waits for all pushed operations. All processes of a job call `save` after the same step.
+        Raises ValueError for a step before the last one saved or restored, and if the folder holds
+        the checkpoints of another run (`restore` was not called). Raises OSError when the system
+        refuses to write; earlier checkpoints are then unchanged.
         """
         step = int(step)
         rank, _ = self._place()
@@ -126,7 +127,7 @@ class Checkpoint:
             )
         unfinished = self.folder / f"step-{step:08d}.tmp"
         if rank == 0:
-            for left in self.folder.glob("step-*.tmp"):  # by a process that was killed
+            for left in self.folder.glob("step-*.tmp"):  # left by a killed process
                 shutil.rmtree(left)
             unfinished.mkdir(parents=True)
         self._meet()
@@ -137,7 +138,7 @@ class Checkpoint:
         self._last = step
 
     def _write(self, folder: Path) -> None:
-        """This process's files."""
+        """Write this process's files."""
         rank, ranks = self._place()
         if rank == 0:
             first = {name: p.list_data()[0] for name, p in self._parameters()}
@@ -159,7 +160,7 @@ class Checkpoint:
             _flush(path)
 
     def _finish(self, unfinished: Path, step: int) -> None:
-        """All files are there: say so, and let go of what is not needed any more."""
+        """Complete the checkpoint, once all files exist, and remove checkpoints beyond `keep`."""
         files = {path.name: _fingerprint(path) for path in sorted(unfinished.iterdir())}
         whole = {"step": step, "ranks": self._place()[1], "files": files}
         (unfinished / "whole.json").write_text(json.dumps(whole, indent=1))
@@ -173,21 +174,21 @@ class Checkpoint:
         same = [path for at, _, path in others if at == step]
         beyond = [] if self._keep is None else earlier[: len(earlier) - self._keep + 1]
         for path in [*beyond, *same]:
-            # Half of one would be taken for a damaged one.
+            # Rename first: a partly removed folder would count as a damaged checkpoint.
             gone = path.rename(path.with_name(path.name + ".tmp"))
             shutil.rmtree(gone, ignore_errors=True)
 
     # -- read --------------------------------------------------------------------------------------
 
     def restore(self) -> int | None:
-        """Set everything to what it was at the newest whole checkpoint, and return its step; None
-        if the folder holds none. All processes of a job call it, before they train.
+        """Restore the newest complete checkpoint and return its step; None if there is none.
 
-        The net and the Trainer are built as they were; the parameters are initialized on their
-        devices, or come to lie on the CPU. A checkpoint with a damaged file is passed over with a
-        warning that names it. MXNetError if no whole one is left, or it was saved by another number
-        of processes or DataLoaders, or with fewer devices; as `load_parameters` for a net that
-        differs.
+        All processes of a job call `restore` before training. The net and the Trainer must be built
+        as before; the parameters are initialized on their devices, otherwise they are put on the
+        CPU. A checkpoint with a damaged file is skipped with a warning that names the file. Raises
+        MXNetError if no complete checkpoint is left, or if the checkpoint was saved by another
+        number of processes or DataLoaders, or with fewer devices. For a net that differs, raises
+        the errors of `load_parameters`.
         """
         rank, ranks = self._place()
         chosen = self._agreed(self._newest() if rank == 0 else None)
@@ -200,7 +201,7 @@ class Checkpoint:
             raise MXNetError(
                 f"restore: {str(folder)!r} was saved by {saved_by} processes, this job has {ranks}"
                 ": start as many, or read net.params and trainer.states in it by load_parameters "
-                "and load_states, to go on with other bits"
+                "and load_states, to resume with different bits"
             )
         self._net.load_parameters(folder / "net.params")
         if self._trainer is not None:
@@ -216,7 +217,7 @@ class Checkpoint:
         return step
 
     def _restore_own(self, folder: Path, rank: int, ranks: int) -> None:
-        """What is this process's own."""
+        """Restore the state of this process."""
         path = folder / f"rank-{rank}.params"
         own = nd.load(path) if path.exists() else {}
         for i, name, x in self._own(ranks):
@@ -238,14 +239,14 @@ class Checkpoint:
             )
         for each, its in zip(self._data, state["data"]):
             each.load_state_dict(its)
-        # Last of all: what was done here may have drawn.
+        # Last, because the steps above may have drawn random numbers.
         version, numbers, following = state["python"]
         random.setstate((version, tuple(numbers), following))
         np.random.set_state(random_state.numpy_state_of(state["numpy"]))
         random_state.load_state_dict(state["random"])
 
     def _newest(self) -> tuple[int, int] | None:
-        """Step and count of the newest checkpoint that is whole."""
+        """Step and count of the newest complete checkpoint."""
         problems: list[str] = []
         for step, count, path in reversed(self._found()):
             problem = _damage(path)
@@ -256,13 +257,13 @@ class Checkpoint:
             problems.append(problem)
         if problems:
             raise MXNetError(
-                f"restore: no checkpoint in {str(self.folder)!r} is whole: {'; '.join(problems)}. "
-                "Use another folder to begin anew"
+                f"restore: no checkpoint in {str(self.folder)!r} is complete: {'; '.join(problems)}"
+                ". Use another folder to begin anew"
             )
         return None
 
     def _found(self) -> list[tuple[int, int, Path]]:
-        """Step, count and folder of each checkpoint, the oldest first."""
+        """Step, count and folder of each checkpoint, oldest first."""
         names = [(_NAME.fullmatch(path.name), path) for path in self.folder.glob("step-*")]
         return sorted((int(m[1]), int(m[2] or 1), path) for m, path in names if m)
 
@@ -272,8 +273,8 @@ class Checkpoint:
         return list(self._net._collect_params_with_prefix().items())
 
     def _own(self, ranks: int) -> Iterator[tuple[int, str, NDArray]]:
-        """Arrays that may differ between devices and processes: of what is not updated by the
-        Trainer. Each with the number of its device and its name."""
+        """The arrays that may differ between devices and processes, because the Trainer does not
+        update them; each with its device's number and its name."""
         learnt = () if self._trainer is None else self._trainer._params
         alike = {id(p) for p in learnt if p.grad_req != "null"}
         for name, p in self._parameters():
@@ -282,32 +283,32 @@ class Checkpoint:
                 yield from ((i, name, x) for i, x in enumerate(copies))
 
     def _residuals(self) -> dict[Any, NDArray]:
-        """What the compression of gradients has not sent yet, by key and number of the device."""
+        """Residuals of gradient compression that were not sent yet, by key and device number."""
         compression = getattr(getattr(self._trainer, "_kvstore", None), "_compression", None)
         return {} if compression is None else compression._residuals
 
     # -- the other processes -----------------------------------------------------------------------
 
     def _place(self) -> tuple[int, int]:
-        """The rank of this process, and how many there are."""
+        """The rank of this process, and the number of processes."""
         if self._trainer is None:
             return 0, 1
         self._trainer._prepare()
         store = self._trainer._kvstore
         if getattr(store, "is_async", False) and store.num_workers > 1:
             raise MXNetError(
-                "Checkpoint: with 'dist_async' no two ranks are at one step, and no run comes "
-                "again: use 'dist_sync', or save_parameters and save_states on rank 0"
+                "Checkpoint: with 'dist_async' the ranks are at different steps, and runs are not "
+                "repeatable: use 'dist_sync', or save_parameters and save_states on rank 0"
             )
         return getattr(store, "rank", 0), getattr(store, "num_workers", 1)
 
     def _meet(self) -> None:
-        """Until all processes are here."""
+        """Wait until all processes are here (a barrier)."""
         if self._place()[1] > 1:
             self._talk().barrier()
 
     def _agreed(self, chosen: tuple[int, int] | None) -> tuple[int, int] | None:
-        """What rank 0 has chosen."""
+        """The choice of rank 0, broadcast to all processes."""
         if self._place()[1] == 1:
             return chosen
         told = nd.array((-1, -1) if chosen is None else chosen, dtype="int64")
@@ -316,19 +317,19 @@ class Checkpoint:
         return None if step < 0 else (step, count)
 
     def _talk(self) -> Any:
-        """A KVStore of its own, for the Trainer's knows only numbers as keys."""
+        """A separate KVStore, because the Trainer's accepts only numbers as keys."""
         if self._job is None:
             self._job = kv.create("dist_sync")
         return self._job
 
 
 def _path(folder: Path, step: int, count: int) -> Path:
-    """Where a checkpoint is; those of a step that was saved again have a count."""
+    """The folder of a checkpoint; a step that was saved again has a count."""
     return folder / (f"step-{step:08d}" + (f".{count}" if count > 1 else ""))
 
 
 def _fingerprint(path: Path) -> list[int]:
-    """Size and checksum of a file: against accidents, not against malice."""
+    """Size and checksum of a file: detects accidents, not malice."""
     checksum = 0
     with open(path, "rb") as file:
         while piece := file.read(1 << 20):
@@ -337,7 +338,7 @@ def _fingerprint(path: Path) -> list[int]:
 
 
 def _damage(folder: Path) -> str | None:
-    """What is wrong with a checkpoint; None if it is whole."""
+    """The damage of a checkpoint, as text; None if it is complete."""
     path = folder / "whole.json"
     try:
         whole = json.loads(path.read_text(encoding="utf-8"))
@@ -363,9 +364,9 @@ def _damage(folder: Path) -> str | None:
 
 
 def _flush(path: Path) -> None:
-    """Have a file or folder on the disk, not only on its way."""
+    """Force a file or folder to the disk (fsync)."""
     if path.is_dir() and os.name == "nt":
-        return  # Windows opens no folders
+        return  # Windows cannot open folders
     handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
     try:
         os.fsync(handle)

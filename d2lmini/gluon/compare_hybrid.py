@@ -1,4 +1,4 @@
-"""`net.compare_hybrid(x)`: is what was compiled still what is written? If not, where do they part?
+"""`net.compare_hybrid(x)`: compares the compiled net with an eager run and locates differences.
 
 >>> from d2lmini import nd
 >>> from d2lmini.gluon import nn
@@ -12,16 +12,15 @@
 >>> y = net(nd.ones(2))
 >>> net.compare_hybrid(nd.ones(2))
 equal: 1 output, largest difference 0
->>> net.bent = True                          # a branch in Python: it was decided in the trace
+>>> net.bent = True                          # a branch in Python, which the trace has fixed
 >>> net.compare_hybrid(nd.ones(2))
 different: output 0 by 1.73, gradient of input 0 by 2.67
 first at net_relu0 (relu), which the Python does not compute now; there it writes net_tanh0 (tanh)
 
-Both are run on the same inputs, parameters, and random numbers, and their gradients are compared
-too. The graph of the compiled net is
-then computed op by op, and each value is looked for among those that the eager run computed with
-the same op: the first that is not there is where they part. If all are there, the compiler is at
-fault, and the first node it computes otherwise is named.
+Both runs get the same inputs, parameters and random numbers; the gradients are compared too. Then
+the graph of the compiled net is computed op by op, and each value is looked up among the results of
+the same op in the eager run. The first value not found is the first difference. If all values are
+found, the compiler is at fault, and the result names the first node that is compiled wrongly.
 """
 
 from __future__ import annotations
@@ -47,13 +46,13 @@ from d2lmini.symbol.evaluate import evaluate
 
 @dataclass(frozen=True)
 class Comparison:
-    """What was found; true when they agree.
+    """The result of a comparison; true when the runs agree.
 
-    differences  what differs more than allowed, and by how much: {"output 0": 0.5}
+    differences  the outputs and gradients that differ too much, and by how much: {"output 0": 0.5}
     largest      the largest difference of all
     node, op     the first node that differs, and its op; None if there is none
-    why          what is known of the reason
-    outputs      how many outputs were compared
+    why          the reason, if known
+    outputs      the number of outputs compared
     """
 
     differences: dict[str, float]
@@ -78,8 +77,8 @@ class Comparison:
 def compare(
     block: Any, inputs: tuple, train: bool = False, rtol: float = 1e-4, atol: float = 1e-5
 ) -> Comparison:
-    """Run `block` eager and compiled on the same inputs, and compare outputs and gradients of
-    inputs and parameters; see the first page. train: in training mode."""
+    """Run `block` eagerly and compiled on the same inputs; compare outputs and the gradients of
+    inputs and parameters. train: in training mode. See this module's docstring."""
     compiled: CompiledForward = block._compiled()
     flat, form = flatten(list(inputs))
     log: list[tuple[str, NDArray]] = []
@@ -106,7 +105,7 @@ def compare(
 
 
 def _run(block: Any, flat: list[Any], form: Any, train: bool) -> dict[str, np.ndarray]:
-    """Outputs, not recorded and recorded, and gradients along ones, by name."""
+    """Outputs, computed without and with recording, and gradients for head gradients of ones."""
     found = {} if train else _outputs_of(block, flat, form)
     xs = [x if x is None else x.copy() for x in flat]
     wanted = {f"input {i}": x for i, x in enumerate(xs)
@@ -138,7 +137,7 @@ def _first_array(values: Sequence[Any]) -> Any:
 
 
 def _difference(a: Any, b: Any) -> float:
-    """The largest difference of two arrays; inf if they are not alike."""
+    """The largest difference of two arrays; inf if one is missing or the shapes differ."""
     if a is None or b is None or a.shape != b.shape:
         return float("inf")
     if a.size == 0:
@@ -167,7 +166,7 @@ def _first(
     block: Any, compiled: CompiledForward, flat: list[Any], form: Any, train: bool,
     log: list[tuple[str, NDArray]], rtol: float, atol: float,
 ) -> tuple[Node | None, str]:  # fmt: skip
-    """The first node of the compiled graph that is not as the eager run has it, and why."""
+    """The first node of the compiled graph whose value the eager run lacks, and why."""
     ctx = _first_array(flat)._ctx
     with autograd.train_mode() if train else autograd.predict_mode():
         placed = compiled.place(block, flat, form, ctx)
@@ -180,7 +179,7 @@ def _first(
             eager.setdefault(name, []).append(array.asnumpy())
         for node, arrays in values.items():
             assert node.op is not None
-            # What arrays do without an op, views, is not in the log.
+            # Views, which arrays make without an op, are not in the log.
             alike = eager.get(node.op.name)
             for y in arrays if alike else ():
                 if not any(_close(y, each, rtol, atol) for each in alike or ()):
@@ -189,7 +188,7 @@ def _first(
 
 
 def _values(placed: Placed, flat: list[Any]) -> dict[Node, list[np.ndarray]]:
-    """What each node of the graph gives, op by op."""
+    """The values of all nodes of the graph, computed op by op."""
     found: dict[Node, list[np.ndarray]] = {}
 
     def watch(node: Node, _: Any, outputs: list[Any]) -> None:
@@ -203,8 +202,8 @@ def _values(placed: Placed, flat: list[Any]) -> dict[Node, list[np.ndarray]]:
 def _rewritten(
     block: Any, trace: Trace, flat: list[Any], form: Any
 ) -> tuple[Node | None, str] | None:
-    """Where the graph that the Python of the block writes now is not the one it was compiled from;
-    None if it is."""
+    """The first node where a new trace of the Block's Python differs from the compiled graph; None
+    if the graphs are equal."""
     fresh, _ = CompiledForward(block)._trace(block, flat, form, _first_array(flat)._ctx)
     was, now = _numbered(trace), _numbered(fresh)
     for (before, sources), (after, others) in zip(was, now):
@@ -222,7 +221,7 @@ def _rewritten(
 
 
 def _numbered(trace: Trace) -> list[tuple[Node, list[Any]]]:
-    """The nodes of a graph, each with where its inputs come from."""
+    """The nodes of a graph, each with the sources of its inputs."""
     nodes = topological(trace.symbol._entries)
     numbers = {node: i for i, node in enumerate(nodes)}
     return [
@@ -240,7 +239,7 @@ def _outputs(trace: Trace, nodes: list[tuple[Node, list[Any]]]) -> list[Any]:
 def _miscompiled(
     placed: Placed, flat: list[Any], values: dict[Node, list[np.ndarray]], rtol: float, atol: float
 ) -> tuple[Node | None, str]:
-    """The first node that comes out otherwise when the graph up to it is compiled."""
+    """The first node whose value changes when the graph up to that node is compiled."""
     arrays = dict(zip(placed.op.variables, placed.arrays_for(flat)))
     for node, expected in values.items():
         part = CachedOp(Symbol(tuple((node, i) for i in range(len(expected)))))
@@ -257,7 +256,7 @@ def _miscompiled(
 
 @contextmanager
 def imperative(block: Any) -> Iterator[None]:
-    """A scope in which a net and all Blocks in it run as they are written."""
+    """A scope in which a net and all Blocks in it run eagerly."""
     found: list[tuple[Any, Any]] = []
 
     def leave_out(part: Any) -> None:
@@ -274,7 +273,7 @@ def imperative(block: Any) -> Iterator[None]:
 
 @contextmanager
 def _unchanged(block: Any) -> Iterator[None]:
-    """A scope that leaves moving averages, gradients and random numbers as they were."""
+    """A scope that restores moving averages, gradients and random generators at its end."""
     moving = [p for p in block.collect_params().values() if p.grad_req == "null" and p._data]
     before = [[x.copy() for x in p._data] for p in moving]
     with random_state.rewound():
@@ -288,7 +287,7 @@ def _unchanged(block: Any) -> Iterator[None]:
 
 @contextmanager
 def _logged(log: list[tuple[str, NDArray]]) -> Iterator[None]:
-    """A scope that notes the results of all ops on arrays: (op, result)."""
+    """A scope that logs the results of all ops on arrays: (op, result)."""
     arrays: Any = NDArray
     apply, mine = arrays._apply, get_ident()
 

@@ -1,8 +1,8 @@
-"""The compiled road of a hybridized Block: from `net(x)` to a program, as short as it can be.
+"""The call path of a hybridized Block: from `net(x)` to a compiled program.
 
-`hybridize` puts a `CompiledForward` in the place of the Block's `forward`. Its first call traces
-the Block's Python (`graph.trace`); every call fetches the parameters' arrays, whose list is made
-once, and hands them with the inputs to a `CachedOp`.
+`hybridize` replaces the Block's `forward` by a `CompiledForward`. The first call traces the Block's
+Python (`graph.trace`). Every call passes the inputs and the parameters' arrays, in a list made
+once, to a `CachedOp`.
 
 >>> from d2lmini import nd
 >>> from d2lmini.gluon import nn
@@ -16,8 +16,8 @@ once, and hands them with the inputs to a `CachedOp`.
 my Python runs, F is d2lmini.symbol
 (...)
 
-A `hybrid_forward` is traced once, for all shapes. A Block with a plain `forward` sees shapes, so it
-is traced anew for each new kind of input.
+A `hybrid_forward` is traced once, for all shapes. A plain `forward` sees shapes, so it is traced
+again for each new kind of input.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ from d2lmini.symbol import Symbol
 from d2lmini.symbol.evaluate import evaluate
 from d2lmini.symbol.symbol import output_name
 
-#: The lines of which the user was told that their Block is not compiled.
+#: The lines for which a warning has said that their Block is not compiled.
 _told: set[callsite.Site] = set()
 
 
 class _Watched(CachedOp):
-    """A CachedOp that tells when it compiles, and when nothing of that is kept any more."""
+    """A CachedOp that calls back when it compiles and when its last program is dropped."""
 
     noted: Callable[..., None]
     emptied: Callable[[], None]
@@ -66,16 +66,16 @@ class _Watched(CachedOp):
             self.emptied()
 
 
-#: What `arrays.now` was when the list of a graph's arrays was made; that list; what ran last with
-#: them, on an input of which spec, in training or not.
+#: `arrays.now` when the list of a graph's arrays was made; the list; the program that ran last with
+#: the list; the spec of its input; and whether it ran in training mode.
 Last = tuple[Any, list[Any], "Compiled | None", Any, bool]
 
 
 class Placed:
     """A trace in one context: its CachedOp, and the arrays that fill its variables.
 
-    spec, training  the one kind of input it is for; spec is None if it is for all kinds
-    single          one array in, one out: the common case, which goes the shortest road
+    spec, training  the only kind of input the trace is for; spec is None if it is for all kinds
+    single          one array in, one array out: the common case, with the shortest fast path
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Placed:
         self.training = modes.training
         if self.single and not trace.general:
             self.spec = trace.inputs[0].specs[0]  # type: ignore[union-attr, index]
-        # Replaced as a whole and read once by a call: another thread may replace it meanwhile.
+        # A call reads this tuple once; another thread may replace the whole tuple meanwhile.
         self.last: Last = (object(), [], None, None, False)
         known = [(n, node.name, i) for n, (node, i) in enumerate(zip(trace.inputs, self.places))
                  if node is not None and i is not None]  # fmt: skip
@@ -107,11 +107,11 @@ class Placed:
         )  # fmt: skip
 
     def _fill(self) -> Last:
-        """Look up all arrays that the graph uses, but those of the call."""
+        """Collect all arrays of the graph except the inputs of the call."""
         made = arrays.now
         uses, ctx = self.trace.uses, self.ctx
-        # Gradients on several devices, or of several processes, travel to be summed: the sooner
-        # they set out the better.
+        # Gradients on several devices or processes must be transferred and summed: the earlier
+        # their transfer begins, the better.
         self.op.overlaps = any(
             _is_of_several_processes(x) or (len(x.list_ctx()) > 1 and not ctx.is_cpu)
             for x in uses.values()
@@ -125,7 +125,7 @@ class Placed:
         return last
 
     def one(self, x: NDArray) -> NDArray:
-        """The call with one array and one result."""
+        """Call with one array and one result."""
         made, filled, compiled, spec, training = self.last
         if made is not arrays.now:
             made, filled, compiled, spec, training = self._fill()
@@ -158,7 +158,7 @@ class Placed:
         return regroup(found, self.form)[0]
 
     def watched(self, flat: Sequence[NDArray | None], hooks: Sequence[tuple]) -> Any:
-        """A call op by op, with every hook told of every op."""
+        """Call op by op, and call every hook for every op."""
 
         def watch(node: Node, inputs: list[Any], outputs: list[Any]) -> None:
             assert node.op is not None
@@ -174,7 +174,7 @@ class Placed:
 
 
 class CompiledForward:
-    """What stands in the place of `forward` in a hybridized Block."""
+    """Replaces `forward` in a hybridized Block."""
 
     def __init__(self, block: Any, flags: Any = ()):
         self._block = weakref.ref(block)
@@ -183,9 +183,9 @@ class CompiledForward:
         self.kept = Kept(CachedOp.flag(flags, "static_alloc"))
         self.traces: dict[Any, tuple[Trace, Any]] = {}
         self.placed: dict[Any, Placed] = {}
-        self.form: Any = None  # how the inputs of the first trace are nested
-        self._general = False  # does that hold for all inputs?
-        self._as_written: set[bool] = set()  # the modes in which it is not compiled
+        self.form: Any = None  # nesting of the inputs of the first trace
+        self._general = False  # True if that nesting holds for all inputs
+        self._as_written: set[bool] = set()  # the modes that run uncompiled
         self._last: Placed | None = None
 
     def __call__(self, *args: Any) -> Any:
@@ -200,7 +200,7 @@ class CompiledForward:
         return self._call(args)
 
     def _call(self, args: tuple) -> Any:
-        """A call from the beginning: is it traced, and placed where its inputs are?"""
+        """Call without the fast path: trace the Block and fill its graph's arrays if needed."""
         block = self._block()
         assert block is not None
         flat, form = flatten(list(args))
@@ -216,7 +216,8 @@ class CompiledForward:
             return type(block).forward(block, *args)
         ctx = _context(block, flat)
         if here.trace is not None:
-            # Arrays alone, in the trace of a Block around it: they become variables of that graph.
+            # Only arrays, inside the trace of an outer Block: they become variables of the outer
+            # graph.
             stood = [x if x is None else here.trace.stands_for(x) for x in flat]
             return type(block).forward(block, *regroup(stood, form)[0])
         if modes.training in self._as_written:
@@ -233,18 +234,18 @@ class CompiledForward:
         return placed(flat)
 
     def _run_as_written(self, reason: AsWritten) -> None:
-        """Do so from now on, in this mode; the user is told once of each line that is the cause."""
+        """Run uncompiled in this mode from now on; warn once for each source line at fault."""
         self._as_written.add(modes.training)
         if reason.site is not None and reason.site not in _told:
             _told.add(reason.site)
             warnings.warn(
-                f"{reason} has no place in a graph, so the Blocks around it are not compiled: they "
-                f"run as they are written\n  at {callsite.describe(reason.site)}",
+                f"{reason} cannot be part of a graph, so the Blocks around it "
+                f"are not compiled but run eagerly\n  at {callsite.describe(reason.site)}",
                 stacklevel=5,
             )
 
     def prepare(self, *args: Any) -> None:
-        """Trace it for such inputs, if it has not been, and make the list of its arrays."""
+        """Trace the Block for such inputs, if needed, and collect the arrays."""
         flat, form = flatten(list(args))
         block = self._block()
         try:
@@ -253,7 +254,7 @@ class CompiledForward:
             self._run_as_written(reason)
 
     def place(self, block: Any, flat: list[Any], form: Any, ctx: Context) -> Placed:
-        """The graph for such inputs, traced if it has to be, in the context where they are."""
+        """The graph for such inputs, traced if needed, in the context of the inputs."""
         found = self.placed.get((self._key(flat, form, ctx), ctx))
         if found is not None:
             return found
@@ -262,8 +263,8 @@ class CompiledForward:
             return self.placed.get((key, ctx)) or self._place(key, block, flat, form, ctx)
 
     def _key(self, flat: list[Any], form: Any, ctx: Context) -> Any:
-        """What the graph for such inputs is known by; None is the one for all. ValueError if that
-        is not for such ones."""
+        """The key of the graph for such inputs; None for the graph that holds for all inputs.
+        ValueError if that graph does not fit these inputs."""
         if not self._general:
             specs = tuple([None if x is None else x._spec for x in flat])
             return str(form), specs, modes.training, ctx
@@ -296,12 +297,12 @@ class CompiledForward:
         self.traces[key] = trace, outputs
         self.placed[key, ctx] = found
         if trace.general:
-            self._general = True  # last: other threads then look for it
+            self._general = True  # last: other threads then use the trace
         return found
 
     def _forget(self, key: Any, ctx: Context) -> None:
-        """Drop a graph for one kind of input, whose programs were not used for long. The first one
-        stays, for `export`."""
+        """Drop the graph for one kind of input, whose programs were unused for long. The first
+        graph stays, for `export`."""
         self.placed.pop((key, ctx), None)
         if key != next(iter(self.traces)):
             self.traces.pop(key, None)
@@ -309,7 +310,7 @@ class CompiledForward:
     def _trace(
         self, block: Any, flat: list[Any], form: Any, ctx: Context | None = None
     ) -> tuple[Trace, Any]:
-        """Run the Block's Python on Symbols; (what is left of it, how its outputs are nested)."""
+        """Trace the Block's Python with Symbols; returns (trace, nesting of the outputs)."""
         specs = [None if x is None else x._spec for x in flat]
         trace = Trace(input_names(len(flat)), specs, block._sees_shapes)
         result = trace.run(
@@ -322,14 +323,14 @@ class CompiledForward:
 
 
 def _bare(form: Any) -> Any:
-    """A form without Nones at its end: an argument that is None may as well be left out."""
+    """A form without trailing Nones: an argument that is None may also be omitted."""
     while form and form[-1] == -1:
         form = form[:-1]
     return form
 
 
 def _context(block: Any, flat: list[Any]) -> Context:
-    """Where the inputs are; ValueError for what cannot be compiled."""
+    """The context of the inputs; ValueError for inputs that cannot be compiled."""
     ctx = None
     for x in flat:
         if isinstance(x, NDArray):
@@ -349,21 +350,21 @@ def _context(block: Any, flat: list[Any]) -> Context:
         if x is not None and not isinstance(x, NDArray):
             raise ValueError(
                 "When hybridized, the input of HybridBlock input must be (nested) list of Symbol "
-                f"or NDArray, but got {x} of type {type(x)}. What is no array is to be an "
-                "attribute of the Block, and fixed when it is traced"
+                f"or NDArray, but got {x} of type {type(x)}. A value that is no array must "
+                "be an attribute of the Block; tracing fixes its value"
             )
     return ctx
 
 
 class Programs(list):
-    """Compiled programs, in the order they were made; `print` shows their source."""
+    """Compiled programs, in order of compilation; `print` shows their source."""
 
     def __str__(self) -> str:
         return "\n\n".join(str(program) for program in self)
 
 
 def programs_of(compiled: CompiledForward) -> Programs:
-    """All programs of a net: for each kind of input the forward one, then the backward ones."""
+    """All programs of a net: for each kind of input the forward program, then the backward ones."""
     found = Programs()
     for placed in list(compiled.placed.values()):
         for each in list(placed.op._compiled.values()):

@@ -6,8 +6,8 @@
 >>> shift.data().shape, shift.grad_req
 ((2,), 'null')
 
-A layer makes one with `self.params.get_constant("shift", [1, 2])`; it moves with the net from
-device to device and into its files.
+A layer makes a Constant with `self.params.get_constant("shift", [1, 2])`. A Constant moves with the
+net between devices, and is saved in the net's files.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from d2lmini.ndarray import NDArray
 
 
 class Constant(Parameter):
-    """A parameter whose contents are `value` (an NDArray, or numbers) in every context."""
+    """A parameter with the constant `value` (an NDArray, or numbers) in every context."""
 
     def __init__(self, name: str, value: Any):
         if not isinstance(value, NDArray):

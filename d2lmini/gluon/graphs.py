@@ -1,4 +1,4 @@
-"""The graph of a whole net: what its ops say of parameters' shapes and dtypes, and its files.
+"""The graph of a whole net: inferred shapes and dtypes of parameters, and exported files.
 
 >>> from d2lmini import nd
 >>> from d2lmini.gluon import nn
@@ -30,7 +30,7 @@ from d2lmini.symbol import Symbol
 
 
 def graph_of(block: Any, inputs: tuple) -> tuple[Any, dict[str, Any]]:
-    """The net as a Symbol, as MXNet would have it; the inputs by the names of their variables."""
+    """The net as a Symbol, as MXNet would build it, and the inputs by their variables' names."""
     flat, form = flatten(list(inputs))
     names = input_names(len(flat))
     given = {name: x for name, x in zip(names, flat) if x is not None}
@@ -42,13 +42,13 @@ def graph_of(block: Any, inputs: tuple) -> tuple[Any, dict[str, Any]]:
 
 
 def complete_shapes(block: Any, inputs: tuple) -> None:
-    """Set those shapes of its parameters that follow from the graph and the inputs' shapes."""
+    """Set the parameters' shapes that follow from the graph and the inputs' shapes."""
     graph, given = graph_of(block, inputs)
     complete(block.collect_params(), graph, {name: x.shape for name, x in given.items()})
 
 
 def complete(parameters: Any, graph: Any, shapes: dict[str, tuple[int, ...]]) -> None:
-    """The same for a graph; MXNetError where shapes contradict each other."""
+    """`complete_shapes` for a graph; MXNetError if shapes contradict each other."""
     arguments, _, auxiliary = graph.infer_shape_partial(**shapes)
     names = [*graph.list_arguments(), *graph.list_auxiliary_states()]
     for name, shape in zip(names, [*arguments, *auxiliary], strict=True):
@@ -57,7 +57,7 @@ def complete(parameters: Any, graph: Any, shapes: dict[str, tuple[int, ...]]) ->
 
 
 def complete_types(block: Any, inputs: tuple) -> None:
-    """Set the dtypes of its parameters to those that the graph asks for."""
+    """Set the parameters' dtypes to those that the graph requires."""
     graph, given = graph_of(block, inputs)
     arguments, _, auxiliary = graph.infer_type(**{name: x.dtype for name, x in given.items()})
     names = [*graph.list_arguments(), *graph.list_auxiliary_states()]
@@ -68,11 +68,11 @@ def complete_types(block: Any, inputs: tuple) -> None:
 
 
 def export(block: Any, compiled: Any, path: str, epoch: int) -> None:
-    """Write the graph that was traced first, and the arrays that fill its variables."""
+    """Write the graph that was traced first, and the arrays of its variables."""
     (trace, _), form = next(iter(compiled.traces.values())), compiled.form
     graph: Any = plain(trace.symbol)
     if any(node.op is rnn_layer for node in topological(graph._entries)):
-        # All steps of a cell at once, which MXNet has no op for: untraced it gives single ones.
+        # The op for all steps of a cell is unknown to MXNet; an untraced graph has single steps.
         graph, _ = graph_of(block, tuple(regroup(trace.inputs, form)[0]))
     auxiliary = set(graph.list_auxiliary_states())
     values = {}

@@ -1,7 +1,7 @@
-"""Guard misses: why a compiled net had to be compiled again.
+"""Guard misses: why a compiled net was compiled again.
 
-What was compiled holds for one kind of input. A call with another kind compiles anew, which takes
-a thousand times longer than a call; who sees that in a loop wants to know what changed.
+A compiled program is for one kind of input. A call with another kind compiles again, which takes a
+thousand times longer than a call; the guard misses tell what changed.
 
 >>> from d2lmini import nd
 >>> from d2lmini.gluon import nn
@@ -24,28 +24,28 @@ from typing import Any
 from d2lmini.context import Context
 from d2lmini.ops.core import modes
 
-#: So many of the last misses are kept.
+#: Number of misses kept, the last ones.
 MOST_MISSES = 100
-#: Of what was seen so many values are remembered, the last ones, and so many named in a message.
+#: Number of values remembered for each property, the last ones; and number named in a message.
 MOST_SEEN = 1000
 MOST_NAMED = 8
 
 
 class Guards:
-    """What was seen in calls that were compiled, and what was new about each but the first.
+    """The properties of the calls that compiled, and what was new in each call after the first.
 
-    seen    for each property of a call, such as the shape of input 0: its values, the last one last
-    misses  why it was compiled again, the last times
+    seen    the values of each property of a call, such as the shape of input 0, the latest last
+    misses  the reasons of the last recompilations
     """
 
     def __init__(self) -> None:
         self.seen: dict[Any, dict[Any, None]] = {}
         self.misses: deque[str] = deque(maxlen=MOST_MISSES)
-        self._inputs: set[int] | None = None  # that all calls had
+        self._inputs: set[int] | None = None  # positions of inputs common to all calls
 
     def note(self, inputs: Mapping[int, tuple[str, Any]], wanted: bool, ctx: Context) -> None:
-        """Something was compiled for these inputs: by position, name and spec. wanted: for
-        gradients too."""
+        """Record a compilation for these inputs: by position, name and spec. wanted: gradients are
+        compiled too."""
         first = self._inputs is None
         reasons = []
         for i, (name, spec) in inputs.items():
@@ -75,7 +75,7 @@ class Guards:
             self.misses.append(text or "this combination of shapes and modes was not seen before")
 
     def _new(self, what: Any, value: Any) -> list[str] | None:
-        """Remember the value; None if it was known, else those that were, as text."""
+        """Remember the value; None if it was known, else the known values as text."""
         seen = self.seen.setdefault(what, {})
         if value in seen:
             return None

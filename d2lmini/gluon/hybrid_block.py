@@ -1,4 +1,4 @@
-"""HybridBlock: a Block whose computation can be run as it is written, or compiled.
+"""HybridBlock: a Block that runs eagerly or, after `hybridize()`, as a compiled graph.
 
 >>> from d2lmini import nd
 >>> from d2lmini.gluon import nn
@@ -7,24 +7,24 @@
 ...         super().__init__(**kwargs)
 ...         self.factor = self.params.get("factor", shape=(1, 0), init="ones",
 ...                                       allow_deferred_init=True)
-...     def infer_shape(self, x):                     # completes the shape, from the first input
+...     def infer_shape(self, x):                     # completes the shape from the first input
 ...         self.factor.shape = (1, x.shape[1])
-...     def hybrid_forward(self, F, x, factor):       # each parameter comes under its own name
+...     def hybrid_forward(self, F, x, factor):       # each parameter is passed by its name
 ...         return F.broadcast_mul(x, factor)
 >>> net = Scale()
 >>> net.initialize()
 >>> net(nd.ones((2, 3))).shape, net.factor.shape
 ((2, 3), (1, 3))
 
-`hybrid_forward` uses only `F` and methods that arrays and Symbols share. `F` is `nd` when arrays
-come in, and `sym` when Symbols do: so the net becomes a graph, for a file, or the compiler.
+`hybrid_forward` uses only `F` and methods that arrays and Symbols share. `F` is `nd` for arrays and
+`sym` for Symbols. Called with Symbols, the net builds a graph that can be saved or compiled.
 
 >>> from d2lmini import sym
 >>> net(sym.var("data")).list_arguments() == ["data", net.factor.name]
 True
 
-After `hybridize()` the first call with arrays traces the net so, and from then on its graph runs
-(`compiled.py`). After `mxnet.gluon.HybridBlock`.
+After `hybridize()` the first call with arrays traces the net with Symbols. Later calls run the
+compiled graph (`compiled.py`). After `mxnet.gluon.HybridBlock`.
 """
 
 from __future__ import annotations
@@ -50,15 +50,16 @@ _NO_SHAPE = "Deferred initialization failed because shape cannot be inferred."
 
 
 class HybridBlock(Block):
-    """The base of layers and networks that can be hybridized; all children must be HybridBlocks.
+    """Base class of layers and networks that can be hybridized; all children must be HybridBlocks.
 
-    A subclass writes `hybrid_forward(F, x, *args, **params)`, or a plain `forward` (then it sees to
-    its parameters itself).
+    A subclass defines `hybrid_forward(F, x, *args, **params)`, or a plain `forward`, which must
+    then fetch the parameters itself.
 
-    The hook for layers whose parameters have unknown sizes (0 in their shapes, with
-    allow_deferred_init): `infer_shape(self, *inputs)` is called once, before the first forward,
-    with the very inputs of the call; it sets `self.weight.shape = (...)` for each such parameter,
-    from the shapes of the inputs and no more. (MXNet finds them out backwards from the graph.)
+    A layer whose parameters have unknown sizes (0 in the shape, with allow_deferred_init) defines
+    `infer_shape(self, *inputs)`. HybridBlock calls `infer_shape` once, before the first forward,
+    with the inputs of that call. `infer_shape` sets `self.weight.shape = (...)` for each such
+    parameter, using only the shapes of the inputs. (MXNet infers these shapes backwards from the
+    graph.)
     """
 
     def __init__(self, prefix: str | None = None, params: Any = None):
@@ -88,8 +89,8 @@ class HybridBlock(Block):
     def forward(self, x: Any, *args: Any) -> Any:
         """`hybrid_forward` with F = nd and the parameters in the context of `x`.
 
-        At the first call parameters whose initialization was deferred get their shapes. ValueError
-        when there is no array among the inputs.
+        The first call completes the shapes of parameters with deferred initialization. Raises
+        ValueError when no input is an array.
         """
         if type(x) is NDArray:
             ctx = x._ctx
@@ -102,7 +103,7 @@ class HybridBlock(Block):
         params: dict[str, Any] = {}
         try:
             for name, parameter in self._reg_params.items():
-                # Parameter.data(ctx), its first lines here: a call saved for each.
+                # The first lines of Parameter.data(ctx), inlined: saves a call for each parameter.
                 one = parameter._one
                 params[name] = one if one is not None and one._ctx is ctx else parameter.data(ctx)
         except DeferredInitializationError:
@@ -111,7 +112,7 @@ class HybridBlock(Block):
         return self.hybrid_forward(nd, x, *args, **params)
 
     def _forward_symbols(self, x: Any, args: tuple) -> Any:
-        """`hybrid_forward` with F = sym and the parameters' variables; nodes are named after it."""
+        """`hybrid_forward` with F = sym and parameters' variables; nodes get the Block's prefix."""
         trace = here.trace
         if trace is not None and any(not p._data for p in self._reg_params.values()):
             flat, form = flatten([x, *args])
@@ -121,14 +122,14 @@ class HybridBlock(Block):
             return self.hybrid_forward(symbol, x, *args, **params)
 
     def hybrid_forward(self, F: Any, x: Any, *args: Any, **params: Any) -> Any:
-        """What it computes, by functions of F; a subclass writes it."""
+        """Compute the output with functions of F; a subclass defines this method."""
         raise NotImplementedError(
             f"{type(self).__name__} has no hybrid_forward(); write "
             "`def hybrid_forward(self, F, x, ...): ...`, with an argument for each parameter"
         )
 
     def _context_of(self, x: Any, args: tuple) -> Any:
-        """Where the first array among the (nested) inputs is; None if there are Symbols."""
+        """The context of the first array among the (nested) inputs; None if there are Symbols."""
         flat = flatten([x, *args])[0]
         if any(isinstance(value, Symbol) for value in flat):
             return None
@@ -142,7 +143,7 @@ class HybridBlock(Block):
         )
 
     def _finish_deferred(self, *inputs: Any) -> None:
-        """Complete the shapes of its own parameters, and make the arrays that were put off."""
+        """Complete the shapes of this Block's own parameters and make the deferred arrays."""
         own = self._reg_params.values()
         with one_at_a_time():
             if not all(shape_is_known(parameter.shape) for parameter in own):
@@ -150,15 +151,16 @@ class HybridBlock(Block):
                     self.infer_shape(*inputs)
                 except MXNetError as problem:
                     raise ValueError(f"{_NO_SHAPE} {problem}") from problem
-            with outside():  # what is drawn now is drawn once
+            with outside():  # initial values are drawn once, outside the trace
                 for parameter in own:
                     parameter._finish_deferred_init()
 
     def infer_shape(self, *inputs: Any) -> None:
-        """Complete the shapes of all parameters in it from those of the inputs, without a call.
+        """Complete the shapes of all parameters from the shapes of the inputs, without a call.
 
-        A layer overrides it to say so for its own (see above). Here they are found in the graph,
-        as far as its ops tell; ValueError when one stays unknown, or they contradict each other.
+        A layer overrides this method for its own parameters (see above). The default infers the
+        shapes from the graph, as far as the ops allow. Raises ValueError when a shape stays unknown
+        or shapes contradict each other.
         """
         try:
             complete_shapes(self, inputs)
@@ -174,7 +176,7 @@ class HybridBlock(Block):
                 )
 
     def infer_type(self, *inputs: Any) -> None:
-        """Set the dtypes of all parameters to what fits the inputs; MXNetError if nothing does."""
+        """Set the dtypes of all parameters to fit the inputs; MXNetError if no dtypes fit."""
         complete_types(self, inputs)
 
     # -- compiling ---------------------------------------------------------------------------------
@@ -191,14 +193,13 @@ class HybridBlock(Block):
         backward_bulk_size: int | None = None,
         **kwargs: Any,
     ) -> None:
-        """Compile this Block and those in it, from the next call on; with active=False run it as it
-        is written again.
+        """Compile this Block and its children from the next call on; active=False turns this off.
 
-        What was compiled is forgotten. Memory is always planned for each shape; with static_alloc
-        that of intermediate results is kept between calls, however much it is. With static_shape
-        besides, calls on CUDA's GPUs are CUDA graphs where that is possible (`cuda_graphs`), and
-        `engine.bulk` around a training step makes that one graph. The other flags are MXNet's and
-        have no effect. TypeError for unknown ones.
+        Earlier compiled programs are dropped. Memory is always planned for each shape; with
+        static_alloc the memory of intermediate results is kept between calls, whatever its size.
+        With static_alloc and static_shape, calls on CUDA GPUs run as CUDA graphs where possible
+        (see `cuda_graphs`), and `engine.bulk` around a training step makes the whole step one CUDA
+        graph. The other flags are MXNet's and have no effect. Raises TypeError for unknown flags.
         """
         if kwargs:
             raise TypeError(
@@ -225,10 +226,10 @@ class HybridBlock(Block):
         )
 
     def _clear_cached_op(self) -> None:
-        """Forget what was compiled of it and of the Blocks it is in."""
+        """Drop the compiled programs of this Block and of all Blocks that contain it."""
         self.__dict__.pop("forward", None)
         if self._active:
-            # In the place of the method: calls of an eager net have nothing to ask.
+            # The instance attribute hides the method, so calls of an eager net check nothing.
             self.__dict__["forward"] = CompiledForward(self, self._flags)
         super()._clear_cached_op()
 
@@ -238,7 +239,7 @@ class HybridBlock(Block):
 
     @property
     def _sees_shapes(self) -> bool:
-        """Has it a plain `forward` instead of a `hybrid_forward`?"""
+        """True if the class defines a plain `forward` instead of a `hybrid_forward`."""
         return type(self).hybrid_forward is HybridBlock.hybrid_forward
 
     def _compiled(self) -> CompiledForward:
@@ -250,51 +251,54 @@ class HybridBlock(Block):
         return compiled
 
     def register_op_hook(self, callback: Callable[..., Any], monitor_all: bool = False) -> None:
-        """While it is hybridized, call `callback(name, op, array)` for each output of each op, and
-        with monitor_all for each input too: ('dense0_fwd_output', 'FullyConnected', array). The
-        graph then runs op by op, uncompiled. (MXNet's callbacks get a handle of the array.)"""
+        """Call `callback(name, op, array)` for each output of each op while the Block is
+        hybridized, with monitor_all also for each input: ('dense0_fwd_output', 'FullyConnected',
+        array). The graph then runs op by op, uncompiled. (MXNet's callbacks receive a handle of the
+        array.)"""
         super().register_op_hook(callback, monitor_all)
         self._op_hooks.append((callback, monitor_all))
         self._clear_cached_op()
 
     def guard_misses(self) -> list[str]:
-        """Why it was compiled again, each time after the first, in readable words; the last 100."""
+        """The reason for each recompilation after the first compilation, as text; the last 100."""
         return list(self._compiled().guards.misses)
 
     def cuda_graphs(self) -> list[str]:
-        """A line for each program that is to be CUDA graphs, and for each bulk segment that begins
-        with it: of how many it is made, or why it runs op by op. Empty unless hybridized with
-        static_alloc and static_shape, and on such a GPU."""
+        """One line for each program meant to run as CUDA graphs, and for each bulk segment that
+        begins with that program: the number of CUDA graphs, or why the program runs op by op. Empty
+        unless the Block is hybridized with static_alloc and static_shape and runs on a CUDA GPU."""
         found = [program.replays for program in programs_of(self._compiled())]
         replays = [each for each in found if each is not None]
         return [str(each) for one in replays for each in (one, *one.segments.values())]
 
     def program(self, *inputs: Any) -> Programs:
-        """The programs compiled so far, forward and backward; they print as Python. With inputs:
-        those for them, after one call."""
+        """The programs compiled so far, forward and backward; they print as Python. With `inputs`,
+        calls the Block once and returns the programs for these inputs."""
         compiled = self._compiled()
         if inputs:
             self(*inputs)
         return programs_of(compiled)
 
     def compare_hybrid(self, *inputs: Any, train: bool = False, **tolerance: float) -> Comparison:
-        """Run it eager and compiled side by side and name the first node that differs; see
-        `compare_hybrid.py`. Gradients too; train: in training mode; tolerance: rtol=1e-4,
-        atol=1e-5."""
+        """Run the Block eagerly and compiled and report the first node that differs, gradients
+        included. train: run in training mode. tolerance: rtol=1e-4, atol=1e-5. See
+        `compare_hybrid.py`."""
         return compare(self, inputs, train, **tolerance)
 
     def optimize_for(
         self, x: Any, *args: Any, backend: str | None = None, clear: bool = True, **kwargs: Any
     ) -> None:
-        """Trace it now, for such inputs, without a call. There is one compiler: `backend` and its
-        options have no effect."""
+        """Trace the Block for inputs like these, without a call. `backend` and its options have no
+        effect, because there is only one compiler."""
         if clear or not self._active:
             self.hybridize(True)
         self._compiled().prepare(x, *args)
 
     def export(self, path: str, epoch: int = 0, remove_amp_cast: bool = True) -> None:
-        """Write the graph to PATH-symbol.json and the parameters to PATH-EPOCH.params, in MXNet's
-        formats, for `SymbolBlock.imports`; waits. RuntimeError unless it is hybridized and has run.
+        """Write the graph to PATH-symbol.json and the parameters to PATH-EPOCH.params.
+
+        Both files have MXNet's formats and can be read by `SymbolBlock.imports`. Waits for the
+        parameters. Raises RuntimeError unless the Block is hybridized and has been called.
         """
         compiled = self.__dict__.get("forward")
         if compiled is None or not compiled.traces:
@@ -308,11 +312,13 @@ class HybridBlock(Block):
         self, path: str, *inputs: Any, dynamic_batch: bool = False, batch_axis: int = 0,
         opset: int = 17,
     ) -> str:  # fmt: skip
-        """Write it as an ONNX model for inputs like these, for runtimes without Python; returns the
-        path. dynamic_batch: the size of `batch_axis` of the inputs may be any then. opset: version
-        of ONNX's operators, 13 to 18. It predicts there, whatever the mode is here. Waits.
+        """Write the Block as an ONNX model for inputs like these, and return the path.
 
-        MXNetError, naming node and op, for what ONNX has no operators for; ImportError without the
-        package `onnx` (`pip install d2lmini[onnx]`).
+        The model always predicts (never trains), whatever the current mode. dynamic_batch: the
+        model accepts any size of the inputs' `batch_axis`. opset: version of ONNX's operators, 13
+        to 18. Waits for the parameters.
+
+        Raises MXNetError, naming node and op, for ops without an ONNX operator, and ImportError
+        without the package `onnx` (`pip install d2lmini[onnx]`).
         """
         return addons.find("export_onnx")(self, path, inputs, dynamic_batch, batch_axis, opset)

@@ -7,9 +7,9 @@
 >>> [layer.name for layer in net]
 ['net_dense0', 'net_dense1']
 
-Each Block counts the layers of each kind made in its scope; outside any scope the `NameManager` of
-the thread counts, which names nodes of graphs as well. Nodes made in the scope of a Block get its
-prefix.
+Each Block numbers the layers of each kind made in its scope. Outside any scope the thread's
+`NameManager` numbers them; it also names the nodes of graphs. Nodes made in the scope of a Block
+get the Block's prefix.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _here = _Here()
 
 
 class _BlockScope:
-    """`with block.name_scope():` the Blocks made inside are named as its children."""
+    """`with block.name_scope():` names the Blocks made inside as children of `block`."""
 
     def __init__(self, block: Any):
         self._block = block
@@ -43,7 +43,7 @@ class _BlockScope:
     def create(
         prefix: str | None, params: ParameterDict | None, hint: str
     ) -> tuple[str, ParameterDict]:
-        """Prefix and parameters of a new Block of the kind `hint` in the current scope."""
+        """The prefix and parameters of a new Block of kind `hint` in the current scope."""
         scope = _here.scope
         if prefix is None:
             if scope is None:
@@ -60,7 +60,7 @@ class _BlockScope:
         return (prefix if scope is None else scope._block.prefix + prefix), params
 
     def __enter__(self) -> _BlockScope:
-        # A Block with an empty prefix leaves the naming to what is around it.
+        # A Block with an empty prefix leaves the naming to the enclosing scope.
         self._outer.append(_here.scope)
         if not self._block._empty_prefix:
             _here.scope = self

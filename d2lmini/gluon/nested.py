@@ -1,4 +1,4 @@
-"""Arguments in nested lists, flattened to one list and put back.
+"""Nested lists of arguments: flatten them to one list, and restore the nesting.
 
 >>> flat, form = flatten([1, (2, None)])
 >>> flat, form
@@ -6,8 +6,8 @@
 >>> regroup([x and 10 * x for x in flat], form)[0]
 [10, [20, None]]
 
-A form tells how a flat list was nested: 0 is a value of its own, -1 is None, a number n > 0 a value
-that is n outputs (of a Symbol), a list what was a list or tuple.
+A form describes the nesting: 0 is a single value, -1 is None, a number n > 0 is a value that has n
+outputs (a Symbol), and a list is a list or tuple.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from d2lmini.symbol.symbol import Symbol
 
 
 def flatten(args: Any, what: str = "") -> tuple[list[Any], Any]:
-    """All values in order, and the form that `regroup` needs. (MXNet wants to know `what` they are,
-    for its messages.)"""
+    """All values in order, and the form for `regroup`. (MXNet uses `what`, the kind of values, in
+    messages.)"""
     if args is None:
         return [None], -1
     if not isinstance(args, (list, tuple)):
@@ -36,7 +36,7 @@ def flatten(args: Any, what: str = "") -> tuple[list[Any], Any]:
 
 
 def regroup(flat: Sequence[Any], form: Any) -> tuple[Any, Sequence[Any]]:
-    """The values of `flat` nested as `form` says, and what of `flat` is left over."""
+    """The values of `flat`, nested by `form`, and the unused rest of `flat`."""
     if isinstance(form, int):
         if form > 0:
             return list(flat[:form]), flat[form:]

@@ -1,9 +1,9 @@
-"""Parameter: the numbers a layer learns, one copy on each device, with their gradients.
+"""Parameter: a learnt array, with one copy and one gradient on each device.
 
 >>> from d2lmini import gluon
 >>> weight = gluon.Parameter("weight", shape=(2, 0), init="ones", allow_deferred_init=True)
->>> weight.initialize()            # 0: that size is not known yet, so this waits
->>> weight.shape = (2, 3)          # as the layer says when it sees its first input
+>>> weight.initialize()            # size 0 is unknown, so the initialization is deferred
+>>> weight.shape = (2, 3)          # a layer sets the shape when it gets its first input
 >>> weight._finish_deferred_init()
 >>> weight.data()
 <BLANKLINE>
@@ -11,15 +11,15 @@
  [1. 1. 1.]]
 <NDArray 2x3 @cpu(0)>
 
-A parameter goes through three states:
+A parameter has three states:
 
-    declared     name, shape, dtype, how to initialize it; no array. `initialize` leads on
-    deferred     it knows where and how, but not its whole shape: data() raises
-                 DeferredInitializationError. The first call of its layer leads on
-    there        one array in each context, and one for the gradient unless grad_req is 'null'
+    declared     name, shape, dtype and initializer; no array. `initialize` moves it on
+    deferred     contexts and initializer are set, the shape is incomplete: data() raises
+                 DeferredInitializationError. The first call of the layer completes it
+    initialized  one array in each context, and one gradient each unless grad_req is 'null'
 
-What is done with several copies (sum the gradients, keep them equal) is the Trainer's business.
-After `mxnet.gluon.parameter`.
+The Trainer handles several copies: it sums their gradients and keeps the copies equal. After
+`mxnet.gluon.parameter`.
 """
 
 from __future__ import annotations
@@ -46,18 +46,19 @@ _REQS = ("write", "add", "null")
 
 
 class DeferredInitializationError(MXNetError):
-    """The parameter's shape is not known before its layer has seen data."""
+    """The parameter has no array yet, because its layer has not seen data to infer the shape."""
 
 
 class Parameter:
-    """A learnt array: `data(ctx)`, `grad(ctx)`, and how the Trainer treats it.
+    """A learnt array: `data(ctx)`, `grad(ctx)`, and the settings that the Trainer uses.
 
-    name: as in files and messages. grad_req: 'write' replaces the gradient at each backward, 'add'
-    adds to it, 'null' wants none. shape: 0 or -1 for a size that is not known, None for no shape.
-    lr_mult, wd_mult: factors on the learning rate and the weight decay. init: its initializer,
-    else that of `initialize`. allow_deferred_init: may `initialize` wait for the shape?
-    differentiable=False: grad_req stays 'null'. stype, grad_stype: accepted and without effect,
-    for MXNet's sparse arrays are left out: all are dense.
+    name: the name in files and messages. grad_req: 'write' replaces the gradient at each backward,
+    'add' adds to the gradient, 'null' keeps no gradient. shape: 0 or -1 for an unknown size, None
+    for an unknown shape. lr_mult, wd_mult: factors on the learning rate and the weight decay. init:
+    the parameter's initializer, by default that of `initialize`. allow_deferred_init: `initialize`
+    may wait until the shape is known. differentiable=False: grad_req stays 'null'. stype,
+    grad_stype: accepted without effect, because all arrays are dense (d2lmini has no sparse
+    arrays).
     """
 
     def __init__(
@@ -92,10 +93,10 @@ class Parameter:
         self._grad_req = "null"
         self._data: list[NDArray] | None = None
         self._grad: list[NDArray] | None = None
-        self._one: NDArray | None = None  # the only copy, if there is just one: the short road
+        self._one: NDArray | None = None  # the only copy, if there is just one: for the fast path
         self._deferred_init: tuple = ()  # (init, contexts, default_init, data or None)
         self._trainer: Any = None
-        self._var: Symbol | None = None  # what stands for it in graphs
+        self._var: Symbol | None = None  # the parameter's variable in graphs
         self._owner: Any = None  # (weak reference to the Block, name of the attribute there)
         self.grad_req = grad_req
 
@@ -115,7 +116,7 @@ class Parameter:
 
     @property
     def grad_req(self) -> str:
-        """'write', 'add' or 'null'; setting it makes a new gradient, or drops it."""
+        """'write', 'add' or 'null'; setting it makes a new gradient or drops the gradient."""
         return self._grad_req
 
     @grad_req.setter
@@ -131,7 +132,7 @@ class Parameter:
 
     @property
     def shape(self) -> Shape | None:
-        """Its shape, 0 where a size is not known. It can be completed, never changed."""
+        """The shape, 0 for an unknown size. Unknown sizes can be set, known sizes never change."""
         return self._shape
 
     @shape.setter
@@ -145,7 +146,7 @@ class Parameter:
 
     @property
     def dtype(self) -> Any:
-        """As it was given: a name or a NumPy type. Setting it casts."""
+        """The dtype as it was given: a name or a NumPy type. Setting it casts the parameter."""
         return self._dtype
 
     @dtype.setter
@@ -153,7 +154,7 @@ class Parameter:
         self.cast(dtype)
 
     def _place(self) -> str:
-        """Where in the net it is, for messages: ' (features.0.weight of Net)'."""
+        """The parameter's path in the net, for messages: ' (features.0.weight of Net)'."""
         owner = self._owner and self._owner[0]()
         return "" if owner is None else f" ({owner._path_to(self._owner[1])})"
 
@@ -166,11 +167,12 @@ class Parameter:
         default_init: Any = None,
         force_reinit: bool = False,
     ) -> None:
-        """Make its arrays in `ctx` (one or a list; the current one if None), filled by `init`, else
-        by its own initializer, else by `default_init` (Uniform).
+        """Make the arrays in `ctx` (a context or a list; None: the current context) and fill them.
 
-        With an unknown shape it is deferred to the first call of the layer, or a ValueError where
-        that is not allowed. A second time it warns and does nothing, unless `force_reinit`.
+        The values come from `init`, else the parameter's own initializer, else `default_init`
+        (Uniform). With an unknown shape the initialization is deferred to the first call of the
+        layer; ValueError where deferral is not allowed. A second call warns and does nothing,
+        unless `force_reinit`.
         """
         if self._data is not None and not force_reinit:
             warnings.warn(
@@ -196,8 +198,8 @@ class Parameter:
         self._finish_deferred_init()
 
     def _finish_deferred_init(self) -> None:
-        """Make the arrays that `initialize` put off; nothing if it did not, or if another thread
-        made them meanwhile."""
+        """Make the deferred arrays. Does nothing if the initialization was not deferred or another
+        thread has made the arrays meanwhile."""
         with one_at_a_time():
             if self._deferred_init:
                 self._make_deferred()
@@ -214,29 +216,29 @@ class Parameter:
                 data = nd.zeros(self._shape, ctx=cpu(), dtype=self._dtype)
                 how = initializer.create(init)
                 if isinstance(how, initializer.Initializer):
-                    # Chosen for this parameter, so it fills it whatever its name says.
+                    # The initializer was chosen for this parameter, so its name does not matter.
                     desc = initializer.InitDesc(self.name, {"__init__": how})
                     initializer.create(default_init)(desc, data)
                 else:
-                    # Mixed, Load: they go by the name. (MXNet's Gluon takes neither.)
+                    # Mixed and Load choose by the name. (MXNet's Gluon accepts neither.)
                     how(initializer.InitDesc(self.name), data)
             self._init_impl(data, contexts, ours=True)
-        self._deferred_init = ()  # last: other threads look whether there are arrays yet
+        self._deferred_init = ()  # last: other threads check whether arrays exist
 
     def _init_impl(self, data: NDArray, contexts: list[Context], ours: bool = False) -> None:
-        """Put a copy of `data` into each context; `ours`: the array itself may be one."""
+        """Put a copy of `data` into each context; `ours`: `data` itself may serve as a copy."""
         self._adopt(
             [data if ours and ctx == data.context else data.copyto(ctx) for ctx in contexts]
         )
 
     def _adopt(self, copies: list[NDArray]) -> None:
-        self._init_grad(copies)  # first: another thread may compute with them at once
+        self._init_grad(copies)  # first: another thread may use the copies at once
         self._data = copies
         self._one = copies[0] if len(copies) == 1 else None
         arrays.now = object()
 
     def _init_grad(self, copies: list[NDArray]) -> None:
-        """Let the arrays have gradients as `grad_req` says."""
+        """Attach gradients to the arrays as `grad_req` requires."""
         if self._grad_req == "null":
             if self._grad is not None:
                 autograd.mark_variables(copies, self._grad, "null")
@@ -254,7 +256,7 @@ class Parameter:
         cast_dtype: bool = False,
         dtype_source: str = "current",
     ) -> None:
-        """Take `data` from a file, initialized or not."""
+        """Set the value to `data` from a file, whether or not the parameter is initialized."""
         assert dtype_source in ("current", "saved"), (
             f"dtype_source must be 'current' or 'saved', got {dtype_source!r}"
         )
@@ -289,11 +291,11 @@ class Parameter:
     # -- its arrays --------------------------------------------------------------------------------
 
     def data(self, ctx: Context | None = None) -> NDArray:
-        """Its array in `ctx`; None: the only one there is, else that of the current context. While
-        a net is traced: what stands for it in the graph.
+        """The array in `ctx`; None: the only copy, else the copy in the current context.
 
-        RuntimeError before `initialize`, and for a context without it; DeferredInitializationError
-        while its shape is not known.
+        While a net is traced: the parameter's variable in the graph. Raises RuntimeError before
+        `initialize` and for a context without a copy, and DeferredInitializationError while the
+        shape is unknown.
         """
         if here.trace is not None:
             return self.var()  # type: ignore[return-value]  # like an array, see graph.trace
@@ -303,21 +305,21 @@ class Parameter:
         return self._check_and_get("_data", ctx)
 
     def list_data(self) -> list[NDArray]:
-        """Its arrays in all contexts, in the order of `initialize`."""
+        """The arrays in all contexts, in the order given to `initialize`."""
         return list(self._check_and_get("_data", list))
 
     def grad(self, ctx: Context | None = None) -> NDArray:
-        """Its gradient in `ctx`, as `data`. RuntimeError when grad_req is 'null'."""
+        """The gradient in `ctx`, as `data`. RuntimeError when grad_req is 'null'."""
         self._check_grad()
         return self._check_and_get("_grad", ctx)
 
     def list_grad(self) -> list[NDArray]:
-        """Its gradients in all contexts."""
+        """The gradients in all contexts."""
         self._check_grad()
         return list(self._check_and_get("_grad", list))
 
     def list_ctx(self) -> list[Context]:
-        """The contexts it is, or will be, initialized in; RuntimeError before `initialize`."""
+        """The contexts of the arrays, made or deferred; RuntimeError before `initialize`."""
         if self._data is not None:
             return [data.context for data in self._data]
         if not self._deferred_init:
@@ -331,7 +333,7 @@ class Parameter:
             )
 
     def _check_and_get(self, what: str, ctx: Any) -> Any:
-        """The array in `ctx`, or all with ctx=list; the error that fits when there is none."""
+        """The array in `ctx`, or all with ctx=list; raises the fitting error if there is none."""
         deferred = self._deferred_init  # first: another thread may make the arrays meanwhile
         arrays: list[NDArray] | None = getattr(self, what)
         if arrays is not None:
@@ -363,7 +365,7 @@ class Parameter:
         )
 
     def set_data(self, data: Any) -> None:
-        """Put `data` into its arrays, in place; while deferred, remember it as its first value."""
+        """Write `data` into the arrays in place; while deferred, keep `data` as the first value."""
         if not isinstance(data, NDArray):
             data = nd.array(data, dtype=self._dtype)
         self.shape = data.shape
@@ -380,18 +382,18 @@ class Parameter:
             and trainer._update_on_kvstore
             and all(waiting is not self for waiting in trainer._params_to_init)
         ):
-            # The store holds copies of its own, which would overwrite these.
+            # The store holds its own copies, which would overwrite the new values.
             trainer._reset_kvstore()
         for array in self._data:
             array[:] = data
 
     def zero_grad(self) -> None:
-        """Set its gradients to zeros; nothing if it has none."""
+        """Set the gradients to zeros; does nothing without gradients."""
         for grad in self._grad or ():
             grad[:] = 0
 
     def reset_ctx(self, ctx: Context | list[Context]) -> None:
-        """Move it to other contexts; copies that differ are averaged. ValueError before
+        """Move the parameter to other contexts; copies that differ are averaged. ValueError before
         `initialize`."""
         contexts = _contexts(ctx)
         if self._data is not None:
@@ -407,7 +409,7 @@ class Parameter:
             )
 
     def cast(self, dtype: Any) -> None:
-        """Convert its arrays and gradients to `dtype`."""
+        """Convert the arrays and gradients to `dtype`."""
         self._dtype = dtype
         if self._data is None:
             return
@@ -422,29 +424,29 @@ class Parameter:
         arrays.now = object()
 
     def _reduce(self) -> NDArray:
-        """Its value on the CPU: the mean of its copies. A single copy there is given as it is."""
+        """The value on the CPU: the mean of all copies, or the only copy itself if it is there."""
         copies = [data.as_in_context(cpu()) for data in self.list_data()]
         return copies[0] if len(copies) == 1 else nd.add_n(*copies) / len(copies)
 
     def _set_trainer(self, trainer: Any) -> None:
-        """The Trainer that updates it (the last one that was made)."""
+        """Set the Trainer that updates the parameter (the last one made)."""
         self._trainer = trainer
 
     def var(self) -> Symbol:
-        """The variable that stands for it in graphs; see `variables.py`."""
+        """The variable that represents the parameter in graphs; see `variables.py`."""
         return variable_of(self)
 
     # -- what is not here --------------------------------------------------------------------------
 
     def row_sparse_data(self, row_id: Any) -> NDArray:
-        """Some rows of a row-sparse parameter; there are none of that kind: RuntimeError."""
+        """Rows of a row-sparse parameter; always RuntimeError, because all parameters are dense."""
         raise RuntimeError(
             f"Cannot return a copy of Parameter {self.name} via row_sparse_data() because sparse "
             "arrays are left out of d2lmini. Please use data() instead."
         )
 
     def list_row_sparse_data(self, row_id: Any) -> list[NDArray]:
-        """The same in all contexts: RuntimeError."""
+        """`row_sparse_data` for all contexts; always RuntimeError."""
         raise RuntimeError(
             f"Cannot return copies of Parameter '{self.name}' on all contexts via "
             "list_row_sparse_data() because sparse arrays are left out of d2lmini. Please use "

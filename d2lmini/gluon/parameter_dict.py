@@ -2,7 +2,7 @@
 
 >>> from d2lmini import gluon
 >>> params = gluon.ParameterDict("net_")
->>> params.get("weight", shape=(2, 3))           # made at the first call, found at the next
+>>> params.get("weight", shape=(2, 3))           # made by the first call, found by the next
 Parameter net_weight (shape=(2, 3), dtype=<class 'numpy.float32'>)
 >>> params.get("weight") is params["net_weight"]
 True
@@ -11,8 +11,8 @@ net_ (
   Parameter net_weight (shape=(2, 3), dtype=<class 'numpy.float32'>)
 )
 
-Two layers share parameters when one is made with `params=` of the other: what its dictionary lacks,
-it takes from there.
+Layers share parameters when one layer is made with `params=` of another: names that the first
+dictionary lacks are looked up in the other.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _NAMING = " Please make sure source and target networks have the same prefix."
 
 
 class ParameterDict:
-    """Parameters by name, in the order they were made. prefix: what `get` puts before names.
-    shared: another ParameterDict, in which `get` looks before it makes a parameter."""
+    """Parameters by name, in order of creation. prefix: `get` puts it before names. shared: another
+    ParameterDict, which `get` searches before it makes a parameter."""
 
     def __init__(self, prefix: str = "", shared: ParameterDict | None = None):
         self._prefix = prefix
@@ -47,7 +47,7 @@ class ParameterDict:
 
     @property
     def prefix(self) -> str:
-        """What the names in it begin with."""
+        """The beginning of the names in this dict."""
         return self._prefix
 
     def __repr__(self) -> str:
@@ -81,16 +81,16 @@ class ParameterDict:
     # -- making and finding ------------------------------------------------------------------------
 
     def _get_impl(self, name: str) -> Parameter | None:
-        """The parameter of that full name, here or in the shared dictionary."""
+        """The parameter with that full name, here or in the shared dictionary; otherwise None."""
         if name not in self._params and self._shared is not None and name in self._shared:
             self._params[name] = self._shared[name]
         return self._params.get(name)
 
     def get(self, name: str, **kwargs: Any) -> Parameter:
-        """The parameter `prefix + name`; made with `kwargs` as Parameter's if it is not there.
+        """The parameter `prefix + name`; a new Parameter with `kwargs` if there is none.
 
-        For one that is there, kwargs complete what it leaves open (sizes of 0, init=None);
-        AssertionError where they contradict it.
+        For an existing parameter kwargs complete unset properties (sizes of 0, init=None);
+        AssertionError if kwargs contradict the parameter.
         """
         name = self._prefix + name
         found = self._get_impl(name)
@@ -109,8 +109,9 @@ class ParameterDict:
         return found
 
     def get_constant(self, name: str, value: Any = None) -> Constant:
-        """The Constant `prefix + name`; made of `value` if it is not there (KeyError without one).
-        AssertionError when it is there with another value, or is no constant. Comparing waits."""
+        """The Constant `prefix + name`; a new one with `value` if there is none (KeyError without a
+        value). AssertionError if the name belongs to a Constant with another value, or to a
+        parameter that is no Constant. The comparison waits."""
         name = self._prefix + name
         found = self._get_impl(name)
         if found is None:
@@ -131,7 +132,7 @@ class ParameterDict:
         return found
 
     def update(self, other: ParameterDict) -> None:
-        """Take in the parameters of `other`; AssertionError for another one of the same name."""
+        """Add the parameters of `other`; AssertionError if a name already has another parameter."""
         for name, parameter in other.items():
             assert self._params.get(name, parameter) is parameter, (
                 "Cannot update self with other because they have different Parameters with the "
@@ -148,8 +149,8 @@ class ParameterDict:
         verbose: bool = False,
         force_reinit: bool = False,
     ) -> None:
-        """Initialize all: each by its own initializer, else by `init` (Uniform). `verbose` logs
-        what is done; see Parameter.initialize."""
+        """Initialize all parameters, each with its own initializer, else with `init` (Uniform).
+        `verbose` logs the initializers; see Parameter.initialize."""
         init = initializer.create(init)
         if verbose:
             init.set_verbosity(verbose=verbose)
@@ -162,24 +163,24 @@ class ParameterDict:
             parameter.zero_grad()
 
     def reset_ctx(self, ctx: Context | list[Context]) -> None:
-        """Move all to other contexts."""
+        """Move all parameters to other contexts."""
         for parameter in self.values():
             parameter.reset_ctx(ctx)
 
     def list_ctx(self) -> list[Context]:
-        """The contexts in which any of them is."""
+        """The contexts of all parameters together."""
         return list(dict.fromkeys(ctx for p in self.values() for ctx in p.list_ctx()))
 
     def setattr(self, name: str, value: Any) -> None:
-        """Set an attribute of all, as in `net.collect_params().setattr('grad_req', 'null')`."""
+        """Set an attribute of all parameters, as in `params.setattr('grad_req', 'null')`."""
         for parameter in self.values():
             setattr(parameter, name, value)
 
     # -- files -------------------------------------------------------------------------------------
 
     def save(self, filename: FileName, strip_prefix: str = "") -> None:
-        """Write all values under their names, less `strip_prefix`; waits. ValueError when a name
-        does not begin with it."""
+        """Write all values by name, without `strip_prefix`; waits for the values. ValueError for a
+        name that does not begin with `strip_prefix`."""
         arrays = {}
         for parameter in self.values():
             if not parameter.name.startswith(strip_prefix):
@@ -204,11 +205,11 @@ class ParameterDict:
     ) -> None:
         """Read values from a file of `save`, or of `export` (names with 'arg:' and 'aux:').
 
-        ctx: where to put parameters that are not initialized (cpu(0)). restore_prefix: what to put
-        before the names in the file. cast_dtype: convert, to the parameter's dtype or, with
-        dtype_source='saved', the parameter to the file's. AssertionError for a parameter that is
-        not in the file unless allow_missing, a name that is not here unless ignore_extra, and
-        another shape, dtype or context.
+        ctx: contexts for uninitialized parameters (cpu(0)). restore_prefix: prefix for the names in
+        the file. cast_dtype: convert the values to the parameter's dtype or, with
+        dtype_source='saved', the parameter to the file's dtype. Raises AssertionError for a
+        parameter missing from the file, unless allow_missing, for a name that is not in this dict,
+        unless ignore_extra, and for a different shape, dtype or context.
         """
         loaded = nd.load(filename)
         if not isinstance(loaded, dict):
@@ -256,7 +257,7 @@ class ParameterDict:
 
 
 def _agree(parameter: Parameter, key: str, stored: Any, wanted: Any) -> bool:
-    """May `get` ask for `wanted` where `stored` is? Completes a shape."""
+    """True if `get` may ask for `wanted` where the parameter has `stored`. Completes a shape."""
     if key == "shape":
         wanted = (wanted,) if isinstance(wanted, int) else tuple(wanted)
         both = merged(stored, wanted)
@@ -269,12 +270,12 @@ def _agree(parameter: Parameter, key: str, stored: Any, wanted: Any) -> bool:
 
 
 def bare_name(name: str) -> str:
-    """A name in a file without the 'arg:' or 'aux:' that `export` writes."""
+    """A name without the 'arg:' or 'aux:' of files of `export`."""
     return name[4:] if name.startswith(("arg:", "aux:")) else name
 
 
 def brief(names: Any, limit: int = 7) -> str:
-    """Names for a message: the first and last few of many."""
+    """Names for a message: if many, the first and the last few."""
     quoted = [f"'{name}'" for name in names]
     if len(quoted) > limit:
         half = limit // 2

@@ -1,4 +1,4 @@
-"""The structure of a net as JSON: which Block is where, and what it is called.
+"""The structure of a net as JSON: the tree of Blocks, with their names.
 
 >>> from d2lmini.gluon import nn
 >>> net = nn.Sequential(prefix="mlp_")
@@ -8,9 +8,9 @@
 {"sequential0": {"orig_name": "mlp", "children": {"mlp_dense0": "0"},
  "dense1": {"orig_name": "mlp_dense0", "hybridized": false, "children": {}}}}
 
-Each Block has an entry under its class and its number in order of visit, and in it those of its
-children. The layout is that of MXNet 1.9.1's `Block.save`. (MXNet also writes the graph of a
-hybridized Block there. It is not needed to load one.)
+Each Block has an entry named by its class and its number in visiting order; the entry contains
+those of the Block's children. The layout is that of MXNet 1.9.1's `Block.save`. (MXNet also writes
+the graph of a hybridized Block. Loading does not need that graph.)
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _entry(block: Any, numbers: Iterator[int]) -> tuple[str, dict[str, Any]]:
     key = _key(block, numbers)
     entry: dict[str, Any] = {"orig_name": block.name}
     if hasattr(block, "_active"):
-        # True would promise the graph as well.
+        # True would require the graph as well.
         entry["hybridized"] = False
     entry["children"] = {child.name: name for name, child in block._children.items()}
     entry.update(_entry(child, numbers) for child in block._children.values())
@@ -45,13 +45,13 @@ def _key(block: Any, numbers: Iterator[int]) -> str:
 
 
 def save(block: Any, filename: str) -> None:
-    """Write `describe(block)`."""
+    """Write `describe(block)` to a file."""
     files.write(filename, describe(block))
 
 
 def load(block: Any, filename: str) -> None:
-    """Give `block` and the Blocks in it the names in the file, and hybridize those that were.
-    ValueError, and nothing changed, when they are not built alike."""
+    """Give `block` and the Blocks in it the names in the file, and hybridize those that were
+    hybridized. ValueError, without any change, if the structures differ."""
     with open(filename, encoding="utf-8") as file:
         try:
             entries = json.load(file)
@@ -95,7 +95,7 @@ def _dict(entry: Any) -> dict[str, Any]:
 
 
 def _rename(block: Any, name: str) -> None:
-    """Call `block` by another name, and its own parameters accordingly."""
+    """Rename `block`, and its own parameters accordingly."""
     before = block._prefix
     prefix = name + "_" if name else ""
     if prefix == before:

@@ -1,4 +1,4 @@
-"""The table that `Block.summary` prints: each layer called, what it gave, what it learns.
+"""The table of `Block.summary`: each layer called, its output shape, its number of parameters.
 
 >>> from d2lmini import nd
 >>> from d2lmini.gluon import nn
@@ -30,8 +30,8 @@ from typing import Any
 
 
 def print_summary(block: Any, inputs: tuple) -> None:
-    """Call `block` on `inputs`, print the table; see Block.summary. AssertionError when a part of
-    it is hybridized, for then the layers in it are not called one by one."""
+    """Call `block` on `inputs` and print the table; see Block.summary. AssertionError if a part of
+    `block` is hybridized, because its layers are then not called one by one."""
     rows: list[tuple[str, str, int]] = [("Input", _shapes(list(inputs)), 0)]
     total = trainable = shared = 0
     seen: set[int] = set()
@@ -53,7 +53,7 @@ def print_summary(block: Any, inputs: tuple) -> None:
         assert not getattr(layer, "_active", False), (
             f'"{layer.name}" must not be hybridized to print summary.'
         )
-        # A row of layers is all in its layers. One that is used twice is watched once.
+        # A container's work is all in its layers. A layer that is used twice gets one hook.
         if layer._in_summary and id(layer) not in handles:
             handles[id(layer)] = layer.register_forward_hook(note)
 

@@ -1,6 +1,6 @@
-"""SymbolBlock: a Block made of a graph instead of a class.
+"""SymbolBlock: a Block defined by a graph instead of a class.
 
-The features inside a net, as a net of their own that shares its parameters:
+For example, the features inside a net, as a net that shares the parameters:
 
 >>> from d2lmini import nd, sym
 >>> from d2lmini.gluon import SymbolBlock, nn
@@ -16,7 +16,7 @@ The features inside a net, as a net of their own that shares its parameters:
 >>> features(nd.ones((1, 3))).shape
 (1, 4)
 
-`SymbolBlock.imports` reads what `export` wrote, here or by MXNet; no class is needed any more.
+`SymbolBlock.imports` reads the files of `export`, d2lmini's or MXNet's, without the class.
 After `mxnet.gluon.SymbolBlock`.
 """
 
@@ -39,9 +39,11 @@ from d2lmini.symbol.evaluate import evaluate
 
 
 class SymbolBlock(HybridBlock):
-    """The Block that computes `outputs` (a Symbol or nested list of them) from `inputs` (variables
-    in it, one or a list). All other variables are its parameters: those in `params`, of the same
-    names, and new ones for the rest. It is compiled from the start.
+    """A Block that computes `outputs` (a Symbol, or nested lists of Symbols) from `inputs`.
+
+    inputs: a variable of the graph, or a list of variables. All other variables are parameters:
+    those in `params` with the same names, and new parameters for the rest. The Block is compiled
+    from the start.
     """
 
     def __init__(self, outputs: Any, inputs: Any, params: ParameterDict | None = None):
@@ -63,7 +65,7 @@ class SymbolBlock(HybridBlock):
         self._clear_cached_op()
 
     def _params_for(self, node: Node, auxiliary: bool) -> None:
-        """The parameter that fills a variable."""
+        """Make the parameter for a variable."""
         req = "null" if auxiliary else "write"
         if self._params._get_impl(node.name) is None:
             self._params._params[node.name] = Parameter(
@@ -79,9 +81,10 @@ class SymbolBlock(HybridBlock):
         allow_missing: bool = False,
         ignore_extra: bool = False,
     ) -> SymbolBlock:
-        """The net in the files of `export`: the graph and, if given, the parameters, put into `ctx`
-        (cpu(0)). AssertionError for a variable that is neither among `input_names` nor in the file,
-        unless `allow_missing`, and for a parameter that the graph has not, unless `ignore_extra`.
+        """The net in the files of `export`: the graph and, if given, the parameters, which are put
+        into `ctx` (cpu(0)). Raises AssertionError for a variable that is neither in `input_names`
+        nor in the file, unless `allow_missing`, and for a parameter that is not in the graph,
+        unless `ignore_extra`.
         """
         graph = symbol.load(symbol_file)
         names = [input_names] if isinstance(input_names, str) else list(input_names)
@@ -117,7 +120,7 @@ class SymbolBlock(HybridBlock):
         return regroup(evaluate(self._graph._entries, values, ctx=ctx), self._out_form)[0]
 
     def _complete(self, flat: list[Any]) -> None:
-        """Find unknown shapes from those of the inputs, and make arrays that were put off."""
+        """Infer unknown shapes from the shapes of the inputs, and make the deferred arrays."""
         if all(p._data is not None for p in self._params.values()):
             return
         trace = here.trace
@@ -129,7 +132,7 @@ class SymbolBlock(HybridBlock):
                 parameter._finish_deferred_init()
 
     def infer_shape(self, *inputs: Any) -> None:
-        """Complete the shapes of its parameters from those of the inputs."""
+        """Complete the shapes of the parameters from the shapes of the inputs."""
         shapes = [value.shape for value in flatten(list(inputs))[0]]
         complete(self._params, self._graph, dict(zip(self._input_names, shapes, strict=True)))
 
@@ -139,7 +142,7 @@ class SymbolBlock(HybridBlock):
 
 
 def _name_of(variable: Symbol) -> str:
-    """The name of an input; AssertionError if it is no variable."""
+    """The name of an input; AssertionError unless it is a variable."""
     node = variable._entry[0]
     assert node.op is None, (
         f"SymbolBlock: an input must be a variable, got {variable!r}, which is computed"

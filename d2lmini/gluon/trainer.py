@@ -1,4 +1,4 @@
-"""Trainer: from the gradients of all devices to one step of an optimizer.
+"""Trainer: applies an optimizer to the gradients of all devices.
 
 >>> from d2lmini import autograd, gluon, nd
 >>> net = gluon.nn.Dense(1, in_units=2)
@@ -7,25 +7,26 @@
 >>> with autograd.record():
 ...     loss = net(nd.ones((4, 2))).sum()
 >>> loss.backward()
->>> trainer.step(batch_size=4)           # gradients are sums over the batch: divided by 4
+>>> trainer.step(batch_size=4)           # gradients are sums over the batch; step divides by 4
 >>> net.bias.data().asscalar()
 np.float32(-0.5)
 
-A step, in three parts:
+A step has three parts:
 
     1. allreduce   add up the gradients of all devices, in the order of the contexts
-    2. rescale     by 1 / batch_size (inside the update)
-    3. update      every weight by its gradient: one engine task per device (see optimizer/fused.py)
+    2. rescale     multiply by 1 / batch_size (inside the update)
+    3. update      update every weight: one engine task per device (see optimizer/fused.py)
 
-Nothing of it waits: `step` returns when the tasks are pushed, and the next forward pass may be
-pushed behind them. With several devices the weights live in a KVStore, which updates them once and
-sends them to all (`update_on_kvstore`, the default there); else each device updates its own copies,
-alike, for all get the same sums.
+A step is asynchronous: `step` returns once its tasks are pushed, and the program may push the next
+forward pass at once. With several devices the weights live in a KVStore, which updates each weight
+once and sends the result to all devices (`update_on_kvstore`, the default there). Otherwise each
+device updates its own copies; the copies stay equal, because all devices get the same sums.
 
-With `kvstore="dist_sync"` all processes of a job (`distributed`) do this together: they begin with
-the weights of rank 0, sums are over the devices of all of them, and `step(batch_size)`, with the
-size of the batch of this one, divides by the global batch: `batch_size` times their number. With
-"dist_async" the weights live on rank 0, which updates them by each process's gradients apart.
+With `kvstore="dist_sync"` all processes of a job (`distributed`) take each step together. The
+processes start from the weights of rank 0, and the sums cover the devices of all processes.
+`step(batch_size)` takes the batch size of its own process and divides by the global batch size,
+`batch_size` times the number of processes. With "dist_async" the weights live on rank 0, which
+applies each process's gradients separately.
 """
 
 from __future__ import annotations
@@ -53,13 +54,12 @@ _STALE = (
 class Trainer:
     """Applies an optimizer to a set of Parameters.
 
-    params: a ParameterDict or dict (taken in the order of names) or a list of Parameters.
-    optimizer: a name with `optimizer_params` as its keywords, or an Optimizer.
-    kvstore: a name, a KVStore or KVStoreBase; only several devices need one. update_on_kvstore:
-    update the weights there (True), or on each device (False); None: there, if there is one that
-    can, but on each device where NCCL sums the gradients.
-    compression_params: how gradients travel to a KVStore 'device' (`kvstore.compression`), or
-    {'type': 'fp16'} to other processes.
+    params: a ParameterDict or dict (in the order of names) or a list of Parameters. optimizer: a
+    name with `optimizer_params` as keywords, or an Optimizer. kvstore: a name, a KVStore or a
+    KVStoreBase; only several devices need a KVStore. update_on_kvstore: update the weights in the
+    KVStore (True) or on each device (False); None: in the KVStore, if it can run optimizers and
+    NCCL does not sum the gradients. compression_params: how gradients are compressed for a KVStore
+    'device' (`kvstore.compression`), or {'type': 'fp16'} between processes.
     """
 
     def __init__(
@@ -73,21 +73,21 @@ class Trainer:
     ):
         self._params = _list_of(params)
         self._param2idx = {param.name: i for i, param in enumerate(self._params)}
-        # As the net has them, which is not the order of names: dense10 comes before dense2.
+        # In the order of the net, which is not the order of names: dense10 comes before dense2.
         as_given = params.values() if isinstance(params, (dict, ParameterDict)) else params
         self._in_net = [self._param2idx[param.name] for param in as_given]
         for param in self._params:
             param._set_trainer(self)
         self._compression_params = compression_params
         self._contexts = self._check_contexts()
-        self._entered: set[int] = set()  # the keys of its own in a KVStore that it was given
+        self._entered: set[int] = set()  # own keys in a KVStore given by the user
         options = dict(optimizer_params or {})
         self._scale = float(options.get("rescale_grad", 1.0))
         self._init_optimizer(optimizer, options)
         self._kvstore_params = {"kvstore": kvstore, "update_on_kvstore": update_on_kvstore}
         self._reset_kvstore()
         if isinstance(kvstore, str) and kvstore.startswith("dist"):
-            self._prepare()  # the first gradients are to be those of one net, not of several
+            self._prepare()  # so that the first gradients belong to one net only
 
     # -- making it ready ---------------------------------------------------------------------------
 
@@ -117,7 +117,7 @@ class Trainer:
         self._updaters = [opt.get_updater(self._optimizer) for _ in self._contexts]
 
     def _reset_kvstore(self) -> None:
-        """Begin anew at the next step: at first, and when weights were set from outside."""
+        """Make the next step set up the KVStore: at first, and after the user has set weights."""
         self._kv_initialized = False
         self._kvstore: Any = None
         self._distributed: bool | None = None
@@ -161,7 +161,7 @@ class Trainer:
         self._kv_initialized = True
 
     def _init_params(self) -> None:
-        """Bring the parameters that have come to be since last time into the KVStore."""
+        """Enter the parameters initialized since the last step into the KVStore."""
         waiting = []
         if self._spans_processes:
             self._init_everywhere(self._kvstore)
@@ -175,19 +175,19 @@ class Trainer:
                     copies = param.list_data()
                     self._kvstore.broadcast(index, copies[0], copies)
                     continue
-                # A KVStore that was given has them still from before `_reset_kvstore`.
+                # A KVStore given by the user keeps its keys across `_reset_kvstore`.
                 known = index in self._entered
                 copies = param.list_data()
                 (self._kvstore._replace if known else self._kvstore.init)(index, copies[0])
                 self._entered.add(index)
-                # All devices go on from the first one's values; BatchNorm's running statistics,
-                # which no step pulls again, have differed since the first forward pass.
+                # All devices start from the values of the first device. BatchNorm's running
+                # statistics, which no step pulls again, have differed since the first forward pass.
                 if len(copies) > 1:
                     self._kvstore.pull(index, copies[1:])
         self._params_to_init = waiting
 
     def _init_everywhere(self, store: Any) -> None:
-        """The same, in all processes of a job: they begin with the weights of rank 0."""
+        """`_init_params` for all processes of a job: they start from the weights of rank 0."""
         there = [param for param in self._params_to_init if not param._deferred_init]
         self._params_to_init = [param for param in self._params_to_init if param._deferred_init]
         if there:
@@ -205,7 +205,7 @@ class Trainer:
 
     @property
     def learning_rate(self) -> float:
-        """The rate now, before the parameters' own multipliers."""
+        """The current rate, before the parameters' own multipliers."""
         return self._optimizer.learning_rate
 
     @property
@@ -214,17 +214,17 @@ class Trainer:
         return self._optimizer
 
     def set_learning_rate(self, lr: float) -> None:
-        """Change the rate; UserWarning, raised, if the optimizer has a scheduler."""
+        """Change the rate; raises UserWarning if the optimizer has a scheduler."""
         self._optimizer.set_learning_rate(lr)
 
     # -- a step ------------------------------------------------------------------------------------
 
     def step(self, batch_size: float, ignore_stale_grad: bool = False) -> None:
-        """Update all parameters by the gradients that the last backward left, divided by
-        `batch_size`; between `backward` and the next forward pass.
+        """Update all parameters with the gradients of the last backward, divided by `batch_size`.
 
-        A gradient that no backward has written since the last step is a UserWarning, raised before
-        anything is updated; with `ignore_stale_grad` such parameters are left as they are.
+        Call `step` between `backward` and the next forward pass. A gradient that no backward has
+        written since the last step raises UserWarning before any update; with `ignore_stale_grad`
+        such parameters are skipped.
         """
         self._prepare()
         self._rescale(batch_size)
@@ -236,14 +236,14 @@ class Trainer:
             self._update(ignore_stale_grad)
 
     def allreduce_grads(self) -> None:
-        """The first part of a step alone: gradients become their sums over all devices. To look
-        at them, or clip them, before `update`."""
+        """Replace the gradients by their sums over all devices, the first part of a step. Use it to
+        inspect or clip the sums before `update`."""
         self._prepare()
         self._refuse_on_kvstore("allreduce_grads")
         self._allreduce_grads(None)
 
     def update(self, batch_size: float, ignore_stale_grad: bool = False) -> None:
-        """The rest of a step, after `allreduce_grads`."""
+        """Rescale and update, the rest of a step after `allreduce_grads`."""
         self._prepare()
         self._refuse_on_kvstore("update")
         self._rescale(batch_size)
@@ -261,10 +261,10 @@ class Trainer:
         )
 
     def _check_fresh(self, ignore_stale_grad: bool) -> None:
-        """Raise for the first stale gradient, before anything has changed."""
+        """Raise for the first stale gradient, before any change."""
         for param in self._params_to_init:
             if param._grad_req != "null":
-                param.list_data()  # raises: its shape is not known yet
+                param.list_data()  # raises if the shape is still unknown
         if ignore_stale_grad:
             return
         for param in self._params:
@@ -275,8 +275,7 @@ class Trainer:
                         raise UserWarning(_STALE.format(param.name, data.context))
 
     def _step_on_kvstore(self, batch_size: float) -> None:
-        """Push the gradients to the KVStore, which updates the weights by their sums, and fetch
-        the weights."""
+        """Push the gradients to the KVStore, which updates the weights, and pull the weights."""
         keys, grads = self._gradients(batch_size)
         if isinstance(self._kvstore, kv.KVStore):
             self._kvstore.push(keys, grads, priority=len(keys))
@@ -288,12 +287,12 @@ class Trainer:
                 self._kvstore.pushpull(i, parts, out=weights, priority=-nth)
 
     def _allreduce_grads(self, batch_size: float | None) -> None:
-        """Let the gradients be their sums over devices and processes. batch_size: that of the
-        step; None if an `update` is to come."""
+        """Replace the gradients by their sums over devices and processes. batch_size: that of the
+        step; None if `update` follows."""
         if self._kvstore is None:
             return
         keys, grads = self._gradients(batch_size)
-        if self._spans_processes:  # a call beside `step` waits for all sums
+        if self._spans_processes:  # outside `step`, the call waits for all sums
             in_step = batch_size is not None
             self._kvstore.pushpull(keys, grads, priority=len(keys), in_turns=in_step)
         elif isinstance(self._kvstore, kv.KVStore):
@@ -303,13 +302,13 @@ class Trainer:
                 self._kvstore.pushpull(i, parts, out=parts, priority=-nth)
 
     def _gradients(self, batch_size: float | None) -> tuple[list[int], list[list[NDArray]]]:
-        """The keys of the parameters that learn, and their gradients on all devices, in the order
-        in which they are to be summed. (Their priorities are above 0: a sum goes before what is
-        left of backward on its device, which it holds up but little, and travels meanwhile.)"""
+        """The keys of the trainable parameters and their gradients on all devices, in the order of
+        summation. (Their priorities are above 0: a sum runs before the rest of backward on its
+        device. The sum delays backward only little, and its transfer overlaps with backward.)"""
         if self._spans_processes:
             self._kvstore.divisor = batch_size
-        # What travels between processes does so in one order, from the last to the first: it should
-        # be that in which backward comes to them.
+        # Transfers between processes run in a fixed order, from the last key to the first: ideally
+        # the order in which backward produces the gradients.
         keys = self._in_net if self._spans_processes else range(len(self._params))
         keys = [i for i in keys if self._params[i]._grad_req != "null"]
         if self._spans_processes:
@@ -318,7 +317,7 @@ class Trainer:
         return keys, [self._params[i].list_grad() for i in keys]
 
     def _update(self, ignore_stale_grad: bool) -> None:
-        """Update every weight by its gradient on its device."""
+        """Update every weight on its device with its gradient."""
         for some in self._in_parts():
             for device, updater in enumerate(self._updaters):
                 indices: list[int] = []
@@ -335,9 +334,9 @@ class Trainer:
                 updater(indices, grads, weights)
 
     def _in_parts(self) -> list[list[int]]:
-        """The parameters that learn, those together that are updated by one task: all. But where
-        sums come from other processes those whose sums come together; so that the next forward
-        pass can begin with them while others travel."""
+        """The trainable parameters, grouped by update task: one group, except where sums come from
+        other processes. There, a group holds the parameters whose sums arrive together, so that the
+        next forward pass can begin with them while other sums are in transit."""
         learnt = [i for i, param in enumerate(self._params) if param._grad_req != "null"]
         if self._spans_processes:
             return self._kvstore.parts(learnt)
@@ -346,8 +345,8 @@ class Trainer:
     # -- files -------------------------------------------------------------------------------------
 
     def save_states(self, fname: str | os.PathLike[str]) -> None:
-        """Write the optimizer's attributes and its states (momentum and the like); waits. The
-        format is described in `optimizer/updater.py`."""
+        """Write the optimizer's attributes and states (such as momentum); waits.
+        `optimizer/updater.py` describes the format."""
         self._prepare()
         if self._update_on_kvstore:
             assert not self._params_to_init, (
@@ -359,15 +358,15 @@ class Trainer:
             files.write(fname, self._updaters[0].get_states(dump_optimizer=True))
 
     def load_states(self, fname: str | os.PathLike[str]) -> None:
-        """Read what `save_states` wrote. The multipliers of the parameters stay what they are.
+        """Read a file of `save_states`. The parameters' multipliers do not change.
 
-        MXNet's own files are pickles, which run code when they are read; they are refused, and
-        d2lmini's hold data only. MXNetError, and nothing changed, for a file that is damaged.
+        MXNet's own files are refused, because they are pickles, which run code when read; d2lmini's
+        files hold data only. A damaged file raises MXNetError and changes nothing.
         """
         self._prepare()
         if self._update_on_kvstore:
             self._kvstore.load_optimizer_states(fname)
-            serves = getattr(self._kvstore, "is_async", False)  # with a copy
+            serves = getattr(self._kvstore, "is_async", False)  # with a copy of the optimizer
             if isinstance(self._kvstore, kv.KVStore) and not serves:
                 self._optimizer = self._kvstore._updater.optimizer
         else:
@@ -381,8 +380,8 @@ class Trainer:
 
 
 def _freshen(param: Parameter) -> None:
-    """A gradient that this process has not computed is 0 in the sum with those of others, by which
-    all update alike."""
+    """Set gradients that this process has not computed to 0, so that they add nothing to the sum
+    over processes, with which all processes update alike."""
     for data, grad in zip(param.list_data(), param.list_grad()):
         if not data._fresh_grad:
             grad[:] = 0
@@ -390,7 +389,7 @@ def _freshen(param: Parameter) -> None:
 
 
 def _list_of(params: Any) -> list[Parameter]:
-    """The Parameters, those of a dict in the order of their names."""
+    """The Parameters as a list; a dict's in the order of their names."""
     if isinstance(params, (dict, ParameterDict)):
         params = [params[name] for name in sorted(params.keys())]
     if not isinstance(params, (list, tuple)):

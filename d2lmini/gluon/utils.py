@@ -1,4 +1,4 @@
-"""Small tools of training: batches over devices, gradients of limited length, downloads.
+"""Utilities for training: batches over devices, gradient clipping, downloads.
 
 >>> from d2lmini import cpu, gluon, nd
 >>> x = nd.arange(6).reshape((3, 2))
@@ -31,12 +31,12 @@ __all__ = ["HookHandle", "check_sha1", "clip_global_norm", "download", "shape_is
 
 
 def split_data(data: Any, num_slice: int, batch_axis: int = 0, even_split: bool = True) -> list:
-    """`data`, an NDArray or NumPy array, cut into `num_slice` parts along `batch_axis`; those of a
-    NumPy array are views, those of an NDArray along axis 0.
+    """Split `data`, an NDArray or NumPy array, into `num_slice` parts along `batch_axis`.
 
-    ValueError when the size is no multiple and `even_split` is True; with False the first parts are
-    longer by one, and the last ones empty if there are more parts than rows. IndexError for an axis
-    that `data` does not have.
+    The parts of a NumPy array are views, and so are those of an NDArray along axis 0. Raises
+    ValueError when the size is no multiple of num_slice and `even_split` is True. With
+    even_split=False the first parts are longer by one, and the last parts are empty if there are
+    more parts than rows. Raises IndexError for an axis that `data` does not have.
     """
     ndim = len(data.shape)
     if num_slice < 1:
@@ -59,12 +59,12 @@ def split_data(data: Any, num_slice: int, batch_axis: int = 0, even_split: bool 
 def split_and_load(
     data: Any, ctx_list: Sequence[Context], batch_axis: int = 0, even_split: bool = True
 ) -> list[NDArray]:
-    """`split_data` into one part for each context, and each part copied there: one copy of its own
-    for each, nothing where it lies there already.
+    """`split_data` with one part per context, each part copied to its context.
 
-    `data` may also be a NumPy array or numbers in lists, which become float32 as in `nd.array`;
-    their parts go to their devices without an array of the whole. With one context all of `data`
-    is the part, whatever its shape.
+    A part that is already in its context is not copied. `data` may also be a NumPy array or nested
+    lists of numbers, which become float32 as in `nd.array`; their parts are sent to the devices
+    without an NDArray of the whole. With one context the only part is all of `data`, whatever its
+    shape.
     """
     if isinstance(ctx_list, Context) or not len(ctx_list):
         raise TypeError(f"split_and_load: expected a list of contexts, got {ctx_list}")
@@ -79,18 +79,18 @@ def split_and_load(
 
 
 def clip_global_norm(arrays: list[NDArray], max_norm: float, check_isfinite: bool = True) -> Any:
-    """Scale all arrays in place by one factor so that their joint L2 norm is at most `max_norm`:
-    norm = sqrt(sum over arrays of sum(x^2)), x <- x * min(1, max_norm / (norm + 1e-8)).
+    """Scale all arrays in place by one factor, so that their joint L2 norm is at most `max_norm`.
 
-    The arrays may lie in several contexts. Returns the norm: with `check_isfinite` as a number,
-    which waits, and warns when it is not finite; without as an NDArray, which does not wait.
+    norm = sqrt(sum over arrays of sum(x^2)), x <- x * min(1, max_norm / (norm + 1e-8)). The arrays
+    may be in several contexts. Returns the norm: with `check_isfinite` as a number, which waits,
+    and warns when the norm is not finite; otherwise as an NDArray, which does not wait.
     """
     assert len(arrays) > 0, "clip_global_norm: expected at least one array"
     by_context: dict[Any, list[NDArray]] = {}
     for x in arrays:
         by_context.setdefault(x.context, []).append(x)
     ctx = arrays[0].context
-    # Two tasks per context, however many arrays there are; the sums are float32 whatever they are.
+    # Two tasks per context, for any number of arrays; the sums are float32 for any dtype.
     squares = [nd.multi_sum_sq(*some).sum().as_in_context(ctx) for some in by_context.values()]
     norm = nd.sqrt(nd.add_n(*squares))
     scale = nd.clip(max_norm / (norm + 1e-8), 0, 1)
@@ -105,8 +105,8 @@ def clip_global_norm(arrays: list[NDArray], max_norm: float, check_isfinite: boo
 
 
 def shape_is_known(shape: tuple[int, ...] | None) -> bool:
-    """Is every size of a shape known? 0 and -1 stand for one that is not, () for none at all; with
-    `util.np_shape` 0 and () mean what NumPy means by them."""
+    """True if every size of a shape is known. 0 and -1 stand for unknown sizes, () for an unknown
+    shape; with `util.np_shape`, 0 and () have NumPy's meaning."""
     if shape is None:
         return False
     least = 0 if is_np_shape() else 1
@@ -114,7 +114,7 @@ def shape_is_known(shape: tuple[int, ...] | None) -> bool:
 
 
 def merged(known: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Both shapes as one, a known size for an unknown; None when they contradict each other."""
+    """Both shapes combined, known sizes replacing unknown ones; None if sizes contradict."""
     if len(known) != len(wanted):
         return None
     if any(a > 0 and b > 0 and a != b for a, b in zip(known, wanted)):
@@ -123,21 +123,21 @@ def merged(known: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[int, ...] |
 
 
 class HookHandle:
-    """What registering a hook gives: `detach` takes the hook out again, as does leaving a
-    `with` block of it."""
+    """The handle of a registered hook. `detach` removes the hook; so does leaving a `with` block of
+    the handle."""
 
     def __init__(self) -> None:
         self._hooks: Any = None
 
     def attach(self, hooks: Any, hook: Callable) -> HookHandle:
-        """Put `hook` into a Block's hooks."""
+        """Add `hook` to a Block's hooks."""
         assert self._hooks is None, "The same handle cannot be attached twice."
         hooks[id(self)] = hook
         self._hooks = weakref.ref(hooks)
         return self
 
     def detach(self) -> None:
-        """Take the hook out; a second time does nothing."""
+        """Remove the hook; a second call does nothing."""
         hooks = self._hooks and self._hooks()
         if hooks is not None:
             hooks.pop(id(self), None)
@@ -153,7 +153,7 @@ class HookHandle:
 
 
 def check_sha1(filename: str, sha1_hash: str) -> bool:
-    """Do the contents of the file have this SHA-1 (or begin with it)?"""
+    """True if the SHA-1 of the file's contents begins with `sha1_hash`."""
     sha1 = hashlib.sha1()
     with open(filename, "rb") as file:
         while block := file.read(1 << 20):
@@ -169,16 +169,16 @@ def download(
     retries: int = 5,
     verify_ssl: bool = True,
 ) -> str:
-    """Fetch `url` into the file or folder `path` (here, under its own name, if None); returns where
-    it is. A file that is there already, with the right hash, is left alone unless `overwrite`.
+    """Download `url` to the file or folder `path` and return the file's path.
 
-    ConnectionError when it cannot be fetched in retries + 1 attempts, RuntimeError when the server
-    has no such file, ValueError when its SHA-1 is another; then no file is left behind. A bar shows
-    the progress where tqdm is installed.
+    path None: the current folder, under the file's own name. An existing file with the right hash
+    is kept, unless `overwrite`. Raises ConnectionError when retries + 1 attempts fail, RuntimeError
+    when the server has no such file, ValueError when the SHA-1 differs; then no file is left
+    behind. A bar shows the progress if tqdm is installed.
     """
     name = url.split("/")[-1]
     if name in (".", "..") or "\\" in name:
-        raise ValueError(f"download: {url} ends in no name of a file; nothing is fetched")
+        raise ValueError(f"download: {url} does not end in the name of a file; nothing is fetched")
     if path is None:
         assert name, (
             "Can't construct file-name from this URL. Please set the `path` option manually."
@@ -222,23 +222,23 @@ def download(
 
 
 class _Changed(Exception):
-    """Not the bytes that were to be fetched."""
+    """The downloaded bytes have the wrong SHA-1."""
 
 
 class _Unreachable(Exception):
-    """The network's fault, not the disk's: worth another attempt."""
+    """A failure of the network, not of the disk: worth another attempt."""
 
 
 def _fetch(url: str, file: Any, verify_ssl: bool) -> None:
-    """Copy what is at `url` into `file`."""
-    # Here, for they take longer to import than the rest of Gluon.
+    """Copy the contents of `url` into `file`."""
+    # Imported here, because these modules take longer to import than the rest of Gluon.
     import ssl
     from http.client import HTTPException
     from urllib.error import HTTPError, URLError
     from urllib.request import Request, urlopen
 
     context = None if verify_ssl else ssl._create_unverified_context()
-    request = Request(url)  # ValueError for what is none of ours; below it is the server's doing
+    request = Request(url)  # ValueError for a bad URL; later errors are the server's
     try:
         with urlopen(request, timeout=30, context=context) as answer:
             said = answer.headers.get("Content-Length") or "0"
@@ -259,7 +259,7 @@ def _fetch(url: str, file: Any, verify_ssl: bool) -> None:
 
 @contextlib.contextmanager
 def _progress(total: int) -> Iterator[Callable[[int], Any]]:
-    """What to call with the number of bytes that came: a bar, if tqdm is there."""
+    """A function to call with the number of received bytes: a progress bar, if tqdm exists."""
     try:
         from tqdm.auto import tqdm
     except ImportError:

@@ -1,4 +1,4 @@
-"""How parameters appear in graphs: a variable each, with what a trainer must know as labels.
+"""Parameters as variables of graphs, with labels for their training settings.
 
 >>> from d2lmini import gluon
 >>> weight = gluon.Parameter("dense0_weight", shape=(4, 0), wd_mult=0)
@@ -7,7 +7,7 @@
 >>> weight.var().attr("__shape__"), weight.var().attr("wd_mult")
 ('(4, 0)', '0')
 
-The labels are MXNet's, which reads them from exported files.
+The labels are MXNet's: MXNet reads them from exported files.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from d2lmini.symbol.symbol import Symbol
 
 
 class _Arrays:
-    """`now` is another object whenever a parameter, any one, got other arrays: who made a list of
-    them (a compiled net) sees with one comparison whether it still holds."""
+    """`now` is replaced by a new object whenever any parameter gets new arrays. A compiled net
+    checks with one comparison whether its list of arrays is current."""
 
     now: Any = None
 
@@ -36,10 +36,10 @@ arrays = _Arrays()
 
 
 def variable_of(parameter: Any) -> Symbol:
-    """The variable of a parameter: one for good outside of traces, and one in each trace."""
+    """The variable of a parameter: outside traces always the same, and one in each trace."""
     if here.trace is not None:
         if not shape_is_known(parameter.shape):
-            parameter._check_and_get("_data", None)  # raises what fits
+            parameter._check_and_get("_data", None)  # raises the fitting error
         spec = Spec(parameter.shape, np.dtype(parameter.dtype))
         return here.trace.parameter(parameter, spec, labels_of(parameter))
     if parameter._var is None:
@@ -49,7 +49,7 @@ def variable_of(parameter: Any) -> Symbol:
 
 
 def labels_of(parameter: Any) -> dict[str, str]:
-    """What MXNet writes beside a parameter in graphs."""
+    """The labels that MXNet writes for a parameter in graphs."""
     how = {"lr_mult": str(parameter.lr_mult), "wd_mult": str(parameter.wd_mult)}
     labels = {
         "__shape__": str(parameter.shape),

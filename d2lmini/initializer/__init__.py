@@ -1,17 +1,17 @@
-"""Initializers: how a parameter gets its first values.
+"""Initializers: the first values of parameters.
 
-base       `Initializer`: what a name says about a parameter; `register`, `create`
-values     `Zero`, `One`, `Constant`, `Bilinear`, `LSTMBias`: the same numbers each time
+base       `Initializer`: the meaning of parameter names; `register`, `create`
+values     `Zero`, `One`, `Constant`, `Bilinear`, `LSTMBias`: fixed values
 draws      `Uniform`, `Normal`, `Xavier`, `MSRAPrelu`, `Orthogonal`: drawn by `nd.random`
-choices    `Mixed`, `Load`, `FusedRNN`: which initializer, or which file, fills which part
+choices    `Mixed`, `Load`, `FusedRNN`: initializers that delegate to others or to a file
 
 >>> from d2lmini import init, nd
 >>> weight = nd.zeros((3, 4))
->>> init.Xavier()(init.InitDesc("dense0_weight"), weight)      # returns at once, as any op
+>>> init.Xavier()(init.InitDesc("dense0_weight"), weight)      # returns at once, like any op
 >>> float(weight.abs().max().asscalar()) < (6 / (3 + 4)) ** 0.5
 True
 
-An initializer of one's own overrides `_init_weight`; the others follow from `Initializer`:
+A user-defined initializer overrides `_init_weight` and inherits the rest from `Initializer`:
 
 >>> @init.register
 ... class Ramp(init.Initializer):
@@ -28,7 +28,7 @@ from d2lmini.initializer.values import Bilinear, Constant, LSTMBias, One, Zero
 from d2lmini.initializer.draws import MSRAPrelu, Normal, Orthogonal, Uniform, Xavier
 from d2lmini.initializer.choices import FusedRNN, Load, Mixed
 
-#: The names of later versions.
+#: The names in later versions of MXNet.
 Zeros, Ones = Zero, One
 
 __all__ = [

@@ -1,9 +1,9 @@
-"""What an initializer is: a callable that fills an NDArray according to the parameter's name.
+"""Base class of initializers: a callable that fills an NDArray by the parameter's name.
 
-The end of a name says what a parameter is for, and that decides its first values: a `..._weight` is
-what initializers differ in, a `..._bias` starts at 0, a `..._gamma` at 1. A parameter that
-has an initializer of its own carries it in the attributes of its name, and the name's end plays
-no part then: `InitDesc("h0", {"__init__": "ones"})`.
+The end of the name tells the use of a parameter, and so its first values: initializers define the
+values of a `..._weight`, a `..._bias` is 0, a `..._gamma` is 1. A parameter with its own
+initializer has the initializer in the attributes of its name; the end of the name is then ignored:
+`InitDesc("h0", {"__init__": "ones"})`.
 
 >>> from d2lmini import init, nd
 >>> bias = nd.full((2,), 7)
@@ -29,10 +29,10 @@ from typing import Any, TypeVar
 
 from d2lmini.ndarray import NDArray
 
-#: Every initializer class by each of its names, in lower case.
+#: Initializer classes by each of their names, in lower case.
 _registry: dict[str, type[Initializer]] = {}
 
-#: The end of a name, and the method that fills such a parameter.
+#: The end of a name, and the method that fills a parameter with this end.
 _BY_END = {
     "weight": "_init_weight",
     "bias": "_init_bias",
@@ -42,7 +42,7 @@ _BY_END = {
     "max": "_init_one",
 }
 
-#: Further ends that MXNet knows only in names that are plain strings.
+#: Further ends that MXNet accepts only in names that are plain strings.
 _BY_END_OF_STR = {
     "moving_mean": "_init_zero",
     "moving_var": "_init_one",
@@ -54,7 +54,8 @@ _BY_END_OF_STR = {
 class InitDesc(str):
     """A parameter's name, with `attrs` (a dict) and `global_init`, the whole net's initializer.
 
-    attrs["__init__"] is the parameter's own initializer: an object, a name, or what `dumps` gave.
+    attrs["__init__"] is the parameter's own initializer: an object, a name, or JSON text of
+    `dumps`.
     """
 
     attrs: dict[str, Any]
@@ -70,7 +71,7 @@ class InitDesc(str):
 
 
 class Initializer:
-    """The base class. Keyword arguments are kept for `dumps`; subclasses write `_init_weight`."""
+    """Base class. Keyword arguments are kept for `dumps`; subclasses define `_init_weight`."""
 
     def __init__(self, **kwargs: Any):
         self._kwargs = kwargs
@@ -80,13 +81,13 @@ class Initializer:
     def set_verbosity(
         self, verbose: bool = False, print_func: Callable[[NDArray], str] | None = None
     ) -> Initializer:
-        """Log each array filled, with print_func's word on it (its RMS). This waits for it."""
+        """Log each filled array with print_func of the array (its RMS), which waits."""
         self._verbose = verbose
         self._print_func = print_func or _rms
         return self
 
     def dumps(self) -> str:
-        """This initializer as JSON, `create` makes it again: '["normal", {"sigma": 0.01}]'."""
+        """This initializer as JSON text for `create`: '["normal", {"sigma": 0.01}]'."""
         return json.dumps([type(self).__name__.lower(), self._kwargs])
 
     def __eq__(self, other: object) -> bool:
@@ -96,10 +97,10 @@ class Initializer:
         return hash((type(self), *sorted(self._kwargs)))
 
     def __call__(self, desc: str, arr: NDArray) -> None:
-        """Fill `arr`, the parameter named `desc`, in place; waits for nothing.
+        """Fill `arr`, the parameter named `desc`, in place; does not wait.
 
-        desc.attrs["__init__"] decides if it is there, else the end of the name. ValueError when
-        neither says what to do, TypeError unless desc is a string and arr an NDArray.
+        Uses desc.attrs["__init__"] if present, otherwise the end of the name. ValueError if neither
+        selects an initializer, TypeError unless desc is a string and arr an NDArray.
         """
         if not isinstance(desc, str):
             raise TypeError(
@@ -173,12 +174,12 @@ Class = TypeVar("Class", bound=type)
 
 
 def register(klass: Class) -> Class:
-    """Class decorator: `create` knows the class by its name in lower case."""
+    """Class decorator: register the class for `create` under its lower-case name."""
     return alias()(klass)
 
 
 def alias(*names: str) -> Callable[[Class], Class]:
-    """Class decorator: `create` knows the class by its own name and by these."""
+    """Class decorator: register the class for `create` under its own name and these names."""
 
     def enter(klass: Class) -> Class:
         if not (isinstance(klass, type) and issubclass(klass, Initializer)):
@@ -199,11 +200,11 @@ def alias(*names: str) -> Callable[[Class], Class]:
 
 
 def create(initializer: Any = None, *args: Any, **kwargs: Any) -> Any:
-    """The initializer meant: an object is itself, a name or JSON text is looked up and made.
+    """Make an initializer from a name or JSON text; an Initializer is returned unchanged.
 
-    None gives `Uniform()`, the default of `initialize`. ValueError for an unknown name (the
-    message lists the known ones), for JSON text that is not as `dumps` writes it, or for an object
-    with further arguments.
+    None gives `Uniform()`, the default of `initialize`. ValueError for an unknown name (the message
+    lists the known names), for JSON text that `dumps` would not write, or for an object with
+    further arguments.
     """
     if initializer is None:
         initializer = "uniform"
@@ -219,7 +220,7 @@ def create(initializer: Any = None, *args: Any, **kwargs: Any) -> Any:
             f"got {initializer!r}; write init.Xavier() or 'xavier'"
         )
     if args or kwargs:
-        raise ValueError(f"{initializer!r} is made already; it takes no further arguments")
+        raise ValueError(f"{initializer!r} is already an object; it takes no further arguments")
     return initializer
 
 
@@ -227,8 +228,8 @@ _UNKNOWN = "no initializer is named {!r}; there are {}"
 
 
 def _from_json(text: str, args: tuple) -> Any:
-    """The initializer that '["name", {settings}]' or '{"initializer": "name", ...}' means; such
-    text may come from a file."""
+    """The initializer of '["name", {settings}]' or '{"initializer": "name", ...}'; such text may
+    come from a file."""
     try:
         said = json.loads(text)
         if isinstance(said, dict):

@@ -1,4 +1,4 @@
-"""Initializers that hand over to others: by name, from a file, part by part.
+"""Initializers that delegate: to others by name, to a file, or to others for each part.
 
 >>> from d2lmini import init, nd
 >>> mixed = init.Mixed(["out_", ".*"], [init.Zero(), init.Constant(5)])
@@ -22,9 +22,9 @@ from d2lmini.ndarray import NDArray
 
 
 class Mixed:
-    """The first of the regular expressions `patterns` that matches a name picks its initializer.
+    """Delegates to the initializer of the first regular expression in `patterns` that matches.
 
-    ValueError if there are not as many of one as of the other.
+    ValueError unless there are as many initializers as patterns.
     """
 
     def __init__(self, patterns: Sequence[str], initializers: Sequence[Callable]):
@@ -36,7 +36,7 @@ class Mixed:
         self.map = [(re.compile(p), create(i)) for p, i in zip(patterns, initializers, strict=True)]
 
     def __call__(self, name: str, arr: NDArray) -> None:
-        """Fill `arr`. ValueError when no pattern matches its name."""
+        """Fill `arr`. ValueError when no pattern matches the name."""
         for pattern, init in self.map:
             if pattern.match(name):
                 init(name, arr)
@@ -48,10 +48,10 @@ class Mixed:
 
 
 class Load:
-    """Values from a `.params` file, or a dict of arrays; what is not there, from `default_init`.
+    """Values from a `.params` file or a dict of arrays; missing names use `default_init`.
 
-    The prefixes "arg:" and "aux:" of its names are taken off. AssertionError, as in MXNet, for
-    another shape, and for a name that is neither there nor left to a default.
+    The prefixes "arg:" and "aux:" are removed from names in the file. AssertionError, as in MXNet,
+    for a different shape, and for a missing name without `default_init`.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Load:
         self.verbose = verbose
 
     def __call__(self, name: str, arr: NDArray) -> None:
-        """Fill `arr` with the array of that name."""
+        """Fill `arr` with the array of this name."""
         if name in self.param:
             found = self.param[name]
             if found.shape != arr.shape:
@@ -94,13 +94,13 @@ _GATES = {"rnn_relu": ("",), "rnn_tanh": ("",), "lstm": "ifco", "gru": "rzo"}
 
 @register
 class FusedRNN(Initializer):
-    """The one vector in which a fused RNN keeps all its weights and biases.
+    """The single vector with all weights and biases of a fused RNN.
 
-    It holds, for each layer and direction, the weights from the input (G H, n_in) and from the
-    state (G H, H), with H = num_hidden and G gates; then all biases, (G H,) each, in that order.
-    Every gate's part is filled as a parameter named "l0_i2h_f_weight" would be, by `init`, or by
-    the initializer of the whole net if `init` is None; the forget gates' biases of an LSTM
-    with `forget_bias`. ValueError for a vector of a length no input size explains.
+    For each layer and direction, the vector holds the weights for the input (G H, n_in) and for the
+    state (G H, H), with H = num_hidden and G gates; then all biases, (G H,) each, in the same
+    order. The part of each gate is filled like a parameter named "l0_i2h_f_weight", by `init`, or
+    by the net's initializer if `init` is None; the forget-gate biases of an LSTM are set to
+    `forget_bias`. ValueError for a vector whose length fits no input size.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class FusedRNN(Initializer):
                 init(InitDesc(part, global_init=getattr(name, "global_init", None)), piece)
 
     def _parts(self, name: str, size: int) -> list[tuple[str, tuple[int, ...]]]:
-        """Name and shape of every part, in the order in which they lie."""
+        """Name and shape of every part, in storage order."""
         H, L, D = self._num_hidden, self._num_layers, len(self._directions)
         gates = _GATES[self._mode]
         rows = D * len(gates) * H

@@ -1,8 +1,8 @@
 """Initializers that draw weights at random, with `nd.random` and its seed.
 
-The question they answer is how large the numbers should be: with weights of variance v, a layer
-of n inputs multiplies the variance of a signal by n v, and backward by n_out v. `Xavier` takes v
-near 1 / n so that it neither dies out nor explodes on its way through many layers.
+The scale of the weights matters: with weights of variance v, a layer with n inputs multiplies the
+variance of a signal by n v in forward, and by n_out v in backward. `Xavier` uses v near 1 / n, so
+that the signal neither vanishes nor explodes in deep networks.
 
 >>> from d2lmini import init, nd, random
 >>> random.seed(1)
@@ -23,7 +23,7 @@ from d2lmini.ndarray import NDArray
 
 @register
 class Uniform(Initializer):
-    """Weights evenly in [-scale, scale): variance scale^2 / 3. The default of `initialize`."""
+    """Weights uniform in [-scale, scale): variance scale^2 / 3. The default of `initialize`."""
 
     def __init__(self, scale: float = 0.07):
         super().__init__(scale=scale)
@@ -47,13 +47,13 @@ class Normal(Initializer):
 
 @register
 class Xavier(Initializer):
-    """Weights (n_out, n_in, *kernel) of a size that keeps the variance of signals.
+    """Weights (n_out, n_in, *kernel) with a scale that preserves the variance of signals.
 
     With k = prod(kernel), fan_in = n_in k, fan_out = n_out k, and n their mean ("avg"), fan_in
-    ("in") or fan_out ("out"), the scale is sqrt(magnitude / n): weights are evenly in
-    [-scale, scale) ("uniform") or have that standard deviation ("gaussian").
-    ValueError for a weight of fewer than two axes. Source: X. Glorot and Y. Bengio, "Understanding
-    the difficulty of training deep feedforward neural networks" (2010).
+    ("in") or fan_out ("out"), the scale is sqrt(magnitude / n). Weights are uniform in [-scale,
+    scale) ("uniform") or have standard deviation scale ("gaussian"). ValueError for a weight with
+    fewer than two axes. Source: X. Glorot and Y. Bengio, "Understanding the difficulty of training
+    deep feedforward neural networks" (2010).
     """
 
     def __init__(
@@ -91,9 +91,8 @@ class Xavier(Initializer):
 class MSRAPrelu(Xavier):
     """Gaussian weights of variance 2 / ((1 + slope^2) n), for layers before a (leaky) ReLU.
 
-    A ReLU halves the mean square of a signal, one with `slope` on the left side leaves it
-    (1 + slope^2) / 2. n as in `Xavier`.
-    Source: K. He et al., "Delving Deep into Rectifiers" (2015).
+    A ReLU halves the mean square of a signal; a leaky ReLU with `slope` multiplies it by (1 +
+    slope^2) / 2. n as in `Xavier`. Source: K. He et al., "Delving Deep into Rectifiers" (2015).
     """
 
     def __init__(self, factor_type: str = "avg", slope: float = 0.25) -> None:
@@ -105,10 +104,10 @@ class MSRAPrelu(Xavier):
 class Orthogonal(Initializer):
     """scale times a matrix (n_out, the rest) with orthonormal rows, or columns if they are fewer.
 
-    Such a layer turns signals and gradients without stretching them. It is the orthogonal factor
-    of a matrix drawn "uniform" in [-1, 1) or "normal". Cost: about 4 n_out n_in min(n_out, n_in).
-    Source: A. Saxe et al., "Exact solutions to the nonlinear dynamics of learning in deep linear
-    neural networks" (2014).
+    An orthogonal layer rotates signals and gradients without stretching them. The matrix is the
+    orthogonal factor of a matrix drawn "uniform" in [-1, 1) or "normal". Cost: about 4 n_out n_in
+    min(n_out, n_in). Source: A. Saxe et al., "Exact solutions to the nonlinear dynamics of learning
+    in deep linear neural networks" (2014).
     """
 
     def __init__(self, scale: float = 1.414, rand_type: str = "uniform"):
@@ -126,6 +125,6 @@ class Orthogonal(Initializer):
         else:
             raise ValueError(f"Unknown random type {self.rand_type!r}: it is uniform or normal")
         Q, L = nd.linalg.gelqf(drawn)
-        # The signs of the rows are LAPACK's choice: a positive diagonal of L undoes it.
+        # LAPACK chooses the signs of the rows; a positive diagonal of L fixes them.
         Q = Q * nd.sign(nd.linalg.extractdiag(L)).expand_dims(1)
         arr[:] = ((Q if n_out <= n_in else Q.T) * self.scale).reshape(arr.shape)

@@ -1,4 +1,4 @@
-"""Initializers that give the same values each time.
+"""Initializers with fixed values.
 
 >>> from d2lmini import init, nd
 >>> kernel = nd.zeros((1, 1, 4, 4))
@@ -22,7 +22,7 @@ from d2lmini.ndarray import NDArray
 
 @alias("zeros")
 class Zero(Initializer):
-    """Weights of 0. (All units of a layer then stay equal: seldom what a hidden layer wants.)"""
+    """Weights of 0. (All units of a hidden layer then stay equal, which is seldom useful.)"""
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,11 +67,11 @@ class Constant(Initializer):
 
 @register
 class Bilinear(Initializer):
-    """The kernel (..., H, W) by which a transposed convolution of stride ceil(W/2) interpolates.
+    """The kernel (..., H, W) with which a transposed convolution of stride ceil(W/2) interpolates.
 
     w[y, x] = (1 - |x/f - c|) (1 - |y/f - c|) with f = ceil(W / 2), c = (2f - 1 - f mod 2) / (2f),
-    the same on every channel. ValueError for a weight without two axes of space.
-    Source: J. Long et al., "Fully Convolutional Networks for Semantic Segmentation" (2015).
+    equal on every channel. ValueError for a weight without two spatial axes. Source: J. Long et
+    al., "Fully Convolutional Networks for Semantic Segmentation" (2015).
     """
 
     def __init__(self) -> None:
@@ -93,10 +93,10 @@ class Bilinear(Initializer):
 
 @register
 class LSTMBias(Initializer):
-    """A bias (4H,) of an LSTM: 0, but `forget_bias` for the forget gate, its second quarter.
+    """A bias (4H,) of an LSTM: `forget_bias` for the forget gate (second quarter), otherwise 0.
 
-    A forget gate that starts open lets gradients pass. Source: R. Jozefowicz et al., "An Empirical
-    Exploration of Recurrent Network Architectures" (2015).
+    A positive bias opens the forget gate at the start, which lets gradients pass. Source: R.
+    Jozefowicz et al., "An Empirical Exploration of Recurrent Network Architectures" (2015).
     """
 
     def __init__(self, forget_bias: float = 1.0):

@@ -1,10 +1,10 @@
-"""Metrics: how good predictions are, accumulated over batches.
+"""Metrics: the quality of predictions, accumulated over batches.
 
-base      `EvalMetric`: what is summed, local and global; `register`, `create`
+base      `EvalMetric`: the sums, local and global; `register`, `create`
 classes   Accuracy, TopKAccuracy, CrossEntropy, NegativeLogLikelihood, Perplexity
-tables    F1, MCC, PCC: of how often one class was taken for another
+tables    F1, MCC, PCC: scores of the confusion table
 values    MAE, MSE, RMSE, PearsonCorrelation, Loss
-custom    CompositeEvalMetric: several at once; CustomMetric, `np`: a function of one's own
+custom    CompositeEvalMetric: several metrics; CustomMetric, `np`: user-defined functions
 
 >>> from d2lmini import metric, nd
 >>> accuracy = metric.create("acc")

@@ -1,11 +1,12 @@
-"""What a metric is: a sum and a count, whose quotient is asked for now and then.
+"""Base class of metrics: a sum and a count; the metric is their quotient.
 
-`update` adds a batch to both, `get` divides. There are two pairs: the local one is set back by
-`reset_local`, say after each report, the global one only by `reset`.
+`update` adds a batch to sum and count, `get` divides. There are two pairs of sum and count:
+`reset_local` resets the local pair, for example after each report; only `reset` resets the global
+pair.
 
-A program that waits for a number after each batch stops the engine from working ahead. So most
-metrics leave what `update` adds on the device, as an NDArray that is still being computed, and look
-at it when somebody asks:
+A program that waits for a number after each batch keeps the engine from working ahead. So in most
+metrics `update` leaves its results on the device, as an NDArray that is still being computed, and
+`get` waits for them:
 
 >>> from d2lmini import metric, nd
 >>> error = metric.MAE()
@@ -28,18 +29,18 @@ import numpy
 from d2lmini import ndarray as nd
 from d2lmini.ndarray import NDArray
 
-#: Which of an update's named arrays count; None: all.
+#: The named arrays that an update uses; None: all.
 Names = list[str] | None
 
-#: Every metric class by each of its names, in lower case.
+#: Metric classes by each of their names, in lower case.
 _registry: dict[str, Callable[..., EvalMetric]] = {}
 
-#: What `update` has left on the device is looked at after this many batches at the latest.
+#: Largest number of batches whose results stay on the device.
 _MOST_PENDING = 512
 
 
 def _sums(name: str, what: str) -> Any:
-    """A sum as an attribute: reading it waits for what is pending."""
+    """A property for a sum; reading it waits for pending results."""
 
     def get(self: EvalMetric) -> Any:
         self._settle()
@@ -53,12 +54,12 @@ def _sums(name: str, what: str) -> Any:
 
 
 class EvalMetric:
-    """The base class: a subclass writes `update`, which calls `_add(sum, count)`.
+    """Base class; a subclass defines `update`, which calls `_add(sum, count)`.
 
-    name: what `get` gives beside the value. output_names, label_names: which arrays of the dicts
-    given to `update_dict` count; None means all. sum_metric, num_inst: the local sum and count (to
-    read, or for a subclass to change); global_sum_metric, global_num_inst: the global ones, if
-    has_global_stats is given.
+    name: the name that `get` returns with the value. output_names, label_names: the arrays that
+    `update_dict` uses from its dicts; None means all. sum_metric, num_inst: the local sum and count
+    (to read, or for a subclass to change); global_sum_metric, global_num_inst: the global ones, if
+    has_global_stats is set.
     """
 
     def __init__(
@@ -78,45 +79,45 @@ class EvalMetric:
         return f"EvalMetric: {dict(self.get_name_value())}"
 
     def get_config(self) -> dict[str, Any]:
-        """The settings this metric was made with."""
+        """The settings of this metric."""
         return {
             **self._kwargs, "metric": type(self).__name__, "name": self.name,
             "output_names": self.output_names, "label_names": self.label_names,
         }  # fmt: skip
 
     def update(self, labels: Any, preds: Any) -> None:
-        """Take in a batch: labels and predictions, NDArrays or lists of as many NDArrays."""
+        """Add a batch: labels and predictions, NDArrays or lists of equally many NDArrays."""
         raise NotImplementedError(
             f"{type(self).__name__} must say what it measures: define update(labels, preds)"
         )
 
     def update_dict(self, label: dict[str, Any], pred: dict[str, Any]) -> None:
-        """`update` with those of named arrays that label_names and output_names choose."""
+        """`update` with the named arrays in label_names and output_names."""
         self.update(_chosen(label, self.label_names), _chosen(pred, self.output_names))
 
     def reset(self) -> None:
-        """Forget everything."""
+        """Reset the local and the global sums."""
         self._pending.clear()
         self._sum, self._count = 0.0, 0
         self._global_sum, self._global_count = 0.0, 0
 
     def reset_local(self) -> None:
-        """Begin a new local sum; the global one goes on."""
+        """Reset the local sum; keep the global sum."""
         self._settle()
         self._sum, self._count = 0.0, 0
 
     def get(self) -> tuple[Any, Any]:
-        """Name and local value; nan before the first update. Waits for what was taken in."""
+        """Name and local value; nan before the first update. Waits for pending results."""
         return self.name, self._value(self.sum_metric, self.num_inst)
 
     def get_global(self) -> tuple[Any, Any]:
-        """Name and global value; the local one where no global is kept."""
+        """Name and global value; without a global sum, the local value."""
         if not self._has_global_stats:
             return self.get()
         return self.name, self._value(self.global_sum_metric, self.global_num_inst)
 
     def get_name_value(self) -> list[tuple[str, Any]]:
-        """`get` as a list of pairs, also for a metric of several."""
+        """`get` as a list of pairs, also for composite metrics."""
         return _pairs(*self.get())
 
     def get_global_name_value(self) -> list[tuple[str, Any]]:
@@ -127,7 +128,7 @@ class EvalMetric:
         return total / count if count else float("nan")
 
     def _add(self, total: Any, count: Any) -> None:
-        """Add to both sums: numbers, or NDArrays of one element that nobody waits for yet."""
+        """Add numbers, or NDArrays of one element, to both sums, without waiting."""
         self._pending.append((total, count))
         if len(self._pending) >= _MOST_PENDING:
             self._settle()
@@ -166,9 +167,9 @@ def _pairs(names: Any, values: Any) -> list[tuple[str, Any]]:
 def check_label_shapes(
     labels: Any, preds: Any, wrap: bool = False, shape: bool = False
 ) -> tuple[Any, Any]:
-    """Labels and predictions, after a look whether they fit: as many, or with `shape` of one shape.
+    """Check labels and predictions and return both: equal lengths, or with `shape` equal shapes.
 
-    wrap: a single NDArray comes back in a list. ValueError where they differ.
+    wrap: return a single NDArray in a list. ValueError if lengths or shapes differ.
     """
     mine, theirs = (labels.shape, preds.shape) if shape else (len(labels), len(preds))
     if mine != theirs:
@@ -180,7 +181,7 @@ def check_label_shapes(
 
 
 def batches(labels: Any, preds: Any) -> list[tuple[Any, Any]]:
-    """The pairs of label and prediction in what `update` was given."""
+    """The pairs of label and prediction in the arguments of `update`."""
     single = not isinstance(labels, (list, tuple)) and not isinstance(preds, (list, tuple))
     if single:
         return [(labels, preds)]
@@ -189,12 +190,12 @@ def batches(labels: Any, preds: Any) -> list[tuple[Any, Any]]:
 
 
 def as_array(x: Any) -> NDArray:
-    """An NDArray as it is; anything else made into one."""
+    """`x` as an NDArray; converts anything else."""
     return x if isinstance(x, NDArray) else nd.array(x)
 
 
 def as_numpy(x: Any) -> numpy.ndarray:
-    """The numbers of an NDArray, which are waited for, or of anything else."""
+    """`x` as a NumPy array; waits for an NDArray."""
     return x.asnumpy() if isinstance(x, NDArray) else numpy.asarray(x)
 
 
@@ -202,12 +203,12 @@ Class = TypeVar("Class", bound=type)
 
 
 def register(klass: Class) -> Class:
-    """Class decorator: `create` knows the class by its name in lower case."""
+    """Class decorator: register the class for `create` under its lower-case name."""
     return alias()(klass)
 
 
 def alias(*names: str) -> Callable[[Class], Class]:
-    """Class decorator: `create` knows the class by its own name and by these."""
+    """Class decorator: register the class for `create` under its own name and these names."""
 
     def enter(klass: Class) -> Class:
         if not (isinstance(klass, type) and issubclass(klass, EvalMetric)):
@@ -220,10 +221,10 @@ def alias(*names: str) -> Callable[[Class], Class]:
 
 
 def create(metric: Any, *args: Any, **kwargs: Any) -> Any:
-    """The metric meant by a name, an object, a class, a function of (label, pred), or a list.
+    """Make a metric from a name, a metric, a class, a function of (label, pred), or a list.
 
-    A list gives one metric of several. ValueError for an unknown name (the message lists the known
-    ones), TypeError for anything else.
+    A list gives a composite metric. ValueError for an unknown name (the message lists the known
+    names), TypeError for anything else.
     """
     if isinstance(metric, EvalMetric):
         return metric

@@ -1,4 +1,4 @@
-"""Metrics of predicted classes.
+"""Metrics for predicted classes.
 
 >>> from d2lmini import metric, nd
 >>> probabilities = nd.array([[0.1, 0.6, 0.3], [0.5, 0.4, 0.1]])
@@ -30,8 +30,8 @@ from d2lmini.metric.base import (
 
 @alias("acc")
 class Accuracy(EvalMetric):
-    """Share of right classes. pred has label's shape and holds classes, or scores of them, the
-    largest along `axis` being meant. `update` waits for nothing."""
+    """Share of correct classes. pred holds classes in label's shape, or scores, whose largest entry
+    along `axis` is the class. `update` does not wait."""
 
     def __init__(
         self, axis: int = 1, name: str = "accuracy", output_names: Names = None,
@@ -55,9 +55,9 @@ class Accuracy(EvalMetric):
 
 @alias("top_k_accuracy", "top_k_acc")
 class TopKAccuracy(EvalMetric):
-    """Share of labels (N,) that are among the top_k largest of the scores (N, C). Waits.
+    """Share of labels (N,) that are among the top_k largest scores (N, C). Waits.
 
-    ValueError for a top_k below 2, and at `update` for scores of another number of axes.
+    ValueError for a top_k below 2, and in `update` for scores with another number of axes.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class _LogLikelihood(EvalMetric):
 class CrossEntropy(_LogLikelihood):
     """Mean of -log(pred[label] + eps) over the examples: probabilities (N, C), N labels. Waits.
 
-    IndexError for a label that is no class.
+    IndexError for a label outside the classes.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class CrossEntropy(_LogLikelihood):
 
 @alias("nll_loss")
 class NegativeLogLikelihood(_LogLikelihood):
-    """The same as CrossEntropy, under its other name."""
+    """CrossEntropy under another name."""
 
     def __init__(
         self, eps: float = 1e-12, name: str = "nll-loss", output_names: Names = None,
@@ -124,11 +124,12 @@ class NegativeLogLikelihood(_LogLikelihood):
 
 @register
 class Perplexity(EvalMetric):
-    """exp of the mean of -log pred[label]: among how many classes a model hesitates.
+    """exp of the mean of -log pred[label]: the effective number of classes of an unsure model.
 
-    pred (..., C) with probabilities along `axis`, label of as many elements; labels equal to
-    ignore_label do not count (None: all do). Probabilities below 1e-10 count as that. `update`
-    waits for nothing. ValueError when the numbers of elements do not fit.
+    pred (..., C) with probabilities along `axis`, label with as many elements as pred has
+    distributions. Labels equal to ignore_label do not count (None: all labels count). Probabilities
+    below 1e-10 count as 1e-10. `update` does not wait. ValueError when the numbers of elements do
+    not match.
     """
 
     def __init__(

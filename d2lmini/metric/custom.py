@@ -1,8 +1,8 @@
-"""Metrics made of others, and of functions.
+"""Composite metrics, and metrics from functions.
 
 >>> from d2lmini import metric, nd
 >>> def worst(label, pred):
-...     return abs(label - pred).max()            # of NumPy arrays
+...     return abs(label - pred).max()            # label and pred are NumPy arrays
 >>> both = metric.create(["mae", worst])
 >>> both.update(nd.array([1, 2]), nd.array([1, 5]))
 >>> both.get()
@@ -27,7 +27,7 @@ from d2lmini.metric.base import (
 
 @alias("composite")
 class CompositeEvalMetric(EvalMetric):
-    """Several metrics at once; `get` gives lists of their names and values."""
+    """Several metrics together; `get` returns lists of their names and values."""
 
     def __init__(
         self, metrics: Sequence[Any] | None = None, name: str = "composite",
@@ -37,11 +37,11 @@ class CompositeEvalMetric(EvalMetric):
         super().__init__(name, output_names, label_names, has_global_stats=True)
 
     def add(self, metric: Any) -> None:
-        """One more: whatever `create` takes."""
+        """Add a metric: anything that `create` accepts."""
         self.metrics.append(create(metric))
 
     def get_metric(self, index: int) -> EvalMetric:
-        """The metric at a place. ValueError if there is none."""
+        """The metric at `index`. ValueError if there is none."""
         if not -len(self.metrics) <= index < len(self.metrics):
             raise ValueError(f"Metric index {index} is out of range 0 and {len(self.metrics)}")
         return self.metrics[index]
@@ -85,7 +85,7 @@ def _joined(parts: list[list[tuple[str, Any]]]) -> tuple[list[str], list[Any]]:
 
 @register
 class CustomMetric(EvalMetric):
-    """A function of (label, pred), as NumPy arrays, that gives a number, or a sum and a count.
+    """A function of (label, pred), NumPy arrays, that returns a number, or a sum and a count.
 
     The metric is the mean of the numbers. allow_extra_outputs: there may be more predictions than
     labels. Waits.
@@ -116,12 +116,14 @@ class CustomMetric(EvalMetric):
             self._add(total, count)
 
     def get_config(self) -> dict[str, Any]:
-        raise NotImplementedError("a CustomMetric holds a function, which no settings describe")
+        raise NotImplementedError(
+            "a CustomMetric holds a function, which get_config cannot describe"
+        )
 
 
 def np(
     numpy_feval: Callable[[Any, Any], Any], name: str | None = None,
     allow_extra_outputs: bool = False,
 ) -> CustomMetric:  # fmt: skip
-    """A metric of a function of NumPy arrays; see `CustomMetric`."""
+    """Make a metric of a function of NumPy arrays; see `CustomMetric`."""
     return CustomMetric(numpy_feval, name, allow_extra_outputs)

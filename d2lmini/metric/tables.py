@@ -1,8 +1,8 @@
-"""Metrics of two or more classes that look at each kind of mistake.
+"""Metrics from the confusion table, which counts each kind of mistake.
 
-All start from the confusion table: how many examples of class i were taken for class j. Accuracy
-sees only its diagonal; where a class is rare, always naming the other one is accurate and useless,
-and here scores 0.
+The confusion table counts how many examples of class i were predicted as class j. Accuracy uses
+only the diagonal. If a class is rare, a model that always predicts the other class is accurate but
+useless; the metrics below give such a model 0.
 
 >>> from d2lmini import metric, nd
 >>> label, pred = nd.array([0, 0, 0, 1]), nd.array([[1, 0], [1, 0], [1, 0], [1, 0]])
@@ -25,8 +25,8 @@ from d2lmini.metric.base import EvalMetric, Names, as_numpy, batches, check_labe
 
 
 def confusion(label: Any, pred: Any, least: int = 1) -> numpy.ndarray:
-    """How often class i (row) was taken for j (column). pred: classes in label's shape, or scores
-    along axis 1."""
+    """The number of examples of class i (row) predicted as j (column). pred: classes in label's
+    shape, or scores along axis 1."""
     label, pred = as_numpy(label), as_numpy(pred)
     if pred.shape != label.shape:
         pred = pred.argmax(axis=1)
@@ -37,7 +37,7 @@ def confusion(label: Any, pred: Any, least: int = 1) -> numpy.ndarray:
 
 
 class _Tables(EvalMetric):
-    """A metric that keeps a local and a global table."""
+    """Base class of metrics with a local and a global table."""
 
     _table: numpy.ndarray
     _global_table: numpy.ndarray
@@ -53,7 +53,7 @@ class _Tables(EvalMetric):
 
 
 class _Binary(_Tables):
-    """A score of the four counts of two classes; averaged over updates, or of all of them."""
+    """Base class: a score of the four counts of two classes, averaged or over all updates."""
 
     def __init__(self, name: str, output_names: Names, label_names: Names, average: str):
         if average not in ("macro", "micro"):
@@ -88,11 +88,12 @@ class _Binary(_Tables):
 
 @register
 class F1(_Binary):
-    """2 p r / (p + r), of class 1: p the share of right ones among those found (precision), r the
-    share found of those there are (recall). Labels 0 and 1, pred (N, 2) or classes; ValueError at
-    `update` for a third class.
+    """2 p r / (p + r) for class 1, with precision p and recall r.
 
-    average: "macro", the mean over updates, or "micro", of all counts together. Waits.
+    p is the share of correct predictions among predictions of class 1, r the share of examples of
+    class 1 that are predicted as 1. Labels 0 and 1, pred (N, 2) or classes; ValueError in `update`
+    for a third class. average: "macro", the mean over updates, or "micro", from all counts
+    together. Waits.
     """
 
     def __init__(
@@ -104,17 +105,17 @@ class F1(_Binary):
     @staticmethod
     def _score(table: numpy.ndarray) -> float:
         (_, false_positives), (false_negatives, true_positives) = table.tolist()
-        # 2 p r / (p + r), with the fractions multiplied out.
+        # 2 p r / (p + r), simplified.
         wrong = false_positives + false_negatives
         return 2 * true_positives / (2 * true_positives + wrong) if true_positives else 0.0
 
 
 @register
 class MCC(_Binary):
-    """Matthews' correlation of label and prediction, from -1 to 1; arguments, and ValueError, as
-    for F1. Waits.
+    """Matthews' correlation of label and prediction, from -1 to 1.
 
-    (tp tn - fp fn) / sqrt((tp + fp) (tp + fn) (tn + fp) (tn + fn)), factors of 0 left out.
+    (tp tn - fp fn) / sqrt((tp + fp) (tp + fn) (tn + fp) (tn + fn)), without factors that are 0.
+    Arguments and ValueError as for F1. Waits.
     """
 
     def __init__(
@@ -134,12 +135,11 @@ class MCC(_Binary):
 
 @register
 class PCC(_Tables):
-    """Matthews' correlation for any number of classes, of all counts together. Waits.
+    """Matthews' correlation for any number of classes, from all counts together. Waits.
 
-    With the table's row sums t, column sums p, diagonal c and total n:
-    (n sum(c) - sum(t p)) / sqrt((n^2 - sum(t^2)) (n^2 - sum(p^2))); nan where a class is alone.
-    Source: J. Gorodkin, "Comparing two K-category assignments by a K-category correlation
-    coefficient" (2004).
+    With the table's row sums t, column sums p, diagonal c and total n: (n sum(c) - sum(t p)) /
+    sqrt((n^2 - sum(t^2)) (n^2 - sum(p^2))); nan if label or pred has only one class. Source: J.
+    Gorodkin, "Comparing two K-category assignments by a K-category correlation coefficient" (2004).
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class PCC(_Tables):
 
 
 def _sum_of_tables(a: numpy.ndarray, b: numpy.ndarray) -> numpy.ndarray:
-    """a + b, of which one may know more classes."""
+    """a + b, where one table may have more classes."""
     total = numpy.zeros((max(len(a), len(b)),) * 2, int)
     total[: len(a), : len(a)] += a
     total[: len(b), : len(b)] += b

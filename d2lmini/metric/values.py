@@ -1,4 +1,4 @@
-"""Metrics of predicted numbers.
+"""Metrics for predicted numbers.
 
 >>> from d2lmini import metric, nd
 >>> rmse = metric.RMSE()
@@ -28,9 +28,9 @@ from d2lmini.metric.base import (
 
 
 class _Difference(EvalMetric):
-    """A number for each update's differences of label and prediction, averaged over updates."""
+    """Base class: one number per update from label - pred, averaged over updates."""
 
-    #: The methods that make the number of the differences, one after the other.
+    #: The methods that compute the number from the differences, in order.
     _methods: tuple[str, ...]
 
     def __init__(self, name: str, output_names: Names, label_names: Names):
@@ -40,7 +40,7 @@ class _Difference(EvalMetric):
         for label, pred in batches(labels, preds):
             pred = as_array(pred)
             label = as_array(label).as_in_context(pred.context).astype(pred.dtype)
-            # (N,) and (N, 1) mean the same.
+            # (N,) and (N, 1) are equivalent.
             label, pred = (x.expand_dims(1) if x.ndim == 1 else x for x in (label, pred))
             number = nd.broadcast_sub(label, pred)
             for method in self._methods:
@@ -50,7 +50,7 @@ class _Difference(EvalMetric):
 
 @register
 class MAE(_Difference):
-    """Mean of |label - pred|, of each update, averaged over updates. Waits for nothing."""
+    """Mean of |label - pred| of each update, averaged over updates. Does not wait."""
 
     _methods = ("abs", "mean")
 
@@ -62,7 +62,7 @@ class MAE(_Difference):
 
 @register
 class MSE(_Difference):
-    """Mean of (label - pred)^2, of each update, averaged over updates. Waits for nothing."""
+    """Mean of (label - pred)^2 of each update, averaged over updates. Does not wait."""
 
     _methods = ("square", "mean")
 
@@ -74,7 +74,7 @@ class MSE(_Difference):
 
 @register
 class RMSE(_Difference):
-    """Root of the mean of (label - pred)^2, of each update, averaged over updates."""
+    """Root of the mean of (label - pred)^2 of each update, averaged over updates."""
 
     _methods = ("square", "mean", "sqrt")
 
@@ -86,10 +86,10 @@ class RMSE(_Difference):
 
 @alias("pearsonr")
 class PearsonCorrelation(EvalMetric):
-    """Correlation of all elements of label and pred, which share one shape.
+    """Correlation of all elements of label and pred, which have equal shapes.
 
-    average: "macro", the mean of the updates' correlations, or "micro", that of all elements seen
-    (then there is no global value beside the local one); ValueError for another. Waits.
+    average: "macro", the mean of the updates' correlations, or "micro", the correlation of all
+    elements so far (without a separate global value); ValueError for another word. Waits.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class PearsonCorrelation(EvalMetric):
     def _forget(self) -> None:
         self._elements = 0
         self._mean = numpy.zeros(2)
-        self._spread = numpy.zeros((2, 2))  # sums of products of differences from the means
+        self._spread = numpy.zeros((2, 2))  # sums of products of deviations from the means
 
     def update(self, labels: Any, preds: Any) -> None:
         for label, pred in batches(labels, preds):
@@ -126,7 +126,7 @@ class PearsonCorrelation(EvalMetric):
                 self.num_inst += 1
 
     def _take_in(self, both: numpy.ndarray) -> None:
-        """Join means and spreads of two sets (T. Chan et al., "Updating formulae", 1979)."""
+        """Merge means and sums of two sets (T. Chan et al., "Updating formulae", 1979)."""
         n, m = self._elements, both.shape[1]
         mean = both.mean(axis=1)
         gap = mean - self._mean
@@ -144,7 +144,7 @@ class PearsonCorrelation(EvalMetric):
 
 @register
 class Loss(EvalMetric):
-    """Mean of the elements of the predictions, which are losses already; labels play no part."""
+    """Mean of the elements of the predictions, which are losses; labels are ignored."""
 
     def __init__(
         self, name: str = "loss", output_names: Names = None, label_names: Names = None
@@ -159,7 +159,7 @@ class Loss(EvalMetric):
 
 @register
 class Torch(Loss):
-    """`Loss` under a name of old."""
+    """`Loss` under an old name."""
 
     def __init__(
         self, name: str = "torch", output_names: Names = None, label_names: Names = None
@@ -169,7 +169,7 @@ class Torch(Loss):
 
 @register
 class Caffe(Loss):
-    """`Loss` under a name of old."""
+    """`Loss` under an old name."""
 
     def __init__(
         self, name: str = "caffe", output_names: Names = None, label_names: Names = None

@@ -1,4 +1,4 @@
-"""Optimizers: what becomes of a weight once its gradient is there.
+"""Optimizers: rules that update weights by their gradients.
 
 >>> from d2lmini import nd, optimizer
 >>> sgd = optimizer.create("sgd", learning_rate=0.5, momentum=0.9)
@@ -11,11 +11,11 @@
 <NDArray 2 @cpu(0)>
 
 optimizer  the base class: names, learning rates, weight decay, counts of updates
-fused      those whose formula goes element by element: one engine task for all parameters
+fused      base class of elementwise optimizers: one engine task for all parameters
 sgd        SGD, NAG, Signum, SGLD, DCASGD
 adaptive   AdaGrad, RMSProp, AdaDelta, Adam, AdamW, Adamax, Nadam, FTML, Ftrl
-layerwise  LAMB, LARS: rates that follow the norms of whole parameters
-updater    Updater: an optimizer with the states of its weights, kept in files
+layerwise  LAMB, LARS: learning rates scaled by norms of whole parameters
+updater    Updater: an optimizer with the states of its weights, and their files
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""Optimizers with a rate for every element. The formulas stand in `ops/update_adaptive.py`; here is
-what changes from step to step: corrections of the bias that running means begin with.
+"""Optimizers with a learning rate for every element.
+
+The formulas are in `ops/update_adaptive.py`. This module computes what changes from step to step:
+corrections for the bias of running means that start at zero.
 
 >>> from d2lmini import optimizer
 >>> optimizer.create("rmsprop", gamma1=0.9).learning_rate
@@ -33,7 +35,7 @@ Update = tuple[Op, dict[str, Any]]
 
 @register
 class AdaGrad(Fused):
-    """Divides by the root of the sum of all squared gradients so far; the state is that sum."""
+    """Divides by the root of the sum of all squared gradients so far; the state is this sum."""
 
     n_states = 1
 
@@ -47,8 +49,9 @@ class AdaGrad(Fused):
 
 @register
 class RMSProp(Fused):
-    """Divides by the root of a running mean (gamma1) of squared gradients. `centered`: by their
-    deviation, and with momentum gamma2. State: (n,), or (n, g, delta) if centered."""
+    """Divides by the root of a running mean (gamma1) of squared gradients. `centered`: divides by
+    the gradients' standard deviation, with momentum gamma2. State: (n,), or (n, g, delta) if
+    centered."""
 
     def __init__(
         self,
@@ -82,8 +85,8 @@ class RMSProp(Fused):
 
 @register
 class AdaDelta(Fused):
-    """The size of past steps over the size of past gradients; no learning rate. State: the running
-    means (rho) of squared gradients and squared steps."""
+    """Steps scaled by the ratio of past step sizes to past gradient sizes; no learning rate. State:
+    the running means (rho) of squared gradients and squared steps."""
 
     n_states = 2
 
@@ -97,7 +100,7 @@ class AdaDelta(Fused):
 
 
 class _Means(Fused):
-    """Running means of gradients and squared gradients, which begin as zeros."""
+    """Base class: running means of gradients and of squared gradients, which start at zero."""
 
     n_states = 2
 
@@ -118,14 +121,14 @@ class _Means(Fused):
         return {"lr": lr, "beta1": self.beta1, "beta2": self.beta2, "epsilon": self.epsilon}
 
     def _unbiased(self, index: Any) -> float:
-        """By how much the means' bias makes a step too small or too large."""
+        """The factor that corrects the step for the bias of the means."""
         t = self._index_update_count[index]
         return math.sqrt(1.0 - self.beta2**t) / (1.0 - self.beta1**t)
 
 
 @register
 class Adam(_Means):
-    """Mean gradient over the root of the mean square: `adam_update`."""
+    """Divides the mean gradient by the root of the mean square: `adam_update`."""
 
     def __init__(
         self,
@@ -145,10 +148,10 @@ class Adam(_Means):
 
 @register
 class AdamW(_Means):
-    """Adam whose weight decay goes past the means, straight to the weight:
-    w - lr * (mean / (sqrt(var) + epsilon) + wd * w). (MXNet 1.9 has only the op, `adamw_update`.)
+    """Adam with decoupled weight decay, applied to the weight instead of the means.
 
-    correct_bias: scale the step as Adam does."""
+    w - lr * (mean / (sqrt(var) + epsilon) + wd * w). correct_bias: scale the step as Adam does.
+    (MXNet 1.9 has only the op, `adamw_update`.)"""
 
     def __init__(
         self,
@@ -169,7 +172,7 @@ class AdamW(_Means):
 
 @register
 class Adamax(Fused):
-    """Adam with the largest gradient of late in place of the mean square: `_adamax_update`."""
+    """Adam with a decaying maximum of gradients in place of the mean square: `_adamax_update`."""
 
     n_states = 2
 
@@ -187,10 +190,10 @@ class Adamax(Fused):
 
 @register
 class Nadam(_Means):
-    """Adam with Nesterov's look ahead, its momentum growing by a schedule: `_nadam_update`.
+    """Adam with Nesterov momentum, which grows by a schedule: `_nadam_update`.
 
-    As in MXNet the product of the momenta so far is one for all parameters and moves on at the
-    update of each, so their order counts."""
+    As in MXNet all parameters share one product of past momenta, which changes with each
+    parameter's update. So the order of the parameters affects the result."""
 
     def __init__(
         self,
@@ -221,8 +224,8 @@ class Nadam(_Means):
 
 @register
 class FTML(Fused):
-    """Follow the moving leader: `ftml_update`. State: (d, v, z). At a learning rate of 0 weight and
-    state stay as they are (MXNet makes both nan)."""
+    """Follow the moving leader: `ftml_update`. State: (d, v, z). A learning rate of 0 leaves weight
+    and state unchanged (MXNet sets both to nan)."""
 
     n_states = 3
     clip_name = "clip_grad"
@@ -245,8 +248,9 @@ class FTML(Fused):
 
 @register
 class Ftrl(Fused):
-    """Follow the regularized leader, which makes weights exactly zero: `ftrl_update`. State:
-    (z, n). At a learning rate of 0 weight and state stay as they are (MXNet makes both nan)."""
+    """Follow the regularized leader, which sets small weights to exactly zero: `ftrl_update`.
+    State: (z, n). A learning rate of 0 leaves weight and state unchanged (MXNet sets both to
+    nan)."""
 
     n_states = 2
     divides_by_rate = True

@@ -1,11 +1,11 @@
-"""Optimizers whose formula goes element by element: one engine task updates all parameters.
+"""Elementwise optimizers: one engine task updates all parameters.
 
-A subclass says with which op a parameter is updated (`step`); its state holds the op's other
-inputs. `update` takes one parameter, as MXNet's optimizers do, or lists of them: then all go into
-a single `_fused_update`, which cuts the work into pieces for all cores and blocks that stay in the
-cache.
+A subclass defines in `step` the op that updates a parameter; the state holds the op's other inputs.
+`update` takes one parameter, as MXNet's optimizers do, or lists of parameters. A list becomes a
+single `_fused_update`, which splits the work into pieces for all cores, and into blocks that fit in
+the cache.
 
-Mixed precision needs nothing more: the same op runs on the float32 copy.
+Mixed precision needs no other code: the same op runs on the float32 copy.
 
 >>> from d2lmini import nd, optimizer
 >>> adam = optimizer.Adam(learning_rate=0.1)
@@ -30,23 +30,23 @@ _UPDATE = registry["_fused_update"]
 
 
 class Fused(Optimizer):
-    """Updates by one op per parameter, all in one task."""
+    """Base class: updates each parameter by one op, all parameters in one task."""
 
-    #: How many arrays of zeros the state begins as; None stands for 0, an NDArray for 1.
+    #: Number of zero arrays in the initial state; 0 means None, 1 means an NDArray.
     n_states = 0
-    #: What the op calls the bound of gradients.
+    #: The op's name for the bound of gradients.
     clip_name = "clip_gradient"
-    #: Does the formula divide by the learning rate? Then a rate of 0 is no step at all.
+    #: True if the formula divides by the learning rate; a rate of 0 then skips the step.
     divides_by_rate = False
 
     def step(self, index: Any, lr: float, wd: float) -> tuple[Op, dict[str, Any]]:
-        """The op and the attributes of this parameter's next update, beyond those of all ops: wd,
-        rescale_grad, clip_gradient."""
+        """The op and its attributes for this parameter's next update, without those common to all
+        ops: wd, rescale_grad, clip_gradient."""
         raise NotImplementedError(f"{type(self).__name__} has no step(index, lr, wd)")
 
     @property
     def takes_lists(self) -> bool:
-        """May `update` be given all parameters at once? Not if a subclass wrote its own."""
+        """True if `update` accepts lists of parameters; False if a subclass overrides `update`."""
         kind = type(self)
         return (
             kind.update is Fused.update
@@ -59,11 +59,11 @@ class Fused(Optimizer):
         return tuple(zeros_like(weight) for _ in range(self.n_states))
 
     def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
-        """Update one weight, or a list of weights with lists of all else."""
+        """Update one weight, or a list of weights with lists of the other arguments."""
         self._push(index, weight, grad, state, False)
 
     def update_multi_precision(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
-        """`update`, of float16 weights by way of their float32 copies."""
+        """`update` that updates float16 weights through their float32 copies."""
         if type(self).update is not Fused.update:
             super().update_multi_precision(index, weight, grad, state)
         else:
@@ -97,7 +97,7 @@ class Fused(Optimizer):
             invoke(_UPDATE, tuple(data), {"steps": steps}, None)
 
     def _inputs(self, state: Any, weight: NDArray) -> tuple[NDArray, ...]:
-        """The inputs of the op behind weight and gradient."""
+        """The inputs of the op after weight and gradient."""
         if state is None:
             return ()
         return tuple(state) if isinstance(state, (tuple, list)) else (state,)

@@ -1,12 +1,12 @@
-"""Optimizers whose rates follow the norms of whole parameters, for very large batches.
+"""Optimizers that scale rates by the norms of whole parameters, for very large batches.
 
-The norms stay on the device: nothing here waits. See `ops/update_norms.py`.
+The norms stay on the device, so no update waits. See `ops/update_norms.py`.
 
 >>> from d2lmini import nd, optimizer
 >>> lars = optimizer.create("lars", learning_rate=1.0, eta=0.5)
 >>> weight = nd.array([3, 4])
 >>> lars.update(0, weight, nd.array([30, 40]), None)
->>> weight.asnumpy().round(3).tolist()                # half of |weight|, whatever |grad| is
+>>> weight.asnumpy().round(3).tolist()                # half of |weight|, for any |grad|
 [1.5, 2.0]
 """
 
@@ -30,8 +30,8 @@ def _call(name: str, *inputs: NDArray, out: Any = None, **attrs: Any) -> Any:
 
 @register
 class LAMB(Optimizer):
-    """Adam's direction, its length that of the weight times lr: `lamb_update_phase1`, norms,
-    `lamb_update_phase2`. lower_bound, upper_bound: between which the weight's norm counts."""
+    """Adam's direction, scaled to the norm of the weight times lr: `lamb_update_phase1`, norms,
+    `lamb_update_phase2`. lower_bound, upper_bound: clip the norm of the weight."""
 
     def __init__(
         self,
@@ -73,11 +73,11 @@ class LAMB(Optimizer):
 
 @register
 class LARS(_MasterLast):
-    """SGD with lr * eta * |weight| / (|grad| + wd * |weight| + eps) in place of lr, for all
-    parameters but those whose names end in gamma, beta or bias.
+    """SGD with the rate lr * eta * |weight| / (|grad| + wd * |weight| + eps).
 
-    momentum_correction: when lr changes, the momentum is scaled along. Updates lists at once, as
-    SGD does: sums of squares, rates, step."""
+    Parameters whose names end in gamma, beta or bias use the rate lr. momentum_correction: scale
+    the momentum when lr changes. Updates lists at once, as SGD does: sums of squares, rates,
+    step."""
 
     with_momentum = sgd_mom_update
     takes_lists = True  # type: ignore[assignment]

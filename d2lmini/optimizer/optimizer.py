@@ -1,13 +1,14 @@
-"""The base of all optimizers: which rate and which decay a parameter gets at its next update.
+"""Base class of all optimizers: the rate and the decay of each parameter's next update.
 
     rate    lr (or lr_scheduler(num_update)) times lr_mult of the parameter
     decay   wd times wd_mult of the parameter
 
-A parameter is known by its index. The multipliers come from the Parameter itself where there is
-one (`param_dict`, read at every update), else from the tables that `set_lr_mult` and `set_wd_mult`
-fill, by index or by name. `num_update` is the largest number of updates any parameter has had.
+A parameter is identified by its index. The multipliers come from the Parameter itself if there is
+one (`param_dict`, read at every update), otherwise from the tables that `set_lr_mult` and
+`set_wd_mult` fill, by index or by name. `num_update` is the largest number of updates of any
+parameter.
 
-A new optimizer is a subclass with `create_state` and `update`, written in ops on NDArrays:
+A new optimizer is a subclass that defines `create_state` and `update` with ops on NDArrays:
 
 >>> from d2lmini import nd, optimizer
 >>> @optimizer.register
@@ -37,14 +38,14 @@ from d2lmini.ndarray import NDArray, zeros
 
 
 class Optimizer:
-    """Rates, decays, counts; see this module.
+    """Base class: learning rates, weight decays, counts of updates; see this module.
 
-    rescale_grad: what every gradient is multiplied by first. clip_gradient: the bound of its
-    elements, None for none. learning_rate: 0.01 if neither it nor a scheduler is given; given both,
-    it becomes the scheduler's base_lr. multi_precision: update float16 weights by way of a float32
-    copy. param_idx2name: names of the indices; the decay of those that do not end in `_weight` or
-    `_gamma` is then 0 (AssertionError unless it is a dict). param_dict: Parameters by index. (`sym`
-    is MXNet's; accepted and unused.)
+    rescale_grad: a factor applied first to every gradient. clip_gradient: the bound of gradient
+    elements, or None. learning_rate: 0.01 if neither a rate nor a scheduler is given; if both are
+    given, the rate becomes the scheduler's base_lr. multi_precision: update float16 weights through
+    a float32 copy. param_idx2name: names of the indices, a dict (otherwise AssertionError); weight
+    decay is then 0 for names that do not end in `_weight` or `_gamma`. param_dict: Parameters by
+    index. (`sym` is MXNet's; accepted and unused.)
     """
 
     #: Optimizer classes by lower-case name.
@@ -78,7 +79,7 @@ class Optimizer:
         self.wd_mult: dict[Any, float] = {}
         self.begin_num_update = begin_num_update
         self.num_update = begin_num_update
-        # Counts by index, apart for each device: several of them share one optimizer.
+        # Counts by index, separate for each device: several devices share one optimizer.
         self._all_index_update_counts: dict[int, dict[Any, int]] = {0: {}}
         self._index_update_count = self._all_index_update_counts[0]
         self.clip_gradient = clip_gradient
@@ -95,7 +96,7 @@ class Optimizer:
 
     @staticmethod
     def register(klass: type[Optimizer]) -> type[Optimizer]:
-        """Let `create` find a class by its name in lower case; a decorator."""
+        """Register a class under its lower-case name for `create`; a decorator."""
         name = klass.__name__.lower()
         known = Optimizer.opt_registry.get(name)
         if known is not None and known is not klass:
@@ -108,7 +109,7 @@ class Optimizer:
 
     @staticmethod
     def create_optimizer(name: str, **kwargs: Any) -> Optimizer:
-        """A new optimizer of that name; keywords are the class's. ValueError if there is none."""
+        """Make an optimizer by name with the class's keywords. ValueError for an unknown name."""
         klass = Optimizer.opt_registry.get(name.lower())
         if klass is None:
             known = ", ".join(sorted(Optimizer.opt_registry))
@@ -118,11 +119,11 @@ class Optimizer:
     # -- what subclasses fill in -------------------------------------------------------------------
 
     def create_state(self, index: Any, weight: NDArray) -> Any:
-        """What is to be kept of earlier updates of this weight: None, an NDArray, a tuple."""
+        """Make the state for updates of this weight: None, an NDArray, or a tuple."""
         return None
 
     def update(self, index: Any, weight: NDArray, grad: NDArray, state: Any) -> None:
-        """Change `weight` in place by its gradient, and `state` with it."""
+        """Update `weight` and `state` in place with the gradient."""
         raise NotImplementedError(
             f"{type(self).__name__} has no update(index, weight, grad, state)"
         )
@@ -137,7 +138,7 @@ class Optimizer:
     def update_multi_precision(
         self, index: Any, weight: NDArray, grad: NDArray, state: Any
     ) -> None:
-        """`update`; in mixed precision that of the float32 copy, which the weight then follows."""
+        """`update`; in mixed precision updates the float32 copy, then casts it to the weight."""
         if self._is_mixed(weight):
             master, inner = self._split(state)
             self.update(index, master, grad.astype(np.float32), inner)
@@ -146,7 +147,7 @@ class Optimizer:
             self.update(index, weight, grad, state)
 
     def _split(self, state: Any) -> tuple[NDArray, Any]:
-        """A state in mixed precision as (float32 copy, state of that copy)."""
+        """Split a mixed-precision state into (float32 copy, state of that copy)."""
         return state
 
     def _is_mixed(self, weight: NDArray) -> bool:
@@ -156,11 +157,11 @@ class Optimizer:
 
     @property
     def learning_rate(self) -> float:
-        """The rate now, before multipliers."""
+        """The current rate, before multipliers."""
         return self.lr if self.lr_scheduler is None else self.lr_scheduler(self.num_update)
 
     def set_learning_rate(self, lr: float) -> None:
-        """Change the rate; UserWarning, raised, if a scheduler decides on it."""
+        """Change the rate; raises UserWarning if a scheduler sets the rate."""
         if self.lr_scheduler is not None:
             raise UserWarning(
                 "LRScheduler of the optimizer has already been defined. Note that "
@@ -170,19 +171,19 @@ class Optimizer:
         self.lr = lr
 
     def set_lr_mult(self, args_lr_mult: dict[Any, float]) -> None:
-        """Multipliers of the rate, by index or name."""
+        """Set multipliers of the rate, by index or name."""
         self.lr_mult = dict(args_lr_mult)
 
     def set_wd_mult(self, args_wd_mult: dict[Any, float]) -> None:
-        """Multipliers of the decay, by index or name; names that are neither weight nor gamma
-        have 0 unless said otherwise."""
+        """Set multipliers of the decay, by index or name. Names that are neither weight nor gamma
+        have multiplier 0 by default."""
         self.wd_mult = {
             name: 0.0 for name in self.idx2name.values() if not name.endswith(("_weight", "_gamma"))
         }
         self.wd_mult.update(args_wd_mult)
 
     def _set_current_context(self, device_id: int) -> None:
-        """Count the updates that follow as those of this device."""
+        """Count the following updates as updates on this device."""
         self._index_update_count = self._all_index_update_counts.setdefault(device_id, {})
 
     def _update_count(self, index: Any) -> None:
@@ -194,20 +195,20 @@ class Optimizer:
                 self.num_update = count
 
     def _get_lrs(self, indices: Sequence[Any]) -> list[float]:
-        """The rates of these parameters now."""
+        """The current rates of these parameters."""
         lr = self.learning_rate
         return [self._times(lr, i, "lr_mult", self.lr_mult) for i in indices]
 
     def _get_wds(self, indices: Sequence[Any]) -> list[float]:
-        """The weight decays of these parameters now."""
+        """The current weight decays of these parameters."""
         return [self._times(self.wd, i, "wd_mult", self.wd_mult) for i in indices]
 
     def _get_lr(self, index: Any) -> float:
-        """The rate of one parameter now."""
+        """The current rate of one parameter."""
         return self._get_lrs([index])[0]
 
     def _get_wd(self, index: Any) -> float:
-        """The weight decay of one parameter now."""
+        """The current weight decay of one parameter."""
         return self._get_wds([index])[0]
 
     def _times(self, value: float, index: Any, of_parameter: str, table: dict[Any, float]) -> float:
@@ -222,12 +223,12 @@ class Optimizer:
     # -- pickling ----------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the Parameters: they belong to a net."""
+        """The state without the Parameters, which belong to a net."""
         return {k: v for k, v in self.__dict__.items() if k not in ("param_dict", "sym_info")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, param_dict={}, sym_info=())
-        # The table of the current device is one of all tables; which one is set before use.
+        # The current device's table is one of all tables, and it is set before each use.
         self._index_update_count = self._all_index_update_counts.setdefault(0, {})
 
 
@@ -236,13 +237,13 @@ create = Optimizer.create_optimizer
 
 
 def zeros_like(weight: NDArray) -> NDArray:
-    """A state to begin with: zeros of the weight's shape and dtype, where it is."""
+    """An initial state: zeros with the weight's shape, dtype and context."""
     return zeros(weight.shape, ctx=weight.context, dtype=weight.dtype)
 
 
 @register
 class Test(Optimizer):
-    """weight += rescale_grad * grad, and the state follows the weight: for tests."""
+    """For tests: weight += rescale_grad * grad; the state becomes a copy of the weight."""
 
     def create_state(self, index: Any, weight: NDArray) -> NDArray:
         return zeros_like(weight)

@@ -1,8 +1,9 @@
-"""An optimizer from its description in a file of states (`updater.py`), which is not believed.
+"""Restores an optimizer from its description in a file of states (`updater.py`), with checks.
 
-A description says the name of a class and the values of its attributes. The class is looked up
-among those registered; each value must be of the kind that an optimizer of that class has there, so
-that what comes out works as one, and no method can be put out of the way by an attribute:
+A description consists of a class name and the values of attributes. The file is not trusted: the
+class is looked up among the registered classes, and each value must have the kind that this
+attribute has in an optimizer of that class. So the restored optimizer works, and no attribute can
+replace a method:
 
 >>> from d2lmini import optimizer
 >>> described = {"class": "SGD", "attributes": {"lr": 0.5, "update": 1}}
@@ -21,20 +22,20 @@ from d2lmini import lr_scheduler
 from d2lmini.base import MXNetError
 from d2lmini.optimizer.optimizer import Optimizer
 
-#: Counts are numbers of updates; no training makes more.
+#: Largest accepted count of updates; no training makes more.
 _MOST_UPDATES = 1 << 40
-#: That a schedule makes at once.
+#: Largest number of steps that a schedule makes at once.
 _MOST_STEPS = 1 << 16
 
 
 def damaged(words: str) -> MXNetError:
-    """The error for states that are not as `Updater.get_states` writes them."""
+    """The error for states that `Updater.get_states` would not write."""
     return MXNetError(f"these optimizer states are damaged: {words}")
 
 
 def restored(described: Any, old: Optimizer) -> Callable[[], Optimizer]:
-    """What gives the optimizer that was described: `old` if it is of that class, else a new one.
-    MXNetError, before anything changes, for a description that does not fit."""
+    """A function that returns the described optimizer: `old` if the class is the same, otherwise a
+    new one. Raises MXNetError, before any change, for a description that does not fit."""
     name, values = _parts(described)
     optimizer = old
     if type(old).__name__ != name:
@@ -59,7 +60,7 @@ def restored(described: Any, old: Optimizer) -> Callable[[], Optimizer]:
 
 
 def _parts(described: Any) -> tuple[str, dict[str, Any]]:
-    """The class's name and the attributes' values."""
+    """The class name and the attributes' values."""
     if not isinstance(described, dict):
         raise damaged(f"expected a class and its attributes, got {str(described)[:100]}")
     name, attributes = described.get("class"), described.get("attributes")
@@ -72,7 +73,7 @@ def _parts(described: Any) -> tuple[str, dict[str, Any]]:
 
 
 def _value(plain: Any) -> Any:
-    """From JSON: dictionaries are there as lists of pairs, for their keys may be numbers."""
+    """Decode a value from JSON: dictionaries are lists of pairs, because keys may be numbers."""
     if isinstance(plain, list):
         return [_value(each) for each in plain]
     if isinstance(plain, dict):
@@ -81,15 +82,15 @@ def _value(plain: Any) -> Any:
 
 
 def _blank(klass: type[Optimizer]) -> Optimizer:
-    """An optimizer of that class, with the attributes it has if nothing is said."""
+    """An optimizer of that class with default attributes."""
     try:
         return klass()
-    except TypeError:  # a user's own, that wants to be told something
+    except TypeError:  # a user's class with required arguments
         return klass.__new__(klass)
 
 
 def _check(owner: Any, before: dict[str, Any], values: dict[str, Any]) -> None:
-    """Each value is set where `owner` keeps data, and is like what is there."""
+    """Check each value: `owner` has a data attribute of that name, with a value of that kind."""
     name = type(owner).__name__
     for key, value in values.items():
         of_class = getattr(type(owner), key, None)
@@ -108,14 +109,14 @@ def _check(owner: Any, before: dict[str, Any], values: dict[str, Any]) -> None:
 
 
 def _kind(value: Any) -> Any:
-    """What is alike: all numbers, tuples and lists; else what is of one type."""
+    """The kind of a value: numbers are one kind, tuples and lists another, else the type."""
     if isinstance(value, (bool, int, float)):
         return float
     return list if isinstance(value, tuple) else type(value)
 
 
 def _checked_counts(values: dict[str, Any]) -> int:
-    """The largest number of updates; looks at the tables by index or name as well."""
+    """The largest number of updates; also checks the tables by index or name."""
     tables = values.get("_all_index_update_counts", {})
     counts = [values.get("num_update", 0), values.get("begin_num_update", 0)]
     for table in tables.values():
@@ -129,8 +130,8 @@ def _checked_counts(values: dict[str, Any]) -> int:
 
 
 def _schedule(described: Any, old: Any, updates: int) -> Callable[[], Any] | None:
-    """What gives the scheduler that was described, in its state of then, after so many updates:
-    `old` if it is of that class, else a new one of `lr_scheduler`'s."""
+    """A function that returns the described scheduler in its state after this many updates: `old`
+    if the class is the same, otherwise a new scheduler of `lr_scheduler`."""
     if described is None:
         return None
     name, values = _parts(described)
@@ -144,14 +145,14 @@ def _schedule(described: Any, old: Any, updates: int) -> Callable[[], Any] | Non
             )
         try:
             schedule = known(1)
-        except AssertionError:  # its steps are a list
+        except AssertionError:  # the steps are a list
             schedule = known([1])  # type: ignore[arg-type]
     _check(schedule, getattr(schedule, "__dict__", {}), values)
     steps = values.get("step", 1)
     for step in steps if isinstance(steps, list) else [steps]:
         if not isinstance(step, int) or step < 1:
             raise damaged(f"{name}.step is {str(step)[:100]}, expected 1 or more")
-    # A schedule goes step by step from where it was; it is asked at every update.
+    # A schedule advances step by step from its state; the optimizer calls it at every update.
     count = {"count": 0, **getattr(schedule, "__dict__", {}), **values}["count"]
     behind = updates - count if isinstance(count, (int, float)) else 0
     if isinstance(steps, int) and behind > _MOST_STEPS * steps:

@@ -1,4 +1,4 @@
-"""Gradient descent, and what momentum makes of it. The formulas stand in `ops/update.py`.
+"""Gradient descent with and without momentum. The formulas are in `ops/update.py`.
 
 >>> from d2lmini import optimizer
 >>> optimizer.create("nag", learning_rate=0.1, momentum=0.9).momentum
@@ -29,7 +29,7 @@ from d2lmini.optimizer.optimizer import register, zeros_like
 
 
 class Momentum(Fused):
-    """Momentum, if it is not 0, is the state; in mixed precision the pair (momentum, copy)."""
+    """Base class: the state is the momentum, if used; in mixed precision (momentum, copy)."""
 
     with_momentum: Op
     without: Op = sgd_update
@@ -48,7 +48,7 @@ class Momentum(Fused):
 
 
 class _MasterLast(Momentum):
-    """The order of a state in mixed precision that SGD and NAG have, other than all the rest."""
+    """Mixed-precision states in the order of SGD and NAG, which other optimizers do not share."""
 
     def create_state_multi_precision(self, index: Any, weight: NDArray) -> Any:
         if self._is_mixed(weight):
@@ -64,8 +64,8 @@ class _MasterLast(Momentum):
 class SGD(_MasterLast):
     """Stochastic gradient descent with momentum: `sgd_update`, `sgd_mom_update`.
 
-    `lazy_update` concerns MXNet's sparse gradients; accepted and unused. So is `aggregate_num`,
-    the number of weights that MXNet updates at once: here it is all of them."""
+    `lazy_update` is for MXNet's sparse gradients; accepted and unused. `aggregate_num`, the number
+    of weights that MXNet updates at once, is unused too: d2lmini updates all weights at once."""
 
     with_momentum = sgd_mom_update
 
@@ -77,7 +77,7 @@ class SGD(_MasterLast):
 
 @register
 class ccSGD(SGD):
-    """Another name of SGD."""
+    """Another name for SGD."""
 
 
 @register
@@ -89,9 +89,9 @@ class NAG(_MasterLast):
 
 @register
 class Signum(Momentum):
-    """Steps of one size, by the sign of the momentum: `signum_update`, `signsgd_update`.
+    """Steps of fixed size along the momentum's sign: `signum_update`, `signsgd_update`.
 
-    `wd_lh` is weight decay that goes past the momentum; Loshchilov and Hutter's."""
+    `wd_lh` is Loshchilov and Hutter's weight decay, which bypasses the momentum."""
 
     with_momentum = signum_update
     without = signsgd_update
@@ -111,8 +111,8 @@ class Signum(Momentum):
 
 @register
 class SGLD(Fused):
-    """Stochastic gradient Langevin dynamics: half a step and noise of variance lr, so that the
-    weights wander through the posterior. `_sgld_update`."""
+    """Stochastic gradient Langevin dynamics: half a gradient step plus noise of variance lr, which
+    makes the weights sample the posterior. `_sgld_update`."""
 
     def step(self, index: Any, lr: float, wd: float) -> tuple[Op, dict[str, Any]]:
         self._deviation = math.sqrt(lr)
@@ -126,8 +126,8 @@ class SGLD(Fused):
 
 @register
 class DCASGD(Fused):
-    """SGD for gradients that come late, corrected by how far the weight has moved meanwhile; the
-    state is (momentum, the weight before). `_dcasgd_update`."""
+    """SGD for delayed gradients, corrected by the change of the weight since the gradient was
+    computed. State: (momentum, previous weight). `_dcasgd_update`."""
 
     def __init__(self, momentum: float = 0.0, lamda: float = 0.04, **kwargs: Any):
         super().__init__(**kwargs)

@@ -1,4 +1,4 @@
-"""An optimizer together with the states of the weights it updates, and their file.
+"""An optimizer with the states of the weights it updates, and their file format.
 
 >>> from d2lmini import nd, optimizer
 >>> updater = optimizer.get_updater(optimizer.SGD(learning_rate=0.5, momentum=0.9))
@@ -7,11 +7,11 @@
 >>> weight.asnumpy().tolist(), updater.states[0].asnumpy().tolist()
 ([0.5, 0.0], [-0.5, -1.0])
 
-A file of states is a `.params` file: the arrays, and among them one of bytes with the JSON text
-that says where they belong and, if wanted, what the optimizer's attributes are. Loading one runs
-no code (MXNet's own files are pickles, which could run any): classes are looked up by their
-registered names, and of their attributes only numbers, texts, lists and dictionaries are kept. What
-is read must be of the kind that belongs there (`restore.py`), or nothing of the file is taken over.
+A file of states is a `.params` file. It holds the arrays, and one array of bytes with JSON text
+that gives the place of each array and, optionally, the optimizer's attributes. Loading runs no code
+(MXNet's own files are pickles, which can run any code): classes are looked up by their registered
+names, and attributes are only numbers, strings, lists and dictionaries. Every value must have the
+kind expected in its place (`restore.py`); otherwise nothing of the file is used.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from d2lmini.optimizer.optimizer import Optimizer
 from d2lmini.optimizer.restore import damaged, restored
 
 _META = "d2lmini optimizer states"
-#: Of tuples within tuples in a state.
+#: Deepest nesting of tuples in a state.
 _MOST_DEEP = 50
 
 
 class Updater:
-    """Calls the optimizer; makes each weight's state when it is first updated.
+    """Calls the optimizer, and makes each weight's state at the weight's first update.
 
-    optimizer, states (by index), states_synced (is the state where its weight is?)."""
+    optimizer, states (by index), states_synced (True if the state is on the weight's context)."""
 
     def __init__(self, optimizer: Optimizer):
         self.optimizer = optimizer
@@ -46,7 +46,7 @@ class Updater:
         self.aggregate_updates = optimizer.aggregate_num > 0
 
     def __call__(self, index: Any, grad: Any, weight: Any) -> None:
-        """Update one weight, or lists of them: in one task where the optimizer can (`Fused`)."""
+        """Update one weight, or lists of weights: in one task if the optimizer can (`Fused`)."""
         if not isinstance(index, (list, tuple)):
             index, grad, weight = [index], [grad], [weight]
         if not index:
@@ -68,7 +68,7 @@ class Updater:
                 optimizer.update_multi_precision(i, w, g, states[i])
 
     def sync_state_context(self, state: Any, context: Context) -> Any:
-        """The state on `context`."""
+        """The state, moved to `context`."""
         if isinstance(state, NDArray):
             return state.as_in_context(context)
         if isinstance(state, (tuple, list)):
@@ -90,11 +90,11 @@ class Updater:
         return serialize.dumps([(a, (1, 0)) for a in (text, *arrays)], names)
 
     def set_states(self, states: bytes, source: Any = None) -> None:
-        """Take over what `get_states` gave; with an optimizer in it, its attributes too.
+        """Restore states from `get_states`, and the optimizer's attributes if they are included.
 
-        MXNet unpickles here, which runs whatever the bytes say; this reads them as data only.
-        MXNetError, which names `source` (the file), for anything else, a pickle of MXNet's among
-        it; then nothing has changed.
+        MXNet unpickles the bytes, which can run any code; this method reads only data. Raises
+        MXNetError, which names `source` (the file), for any other bytes, also for MXNet's pickles;
+        nothing is changed then.
         """
         try:
             found, described = _read(states)
@@ -110,7 +110,7 @@ class Updater:
 
 
 def get_updater(optimizer: Optimizer) -> Updater:
-    """An Updater of that optimizer."""
+    """An Updater for the optimizer."""
     return Updater(optimizer)
 
 
@@ -134,7 +134,7 @@ def _to_tree(state: Any, arrays: list[np.ndarray]) -> Any:
 
 
 def _read(states: bytes) -> tuple[dict[Any, Any], Any]:
-    """The states by index, and what describes the optimizer, if that is there."""
+    """The states by index, and the optimizer's description or None."""
     if bytes(states[:1]) == b"\x80":
         raise MXNetError(
             "these optimizer states are a pickle, as MXNet writes them; unpickling can run any "
@@ -149,7 +149,7 @@ def _read(states: bytes) -> tuple[dict[Any, Any], Any]:
         raise damaged(f"their description is not JSON: {problem}") from None
     if not isinstance(meta, dict) or not isinstance(meta.get("states"), list):
         raise damaged("their description lists no states")
-    # Each array belongs to one place: a file can't ask for many copies of one.
+    # Each array belongs to one place: a file cannot make many copies of an array.
     arrays: list[Any] = [entry[0] for entry in entries[1:]]
     found = {}
     for each in meta["states"]:

@@ -1,6 +1,6 @@
-"""What MXNet keeps apart from its main layers.
+"""Contributed layers and samplers, which MXNet keeps apart from the main ones.
 
-nn      layers side by side, a norm across devices, pixels out of channels
+nn      parallel layers, batch normalization across devices, pixel shuffle
 data    a sampler
 
 >>> from d2lmini import gluon

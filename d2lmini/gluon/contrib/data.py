@@ -1,4 +1,4 @@
-"""What MXNet keeps apart of its samplers.
+"""Contributed samplers, which MXNet keeps apart from the main ones.
 
 >>> from d2lmini import gluon
 >>> list(gluon.contrib.data.IntervalSampler(7, 3))

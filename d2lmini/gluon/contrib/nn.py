@@ -1,4 +1,4 @@
-"""Layers side by side, a norm across devices, and pixels out of channels.
+"""Contributed layers: parallel layers, normalization across devices, pixel shuffle.
 
 >>> from d2lmini import nd
 >>> from d2lmini.gluon import nn
@@ -24,14 +24,14 @@ from d2lmini.gluon.nn.sequential import HybridSequential, Sequential
 
 
 class Identity(HybridBlock):
-    """y = x: a place for a layer that is not there."""
+    """y = x: a placeholder for a layer."""
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
         return x
 
 
 class Concurrent(Sequential):
-    """Every child gets the input; their outputs are joined along `axis`."""
+    """Calls every child with the same input and concatenates the outputs along `axis`."""
 
     def __init__(self, axis: int = -1, prefix: str | None = None, params: Any = None):
         super().__init__(prefix=prefix, params=params)
@@ -42,7 +42,7 @@ class Concurrent(Sequential):
 
 
 class HybridConcurrent(HybridSequential):
-    """Every child gets the input; their outputs are joined along `axis`."""
+    """Calls every child with the same input and concatenates the outputs along `axis`."""
 
     def __init__(self, axis: int = -1, prefix: str | None = None, params: Any = None):
         super().__init__(prefix=prefix, params=params)
@@ -53,7 +53,7 @@ class HybridConcurrent(HybridSequential):
 
 
 class SparseEmbedding(Embedding):
-    """Embedding under the name that MXNet gives one with sparse weights; here they are dense."""
+    """Embedding under MXNet's name for sparse weights; d2lmini's weights are dense."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class SparseEmbedding(Embedding):
 
 
 class _PixelShuffle(HybridBlock):
-    """Channels become pixels: a block of `factor` pixels for each, as many channels fewer.
+    """Base class: moves channels into blocks of `factor` pixels; divides the number of channels.
 
     (N, C f1 ... fn, d1, ..., dn) -> (N, C, d1 f1, ..., dn fn). W. Shi et al., "Real-Time Single
     Image and Video Super-Resolution" (2016).
@@ -84,7 +84,7 @@ class _PixelShuffle(HybridBlock):
         self._factors = factors
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
-        # Split the channels off into (C, f1, ..., fn), bring each f behind its d, and join them.
+        # Split the channels into (C, f1, ..., fn), move each f behind its d, and merge the two.
         ndim = self.ndim
         x = F.reshape(x, (0, -4, -1, prod(self._factors), *[0] * ndim))
         for i in range(ndim - 1):

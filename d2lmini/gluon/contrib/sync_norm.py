@@ -1,4 +1,4 @@
-"""SyncBatchNorm: one BatchNorm over the parts of a batch that lie on several devices.
+"""SyncBatchNorm: BatchNorm over a batch whose parts lie on several devices.
 
 >>> from d2lmini import autograd, cpu, nd
 >>> from d2lmini.gluon.contrib.nn import SyncBatchNorm
@@ -10,17 +10,17 @@
 >>> a.round().asnumpy().ravel().tolist(), b.round().asnumpy().ravel().tolist()
 ([-1.0, -1.0], [1.0, 1.0])
 
-Each by itself would have become [-1, 1]. But how can the first call be computed before the second
-is made, by the same thread? It cannot, and need not be: it returns at once, as all calls do. What
-it returns waits for the mean and variance of the whole, which a `Meeting` writes (see
-`engine/meeting.py`): a task that is ready when all devices have brought the moments of their parts.
-Backward meets in the same way, over the sums that its formula needs, so losses may be walked back
-one by one or as a list.
+BatchNorm of each part would give [-1, 1]. How can one thread compute the first call before it makes
+the second? It does not need to: like every call, the first call returns at once. Its result waits
+for the mean and variance of the whole batch, which a `Meeting` writes (see `engine/meeting.py`): a
+task that becomes ready when all devices have supplied the moments of their parts. Backward waits in
+the same way for the sums in its formula, so backward may be called for each loss or for a list of
+losses.
 
-The n-th call on one device meets the n-th calls on the others; where an exception ended the scope
-of `autograd.record()` in which some had come, all begin anew with the next call. A device that does
-not come is an error where its absence is noticed; see `SyncBatchNorm`. H. Zhang et al., "Context
-Encoding for Semantic Segmentation" (2018).
+The n-th call on one device is matched with the n-th calls on the others. If an exception ends a
+scope of `autograd.record()` in which only some devices have called, the next call starts a new
+round for all. A missing device raises an error where its absence is noticed; see `SyncBatchNorm`.
+H. Zhang et al., "Context Encoding for Semantic Segmentation" (2018).
 """
 
 from __future__ import annotations
@@ -44,17 +44,18 @@ from d2lmini.ndarray.compute import array_of
 from d2lmini.ndarray.dispatch import wrap
 from d2lmini.ops.core import modes, registry
 
-#: A device may be so many calls of a layer ahead of the others.
+#: Number of calls of a layer by which a device may be ahead of the others.
 MOST_AHEAD = 16
 
-#: Over the books below. Nothing is pushed under it.
+#: Guards the bookkeeping below. No task is pushed while it is held.
 _lock = forks.guard(threading.Lock())
 
 
 class Gathering:
-    """An array from each of n devices, and what is made of them all: `combine(arrays, sizes)`.
+    """Collects an array from each of n devices and computes `combine(arrays, sizes)`.
 
-    The arrays are combined in the order of their contexts, whichever came first, on the CPU.
+    The arrays are combined on the CPU in the order of their contexts, whatever their order of
+    arrival.
     """
 
     def __init__(self, n: int, name: str, combine: Callable[[list, list[int]], Any]):
@@ -64,7 +65,7 @@ class Gathering:
         self.parts: dict[Context, tuple[NDArray, int]] = {}
         self.total: Any = None
         self.task: Any = None
-        self.left = False  # did an exception keep the others from coming?
+        self.left = False  # True if an exception kept the others from coming
 
     @property
     def complete(self) -> bool:
@@ -72,14 +73,14 @@ class Gathering:
 
     @property
     def failed(self) -> bool:
-        """Was it ended before all came?"""
+        """True if the gathering was ended before all devices came."""
         if self.task is None or self.complete:
             return False
         return not self.task.open or self.total._chunk.error is not None
 
     def add(self, x: NDArray, size: int) -> NDArray:
-        """Bring the array of one device, the summary of `size` values; the result, on that device.
-        Returns at once."""
+        """Add the array of one device, the summary of `size` values. Returns the result on that
+        device, without waiting."""
         ctx = x.context
         part = x if ctx.is_cpu else x.as_in_context(cpu())
         with _lock:
@@ -92,7 +93,7 @@ class Gathering:
         return self.total if ctx.is_cpu else self.total.as_in_context(ctx)
 
     def missing(self) -> str:
-        """Why it cannot be complete."""
+        """The reason why the gathering cannot complete."""
         came = ", ".join(map(str, sorted(self.parts, key=_rank)))
         if self.complete:
             return (
@@ -123,10 +124,10 @@ def _rank(ctx: Context) -> tuple[str, int]:
 
 
 def merge_moments(moments: list[np.ndarray], sizes: list[int]) -> np.ndarray:
-    """Mean and variance of the whole from those of its parts, (2, C) each, in float64 meanwhile.
+    """Mean and variance of the whole from those of its parts, (2, C) each; computed in float64.
 
-    The variance is that within the parts and that of their means (T. Chan et al., "Updating
-    formulae and a pairwise algorithm for computing sample variances", 1979).
+    The variance combines the variances within the parts and the variance of their means (T. Chan et
+    al., "Updating formulae and a pairwise algorithm for computing sample variances", 1979).
     """
     pairs = np.stack(moments).astype(np.float64)  # (k, 2, C)
     share = np.asarray(sizes, np.float64) / max(sum(sizes), 1)
@@ -136,12 +137,12 @@ def merge_moments(moments: list[np.ndarray], sizes: list[int]) -> np.ndarray:
 
 
 def mean_of_sums(sums: list[np.ndarray], sizes: list[int]) -> np.ndarray:
-    """The mean over the whole, from the sums over its parts."""
+    """The mean over the whole, from the sums over the parts."""
     return np.stack(sums).astype(np.float64).sum(axis=0) / max(sum(sizes), 1)
 
 
 class _Round:
-    """One call of a layer on every device: where they meet on the way there, and back."""
+    """One call of a layer on every device: the gatherings of forward and of backward."""
 
     def __init__(self, n: int, name: str):
         self.n = n
@@ -149,20 +150,20 @@ class _Round:
         self.members: set[Context] = set()
         self.forward = Gathering(n, name, merge_moments)
         self.back: list[Gathering] = []
-        self.scopes: list[tuple[list[int], int]] = []  # those that broke, and how many when it came
+        self.scopes: list[tuple[list[int], int]] = []  # (broken scopes of a thread, count at join)
 
     def join(self, ctx: Context) -> None:
-        """`ctx` takes part, by this thread."""
+        """Add `ctx`, called by this thread."""
         self.members.add(ctx)
         self.scopes.append((modes.broken, modes.broken[0]))
 
     @property
     def is_left(self) -> bool:
-        """Has an exception ended a scope of a thread that took part?"""
+        """True if an exception has ended a scope of a participating thread."""
         return any(broken[0] != then for broken, then in self.scopes)
 
     def backward(self, ctx: Context) -> Gathering:
-        """Where `ctx` brings its sums; with a tape that is kept, it may do so more than once."""
+        """The gathering for the sums of `ctx`; with a retained tape there may be several."""
         with _lock:
             for each in self.back:
                 if ctx not in each.parts and not each.failed:
@@ -172,7 +173,7 @@ class _Round:
 
 
 class _Normalize(autograd.Function):
-    """The part of one device in a round: data, gamma, beta -> normalized data."""
+    """One device's part of a round: data, gamma, beta -> normalized data."""
 
     def __init__(self, meets: _Round, layer: SyncBatchNorm, moving: tuple[NDArray, NDArray]):
         self.meets = meets
@@ -183,7 +184,7 @@ class _Normalize(autograd.Function):
         self.momentum = options["momentum"]
 
     def forward(self, x: Any, gamma: Any, beta: Any) -> Any:
-        # Others wait for what is brought here: it goes before what is not urgent.
+        # Other devices wait for this result, so it runs before tasks that are not urgent.
         with engine.prioritized(1):
             own = registry["_channel_moments"](x, axis=self.how["axis"])
             moments = self.meets.forward.add(own, _per_channel(x, self.how["axis"]))
@@ -209,24 +210,24 @@ def _per_channel(x: NDArray, axis: int) -> int:
 
 
 class _Rounds:
-    """The rounds of a layer that are not complete, oldest first."""
+    """The incomplete rounds of a layer, oldest first."""
 
     def __init__(self) -> None:
         self.open: list[_Round] = []
 
     def left(self) -> list[_Round]:
-        """Those that an exception has kept from being complete, which are forgotten."""
+        """Remove and return the rounds that an exception kept incomplete."""
         left = [r for r in self.open if r.is_left]
         self.open = [r for r in self.open if r not in left]
         return left
 
     def join(self, ctx: Context, n: int, name: str) -> _Round:
-        """The first round in which `ctx` is not yet. MXNetError if the others are too far behind,
-        or gave up waiting for it."""
+        """The first round without `ctx`. MXNetError if the other devices are too far behind or have
+        stopped waiting for `ctx`."""
         failed = next((r for r in self.open if r.forward.failed or r.n != n), None)
         if failed is not None:
             if ctx not in failed.members:
-                failed.members.add(ctx)  # told once; with its next call all begin anew
+                failed.members.add(ctx)  # raised once; the next call starts anew
                 raise MXNetError(
                     f"{failed.forward.missing()}. Now {ctx} comes too late; the next call is the "
                     "first of a new round"
@@ -252,22 +253,23 @@ _rounds: WeakKeyDictionary[Any, _Rounds] = WeakKeyDictionary()
 
 
 class SyncBatchNorm(BatchNorm):
-    """BatchNorm over the whole batch where each device has a part of it; shape kept.
+    """BatchNorm over the whole batch when each device has a part of the batch; shape kept.
 
-    In training, mean and variance are those of the parts on all `num_devices` devices, and so are
-    the running ones, on every device alike. Gradients are those of the whole batch; gamma's and
-    beta's are left in parts that Trainer adds up. Results do not depend on timing: two runs agree
-    to the bit. Otherwise, on one device, or with use_global_stats, it is BatchNorm. The axis is 1.
+    In training, mean and variance are those of the parts on all `num_devices` devices together; the
+    running statistics are updated with them, equally on every device. Gradients are those of the
+    whole batch; the gradients of gamma and beta stay split over the devices, and Trainer sums them.
+    Results do not depend on timing: two runs agree to the bit. Outside training, on one device, or
+    with use_global_stats, the layer is BatchNorm. The axis is 1.
 
-    num_devices: how many take part; None: as many as its parameters were initialized on. (MXNet
-    takes as many as there are GPUs.)
+    num_devices: number of devices; None: the number of devices of its parameters. (MXNet uses the
+    number of GPUs.)
 
-    Call the net on the part of every device before you wait for anything: a wait that would need a
-    part that has not come raises MXNetError, at once, or after two seconds where other threads are
-    alive that might bring it; so does a part that comes after that. More num_devices than its
-    parameters have is an MXNetError at the call. Only first-order gradients pass through the
-    meeting of devices. A hybridized net compiles, in training, the blocks in it that do not contain
-    it. In symbols and files it is BatchNorm.
+    Call the net on the part of every device before you wait for any result. A wait that needs a
+    missing part raises MXNetError: at once, or after two seconds if other live threads could supply
+    the part. A part that arrives after this error raises MXNetError too. A num_devices larger than
+    the parameters' number of devices raises MXNetError at the call. Only first-order gradients pass
+    through the layer. In a hybridized net in training, only the Blocks that do not contain this
+    layer are compiled. In symbols and files the layer is BatchNorm.
     """
 
     def __init__(
@@ -310,7 +312,7 @@ class SyncBatchNorm(BatchNorm):
 
     @property
     def _alone(self) -> bool:
-        """Can it never have to do with other devices?"""
+        """True if the layer can never depend on other devices."""
         return self._num_devices == 1 or bool(self._kwargs["use_global_stats"])
 
     def _round(self, ctx: Context, n: int) -> _Round:
@@ -325,15 +327,15 @@ class SyncBatchNorm(BatchNorm):
             return rounds.join(ctx, n, f"SyncBatchNorm {self.name}")
 
     def _devices(self) -> int:
-        """How many take part."""
+        """The number of devices that take part."""
         places = self.gamma.list_ctx()
         if self._num_devices is None:
             return len(places)
         if self._num_devices > len(places):
             raise MXNetError(
                 f"SyncBatchNorm {self.name}: num_devices={self._num_devices}, but its parameters "
-                f"are only on {places}: the others will never come. Initialize it on a list of "
-                "all devices, or leave num_devices out"
+                f"are only on {places}: the other devices can never take part. "
+                "Initialize it on a list of all devices, or leave num_devices out"
             )
         return self._num_devices
 

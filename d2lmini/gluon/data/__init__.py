@@ -1,12 +1,12 @@
-"""Data on the way to the network. In reading order:
+"""Data sets, loaders and transforms. In reading order:
 
-    sampler     in which order, in which batches
-    split       in parts, one for each process of a job
+    sampler     the order of elements, and their batches
+    split       parts of a data set, one for each process of a job
     batchify    from elements to a batch
-    dataset     elements by number, and views of them
-    workers     threads or processes that load beside the program
-    dataloader  batches in order, made ahead
-    vision      pictures: MNIST and others, transforms
+    dataset     elements by index, and views of datasets
+    workers     threads or processes that load batches in the background
+    dataloader  batches in order, prefetched
+    vision      images: MNIST and others, transforms
 
 >>> from d2lmini import nd
 >>> from d2lmini.gluon import data as gdata

@@ -1,4 +1,4 @@
-"""From elements to a batch: the default batchify function, and the short way to the same result.
+"""From elements to a batch: the default batchify function, and a fast path to the same result.
 
 >>> import numpy as np
 >>> images, labels = default_batchify_fn([(np.zeros((2, 2)), 3), (np.ones((2, 2)), 4)])
@@ -7,8 +7,8 @@
 [3 4]
 <NDArray 2 @cpu(0)>)
 
-`gather` takes many elements of an array at once. It gives the same bits as asking one by one and
-joining the elements, for the interpreter's price of one element.
+`gather` takes many elements of an array at once. The result is bitwise equal to indexing and
+joining single elements, with the interpreter's cost for one element.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from d2lmini.ops.core import DTYPES
 def default_batchify_fn(data: Sequence[Any]) -> Any:
     """Join elements along a new first axis.
 
-    NDArrays are stacked, tuples are joined part by part (a list comes out), all else goes through
-    NumPy and keeps NumPy's dtype: Python ints give int64, floats float64. TypeError when the
-    elements cannot be joined: other shapes, or no numbers.
+    NDArrays are stacked. Tuples are joined position by position into a list. Other elements go
+    through NumPy and keep NumPy's dtype: Python ints give int64, floats float64. Raises TypeError
+    when the elements cannot be joined: different shapes, or no numbers.
     """
     first = data[0]
     if isinstance(first, NDArray):
@@ -56,16 +56,16 @@ def default_batchify_fn(data: Sequence[Any]) -> Any:
     return from_array(values, current_context())
 
 
-#: In MXNet the one for worker processes, which puts batches into shared memory.
+#: In MXNet, the batchify function of worker processes, which puts batches into shared memory.
 default_mp_batchify_fn = default_batchify_fn
 
 
 def gather(data: Any, indices: Sequence[int]) -> Any:
-    """default_batchify_fn([data[i] for i in indices]) at once; None where there is no such way.
+    """default_batchify_fn([data[i] for i in indices]) at once; None without a fast path.
 
-    There is one for NumPy arrays, for NDArrays with two axes or more, and for datasets whose class
-    defines `_whole_batch` beside its `__getitem__` (a subclass that overrides only the latter
-    means something else).
+    The fast path exists for NumPy arrays, for NDArrays with two or more axes, and for datasets
+    whose class defines both `_whole_batch` and `__getitem__` (a subclass that overrides only
+    `__getitem__` changes the elements).
     """
     if isinstance(data, NDArray):
         return _rows(data, indices)
@@ -81,16 +81,16 @@ def gather(data: Any, indices: Sequence[int]) -> Any:
 
 
 def _rows(data: NDArray, indices: Sequence[int]) -> Any:
-    """Rows of an NDArray as a copy. (Not of one axis: there x[i] has shape (1,).)"""
-    places = np.array(indices, dtype=np.int64)  # a copy: a sampler may change its own
+    """Rows of an NDArray as a copy. (Not for one axis, where x[i] has shape (1,).)"""
+    places = np.array(indices, dtype=np.int64)  # a copy: a sampler may reuse its list
     n = data.shape[0] if data.ndim > 1 else 0
     if n == 0 or places.size == 0 or places.min() < 0 or places.max() >= n:
-        return None  # one by one finds what is wrong
+        return None  # the path for single elements raises the error
     return nd.take(data, from_array(places, data.context, adopt=True))
 
 
 def same_as_one_by_one(fn: Any) -> bool:
-    """Does fn(batch of images) give what fn gives on each? Transforms say so in `_on_batches`,
-    each class for itself, for a subclass may do something else."""
+    """True if fn(batch of images) equals fn on each image. Transforms declare this in
+    `_on_batches`; each class declares it itself, because a subclass may differ."""
     says = type(fn).__dict__.get("_on_batches")
     return says is not None and says(fn)

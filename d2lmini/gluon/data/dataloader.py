@@ -1,4 +1,4 @@
-"""DataLoader: batches of a dataset, in order, made ahead by workers.
+"""DataLoader: batches of a dataset in order, prefetched by workers.
 
 >>> from d2lmini import nd
 >>> from d2lmini.gluon.data import ArrayDataset, DataLoader
@@ -9,16 +9,16 @@
 (2, 2) [2. 3.]
 (1, 2) [4.]
 
-With `num_workers` the batches after the one in use are loaded while the program computes:
-`prefetch` of them at most, and they come in the sampler's order whoever is done first. That is not
-left to the engine: user code may wait for arrays, which an engine's task must not.
+With `num_workers`, workers load the next batches while the program computes: at most `prefetch`
+batches, in the sampler's order whichever worker finishes first. The engine does not load batches,
+because user code may wait for arrays, which a task of the engine must not.
 
-What comes is the same with any number of workers: the sampler runs in the program's own thread, and
-operations that draw random numbers for a batch (random transforms) do so from a stream of that
-batch, fixed by `d2lmini.random.seed`. The order of shuffling is fixed by `numpy.random.seed`.
+The batches do not depend on the number of workers. The sampler runs in the program's thread. Random
+operations of a batch (random transforms) draw from a stream of that batch, fixed by
+`d2lmini.random.seed`. `numpy.random.seed` fixes the order of shuffling.
 
-A loader can go on in the middle of an epoch (`state_dict`), for it alone knows which batches were
-handed out: its sampler is ahead of that by those in flight.
+A loader can resume in the middle of an epoch (`state_dict`). The loader keeps this state, because
+only the loader knows which batches were returned: its sampler is ahead by the batches in flight.
 """
 
 from __future__ import annotations
@@ -46,38 +46,38 @@ __all__ = ["DataLoader", "default_batchify_fn", "default_mp_batchify_fn"]
 
 @dataclass
 class _Place:
-    """How far an epoch has come."""
+    """The position in an epoch."""
 
-    sampler: Any  # what its walk began with; None if nobody knows
+    sampler: Any  # the sampler's state at the start; None if unknown
     key: random_state.Key
-    epoch: int  # its number
-    given: int = 0  # batches handed out
+    epoch: int  # the epoch's number
+    given: int = 0  # batches returned
     over: bool = False
 
 
 class DataLoader:
-    """Walks a dataset in batches; each `for` loop over it is one epoch.
+    """Iterates over a dataset in batches; each `for` loop over the loader is one epoch.
 
     dataset        anything with `len` and `[i]`: a Dataset, an array, a list
-    batch_size     elements per batch; shuffle: in a new order each epoch
-    sampler        the order, instead of shuffle
-    last_batch     what becomes of a shorter last batch: 'keep' (default), 'discard', 'rollover'
-    batch_sampler  lists of indices, instead of the four above
-    batchify_fn    makes a batch of a list of elements; default: see `default_batchify_fn`
-    num_workers    0: batches are loaded in the program's own thread, when they are asked for
+    batch_size     elements per batch; shuffle: a new order in each epoch
+    sampler        the order of elements, instead of shuffle
+    last_batch     for a shorter last batch: 'keep' (default), 'discard' or 'rollover'
+    batch_sampler  lists of indices, instead of the four arguments above
+    batchify_fn    makes a batch of a list of elements; default: `default_batchify_fn`
+    num_workers    0: the program's thread loads each batch when the loop asks for the batch
     pin_memory     batches on cpu_pinned(pin_device_id)
-    prefetch       batches in flight, at most; default 2 * num_workers
-    thread_pool    None or True: workers are threads; False: processes. (In MXNet the default means
-                   processes. What they need and cost is told in `workers.py`.)
+    prefetch       largest number of batches in flight; default 2 * num_workers
+    thread_pool    None or True: workers are threads; False: processes, MXNet's default.
+                   `workers.py` describes the requirements and cost of processes.
     timeout        seconds to wait for a batch before TimeoutError
-    auto_reload    begin to load the next epoch as soon as one has ended
+    auto_reload    start to load the next epoch as soon as an epoch has ended
 
-    An exception in a worker is raised where its batch would come, with the worker's traceback; the
-    epoch is over then. A worker process that dies is a RuntimeError, and the next epoch has new
-    ones. Leaving a loop early drops what was loaded ahead. Workers start with the first epoch and
-    go with the loader; an iterator keeps its loader alive.
+    An exception in a worker is raised in place of the batch, with the worker's traceback, and ends
+    the epoch. The death of a worker process raises RuntimeError; the next epoch starts new workers.
+    Leaving a loop early drops the prefetched batches. Workers start with the first epoch and end
+    with the loader; an iterator keeps its loader alive.
 
-    ValueError for arguments that contradict each other, are missing, or out of range.
+    Raises ValueError for arguments that contradict each other, are missing, or are out of range.
     """
 
     def __init__(
@@ -111,16 +111,16 @@ class DataLoader:
         self._timeout = timeout
         self._pool: ThreadPool | ProcessPool | None = None
         self._release: Any = None
-        self._place: _Place | None = None  # of the epoch that was begun last
-        self._resumed = False  # it is yet to go on
-        # The next epoch, on its way; it holds this loader only once it is handed out.
+        self._place: _Place | None = None  # of the epoch begun last
+        self._resumed = False  # True until the resumed epoch begins
+        # The prefetched next epoch; it refers to this loader only after it was returned.
         self._ahead: _Epoch | None = None
         self.auto_reload = bool(auto_reload) and self._num_workers > 0
         if self.auto_reload:
             self._ahead = _Epoch(self)
 
     def __len__(self) -> int:
-        """Number of batches in the coming epoch."""
+        """Number of batches in the next epoch."""
         return len(self._batch_sampler)
 
     def __iter__(self) -> Iterator[Any]:
@@ -139,7 +139,7 @@ class DataLoader:
         place.over = True
 
     def _begin(self) -> tuple[_Place, Iterator[tuple[int, Any]]]:
-        """An epoch, or what is left of the one to go on with: its numbered lists of indices."""
+        """Begin an epoch, or resume one: its numbered lists of indices."""
         if not self._resumed or self._place is None:
             epoch = self.epoch
             key = random_state.next_key()
@@ -150,7 +150,7 @@ class DataLoader:
 
     @property
     def epoch(self) -> int:
-        """The number of the epoch that the next `for` loop walks, or goes on with: from 0."""
+        """The number, from 0, of the epoch that the next `for` loop runs or resumes."""
         if self._place is None:
             return 0
         return self._place.epoch + (not self._resumed and self._ahead is None)
@@ -158,12 +158,12 @@ class DataLoader:
     # -- to go on later ----------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """How far the epoch that was begun last has come, in numbers, texts, lists and dicts: which
-        batches it has handed out, and what their order and their random transforms depend on.
+        """The position in the epoch begun last, as numbers, strings, lists and dicts.
 
-        Not in it are the generators that later epochs begin with: NumPy's, for shuffling, and
-        `d2lmini.random`'s; `gluon.Checkpoint` keeps all of them. TypeError for a sampler that has
-        no `state_dict` of its own.
+        The state holds which batches were returned, and what determines their order and their
+        random transforms. The state omits the generators for later epochs: NumPy's, for shuffling,
+        and `d2lmini.random`'s; `gluon.Checkpoint` saves all of them. Raises TypeError for a sampler
+        without a `state_dict`.
         """
         place = self._place
         if place is None:
@@ -171,18 +171,20 @@ class DataLoader:
         if place.sampler is None:
             odd = getattr(self._batch_sampler, "_sampler", self._batch_sampler)
             raise TypeError(
-                f"state_dict: nobody knows how a {type(odd).__name__}'s walk comes again; give "
+                f"state_dict: the order of a {type(odd).__name__} cannot be repeated; give "
                 "it state_dict() and load_state_dict(state), see gluon.data.Sampler, or use a "
                 "sampler that has them: SplitSampler, RandomSampler, ..."
             )
         return {**vars(place), "key": list(place.key)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from there: the next `for` loop gives the rest of that epoch, no batch if all had
-        come but the loop had not ended, and the number of that epoch is `epoch`. The dataset and
-        the arguments are to be the same."""
+        """Resume from `state`: the next `for` loop returns the rest of that epoch.
+
+        The loop returns no batch if all batches were returned before, but the loop had not ended.
+        `epoch` is the number of that epoch. The dataset and the arguments must be the same.
+        """
         if not state:
-            return  # it was before the first epoch
+            return  # saved before the first epoch
         if self._ahead is not None:
             self._ahead._close()
             self._ahead = None
@@ -191,7 +193,7 @@ class DataLoader:
         self._place = _Place(**{**state, "key": random_state.Key(*state["key"])})
         self._resumed = not self._place.over
         if self._place.over:
-            deque(self._batch_sampler, maxlen=0)  # the next walk is the one after it
+            deque(self._batch_sampler, maxlen=0)  # skip to the state of the following epoch
         elif self.auto_reload:
             self._ahead = _Epoch(self)
 
@@ -199,7 +201,7 @@ class DataLoader:
         return batch if self._pinned is None else _moved(batch, self._pinned)
 
     def _workers(self) -> ThreadPool | ProcessPool:
-        """The pool; a new one at first, after a failure, and in a forked child."""
+        """The pool; a new pool at first, after a failure, and in a forked child."""
         if self._pool is None or self._pool.pid != os.getpid():
             kind = ThreadPool if self._thread_pool else ProcessPool
             self._pool = kind(self._num_workers, self._dataset, self._batchify_fn)
@@ -207,14 +209,14 @@ class DataLoader:
         return self._pool
 
     def _drop_workers(self, pool: Any) -> None:
-        """End this pool; the next epoch begins with another."""
+        """Close this pool; the next epoch makes another."""
         if self._pool is pool:
             self._pool = None
             self._release()
 
 
 class _Epoch:
-    """The batches of one epoch, some of them on their way; what `iter(loader)` gives."""
+    """The batches of one epoch, some of them in flight; returned by `iter(loader)`."""
 
     def __init__(self, loader: DataLoader):
         self.loader: DataLoader | None = None
@@ -231,7 +233,7 @@ class _Epoch:
     def __next__(self) -> Any:
         loader = self.loader
         assert loader is not None
-        if not self._coming:  # the end, or prefetch is 0
+        if not self._coming:  # the end of the epoch, or prefetch is 0
             self._ask()
         if not self._coming:
             self._place.over = True
@@ -252,7 +254,7 @@ class _Epoch:
         return loader._placed(batch)
 
     def _ask(self) -> None:
-        """Have one more batch loaded, if there is one."""
+        """Submit the next batch, if there is one."""
         for number, indices in self._batches:
             try:
                 self._coming.append(self._pool.submit(indices, self._place.key, number))
@@ -269,13 +271,13 @@ class _Epoch:
             loader._drop_workers(self._pool)
             raise RuntimeError(
                 f"DataLoader: a worker process ended before it had loaded batch {self._number}: it "
-                "was killed (by hand, or for want of memory), or crashed, or could not start. "
+                "was killed (by hand, or for lack of memory), or crashed, or could not start. "
                 "What it printed may say more; a script that uses worker processes needs "
                 'if __name__ == "__main__": around its main part'
             ) from None
         except concurrent.futures.TimeoutError:
             if future.done():
-                raise  # the dataset's own
+                raise  # raised by the dataset
             loader._drop_workers(self._pool)
             raise TimeoutError(
                 f"DataLoader: batch {self._number} did not come within {loader._timeout} s; "
@@ -285,7 +287,7 @@ class _Epoch:
         return self._pool.unpack(result)
 
     def _close(self) -> None:
-        """The epoch is over: take back what was asked for."""
+        """End the epoch: cancel the submitted batches."""
         self._batches = iter(())
         while self._coming:
             self._coming.pop().cancel()
@@ -298,7 +300,7 @@ class _Epoch:
 def _batches(
     dataset: Any, batch_size: Any, shuffle: Any, sampler: Any, last_batch: Any, batch_sampler: Any
 ) -> Any:
-    """The sampler of batches that the arguments describe."""
+    """The batch sampler that the arguments describe."""
     if batch_sampler is not None:
         if batch_size is not None or shuffle or sampler is not None or last_batch is not None:
             raise ValueError(
@@ -316,7 +318,7 @@ def _batches(
 
 
 def _moved(batch: Any, ctx: Any) -> Any:
-    """The NDArrays of a batch on another context."""
+    """Copy the NDArrays of a batch to another context."""
     if isinstance(batch, NDArray):
         return batch.as_in_context(ctx)
     if isinstance(batch, (list, tuple)):

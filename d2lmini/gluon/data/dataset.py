@@ -1,17 +1,17 @@
-"""Datasets: elements by number, and what can be made of them.
+"""Datasets: elements by index, and views of datasets.
 
-A dataset has `len` and `[i]`; everything else is a view of another dataset:
+A dataset has `len` and `[i]`; all methods return views of the dataset:
 
 >>> data = SimpleDataset(list(range(10)))
 >>> squares = data.filter(lambda x: x % 2 == 0).transform(lambda x: x * x)
 >>> list(squares.take(3))
 [0, 4, 16]
 
-`transform` is lazy: the function runs when an element is asked for, in the worker that asks.
+`transform` is lazy: the function runs when an element is accessed, in the worker that accesses it.
 
-`_whole_batch` is a private road of the DataLoader: many elements at once, batched already, where
-that gives the same as asking one by one (arrays, or transforms that take batches), many times
-faster; see `batchify.gather`. A dataset that cannot answers None.
+`_whole_batch` is a private fast path of the DataLoader. It returns many elements at once, already
+batched, where the result equals that of single accesses (arrays, or transforms that take batches);
+it is many times faster. A dataset without a fast path returns None. See `batchify.gather`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["ArrayDataset", "Dataset", "RecordFileDataset", "SimpleDataset"]
 
 
 class Dataset:
-    """Base of datasets: define `__getitem__(i)` and `__len__()`."""
+    """Base class of datasets; subclasses define `__getitem__(i)` and `__len__()`."""
 
     def __getitem__(self, idx: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__} must define __getitem__")
@@ -36,22 +36,23 @@ class Dataset:
         raise NotImplementedError(f"{type(self).__name__} must define __len__")
 
     def transform(self, fn: Callable[..., Any], lazy: bool = True) -> Dataset:
-        """fn(*element) where the elements are tuples, else fn(element); at each access if `lazy`,
-        once and now otherwise."""
+        """Apply fn(*element) to tuples, else fn(element): at each access if `lazy`, otherwise once,
+        immediately."""
         lazily = _LazyTransformDataset(self, fn)
         return lazily if lazy else SimpleDataset([lazily[i] for i in range(len(lazily))])
 
     def transform_first(self, fn: Callable[[Any], Any], lazy: bool = True) -> Dataset:
-        """`fn` on the first part of each element (the image), the others as they are."""
+        """Apply `fn` to the first part of each element (the image); keep the other parts."""
         return self.transform(_TransformFirst(fn), lazy)
 
     def filter(self, fn: Callable[[Any], Any]) -> Dataset:
-        """The elements for which `fn(element)` holds; all are looked at now."""
+        """The elements for which `fn(element)` is true; calls `fn` on all elements immediately."""
         return _SampledDataset(self, FilterSampler(fn, self))
 
     def shard(self, num_shards: int, index: int) -> Dataset:
-        """Part `index` of `num_shards` consecutive parts; the first ones have one element more
-        where it does not come out even. ValueError for a part that is none of them."""
+        """Part `index` of `num_shards` consecutive parts. If the length is no multiple of
+        num_shards, the first parts have one element more. ValueError unless 0 <= index <
+        num_shards."""
         if not 0 <= index < num_shards:
             raise ValueError(
                 f"shard: expected 0 <= index < num_shards, got index {index} of {num_shards}"
@@ -61,14 +62,14 @@ class Dataset:
         return _SampledDataset(self, SequentialSampler(share + (index < left), start))
 
     def take(self, count: int | None) -> Dataset:
-        """The first `count` elements; all if None or more than there are. ValueError below 0."""
+        """The first `count` elements, at most all; None: all. ValueError for a negative count."""
         if count is not None and count < 0:
             raise ValueError(f"take: expected a count of at least 0, or None, got {count}")
         n = len(self)
         return _SampledDataset(self, SequentialSampler(n if count is None else min(count, n)))
 
     def sample(self, sampler: Sampler) -> Dataset:
-        """The elements that the sampler names, in its order, drawn now."""
+        """The elements at the sampler's indices, in its order; the sampler runs immediately."""
         if not isinstance(sampler, Sampler):
             raise TypeError(
                 f"Invalid sampler type: {type(sampler)}. Expected gluon.data.Sampler instead."
@@ -77,7 +78,7 @@ class Dataset:
 
 
 class SimpleDataset(Dataset):
-    """Any list or array as a dataset."""
+    """A list or array as a dataset."""
 
     def __init__(self, data: Any):
         self._data = data
@@ -93,10 +94,11 @@ class SimpleDataset(Dataset):
 
 
 class ArrayDataset(Dataset):
-    """Several arrays (NDArray, NumPy, lists, datasets) of one length, joined to tuples.
+    """Several arrays (NDArray, NumPy, lists, datasets) of one length; elements are tuples.
 
-    Of a single array the elements come bare. An NDArray with one axis is kept as NumPy array, so
-    that its elements are numbers. ValueError if the lengths differ or there is no array.
+    With a single array the elements are not wrapped in tuples. An NDArray with one axis is kept as
+    a NumPy array, so that its elements are numbers. Raises ValueError if the lengths differ or
+    without arrays.
     """
 
     def __init__(self, *args: Any):
@@ -134,7 +136,7 @@ class ArrayDataset(Dataset):
 
 
 class RecordFileDataset(Dataset):
-    """Left out: MXNet's RecordIO files."""
+    """Not implemented: MXNet's RecordIO files."""
 
     def __init__(self, filename: str):
         raise NotImplementedError(
@@ -144,7 +146,7 @@ class RecordFileDataset(Dataset):
 
 
 class _TransformFirst:
-    """fn on the first of the arguments."""
+    """Applies fn to the first argument."""
 
     def __init__(self, fn: Callable[[Any], Any]):
         self._fn = fn
@@ -154,7 +156,7 @@ class _TransformFirst:
 
 
 class _LazyTransformDataset(Dataset):
-    """A function of another dataset's elements."""
+    """Applies a function to another dataset's elements."""
 
     def __init__(self, data: Dataset, fn: Callable[..., Any]):
         self._data = data
@@ -168,7 +170,7 @@ class _LazyTransformDataset(Dataset):
         return len(self._data)
 
     def _whole_batch(self, indices: Sequence[int]) -> Any:
-        """With a transform that does to a batch of images what it does to each, all at once."""
+        """All elements at once, for a transform that gives the same result on a batch of images."""
         fn = self._fn._fn if isinstance(self._fn, _TransformFirst) else None
         if fn is None or not same_as_one_by_one(fn):
             return None
@@ -180,7 +182,7 @@ class _LazyTransformDataset(Dataset):
 
 
 class _SampledDataset(Dataset):
-    """The elements of another dataset that a sampler names."""
+    """The elements of another dataset at a sampler's indices."""
 
     def __init__(self, dataset: Dataset, sampler: Any):
         self._dataset = dataset

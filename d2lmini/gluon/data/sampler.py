@@ -1,19 +1,19 @@
-"""Samplers: in which order the elements of a dataset come, and how they are grouped.
+"""Samplers: the order of a dataset's elements, and their grouping into batches.
 
-A sampler is a row of indices that can be walked again for every epoch; `BatchSampler` cuts such a
-row into lists.
+A sampler is an iterable of indices; each epoch iterates over it anew. `BatchSampler` cuts the
+indices into lists.
 
 >>> batches = BatchSampler(SequentialSampler(7), 3, "keep")
 >>> list(batches), len(batches)
 ([[0, 1, 2], [3, 4, 5], [6]], 3)
 
-`RandomSampler` shuffles with NumPy's global generator, as MXNet does: `numpy.random.seed` makes
-the order repeat itself. (`d2lmini.random.seed` rules what is drawn by operations: dropout,
+`RandomSampler` shuffles with NumPy's global generator, as MXNet does: `numpy.random.seed` makes the
+order repeatable. (`d2lmini.random.seed` controls the random numbers of operations: dropout,
 initializers, random transforms.)
 
-A training that is to go on where it was interrupted needs its walk again: `state_dict` says what
-the walk that begins next depends on, and `load_state_dict` has it come. How far a walk has come is
-known to the DataLoader.
+To resume an interrupted training, an epoch's order must be repeatable. `state_dict` returns what
+determines the next iteration, and `load_state_dict` makes the next iteration repeat it. The
+DataLoader keeps the position within an iteration.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
 
 
 class Sampler:
-    """Base of samplers: `__iter__` gives indices (or lists of them), `__len__` their number."""
+    """Base class: `__iter__` yields indices (or lists of indices), `__len__` is their number."""
 
     def __iter__(self) -> Iterator[Any]:
         raise NotImplementedError(f"{type(self).__name__} must define __iter__")
@@ -41,16 +41,16 @@ class Sampler:
         raise NotImplementedError(f"{type(self).__name__} must define __len__")
 
     def state_dict(self) -> dict[str, Any] | None:
-        """What the walk that begins next depends on, in numbers, texts, lists and dicts. None, if
-        a class does not say: then nobody can have it come again."""
+        """What determines the next iteration, as numbers, strings, lists and dicts; None if the
+        class does not support this, so the iteration cannot be repeated."""
         return None
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Have the next walk be the one of this state."""
+        """Make the next iteration the one of this state."""
 
 
 class _Fixed(Sampler):
-    """One whose walks are all alike."""
+    """A sampler whose iterations are all equal."""
 
     def state_dict(self) -> dict[str, Any]:
         return {}
@@ -75,7 +75,7 @@ class RandomSampler(Sampler):
 
     def __init__(self, length: int):
         self._length = length
-        self._again: Any = None  # the state of NumPy's generator to begin with
+        self._again: Any = None  # the state of NumPy's generator for the next iteration
 
     def __iter__(self) -> Iterator[Any]:
         indices = np.arange(self._length)
@@ -95,12 +95,12 @@ class RandomSampler(Sampler):
         return {"numpy": random_state.numpy_state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Have the next walk be the one of this state; NumPy's generator stays where it is."""
+        """Make the next iteration the one of this state; keeps NumPy's global generator."""
         self._again = state["numpy"]
 
 
 class FilterSampler(_Fixed):
-    """Indices of the elements for which `fn(element)` holds; all are looked at once, here."""
+    """Indices of the elements for which `fn(element)` is true, computed by the constructor."""
 
     def __init__(self, fn: Callable[[Any], Any], dataset: Any):
         self._indices = [i for i in range(len(dataset)) if fn(dataset[i])]
@@ -113,9 +113,9 @@ class FilterSampler(_Fixed):
 
 
 class IntervalSampler(_Fixed):
-    """Every `interval`-th index: 0, interval, 2 * interval, ...; with `rollover` then
-    1, 1 + interval, ... and so on until all have come. ValueError unless 1 <= interval <= length.
-    (MXNet: `gluon.contrib.data`.)"""
+    """Every `interval`-th index: 0, interval, 2 * interval, ...; with `rollover` then 1, 1 +
+    interval, ... until all indices are used. ValueError unless 1 <= interval <= length. (MXNet:
+    `gluon.contrib.data`.)"""
 
     def __init__(self, length: int, interval: int, rollover: bool = True):
         if not 1 <= interval <= length:
@@ -132,15 +132,15 @@ class IntervalSampler(_Fixed):
             yield from range(begin, self._length, self._interval)
 
     def __len__(self) -> int:
-        """How many come (MXNet says `length` without rollover, too)."""
+        """Number of indices (MXNet returns `length` even without rollover)."""
         return self._length if self._rollover else -(-self._length // self._interval)
 
 
 class BatchSampler(Sampler):
-    """Lists of `batch_size` indices of `sampler`. What to do with a shorter rest at the end:
+    """Lists of `batch_size` indices of `sampler`.
 
-    last_batch 'keep' gives it, 'discard' drops it, 'rollover' begins the next epoch with it.
-    ValueError for another word, or a batch_size below 1.
+    last_batch: 'keep' returns a shorter last list, 'discard' drops it, 'rollover' puts it at the
+    start of the next epoch. ValueError for another word, or a batch_size below 1.
     """
 
     def __init__(self, sampler: Any, batch_size: int, last_batch: str = "keep"):
@@ -184,7 +184,7 @@ class BatchSampler(Sampler):
 
 
 def state_of(sampler: Any) -> dict[str, Any] | None:
-    """`state_dict` of a sampler; {} of a list and the like, whose walks are all alike."""
+    """`state_dict` of a sampler; {} for lists and other iterables, whose iterations are equal."""
     if hasattr(sampler, "state_dict"):
         return sampler.state_dict()
     return {} if isinstance(sampler, (Sequence, np.ndarray)) else None

@@ -1,4 +1,4 @@
-"""A data set in parts, one for each process of a job.
+"""A data set split into parts, one for each process of a job.
 
 >>> [list(SplitSampler(7, 2, part, shuffle=False)) for part in range(2)]
 [[0, 2, 4, 6], [1, 3, 5, 0]]
@@ -8,15 +8,16 @@
         ...
         trainer.step(X.shape[0])
 
-Every process knows the order of the whole epoch, which depends on the seed and the number of the
-epoch alone, and part r of k takes every k-th index of it from the r-th on. So batch t of all parts
-together is batch t of a single process whose batches are k times as large, whatever k is.
+Every process knows the order of the whole epoch, which depends only on the seed and the epoch's
+number. Part r of k takes every k-th index of this order, starting at r. Therefore batch t of all
+parts together is batch t of a single process with batches k times as large, for any k.
 
-**The rest.** Processes that train together take the same number of steps with batches of the same
-size, for `Trainer.step(n)` divides by n times their number, each by its own n. So if the length is
-no multiple of k the last parts repeat the first indices of the order: fewer than k elements count
-twice in the last step of an epoch. Where that is not wanted, `weigh` tells what the repeated
-ones count, 0, and by what to divide; then a step is exactly that of one process.
+**The rest.** Processes that train together must take the same number of steps with batches of the
+same size, because each process's `Trainer.step(n)` divides by its own n times the number of
+processes. So if the length is no multiple of k, the last parts repeat the first indices of the
+order: fewer than k elements count twice in the last step of an epoch. To avoid this, use `weigh`,
+which gives weight 0 to repeated elements and the number to divide by; the step then equals that of
+one process.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ _RESTS = ("pad", "discard", "keep")
 class SplitSampler(Sampler):
     """Part `part_index` of `num_parts` of the indices 0 ... length - 1; see this module.
 
-    shuffle: in an order that is new for every walk, and the same for all parts; seed: which orders
-    (the same number in all processes). rest: what becomes of the last length % num_parts indices.
-    'pad' gives all parts ceil(length / num_parts), by repeating the first ones; 'discard' leaves
-    them out, in each epoch others; 'keep' gives every index once, and some parts one more than
-    others: to evaluate, where no steps are taken together.
+    shuffle: use a new order in every iteration, the same in all parts; seed: selects the orders
+    (use the same seed in all processes). rest: the treatment of the last length % num_parts
+    indices. 'pad' gives all parts ceil(length / num_parts) indices, by repeating the first indices;
+    'discard' leaves the rest out, different indices in each epoch; 'keep' gives every index once,
+    so some parts have one index more: for evaluation, where processes take no steps together.
 
-    ValueError for a part that is none of them, a negative length, or another word. (gluonnlp's
+    Raises ValueError for a part outside the range, a negative length, or another word. (gluonnlp's
     sampler of this name calls 'pad' even_size=True and 'keep' even_size=False; PyTorch's
     DistributedSampler calls 'discard' drop_last=True.)
     """
@@ -65,19 +66,19 @@ class SplitSampler(Sampler):
             raise ValueError(f"SplitSampler: rest is one of {', '.join(_RESTS)}; got {rest!r}")
         self._length, self._num_parts, self._part_index = length, num_parts, part_index
         self._shuffle, self._seed, self._rest = shuffle, seed, rest
-        #: The number of the next walk; each one adds 1.
+        #: The number of the next iteration; each iteration adds 1.
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Have the next walk be that of this epoch. Needed only where the processes might have
-        begun different numbers of walks."""
+        """Make the next iteration that of this epoch. Needed only if the processes may have begun
+        different numbers of iterations."""
         self.epoch = int(epoch)
 
     def __iter__(self) -> Iterator[int]:
         order = self._order(self.epoch)
         self.epoch += 1
         if self._rest == "pad":
-            order = np.resize(order, self._num_parts * len(self))  # goes round
+            order = np.resize(order, self._num_parts * len(self))  # repeats from the start
         return iter(order[self._part_index :: self._num_parts][: len(self)].tolist())
 
     def __len__(self) -> int:
@@ -89,17 +90,17 @@ class SplitSampler(Sampler):
     def _order(self, epoch: int) -> np.ndarray:
         if not self._shuffle:
             return np.arange(self._length)
-        # Sorting what the generator puts out raw gives one order with any NumPy, on any machine.
+        # Sorting the generator's raw output gives the same order with any NumPy on any machine.
         stream = np.random.SFC64(np.random.SeedSequence((self._seed % (1 << 63), epoch)))
         return np.argsort(stream.random_raw(self._length), kind="stable")
 
     def weigh(self, batch: int, batch_size: int) -> tuple[NDArray, float]:
-        """What the elements of a batch count, and how many there are in the batches of all parts:
-        weights of shape (n,), 0 for a repeated element and else 1, and the mean size, the same in
-        all parts, for `Trainer.step`.
+        """The weights of a batch's elements, and the divisor of the step.
 
-        batch: its number in the epoch, from 0; batch_size: of the DataLoader. IndexError beyond
-        the last batch.
+        Returns weights of shape (n,), 0 for a repeated element and else 1, and the mean number of
+        counted elements in the batches of all parts, the same in all parts, for `Trainer.step`.
+        batch: number of the batch in the epoch, from 0; batch_size: that of the DataLoader.
+        IndexError beyond the last batch.
 
         >>> last = SplitSampler(7, 2, 1).weigh(1, batch_size=2)
         >>> last[0].asnumpy().tolist(), last[1]

@@ -1,16 +1,17 @@
-"""Who loads the batches beside the program: a few threads, or a few processes.
+"""Workers that load batches in the background: a few threads, or a few processes.
 
-Both pools take `submit(indices, key, number)` and return a `concurrent.futures.Future`; the
-DataLoader keeps those in order. Threads are the default: they share the dataset, start at once,
-and NumPy lets go of the interpreter for the heavy part. Processes pay a second or two to start and
-the copying of every batch, and repay it where elements are made by slow Python code.
+Both pools have `submit(indices, key, number)`, which returns a `concurrent.futures.Future`; the
+DataLoader keeps the futures in order. Threads are the default: they share the dataset and start at
+once, and NumPy releases the interpreter lock during heavy work. Processes cost a second or two to
+start, and a copy of every batch; they pay off where slow Python code makes the elements.
 
-Processes are never forked from this one, whose engine has threads: they are started afresh
-(`forkserver`, or `spawn` where there is none), import the main module again, and get the dataset
-and the batchify function by pickle. So a script that uses them needs `if __name__ == "__main__":`,
-and functions must be importable. Inside, operations run serially on one core.
+Worker processes are never forked from the program, whose engine has threads. They start afresh
+(`forkserver`, or `spawn` where there is no forkserver), import the main module again, and receive
+the dataset and the batchify function by pickle. So a script with worker processes needs `if
+__name__ == "__main__":`, and functions must be importable. In a worker process operations run
+serially on one core.
 
-A worker process watches its lifeline, a pipe that ends when the pool closes or the program dies.
+A worker process watches its lifeline, a pipe that closes when the pool closes or the program dies.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from d2lmini.random_state import Key
 
 
 def load(dataset: Any, batchify: Callable, indices: list[Any], key: Key, number: int) -> Any:
-    """Batch `number` of an epoch: what operations draw for it comes from its part of the key."""
+    """Load batch `number` of an epoch; its random operations draw from its part of the key."""
     with random_state.part_of(key, number):
         batch = gather(dataset, indices) if batchify is default_batchify_fn else None
         return batchify([dataset[i] for i in indices]) if batch is None else batch
@@ -67,17 +68,17 @@ class ThreadPool:
 
     @staticmethod
     def unpack(batch: Any) -> Any:
-        """What a future gave is the batch."""
+        """The result of a future is the batch."""
         return batch
 
     def close(self) -> None:
-        """Let the threads go when they are done with what they have; does not wait."""
+        """End the threads after their current batches; does not wait."""
         for _ in range(self._n):
             self._jobs.put(None)
 
 
 def _serve(jobs: SimpleQueue) -> None:
-    """A thread's life: load what was asked for and not cancelled."""
+    """Main loop of a thread: load submitted batches that were not cancelled."""
     while (job := jobs.get()) is not None:
         future, arguments = job
         if future.set_running_or_notify_cancel():
@@ -85,7 +86,7 @@ def _serve(jobs: SimpleQueue) -> None:
                 future.set_result(load(*arguments))
             except BaseException as problem:
                 future.set_exception(problem)
-        # Nothing of a batch is held while waiting for the next.
+        # Release the batch before waiting for the next job.
         del job, future, arguments
 
 
@@ -93,7 +94,7 @@ def _serve(jobs: SimpleQueue) -> None:
 
 
 class WorkerTraceback(Exception):
-    """The traceback of a worker process, as text: the cause of the error raised here."""
+    """The traceback of a worker process, as text; the cause of the error raised here."""
 
     def __str__(self) -> str:
         return f"\n\n{self.args[0]}"
@@ -107,8 +108,8 @@ def _close_pools() -> None:
         pool.close()
 
 
-# At its own end, which comes before that of `atexit`, concurrent.futures would wait for every batch
-# that was asked for; what is registered later goes first.
+# At interpreter exit, before `atexit`, concurrent.futures would wait for every submitted batch.
+# Functions that are registered later run first.
 getattr(threading, "_register_atexit", atexit.register)(_close_pools)
 
 
@@ -127,7 +128,8 @@ class ProcessPool:
         known = multiprocessing.get_all_start_methods()
         context = multiprocessing.get_context("forkserver" if "forkserver" in known else "spawn")
         self.pid = os.getpid()
-        # The workers hold the one end, nobody writes to the other: it ends when we close it.
+        # The workers hold the read end, and nothing is written: the pipe ends when the program
+        # closes it.
         self._theirs, self._ours = context.Pipe(duplex=False)
         self._executor = ProcessPoolExecutor(n, context, _begin, (payload, self._theirs))
         _open_pools.add(self)
@@ -137,14 +139,14 @@ class ProcessPool:
 
     @staticmethod
     def unpack(result: tuple[bool, bytes, str]) -> Any:
-        """The batch, or the worker's error with its traceback as cause."""
+        """The batch, or raise the worker's error with its traceback as cause."""
         succeeded, data, text = result
         if succeeded:
             return pickle.loads(data)
         raise pickle.loads(data) from WorkerTraceback(text)
 
     def close(self) -> None:
-        """End the workers, in the midst of their work if need be; does not wait."""
+        """End the workers, even in the middle of a batch; does not wait."""
         self._executor.shutdown(wait=False, cancel_futures=True)
         self._ours.close()
         self._theirs.close()
@@ -154,21 +156,21 @@ class ProcessPool:
 
 
 class _Worker:
-    """What this process loads from: set once by `_begin`."""
+    """The dataset and batchify function of this process, set once by `_begin`."""
 
     load: tuple[Any, Any] | None = None
     problem: tuple[bool, bytes, str] | None = None
 
 
 def _begin(payload: bytes, lifeline: Any) -> None:
-    """The first thing a worker process does."""
+    """Set up a worker process."""
     import signal
 
     from threadpoolctl import threadpool_limits
 
     from d2lmini import engine
 
-    # Ctrl-C is for the program; we end with our lifeline.
+    # Ctrl-C is for the program; a worker ends with its lifeline.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(lifeline,), daemon=True).start()
     threadpool_limits(1)
@@ -185,7 +187,7 @@ def _begin(payload: bytes, lifeline: Any) -> None:
 
 
 def _end_with(lifeline: Any) -> None:
-    """Leave when the pipe ends: the pool was closed, or the program is gone."""
+    """Exit when the pipe ends: the pool was closed, or the program has ended."""
     try:
         lifeline.recv_bytes()
     except (EOFError, OSError):
@@ -193,11 +195,11 @@ def _end_with(lifeline: Any) -> None:
 
 
 def _work(indices: list[Any], key: Key, number: int) -> tuple[bool, bytes, str]:
-    """Load one batch: (succeeded, the pickled batch or exception, the traceback's text)."""
+    """Load one batch: (succeeded, pickled batch or exception, text of the traceback)."""
     if _Worker.load is None:
         assert _Worker.problem is not None
         return _Worker.problem
-    # NumPy's and Python's generators, too, then depend on the batch and not on the worker.
+    # Also seed NumPy's and Python's generators by the batch, independent of the worker.
     seeds = np.random.SeedSequence((*key, number)).generate_state(8)
     np.random.seed(seeds)
     random.seed(seeds.tobytes())
@@ -208,7 +210,7 @@ def _work(indices: list[Any], key: Key, number: int) -> tuple[bool, bytes, str]:
 
 
 def _sent(problem: Exception) -> tuple[bool, bytes, str]:
-    """An exception on its way; one that does not survive pickling becomes a RuntimeError."""
+    """Pickle an exception; an exception that cannot be pickled becomes a RuntimeError."""
     text = "".join(traceback.format_exception(*sys.exc_info())) if sys.exc_info()[0] else ""
     try:
         data = pickle.dumps(problem)
@@ -219,7 +221,7 @@ def _sent(problem: Exception) -> tuple[bool, bytes, str]:
 
 
 class _Packer(pickle.Pickler):
-    """NDArrays travel as their memory, and become NDArrays again where they arrive."""
+    """Pickles NDArrays as their memory; unpickling makes NDArrays again."""
 
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, NDArray) and value.context.is_cpu:
@@ -232,7 +234,7 @@ def _arrived(array: np.ndarray, ctx: Any) -> NDArray:
 
 
 def pack(batch: Any) -> bytes:
-    """A batch as bytes."""
+    """Pickle a batch."""
     import io
 
     buffer = io.BytesIO()

@@ -1,15 +1,15 @@
-"""Losses: one number for each example of a batch, to be made small.
+"""Losses: one number for each example of a batch, to be minimized.
 
-base      `Loss`: what they share, weights and the mean
-values    L2Loss, L1Loss, HuberLoss, PoissonNLLLoss: a prediction of numbers
-classes   SoftmaxCrossEntropyLoss, SigmoidBinaryCrossEntropyLoss, KLDivLoss, CTCLoss: of classes
-margins   HingeLoss, SquaredHingeLoss, LogisticLoss: of a sign
-pairs     TripletLoss, CosineEmbeddingLoss, SDMLLoss: what should lie near, and what far
+base      `Loss`: the base class, with weights and the mean
+values    L2Loss, L1Loss, HuberLoss, PoissonNLLLoss: for predicted numbers
+classes   SoftmaxCrossEntropyLoss, SigmoidBinaryCrossEntropyLoss, KLDivLoss, CTCLoss: for classes
+margins   HingeLoss, SquaredHingeLoss, LogisticLoss: for a predicted sign
+pairs     TripletLoss, CosineEmbeddingLoss, SDMLLoss: for distances between embeddings
 
 >>> from d2lmini import nd
 >>> from d2lmini.gluon import loss as gloss
 >>> loss = gloss.SoftmaxCrossEntropyLoss()
->>> loss(nd.array([[0, 0], [9, -9]]), nd.array([0, 0])).round()      # log 2 and nearly 0
+>>> loss(nd.array([[0, 0], [9, -9]]), nd.array([0, 0])).round()      # log 2 and almost 0
 <BLANKLINE>
 [1. 0.]
 <NDArray 2 @cpu(0)>

@@ -1,8 +1,8 @@
-"""What losses share: weights, and the mean over everything but the batch.
+"""Base class of losses: weights, and the mean over all axes but the batch's.
 
 A loss is computed for each element of a prediction, multiplied by weights, and averaged over all
-axes but `batch_axis`, so that (N, ...) becomes (N,): backward of such a vector is the gradient of
-its sum, and `trainer.step(N)` divides by N.
+axes but `batch_axis`: (N, ...) becomes (N,). Backward of this vector gives the gradient of its sum,
+and `trainer.step(N)` divides by N.
 
 >>> from d2lmini import nd
 >>> from d2lmini.gluon import loss as gloss
@@ -11,7 +11,7 @@ its sum, and `trainer.step(N)` divides by N.
 <BLANKLINE>
 [2.5 0. ]
 <NDArray 2 @cpu(0)>
->>> gloss.L2Loss()(pred, label, nd.array([[2], [1]]))     # the first example counts twice
+>>> gloss.L2Loss()(pred, label, nd.array([[2], [1]]))     # the first example has weight 2
 <BLANKLINE>
 [5. 0.]
 <NDArray 2 @cpu(0)>
@@ -28,9 +28,9 @@ from d2lmini.gluon.hybrid_block import HybridBlock
 class Loss(HybridBlock):
     """The base class of losses.
 
-    weight: a number that all losses are multiplied by, or None. batch_axis: the axis of examples.
-    sample_weight, an argument of most calls, weighs elements: an array that broadcasts to those of
-    the prediction, (N, 1, ...) for one weight for each example.
+    weight: a number that multiplies all losses, or None. batch_axis: the axis of the examples. Most
+    calls take sample_weight, an array of weights that broadcasts to the prediction; (N, 1, ...)
+    gives one weight for each example.
     """
 
     def __init__(self, weight: float | None, batch_axis: int, **kwargs: Any):
@@ -42,7 +42,7 @@ class Loss(HybridBlock):
         return f"{type(self).__name__}(batch_axis={self._batch_axis}, w={self._weight})"
 
     def hybrid_forward(self, F: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
-        """The loss, with the functions of F alone: a subclass writes it."""
+        """Compute the loss with functions of F; a subclass defines this method."""
         raise NotImplementedError(
             f"{type(self).__name__} must say what it computes: define hybrid_forward(F, ...)"
         )
@@ -56,7 +56,7 @@ class Loss(HybridBlock):
 def _apply_weighting(
     F: Any, loss: Any, weight: float | None = None, sample_weight: Any = None
 ) -> Any:
-    """loss * sample_weight, broadcast, * weight, a number; None leaves a factor out."""
+    """loss * sample_weight (an array, broadcast) * weight (a number); None omits a factor."""
     if sample_weight is not None:
         loss = F.broadcast_mul(loss, sample_weight)
     if weight is not None:
@@ -65,7 +65,7 @@ def _apply_weighting(
 
 
 def _number(weight: Any) -> Any:
-    """`weight`, if it is a number; else TypeError."""
+    """`weight` if it is a number; otherwise TypeError."""
     if not isinstance(weight, numeric_types):
         raise TypeError(
             f"weight must be a number, got {type(weight).__name__}; "
@@ -75,7 +75,7 @@ def _number(weight: Any) -> Any:
 
 
 def _reshape_like(F: Any, x: Any, y: Any) -> Any:
-    """x in y's shape: a label (N,) for a prediction (N, 1)."""
+    """x in the shape of y: a label (N,) for a prediction (N, 1)."""
     return F.reshape_like(x, y)
 
 

@@ -1,8 +1,8 @@
 """Losses of predicted probabilities.
 
-All are -log of the probability that the prediction gives to what is true, and all take scores
-rather than probabilities unless told otherwise: log(softmax(x)) in one step neither overflows nor
-rounds to log(0).
+Each loss is -log of the probability that the prediction gives to the truth. By default the losses
+take scores, not probabilities: log(softmax(x)) as one formula neither overflows nor rounds to
+log(0).
 
 >>> from d2lmini import nd
 >>> from d2lmini.gluon import loss as gloss
@@ -21,12 +21,12 @@ from d2lmini.gluon.loss.base import Loss, _apply_weighting, _number, _reshape_li
 class SoftmaxCrossEntropyLoss(Loss):
     """-log softmax(pred)[label] along `axis`.
 
-    pred (N, C, ...) with classes on `axis`, label (N, ...): class numbers of any dtype, clipped to
-    [0, C). With sparse_label=False label holds probabilities of pred's shape and the loss is
-    -sum(label log softmax(pred)). from_logits: pred is log softmax already. sample_weight (N, 1).
+    pred (N, C, ...) with classes on `axis`; label (N, ...) with class numbers of any dtype, clipped
+    to [0, C). With sparse_label=False label holds probabilities in the shape of pred, and the loss
+    is -sum(label log softmax(pred)). from_logits: pred is already log softmax. sample_weight (N,
+    1).
 
-    One operation does it all (`ops/cross_entropy.py`) unless the logarithms are given or examples
-    weighted.
+    The whole loss is one op (`ops/cross_entropy.py`), except with from_logits or sample_weight.
     """
 
     def __init__(
@@ -56,12 +56,12 @@ class SoftmaxCrossEntropyLoss(Loss):
 
 
 class SigmoidBinaryCrossEntropyLoss(Loss):
-    """-label log p - (1 - label) log(1 - p) with p = sigmoid(pred): yes or no for each element.
+    """-label log p - (1 - label) log(1 - p) with p = sigmoid(pred), for each element.
 
-    label has as many elements as pred, between 0 and 1. from_sigmoid: pred is p already; 1e-12 is
-    added where a logarithm is taken. pos_weight, which broadcasts to pred, multiplies the first
-    term: above 1 it asks for recall. Computed as relu(x) - x label + log(1 + exp(-|x|)), which does
-    not overflow.
+    label has as many elements as pred, with values in [0, 1]. from_sigmoid: pred is already p;
+    1e-12 is added inside each logarithm. pos_weight, which broadcasts to pred, multiplies the first
+    term; a pos_weight above 1 favours recall. The formula relu(x) - x label + log(1 + exp(-|x|))
+    does not overflow.
     """
 
     def __init__(
@@ -91,8 +91,9 @@ class SigmoidBinaryCrossEntropyLoss(Loss):
 class KLDivLoss(Loss):
     """The Kullback-Leibler divergence of pred from label: sum of label (log label - log pred).
 
-    label holds probabilities, pred the logarithms of some (from_logits, the default) or scores, of
-    which log_softmax along `axis` is taken. Summed, not averaged, over all axes but the batch's.
+    label holds probabilities. pred holds log-probabilities (from_logits, the default) or scores, to
+    which log_softmax along `axis` is applied. The loss is the sum, not the mean, over all axes but
+    the batch's.
     """
 
     def __init__(
@@ -112,13 +113,12 @@ class KLDivLoss(Loss):
 
 
 class CTCLoss(Loss):
-    """-log of the probability that a sequence of predictions spells the label, wherever its
-    letters come; see `nd.CTCLoss`.
+    """-log of the probability that the predictions spell the label, summed over all alignments.
 
     pred: scores, (N, T, C) with layout "NTC" or (T, N, C) with "TNC"; the last class is the blank.
     label: (N, L) with label_layout "NT", or (L, N) with "TN", padded with -1. pred_lengths and
-    label_lengths (N,) say how much of each counts; None: all steps, and all before the padding.
-    sample_weight (N,). ValueError for another layout.
+    label_lengths (N,): the valid lengths; None: all steps, and all labels before the padding.
+    sample_weight (N,). Raises ValueError for another layout. See `nd.CTCLoss`.
     """
 
     def __init__(
@@ -149,6 +149,6 @@ class CTCLoss(Loss):
         return _apply_weighting(F, loss, self._weight, sample_weight)
 
 
-#: The short names.
+#: MXNet's short names.
 SoftmaxCELoss = SoftmaxCrossEntropyLoss
 SigmoidBCELoss = SigmoidBinaryCrossEntropyLoss

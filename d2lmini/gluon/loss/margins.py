@@ -1,9 +1,9 @@
-"""Losses of a predicted sign: pred label is positive where they agree, and should be large.
+"""Losses for a predicted sign: pred label is positive if the signs agree, and should be large.
 
 >>> from d2lmini import nd
 >>> from d2lmini.gluon import loss as gloss
 >>> pred, label = nd.array([2, 0.5, -1]), nd.ones(3)
->>> gloss.HingeLoss()(pred, label)                         # right and sure, right, wrong
+>>> gloss.HingeLoss()(pred, label)             # beyond the margin, within the margin, wrong sign
 <BLANKLINE>
 [0.  0.5 2. ]
 <NDArray 3 @cpu(0)>
@@ -17,7 +17,7 @@ from d2lmini.gluon.loss.base import Loss, _reshape_like, _softplus
 
 
 class _Hinge(Loss):
-    """A penalty for what pred label lacks to the margin."""
+    """Base class: a penalty for the amount by which pred label falls short of the margin."""
 
     def __init__(
         self, margin: float = 1, weight: float | None = None, batch_axis: int = 0, **kwargs: Any
@@ -42,7 +42,7 @@ class HingeLoss(_Hinge):
 
 
 class SquaredHingeLoss(_Hinge):
-    """max(0, margin - pred label)^2, with labels -1 and 1: smooth where the hinge has a kink."""
+    """max(0, margin - pred label)^2, with labels -1 and 1: differentiable at the margin."""
 
     def _penalty(self, F: Any, lack: Any) -> Any:
         return F.square(lack)
@@ -51,7 +51,8 @@ class SquaredHingeLoss(_Hinge):
 class LogisticLoss(Loss):
     """log(1 + exp(-pred label)): -log of the probability sigmoid(pred label).
 
-    label_format: "signed", labels -1 and 1, or "binary", labels 0 and 1; ValueError for another.
+    label_format: "signed" for labels -1 and 1, or "binary" for labels 0 and 1; otherwise
+    ValueError.
     """
 
     def __init__(

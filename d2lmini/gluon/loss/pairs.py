@@ -1,4 +1,4 @@
-"""Losses of embeddings: vectors of alike things should lie near each other, of others far apart.
+"""Losses for embeddings: vectors of similar things should be close, of different things far apart.
 
 >>> from d2lmini import nd
 >>> from d2lmini.gluon import loss as gloss
@@ -19,7 +19,7 @@ from d2lmini.gluon.loss.classes import KLDivLoss
 class TripletLoss(Loss):
     """max(0, |pred - positive|^2 - |pred - negative|^2 + margin), (N, ...) each -> (N,).
 
-    Pulls the positive nearer than the negative by the margin. Source: F. Schroff et al., "FaceNet"
+    Makes the positive nearer than the negative by the margin. Source: F. Schroff et al., "FaceNet"
     (2015).
     """
 
@@ -38,7 +38,7 @@ class TripletLoss(Loss):
 
 
 class CosineEmbeddingLoss(Loss):
-    """1 - cos of the angle where label is 1; where it is -1, max(0, cos - margin).
+    """1 - cos of the angle where label is 1; max(0, cos - margin) where label is -1.
 
     input1 and input2 (N, D), label with N elements -> (N, 1). sample_weight (N, 1).
     """
@@ -61,18 +61,18 @@ class CosineEmbeddingLoss(Loss):
 
     @staticmethod
     def _cosine_similarity(F: Any, x: Any, y: Any, axis: int = -1) -> Any:
-        """x . y / (|x| |y|), as (N, 1); 0 where a vector is."""
+        """x . y / (|x| |y|), as (N, 1); 0 for zero vectors."""
         lengths = F.norm(x, axis=axis) * F.norm(y, axis=axis)
         cosine = F.sum(x * y, axis=axis) / F.maximum(lengths, 1e-12)
         return F.reshape(cosine, (-1, 1))
 
 
 class SDMLLoss(Loss):
-    """Row i of x1 should be nearer to row i of x2 than to all its other rows.
+    """Row i of x1 should be nearer to row i of x2 than to all other rows of x2.
 
-    x1 and x2 (N, D), aligned. The softmax of -|x1_i - x2_j|^2 over j is compared (KLDivLoss) with a
-    distribution that gives 1 - smoothing_parameter to j = i and shares the rest among the others.
-    Source: A. Bonadiman et al., "Smoothed Deep Metric Learning" (2019).
+    x1 and x2 (N, D), aligned. KLDivLoss compares the softmax of -|x1_i - x2_j|^2 over j with a
+    distribution that gives 1 - smoothing_parameter to j = i and the rest in equal parts to the
+    others. Source: A. Bonadiman et al., "Smoothed Deep Metric Learning" (2019).
     """
 
     def __init__(
@@ -90,13 +90,13 @@ class SDMLLoss(Loss):
 
     @staticmethod
     def _compute_distances(F: Any, x1: Any, x2: Any) -> Any:
-        """Squared distances of all rows from all, (N, N)."""
+        """Squared distances between all rows, (N, N)."""
         gaps = F.broadcast_sub(F.expand_dims(x1, 1), F.expand_dims(x2, 0))  # (N, N, D)
         return F.sum(F.square(gaps), axis=2)
 
     def _compute_labels(self, F: Any, distances: Any) -> Any:
-        """1 - smoothing_parameter on the diagonal, the rest of each row shared evenly."""
-        # The diagonal of (N, N) without asking for N: rows and columns are counted.
+        """1 - smoothing_parameter on the diagonal, the rest of each row in equal parts."""
+        # Row and column indices give the diagonal of (N, N) without a known N.
         rows = F.expand_dims(F.contrib.arange_like(distances, axis=0), 1)
         columns = F.expand_dims(F.contrib.arange_like(distances, axis=1), 0)
         same = F.broadcast_equal(rows, columns)

@@ -1,4 +1,4 @@
-"""Losses of predicted numbers.
+"""Losses for predicted numbers.
 
 >>> from d2lmini import nd
 >>> from d2lmini.gluon import loss as gloss
@@ -6,7 +6,7 @@
 >>> gloss.L1Loss()(pred, label).asnumpy(), gloss.HuberLoss(rho=1)(pred, label).asnumpy()
 (array([0.5, 4. ], dtype=float32), array([0.125, 3.5  ], dtype=float32))
 
-Of pred and label one shape is wanted, or a label with as many elements.
+pred and label have the same shape, or the label has as many elements as pred.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from d2lmini.gluon.loss.base import Loss, _apply_weighting, _number, _reshape_li
 
 
 class L2Loss(Loss):
-    """Half of the squared difference: (label - pred)^2 / 2 * weight. Its minimum is at the mean."""
+    """Half the squared difference: (label - pred)^2 / 2 * weight. Its minimum is at the mean."""
 
     def __init__(self, weight: float | None = 1.0, batch_axis: int = 0, **kwargs: Any):
         super().__init__(weight, batch_axis, **kwargs)
 
     def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
         half = 0.5 if self._weight is None else _number(self._weight) / 2
-        if sample_weight is None:  # one operation does it all: ops/squared_error.py
+        if sample_weight is None:  # one op computes the whole loss: ops/squared_error.py
             return F._internal._squared_error(pred, label, scale=half, batch_axis=self._batch_axis)
         label = _reshape_like(F, label, pred)
         loss = F.square(label - pred)
@@ -45,9 +45,9 @@ class L1Loss(Loss):
 
 
 class HuberLoss(Loss):
-    """Squared near 0, absolute further out, so that outliers pull no harder than by 1.
+    """Squared near 0, absolute beyond rho, so that the gradient of an outlier is at most 1.
 
-    With d = |label - pred|: d^2 / (2 rho) where d <= rho, d - rho / 2 beyond.
+    With d = |label - pred|: d^2 / (2 rho) for d <= rho, otherwise d - rho / 2.
     Source: P. Huber, "Robust estimation of a location parameter" (1964).
     """
 
@@ -65,11 +65,12 @@ class HuberLoss(Loss):
 
 
 class PoissonNLLLoss(Loss):
-    """-log of the probability of counts under a Poisson distribution; one mean for all, (1,).
+    """-log of the Poisson probability of counts; one mean over all elements, (1,).
 
-    from_logits: pred is the log of the rate, the loss exp(pred) - target pred; otherwise pred is
-    the rate, pred - target log(pred + epsilon). Left out is log(target!), which pred does not
-    change; compute_full adds Stirling's approximation of it where target > 1.
+    from_logits: pred is the log of the rate, and the loss is exp(pred) - target pred. Otherwise
+    pred is the rate, and the loss is pred - target log(pred + epsilon). The term log(target!) is
+    omitted, because pred does not affect it; compute_full adds Stirling's approximation of this
+    term where target > 1.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class PoissonNLLLoss(Loss):
         else:
             loss = pred - target * F.log(pred + epsilon)
         if self._compute_full:
-            # target! grows like sqrt(2 pi target) (target / e)^target.
+            # Stirling: target! is about sqrt(2 pi target) (target / e)^target.
             stirling = target * F.log(target) - target + 0.5 * F.log(2 * pi * target)
             loss = loss + F.where(target > 1, stirling, F.zeros_like(stirling))
         loss = _apply_weighting(F, loss, self._weight, sample_weight)

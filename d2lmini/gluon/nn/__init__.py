@@ -1,10 +1,10 @@
-"""Layers, and what puts them together. In reading order:
+"""Layers and containers of layers. In reading order:
 
     sequential      Sequential, HybridSequential: one layer after the other
     basic           Dense, Dropout, Embedding, Flatten, Lambda
-    activations     relu and its relatives
+        activations     relu and related functions
     conv            convolutions and transposed convolutions
-    pool            the largest or the mean of windows and images
+        pool            maximum or mean of windows and of whole images
     norm            BatchNorm, LayerNorm, InstanceNorm, GroupNorm
     pad             ReflectionPad2D
 

@@ -1,4 +1,4 @@
-"""Layers that bend each element by itself; only `PReLU` learns something.
+"""Activation layers: functions of single elements; only `PReLU` has a parameter.
 
 >>> from d2lmini import nd
 >>> from d2lmini.gluon import nn
@@ -7,7 +7,7 @@
 [-1.  0.  3.]
 <NDArray 3 @cpu(0)>
 
-All keep the shape. Formulas are with the ops, `nd.Activation` and `nd.LeakyReLU`.
+All layers keep the shape. `nd.Activation` and `nd.LeakyReLU` document the formulas.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from d2lmini.gluon.hybrid_block import HybridBlock
 
 
 class Activation(HybridBlock):
-    """One of 'relu', 'sigmoid', 'tanh', 'softrelu', 'softsign'. Named after it: relu0, tanh0."""
+    """'relu', 'sigmoid', 'tanh', 'softrelu' or 'softsign'; the layer is named after it: relu0."""
 
     def __init__(self, activation: str, **kwargs: Any):
         self._act_type = activation
@@ -36,7 +36,7 @@ class Activation(HybridBlock):
 
 
 class LeakyReLU(HybridBlock):
-    """x where it is positive, alpha x elsewhere."""
+    """x for positive x, alpha x otherwise."""
 
     def __init__(self, alpha: float, **kwargs: Any):
         assert alpha >= 0, "Slope coefficient for LeakyReLU must be no less than 0."
@@ -51,7 +51,7 @@ class LeakyReLU(HybridBlock):
 
 
 class PReLU(HybridBlock):
-    """LeakyReLU that learns its slope: one for all, or with in_channels one per channel (axis 1).
+    """LeakyReLU with a learnt slope: one slope, or with in_channels one per channel (axis 1).
 
     alpha (in_channels,). K. He et al., "Delving Deep into Rectifiers" (2015).
     """
@@ -71,7 +71,7 @@ class PReLU(HybridBlock):
 
 
 class ELU(HybridBlock):
-    """x where it is positive, alpha (e^x - 1) elsewhere. D.-A. Clevert et al. (2015)."""
+    """x for positive x, alpha (e^x - 1) otherwise. D.-A. Clevert et al. (2015)."""
 
     def __init__(self, alpha: float = 1.0, **kwargs: Any):
         super().__init__(**kwargs)
@@ -82,14 +82,14 @@ class ELU(HybridBlock):
 
 
 class SELU(HybridBlock):
-    """ELU, scaled so that mean 0 and variance 1 are kept. G. Klambauer et al. (2017)."""
+    """ELU, scaled to preserve mean 0 and variance 1. G. Klambauer et al. (2017)."""
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
         return F.LeakyReLU(x, act_type="selu", name="fwd")
 
 
 class GELU(HybridBlock):
-    """x times the probability that a normal number is below x. Hendrycks and Gimpel (2016)."""
+    """x P(Z < x) for a standard normal Z. D. Hendrycks and K. Gimpel (2016)."""
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
         return F.LeakyReLU(x, act_type="gelu", name="fwd")

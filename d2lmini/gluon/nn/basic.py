@@ -1,8 +1,8 @@
-"""Layers that are no family: Dense, Dropout, Embedding, Flatten, and functions as layers.
+"""Basic layers: Dense, Dropout, Embedding, Flatten, and functions as layers.
 
 >>> from d2lmini import nd
 >>> from d2lmini.gluon import nn
->>> net = nn.Dense(2, activation="relu")    # how many inputs it has is seen at the first call
+>>> net = nn.Dense(2, activation="relu")    # the first call sets the number of inputs
 >>> net
 Dense(None -> 2, Activation(relu))
 >>> net.initialize()
@@ -11,9 +11,9 @@ Dense(None -> 2, Activation(relu))
 >>> net
 Dense(3 -> 2, Activation(relu))
 
-A layer is little more than an op and the parameters it needs. Its constructor says what they are
-(0 in a shape: not known yet), `infer_shape` completes their shapes when the first input is there,
-and `hybrid_forward` calls the op. `F` is `nd` there, or `sym` when a graph is traced.
+A layer consists of an op and its parameters. The constructor declares the parameters (0 in a shape:
+size unknown), `infer_shape` completes their shapes from the first input, and `hybrid_forward` calls
+the op. `F` is `nd` for arrays and `sym` while a graph is traced.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from d2lmini.ops.core import registry
 class Dense(HybridBlock):
     """y = activation(x weight^T + bias): `units` outputs, each from all inputs.
 
-    x (N, ...) -> (N, units), all axes but the first taken as one; with flatten=False
-    (..., K) -> (..., units). weight (units, K), bias (units,) unless use_bias=False. activation is
-    a name that `Activation` knows. in_units: K, if it shall be known before the first call.
+    x (N, ...) -> (N, units), with all axes but the first flattened to K; with flatten=False (...,
+    K) -> (..., units). weight (units, K), bias (units,) unless use_bias=False. activation: a name
+    accepted by `Activation`. in_units: K; 0 infers K at the first call.
     """
 
     weight: Any
@@ -93,9 +93,8 @@ class Dense(HybridBlock):
 
 
 class Dropout(HybridBlock):
-    """In training each element is 0 with probability `rate`, and the others are divided by
-    1 - rate; otherwise nothing happens. Elements along `axes` share one fate. Shape kept.
-    """
+    """In training, set each element to 0 with probability `rate` and divide the others by 1 - rate;
+    otherwise the identity. Elements along `axes` share one random draw. Shape kept."""
 
     def __init__(self, rate: float, axes: tuple[int, ...] = (), **kwargs: Any):
         super().__init__(**kwargs)
@@ -112,10 +111,10 @@ class Dropout(HybridBlock):
 
 
 class Embedding(HybridBlock):
-    """A learnt vector for each of `input_dim` things: x (I...) of numbers -> (I..., output_dim).
+    """A learnt vector for each of `input_dim` indices: x (I...) of indices -> (I..., output_dim).
 
-    weight (input_dim, output_dim); numbers outside are clipped. Its gradient is dense, also with
-    sparse_grad=True (MXNet keeps only the rows that were used).
+    weight (input_dim, output_dim). Indices outside the range are clipped. The gradient is dense,
+    even with sparse_grad=True (MXNet keeps only the rows that were used).
     """
 
     def __init__(
@@ -152,7 +151,7 @@ class Embedding(HybridBlock):
 
 
 class Flatten(HybridBlock):
-    """All axes but the first become one: (N, ...) -> (N, K)."""
+    """Flatten all axes but the first: (N, ...) -> (N, K)."""
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
         return F.flatten(x)
@@ -162,7 +161,7 @@ class Flatten(HybridBlock):
 
 
 class Lambda(Block):
-    """A function of arrays as a layer: the name of one in `nd`, or a callable."""
+    """A function of arrays as a layer: the name of a function in `nd`, or a callable."""
 
     def __init__(self, function: str | Callable[..., Any], prefix: str | None = None):
         super().__init__(prefix=prefix)
@@ -182,8 +181,8 @@ class Lambda(Block):
 
 
 class HybridLambda(HybridBlock):
-    """A function as a layer that can be hybridized: the name of an op, or a callable whose first
-    argument is F."""
+    """A function as a hybridizable layer: the name of an op, or a callable whose first argument is
+    F."""
 
     def __init__(self, function: str | Callable[..., Any], prefix: str | None = None):
         super().__init__(prefix=prefix)

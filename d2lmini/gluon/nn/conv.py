@@ -1,5 +1,4 @@
-"""Convolution layers: filters that slide over one, two or three spatial axes, and the transposed
-ones, which go the way back.
+"""Convolution layers over one, two or three spatial axes, and transposed convolution layers.
 
 >>> from d2lmini import nd
 >>> from d2lmini.gluon import nn
@@ -10,8 +9,8 @@ ones, which go the way back.
 >>> net
 Conv2D(3 -> 6, kernel_size=(5, 5), stride=(1, 1), padding=(2, 2), Activation(sigmoid))
 
-Data is (N, C, *size). A number for kernel_size, strides, ... stands for itself on every spatial
-axis. `nd.Convolution` and `nd.Deconvolution` have the formulas of the sizes.
+Data is (N, C, *size). An int for kernel_size, strides, ... holds for every spatial axis.
+`nd.Convolution` and `nd.Deconvolution` document the formulas of the sizes.
 """
 
 from __future__ import annotations
@@ -24,8 +23,7 @@ from d2lmini.gluon.nn.activations import Activation
 
 Size = int | tuple[int, ...]
 
-#: The layouts that have a name. Those with the channels last are refused at the call by the ops,
-#: as MXNet's do on a CPU.
+#: The accepted layouts. The ops refuse channels-last layouts at the call, as MXNet does on a CPU.
 LAYOUTS = {1: ("NCW",), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
 
 
@@ -35,7 +33,7 @@ def each_axis(value: Any, ndim: int) -> Any:
 
 
 class _Conv(HybridBlock):
-    """What they have in common: weight and bias, and how the op is called."""
+    """Base class of the convolutions: weight, bias, and the call of the op."""
 
     ndim: ClassVar[int]
     op: ClassVar[str] = "Convolution"
@@ -109,7 +107,7 @@ class _Conv(HybridBlock):
         return "conv"
 
     def infer_shape(self, x: Any) -> None:
-        """Take the number of channels from data; MXNetError where its axes are not those of the
+        """Set the number of input channels from `x`; MXNetError unless the axes of `x` fit the
         layout."""
         if len(x.shape) != self.ndim + 2:
             raise MXNetError(
@@ -160,8 +158,9 @@ class Conv3D(_Conv):
 
 
 class _ConvTranspose(_Conv):
-    """The transposed ones: another op, the weight the other way round, and `output_padding`: how
-    much longer than the smallest of the sizes that a convolution would bring back here."""
+    """Base class of transposed convolutions: another op, a weight with swapped channel axes, and
+    `output_padding`, which is added to the smallest output size that a convolution would map to the
+    input size."""
 
     op = "Deconvolution"
 

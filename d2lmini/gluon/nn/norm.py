@@ -5,7 +5,7 @@
 >>> net = nn.BatchNorm(momentum=0.5)
 >>> net.initialize()
 >>> x = nd.array([[1, 10], [3, 30]])
->>> with autograd.record():             # training: mean and deviation of this batch
+>>> with autograd.record():             # training: mean and variance of this batch
 ...     y = net(x)
 >>> y.round()
 <BLANKLINE>
@@ -17,9 +17,9 @@
 [ 1. 10.]
 <NDArray 2 @cpu(0)>
 
-Each brings its data to mean 0 and variance 1, then multiplies by a learnt gamma and adds a learnt
-beta. `center=False` leaves out beta, `scale=False` gamma: they are there all the same, 0 and 1, and
-get no gradient. The formulas are in `ops/normalize.py`.
+Each layer normalizes its data to mean 0 and variance 1, then multiplies by a learnt gamma and adds
+a learnt beta. With `center=False` beta stays 0, and with `scale=False` gamma stays 1: the
+parameters exist, but get no gradient. The formulas are in `ops/normalize.py`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from d2lmini.gluon.hybrid_block import HybridBlock
 
 
 class _Normalization(HybridBlock):
-    """What they have in common: parameters of one number per channel."""
+    """Base class: parameters with one number per channel."""
 
     gamma: Any
     beta: Any
@@ -50,12 +50,12 @@ class _Normalization(HybridBlock):
         )
 
     def _text(self, **more: Any) -> str:
-        """The layer with its arguments, and `more` of them."""
+        """The layer's repr with its arguments and `more` arguments."""
         how = ", ".join(f"{key}={value!r}" for key, value in (self._kwargs | more).items())
         return f"{type(self).__name__}({how})"
 
     def _size(self, x: Any, axis: int) -> int:
-        """How long the axis is that gamma and beta belong to."""
+        """The length of the axis of gamma and beta."""
         if not -len(x.shape) <= axis < len(x.shape):
             raise MXNetError(
                 f"{type(self).__name__}: axis={axis} is out of range for data {x.shape}"
@@ -66,10 +66,11 @@ class _Normalization(HybridBlock):
 class BatchNorm(_Normalization):
     """Normalize each channel (`axis`) over the batch; shape kept.
 
-    In training with mean and variance of the batch, and running_* = momentum running_* +
-    (1 - momentum) batch's; else, or with use_global_stats, with running_mean and running_var, which
-    have no gradient. All four parameters have one number per channel, and stay float32 when the
-    layer is cast to float16. S. Ioffe and C. Szegedy, "Batch Normalization" (2015).
+    Training uses the mean and variance of the batch, and updates running_* = momentum running_* +
+    (1 - momentum) batch's. Otherwise, or with use_global_stats, the layer uses running_mean and
+    running_var, which have no gradient. All four parameters have one number per channel, and stay
+    float32 when the layer is cast to float16. S. Ioffe and C. Szegedy, "Batch Normalization"
+    (2015).
     """
 
     running_mean: Any
@@ -139,9 +140,9 @@ class BatchNormReLU(BatchNorm):
 
 
 class _WithoutStatistics(_Normalization):
-    """gamma and beta are all that is kept: n numbers each.
+    """Base class of layers that keep only gamma and beta, n numbers each.
 
-    shown: eps, center, scale and the layer's own argument, in the order in which its repr has them.
+    shown: eps, center, scale and the layer's own argument, in the order of the repr.
     """
 
     def __init__(
@@ -156,7 +157,7 @@ class _WithoutStatistics(_Normalization):
 
 
 class _AlongAxis(_WithoutStatistics):
-    """gamma and beta belong to one axis, which is as long as they are."""
+    """Base class of layers whose gamma and beta have the length of one axis."""
 
     _axis: int
 
@@ -168,7 +169,7 @@ class _AlongAxis(_WithoutStatistics):
 
 
 class LayerNorm(_AlongAxis):
-    """Normalize along one axis, by default the last; gamma and beta are as long as it; shape kept.
+    """Normalize along one axis, by default the last; gamma and beta have its length; shape kept.
 
     J. Ba et al., "Layer Normalization" (2016).
     """
@@ -196,8 +197,8 @@ class LayerNorm(_AlongAxis):
 
 
 class InstanceNorm(_AlongAxis):
-    """Normalize each channel (`axis`) of each image; gamma and beta one number per channel; shape
-    kept. gamma is 1 unless scale=True. D. Ulyanov et al., "Instance Normalization" (2016).
+    """Normalize each channel (`axis`) of each image; gamma and beta have one number per channel;
+    shape kept. gamma is 1 unless scale=True. D. Ulyanov et al., "Instance Normalization" (2016).
     """
 
     def __init__(
@@ -223,8 +224,9 @@ class InstanceNorm(_AlongAxis):
 
 
 class GroupNorm(_WithoutStatistics):
-    """Normalize each of `num_groups` groups of channels (axis 1) of each image; gamma and beta one
-    number per group, as in MXNet 1.9; shape kept. Y. Wu and K. He, "Group Normalization" (2018).
+    """Normalize each of `num_groups` groups of channels (axis 1) of each image; gamma and beta have
+    one number per group, as in MXNet 1.9; shape kept. Y. Wu and K. He, "Group Normalization"
+    (2018).
     """
 
     def __init__(

@@ -19,10 +19,10 @@ from d2lmini.gluon.hybrid_block import HybridBlock
 
 
 class ReflectionPad2D(HybridBlock):
-    """Images (N, C, H, W) made larger by what a mirror at their edges shows.
+    """Images (N, C, H, W) padded by reflection at their edges.
 
-    padding: how much on every side, less than H and W; or eight numbers, (before, after) for each
-    of the four axes, the first four of them 0.
+    padding: the padding of every side, less than H and W; or eight numbers, (before, after) for
+    each of the four axes, the first four 0.
     """
 
     def __init__(self, padding: int | tuple[int, ...] = 0, **kwargs: Any):

@@ -1,4 +1,4 @@
-"""Pooling layers: the largest number, or the mean, of each window, or of a whole image.
+"""Pooling layers: the maximum or the mean of each window, or of a whole image.
 
 >>> from d2lmini import nd
 >>> from d2lmini.gluon import nn
@@ -11,8 +11,8 @@
 >>> nn.GlobalAvgPool2D()(x).shape
 (1, 1, 1, 1)
 
-Data is (N, C, *size). `strides` is the window's size where it is not given. With `ceil_mode` the
-last window may hang over the edge; `nd.Pooling` has the formulas of the sizes.
+Data is (N, C, *size). `strides` defaults to the window's size. With `ceil_mode` the last window may
+extend over the edge; `nd.Pooling` documents the formulas of the sizes.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from typing import Any, ClassVar
 from d2lmini.gluon.hybrid_block import HybridBlock
 from d2lmini.gluon.nn.conv import Size, each_axis
 
-#: The layouts that have a name; those with the channels last are refused at the call.
+#: The accepted layouts; channels-last layouts are refused at the call.
 LAYOUTS = {1: ("NCW", "NWC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
 
 
 class _Pooling(HybridBlock):
-    """What they have in common: one op, no parameters."""
+    """Base class: one op, no parameters."""
 
     ndim: ClassVar[int]
     pool_type: ClassVar[str]
@@ -83,7 +83,7 @@ class _Pooling(HybridBlock):
 
 
 class MaxPool1D(_Pooling):
-    """The largest of each window: (N, C, W) -> (N, C, OW). Padding never wins."""
+    """The maximum of each window: (N, C, W) -> (N, C, OW). Padding is ignored."""
 
     ndim, pool_type = 1, "max"
 
@@ -100,15 +100,16 @@ class MaxPool1D(_Pooling):
 
 
 class MaxPool2D(MaxPool1D):
-    """The largest of each window: (N, C, H, W) -> (N, C, OH, OW). Padding never wins."""
+    """The maximum of each window: (N, C, H, W) -> (N, C, OH, OW). Padding is ignored."""
 
     ndim = 2
 
 
 class MaxPool3D(_Pooling):
-    """The largest of each window: (N, C, D, H, W) -> (N, C, OD, OH, OW). Padding never wins.
+    """The maximum of each window: (N, C, D, H, W) -> (N, C, OD, OH, OW).
 
-    Its arguments stand in another order than those of the others, as in MXNet.
+    Padding is ignored. The order of the arguments differs from the other classes, as in
+    MXNet.
     """
 
     ndim, pool_type = 3, "max"
@@ -128,7 +129,7 @@ class MaxPool3D(_Pooling):
 class AvgPool1D(_Pooling):
     """The mean of each window: (N, C, W) -> (N, C, OW).
 
-    Padding counts as zeros; with count_include_pad=False it does not count.
+    Padding counts as zeros; with count_include_pad=False padding does not count.
     """
 
     ndim, pool_type = 1, "avg"
@@ -151,7 +152,7 @@ class AvgPool1D(_Pooling):
 class AvgPool2D(_Pooling):
     """The mean of each window: (N, C, H, W) -> (N, C, OH, OW).
 
-    Padding counts as zeros; with count_include_pad=False it does not count.
+    Padding counts as zeros; with count_include_pad=False padding does not count.
     """
 
     ndim, pool_type = 2, "avg"
@@ -174,33 +175,33 @@ class AvgPool2D(_Pooling):
 class AvgPool3D(AvgPool2D):
     """The mean of each window: (N, C, D, H, W) -> (N, C, OD, OH, OW).
 
-    Padding counts as zeros; with count_include_pad=False it does not count.
+    Padding counts as zeros; with count_include_pad=False padding does not count.
     """
 
     ndim = 3
 
 
 class _Global(_Pooling):
-    """One window, the image: every spatial axis becomes 1."""
+    """The window is the whole image: every spatial axis becomes 1."""
 
     def __init__(self, layout: str | None = None, **kwargs: Any):
         super().__init__(1, None, 0, True, layout, global_pool=True, **kwargs)
 
 
 class GlobalMaxPool1D(_Global):
-    """The largest of each channel: (N, C, W) -> (N, C, 1)."""
+    """The maximum of each channel: (N, C, W) -> (N, C, 1)."""
 
     ndim, pool_type = 1, "max"
 
 
 class GlobalMaxPool2D(_Global):
-    """The largest of each channel: (N, C, H, W) -> (N, C, 1, 1)."""
+    """The maximum of each channel: (N, C, H, W) -> (N, C, 1, 1)."""
 
     ndim, pool_type = 2, "max"
 
 
 class GlobalMaxPool3D(_Global):
-    """The largest of each channel: (N, C, D, H, W) -> (N, C, 1, 1, 1)."""
+    """The maximum of each channel: (N, C, D, H, W) -> (N, C, 1, 1, 1)."""
 
     ndim, pool_type = 3, "max"
 

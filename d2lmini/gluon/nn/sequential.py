@@ -1,4 +1,4 @@
-"""Layers one after the other.
+"""Containers that call layers one after another.
 
 >>> from d2lmini import nd
 >>> from d2lmini.gluon import nn
@@ -25,9 +25,9 @@ from d2lmini.gluon.hybrid_block import HybridBlock
 
 
 class _Row(Block):
-    """What both have in common: `add`, indexing, length."""
+    """What both containers share: `add`, indexing, length."""
 
-    _in_summary = False  # all it does is in its layers
+    _in_summary = False  # the layers do all the work
 
     def add(self, *blocks: Block) -> None:
         """Append Blocks."""
@@ -35,7 +35,7 @@ class _Row(Block):
             self.register_child(block)
 
     def __getitem__(self, key: Any) -> Any:
-        """A layer by its position; of a slice, a row of those layers under the same prefix."""
+        """The layer at a position; for a slice, a container of its layers with this prefix."""
         layers = list(self._children.values())[key]
         if not isinstance(layers, list):
             return layers
@@ -54,7 +54,7 @@ class _Row(Block):
 
 
 class Sequential(_Row):
-    """Blocks, each called with what the one before it gave."""
+    """Blocks called one after another, each on the output of the one before."""
 
     def forward(self, x: Any) -> Any:
         for block in self._children.values():
@@ -62,7 +62,7 @@ class Sequential(_Row):
         return x
 
     def hybridize(self, active: bool = True, **kwargs: Any) -> None:
-        """Hybridize the layers that can be; warns when all can, for then HybridSequential does."""
+        """Hybridize the HybridBlocks; if all layers are, warns to use HybridSequential instead."""
         if self._children and all(isinstance(c, HybridBlock) for c in self._children.values()):
             warnings.warn(
                 f"All children of this Sequential layer '{self.prefix}' are HybridBlocks. Consider "
@@ -73,7 +73,7 @@ class Sequential(_Row):
 
 
 class HybridSequential(_Row, HybridBlock):
-    """HybridBlocks, each called with what the one before it gave; can be hybridized as one."""
+    """HybridBlocks called one after another, as `Sequential`; hybridized as one graph."""
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
         for block in self._children.values():

@@ -1,4 +1,4 @@
-"""Recurrent networks: cells, which do one step, and layers, which do whole sequences.
+"""Recurrent networks: cells compute one step, layers compute whole sequences.
 
 >>> from d2lmini import nd
 >>> from d2lmini.gluon import rnn
@@ -6,14 +6,14 @@
 >>> layer.initialize()
 >>> layer(nd.ones((5, 2, 3))).shape             # (T, N, C) -> (T, N, hidden_size)
 (5, 2, 8)
->>> cell = rnn.GRUCell(8)                       # one call a step, or `unroll`
+>>> cell = rnn.GRUCell(8)                       # one call per step, or `unroll`
 >>> cell.initialize()
 >>> y, states = cell(nd.ones((2, 3)), cell.begin_state(batch_size=2))
 >>> y.shape, [s.shape for s in states]
 ((2, 8), [(2, 8)])
 
-Layers are quicker; cells can be combined (`SequentialRNNCell`, `BidirectionalCell`), wrapped
-(`DropoutCell`, `ZoneoutCell`, `ResidualCell`), and written anew.
+Layers are faster. Cells can be combined (`SequentialRNNCell`, `BidirectionalCell`), wrapped
+(`DropoutCell`, `ZoneoutCell`, `ResidualCell`), and written by the user.
 """
 
 from d2lmini.gluon.rnn.cells import GRUCell, LSTMCell, RNNCell

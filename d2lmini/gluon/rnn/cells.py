@@ -10,10 +10,10 @@ GRUCell(None -> 12)
 >>> list(cell.collect_params())
 ['gru_i2h_weight', 'gru_h2h_weight', 'gru_i2h_bias', 'gru_h2h_bias']
 
-A step is two products, of the input and of the state, and the arithmetic of the gates
-(`ops/rnn_gates.py`, where the formulas are). On arrays it is one op, and so are all the steps of an
-`unroll`, compiled or not. On Symbols outside of traces it is the ten ops that MXNet has, under the
-same names, so that what is exported can be read there.
+A step consists of two products, of the input and of the state, and the arithmetic of the gates
+(formulas in `ops/rnn_gates.py`). For arrays a step is one op, and a whole `unroll` is one op too,
+compiled or not. For Symbols outside of traces a step is MXNet's ten ops with MXNet's names, so that
+MXNet can read exported files.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from d2lmini.ops.sequence import SequenceLast, SequenceMask
 
 
 def activate(F: Any, x: Any, activation: Any, **kwargs: Any) -> Any:
-    """activation(x): a name that `F.Activation` knows, a LeakyReLU, or any function."""
+    """activation(x), for a name accepted by `F.Activation`, a LeakyReLU, or any function."""
     if isinstance(activation, str):
         if activation in ("tanh", "relu", "sigmoid", "softsign"):
             return getattr(F, activation)(x, **kwargs)
@@ -43,10 +43,10 @@ def activate(F: Any, x: Any, activation: Any, **kwargs: Any) -> Any:
 
 
 class GatedCell(HybridRecurrentCell):
-    """What the three share: parameters, products, states of shape (N, hidden_size).
+    """Base class of the three cells: parameters, products, states of shape (N, hidden_size).
 
-    i2h_weight (G, input_size) and h2h_weight (G, hidden_size), i2h_bias and h2h_bias (G,), where
-    G = n_gates * hidden_size. input_size 0: known from the first input.
+    i2h_weight (G, input_size) and h2h_weight (G, hidden_size), i2h_bias and h2h_bias (G,), where G
+    = n_gates * hidden_size. input_size 0: inferred from the first input.
     """
 
     n_gates = 1
@@ -86,7 +86,7 @@ class GatedCell(HybridRecurrentCell):
 
     @property
     def _mode(self) -> str | None:
-        """What the op `_rnn_layer` calls this cell; None if its activations are not that op's."""
+        """The cell's mode in the op `_rnn_layer`; None if the op lacks the activations."""
         raise NotImplementedError
 
     def hybrid_forward(self, F: Any, x: Any, states: Any, **params: Any) -> Any:
@@ -99,14 +99,14 @@ class GatedCell(HybridRecurrentCell):
         return states[0], states
 
     def _gates(self, F: Any, i2h: Any, h2h: Any, states: Any) -> list[Any]:
-        """The next states from the products, in plain ops of F."""
+        """Compute the next states from the products, with plain ops of F."""
         raise NotImplementedError
 
     def _at_once(
         self, x: Any, states: Any, params: dict[str, Any], mode: str
     ) -> tuple[Any, list[Any]]:
-        """One step (N, C), or all of (T, N, C), as one op: outputs and, behind the last step, the
-        states but for the first, which is the last output."""
+        """Compute one step (N, C), or all steps of (T, N, C), as one op. Returns the outputs and
+        the states after the last step; the first state is the output itself."""
         result = rnn_layer(
             x, params["i2h_weight"], params["h2h_weight"], params["i2h_bias"], params["h2h_bias"],
             *states, mode=mode,
@@ -118,7 +118,8 @@ class GatedCell(HybridRecurrentCell):
         self, length: int, inputs: Any, begin_state: Any, layout: str, merge_outputs: Any,
         valid_length: Any,
     ) -> tuple[Any, list[Any]]:  # fmt: skip
-        # Of cell states (LSTM) the op gives the last alone, not that of each sequence.
+        # Of the cell states (LSTM) the op returns only the last, not the last valid one per
+        # sequence.
         cut_short = valid_length is not None and self.n_states > 1
         if cut_short or not self._can_be_one_op(inputs):
             return super()._unroll(length, inputs, begin_state, layout, merge_outputs, valid_length)
@@ -143,7 +144,7 @@ class GatedCell(HybridRecurrentCell):
         return outputs, [outputs[-1] if valid_length is None else last, *others]
 
     def _can_be_one_op(self, inputs: Any) -> bool:
-        """Is there nobody who would notice that the single steps are not called?"""
+        """True if one op for all steps is possible and no hook observes the single steps."""
         whole = isinstance(inputs, Value)
         first = seen(inputs if whole else inputs[0])
         return (
@@ -156,7 +157,7 @@ class GatedCell(HybridRecurrentCell):
         )
 
     def _values(self, x: Any, states: list[Any]) -> dict[str, Any]:
-        """The parameters where x is, completed at the first call."""
+        """The parameters in the context of x; the first call completes deferred ones."""
         ctx = x.ctx if isinstance(x, nd.NDArray) else None
         try:
             return {name: p.data(ctx) for name, p in self._reg_params.items()}
@@ -165,7 +166,7 @@ class GatedCell(HybridRecurrentCell):
             return {name: p.data(ctx) for name, p in self._reg_params.items()}
 
     def _step(self) -> str:
-        """What names of this step's values begin with."""
+        """The beginning of the names of this step's values."""
         return f"t{self._steps}_"
 
     def _products(
@@ -188,9 +189,10 @@ class GatedCell(HybridRecurrentCell):
 
 
 class RNNCell(GatedCell):
-    """h' = activation(W x + b + U h + d), the output is h' too (J. Elman, 1990).
+    """h' = activation(W x + b + U h + d); the output is h' (J. Elman, 1990).
 
-    activation: 'tanh', 'relu', or another that `nd.Activation` knows, a LeakyReLU, a function.
+    activation: 'tanh', 'relu' or another name accepted by `nd.Activation`, a LeakyReLU, or a
+    function.
     """
 
     def __init__(
@@ -228,8 +230,8 @@ class RNNCell(GatedCell):
 class LSTMCell(GatedCell):
     """Long short-term memory (S. Hochreiter and J. Schmidhuber, 1997), with a forget gate.
 
-    Two states, h and the cell c; the gates i f g o in this order. activation stands for tanh,
-    recurrent_activation for the sigmoid.
+    Two states, h and the cell state c; the gates are i f g o, in this order. activation replaces
+    tanh, recurrent_activation replaces the sigmoid.
     """
 
     n_gates = 4
@@ -281,7 +283,7 @@ class LSTMCell(GatedCell):
 
 
 class GRUCell(GatedCell):
-    """Gated recurrent unit (K. Cho et al., 2014), in cuDNN's form; the gates r z n in this order.
+    """Gated recurrent unit (K. Cho et al., 2014), in cuDNN's form, with gates r z n in this order.
 
     The reset gate is applied after the product with the state: n = tanh(a_n + r (U_n h + d_n)).
     """

@@ -1,4 +1,4 @@
-"""Cells made of cells: one after the other, or one forward and one backward in time.
+"""Containers of cells: a stack of cells, and a pair for both directions of time.
 
 >>> from d2lmini import nd
 >>> from d2lmini.gluon import rnn
@@ -22,12 +22,12 @@ from d2lmini.ops.core import Value
 
 
 class _Composite:
-    """A cell made of cells: its states are theirs, one cell after the other."""
+    """A cell made of cells; its states are the cells' states, in the order of the cells."""
 
     _cells: Callable[[], list[Any]]
 
     def state_info(self, batch_size: int = 0) -> list[dict[str, Any]]:
-        """Shapes and layouts of the states of all cells, in their order."""
+        """Shapes and layouts of the states of all cells, in order."""
         return [info for cell in self._cells() for info in cell.state_info(batch_size)]
 
     def _begin_states(
@@ -38,16 +38,16 @@ class _Composite:
 
 
 class _Stack(_Composite):
-    """A stack of cells: what `SequentialRNNCell` and its hybrid twin have in common."""
+    """Base class of `SequentialRNNCell` and `HybridSequentialRNNCell`."""
 
     _children: Any
 
     def add(self, cell: Any) -> None:
-        """Put a cell on top."""
+        """Append a cell."""
         self.register_child(cell)  # type: ignore[attr-defined]
 
     def _through(self, inputs: Any, states: list[Any]) -> tuple[Any, list[Any]]:
-        """One step through all cells."""
+        """Compute one step of all cells."""
         next_states: list[Any] = []
         for cell in self._cells():
             begin = len(next_states)
@@ -60,11 +60,11 @@ class _Stack(_Composite):
         self, length: int, inputs: Any, begin_state: Any, layout: str, merge_outputs: Any,
         valid_length: Any,
     ) -> tuple[Any, list[Any]]:  # fmt: skip
-        """Each cell through all steps before the next one begins."""
+        """Run each cell over all steps before the next cell."""
         states = self._states_for(inputs, layout, begin_state)  # type: ignore[attr-defined]
         next_states: list[Any] = []
         cells = self._cells()
-        # An array goes from cell to cell as it is, a list as a list.
+        # Between the cells the sequence keeps its form, an array or a list.
         between = True if isinstance(inputs, Value) and seen(inputs) is not None else None
         for cell in cells:
             begin = len(next_states)
@@ -91,7 +91,7 @@ class _Stack(_Composite):
 
 
 class SequentialRNNCell(_Stack, RecurrentCell):
-    """Cells one on top of the other; each takes what the one below gives. Filled by `add`."""
+    """Cells called one after another, each on the output of the one before; filled by `add`."""
 
     def __init__(self, prefix: str | None = None, params: Any = None):
         super().__init__(prefix=prefix, params=params)
@@ -102,7 +102,7 @@ class SequentialRNNCell(_Stack, RecurrentCell):
 
 
 class HybridSequentialRNNCell(_Stack, HybridRecurrentCell):
-    """The same for cells that can be hybridized."""
+    """`SequentialRNNCell` for cells that can be hybridized."""
 
     def __init__(self, prefix: str | None = None, params: Any = None):
         super().__init__(prefix=prefix, params=params)
@@ -112,11 +112,11 @@ class HybridSequentialRNNCell(_Stack, HybridRecurrentCell):
 
 
 class BidirectionalCell(_Composite, HybridRecurrentCell):
-    """Two cells over the same sequence, one in each direction; their outputs side by side.
+    """Two cells over the same sequence, one in each direction; their outputs are concatenated.
 
-    It cannot do a single step, since the second cell begins at the end: use `unroll`, which makes
-    (N, C of l_cell + C of r_cell) of each step (N, C). Its states are those of `l_cell`, which goes
-    forward, then those of `r_cell`.
+    The cell cannot compute a single step, because `r_cell` begins at the end of the sequence. Use
+    `unroll`, which turns each step (N, C) into (N, C of l_cell + C of r_cell). The states are those
+    of the forward cell `l_cell`, then those of `r_cell`.
     """
 
     def __init__(self, l_cell: Any, r_cell: Any, output_prefix: str = "bi_"):

@@ -1,4 +1,4 @@
-"""Layers that take whole sequences: RNN, LSTM, GRU, each a call of the op `RNN`.
+"""Recurrent layers for whole sequences: RNN, LSTM, GRU, each one call of the op `RNN`.
 
 >>> from d2lmini import nd
 >>> from d2lmini.gluon import rnn
@@ -30,14 +30,14 @@ from d2lmini.ops.core import Value
 
 
 class RecurrentLayer(HybridBlock):
-    """What the three layers share.
+    """Base class of the three layers.
 
-    Called with x (T, N, C), or (N, T, C) with layout 'NTC', it gives y (T, N, D H), D = 2 if
-    bidirectional else 1, and if states were given also the list of last states, each (L D, N, H).
-    In training a share `dropout` of what each layer gives to the next is dropped.
+    The input is x (T, N, C), or (N, T, C) with layout 'NTC'. The output is y (T, N, D H), with D =
+    2 if bidirectional, else 1. If states were given, the call also returns the list of last states,
+    each (L D, N, H). In training, dropout with probability `dropout` is applied between layers.
 
-    For layer number k and direction d, 'l' or 'r', the parameters are dk_i2h_weight (G, C),
-    dk_h2h_weight (G, H), dk_i2h_bias and dk_h2h_bias (G,), G = H times 1, 4 or 3.
+    The parameters of layer k and direction d, 'l' or 'r', are dk_i2h_weight (G, C), dk_h2h_weight
+    (G, H), dk_i2h_bias and dk_h2h_bias (G,), with G = H times 1, 4 or 3.
     """
 
     n_gates = 1
@@ -68,8 +68,8 @@ class RecurrentLayer(HybridBlock):
         assert layout in ("TNC", "NTC"), f"Invalid layout {layout}; must be one of ['TNC' or 'NTC']"
         if projection_size or use_sequence_length:
             raise NotImplementedError(
-                f"{type(self).__name__}: projection_size and use_sequence_length are not built in; "
-                "see nd.RNN for what to do instead"
+                f"{type(self).__name__}: projection_size and use_sequence_length are not supported"
+                "; see nd.RNN for what to do instead"
             )
         self._hidden_size = hidden_size
         self._num_layers = num_layers
@@ -104,14 +104,14 @@ class RecurrentLayer(HybridBlock):
             setattr(self, f"{direction}{k}_{name}", parameter)
 
     def _names(self) -> Iterator[tuple[str, int, str]]:
-        """(direction, layer, parameter) in the order in which the parameters are made."""
+        """(direction, layer, parameter) in the order of creation."""
         for k in range(self._num_layers):
             for direction in "lr"[: self._dir]:
                 for name in self._initializers:
                     yield direction, k, name
 
     def _inner(self, k: int, name: str) -> tuple[int, ...]:
-        """The second axis of a weight of layer k; nothing for a bias."""
+        """The second axis of a weight of layer k; () for a bias."""
         if name == "i2h_weight":
             return (self._input_size if k == 0 else self._dir * self._hidden_size,)
         return (self._hidden_size,) if name == "h2h_weight" else ()
@@ -135,17 +135,17 @@ class RecurrentLayer(HybridBlock):
     def begin_state(
         self, batch_size: int = 0, func: Callable[..., Any] = nd.zeros, **kwargs: Any
     ) -> list[Any]:
-        """The states before the first step: func(name=..., shape=..., dtype=..., **kwargs) for
-        each, zeros unless told otherwise."""
+        """The states before the first step: func(name=..., shape=..., dtype=..., **kwargs) for each
+        state, by default zeros."""
         return [
             func(name=f"{self.prefix}h0_{i}", **{**info, **kwargs})
             for i, info in enumerate(self.state_info(batch_size))
         ]
 
     def __call__(self, inputs: Any, states: Any = None) -> Any:
-        """y, or (y, last states) if `states` are given: a list, or the one state.
+        """y, or (y, last states) if `states` is given: a list, or a single state.
 
-        ValueError for states of other shapes, MXNetError for other inputs."""
+        Raises ValueError for states with wrong shapes, MXNetError for wrong inputs."""
         given = states is not None
         if not given:
             states = self._first_states(inputs)
@@ -164,7 +164,7 @@ class RecurrentLayer(HybridBlock):
         return self.begin_state(batch_size, ctx=inputs.ctx, dtype=inputs.dtype)
 
     def hybrid_forward(self, F: Any, x: Any, states: list[Any], **params: Any) -> Any:
-        """y and the last states; ValueError for states of other shapes than `state_info` says."""
+        """y and the last states; ValueError for states whose shapes differ from `state_info`."""
         if isinstance(x, nd.NDArray) and x.ndim == 3:
             for state, info in zip(states, self.state_info(x.shape[self._layout.find("N")])):
                 if state.shape != info["shape"]:
@@ -194,12 +194,12 @@ class RecurrentLayer(HybridBlock):
         return outputs, states
 
     def _cell(self, **kwargs: Any) -> Any:
-        """One of the cells that `_unfuse` makes."""
+        """Make one of the cells of `_unfuse`."""
         raise NotImplementedError
 
     def _unfuse(self) -> HybridSequentialRNNCell:
-        """The same network as cells, which share its parameters; they take and give single steps
-        or are unrolled."""
+        """The same network as a stack of cells with the same parameters, for single steps or
+        `unroll`."""
         stack = HybridSequentialRNNCell(prefix=self.prefix, params=self.params)
         with stack.name_scope():
             for k in range(self._num_layers):
@@ -217,7 +217,7 @@ class RecurrentLayer(HybridBlock):
         return stack
 
     def _collect_params_with_prefix(self, prefix: str = "") -> dict[str, Any]:
-        """Names in saved files: those of the cells, as MXNet writes them."""
+        """The names in saved files: those of the cells, as MXNet writes them."""
         prefix = prefix + "." if prefix else ""
         cell = {"l": "l_cell.", "r": "r_cell."} if self._dir == 2 else {"l": ""}
         return {
@@ -237,9 +237,9 @@ class RecurrentLayer(HybridBlock):
 
 
 class RNN(RecurrentLayer):
-    """h' = activation(W x + b + U h + d) over sequences; activation 'relu' or 'tanh'.
+    """h' = activation(W x + b + U h + d) over sequences; activation is 'relu' or 'tanh'.
 
-    Shapes and parameters: `RecurrentLayer`. KeyError for another activation.
+    Shapes and parameters: see `RecurrentLayer`. Raises KeyError for another activation.
     """
 
     def __init__(
@@ -277,7 +277,7 @@ class LSTM(RecurrentLayer):
     """Long short-term memory over sequences; two states, h and the cell state.
 
     state_clip_min and state_clip_max bound the cell state of every step (MXNet does so on GPUs
-    only). Shapes and parameters: `RecurrentLayer`; formulas: `ops/rnn_gates.py`.
+    only). Shapes and parameters: see `RecurrentLayer`; formulas: see `ops/rnn_gates.py`.
     """
 
     n_gates = 4
@@ -318,8 +318,9 @@ class LSTM(RecurrentLayer):
 
 
 class GRU(RecurrentLayer):
-    """Gated recurrent units over sequences. Shapes and parameters: `RecurrentLayer`; formulas:
-    `ops/rnn_gates.py`.
+    """Gated recurrent units over sequences.
+
+    Shapes and parameters: see `RecurrentLayer`; formulas: see `ops/rnn_gates.py`.
     """
 
     n_gates = 3

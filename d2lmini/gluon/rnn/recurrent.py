@@ -1,8 +1,8 @@
-"""What all recurrent cells share: states, the count of steps, unrolling.
+"""Base classes of recurrent cells: states, the count of steps, unrolling.
 
-A cell is a Block that is called with an input (N, C) and a list of states and gives an output and
-the list of next states. What states it has, `state_info` says. To make a cell of one's own, write
-`state_info`, `_alias`, and `hybrid_forward(self, F, inputs, states, **params)`.
+A cell is a Block. A call takes an input (N, C) and a list of states, and returns an output and the
+list of next states. `state_info` describes the states. A user-defined cell defines `state_info`,
+`_alias`, and `hybrid_forward(self, F, inputs, states, **params)`.
 
 >>> from d2lmini import nd
 >>> from d2lmini.gluon import rnn
@@ -32,9 +32,9 @@ from d2lmini.ops.sequence import SequenceLast
 
 
 class RecurrentCell(Block):
-    """The abstract cell. Subclasses give `state_info` and a forward of (inputs, states)."""
+    """Abstract cell; subclasses define `state_info` and a forward of (inputs, states)."""
 
-    #: An example, for messages, of what may have modified the cell.
+    #: A modifier cell's name, as an example in messages.
     _modifier = "ZoneoutCell"
 
     def __init__(self, prefix: str | None = None, params: Any = None):
@@ -43,25 +43,25 @@ class RecurrentCell(Block):
         self.reset()
 
     def reset(self) -> None:
-        """Forget how many steps were done, before another sequence begins."""
+        """Reset the count of steps, before another sequence begins."""
         self._states_begun = -1
         self._steps = -1
         for cell in self._cells():
             cell.reset()
 
     def _cells(self) -> list[Any]:
-        """The cells in it."""
+        """The cells inside this cell."""
         return list(self._children.values())
 
     def state_info(self, batch_size: int = 0) -> list[dict[str, Any]]:
-        """Shape and layout of each state."""
-        raise NotImplementedError(f"{type(self).__name__}: state_info is for subclasses to write")
+        """The shape and layout of each state."""
+        raise NotImplementedError(f"{type(self).__name__}: a subclass must define state_info")
 
     def begin_state(
         self, batch_size: int = 0, func: Callable[..., Any] = nd.zeros, **kwargs: Any
     ) -> list[Any]:
-        """The states before the first step: func(name=..., shape=..., **kwargs) for each, zeros
-        unless told otherwise. kwargs: ctx, dtype."""
+        """The states before the first step: func(name=..., shape=..., **kwargs) for each state, by
+        default zeros. kwargs: ctx, dtype."""
         assert not self._modified, (
             f"After applying modifier cells (e.g. {self._modifier}) the base cell cannot be called "
             "directly. Call the modifier cell instead."
@@ -71,7 +71,7 @@ class RecurrentCell(Block):
     def _begin_states(
         self, batch_size: int, func: Callable[..., Any], kwargs: dict[str, Any]
     ) -> list[Any]:
-        """What `begin_state` gives; cells made of cells ask those for theirs."""
+        """Compute `begin_state`; containers of cells call `begin_state` of their cells."""
         states = []
         for info in self.state_info(batch_size):
             self._states_begun += 1
@@ -80,7 +80,7 @@ class RecurrentCell(Block):
         return states
 
     def _states_for(self, inputs: Any, layout: str, states: list[Any] | None) -> list[Any]:
-        """`states`, or those to begin with: as many sequences as inputs, on the same context."""
+        """`states`, or first states for the batch size and context of `inputs`."""
         if states is not None:
             self._check_states(states)
             return states
@@ -100,8 +100,8 @@ class RecurrentCell(Block):
             given = f"{len(states)}" if isinstance(states, (list, tuple)) else repr(states)
             raise ValueError(
                 f"{type(self).__name__}.unroll: begin_state is a list of {n} "
-                f"array{'' if n == 1 else 's'}, as begin_state() makes it; got {given}. What comes "
-                "behind it goes by name, as layout='TNC'"
+                f"array{'' if n == 1 else 's'}, as begin_state() makes it; got {given}. Pass later "
+                "arguments by name, as layout='TNC'"
             )
 
     def unroll(
@@ -113,16 +113,17 @@ class RecurrentCell(Block):
         merge_outputs: bool | None = None,
         valid_length: Any = None,
     ) -> tuple[Any, list[Any]]:
-        """Run over a sequence of `length` steps; returns (outputs, last states).
+        """Run the cell over a sequence of `length` steps; returns (outputs, last states).
 
-        inputs: an array (N, T, C), or (T, N, C) with layout 'TNC', or a list of `length` arrays
-        (N, C). outputs: one array in the same layout if merge_outputs is True, a list of steps if
-        it is False or None. begin_state: zeros unless given.
+        inputs: an array (N, T, C), or (T, N, C) with layout 'TNC', or a list of `length` arrays (N,
+        C). outputs: one array in the same layout if merge_outputs is True, a list of steps if it is
+        False or None. begin_state: zeros by default.
 
-        valid_length (N,): how many steps of each sequence count. Outputs beyond are zeros (and one
-        array, unless merge_outputs is False), the states are those of the last step that counts.
+        valid_length (N,): the number of valid steps of each sequence. Later outputs are zeros, and
+        the outputs are one array unless merge_outputs is False. The last states are those of the
+        last valid step.
 
-        AssertionError when the inputs have another number of steps.
+        Raises AssertionError when the inputs have another number of steps.
         """
         self.reset()
         return self._unroll(length, inputs, begin_state, layout, merge_outputs, valid_length)
@@ -131,7 +132,7 @@ class RecurrentCell(Block):
         self, length: int, inputs: Any, begin_state: Any, layout: str, merge_outputs: Any,
         valid_length: Any,
     ) -> tuple[Any, list[Any]]:  # fmt: skip
-        """What `unroll` gives; a cell that has a quicker way than its single steps overrides it."""
+        """Compute `unroll`; a cell with a faster method than single steps overrides this one."""
         steps = as_steps(inputs, length, layout)
         states = self._states_for(inputs, layout, begin_state)
         outputs, history = [], []
@@ -151,41 +152,39 @@ class RecurrentCell(Block):
         ), states
 
     def forward(self, inputs: Any, states: list[Any]) -> tuple[Any, list[Any]]:
-        """One step: inputs (N, C) -> (output, next states)."""
+        """Compute one step: inputs (N, C) -> (output, next states)."""
         self._steps += 1
         return super().forward(inputs, states)
 
 
 class HybridRecurrentCell(RecurrentCell, HybridBlock):
-    """A cell whose step is written as `hybrid_forward(F, inputs, states, **params)`."""
+    """A cell whose step is defined by `hybrid_forward(F, inputs, states, **params)`."""
 
     def hybrid_forward(self, F: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError(
-            f"{type(self).__name__}: hybrid_forward is for subclasses to write"
-        )
+        raise NotImplementedError(f"{type(self).__name__}: a subclass must define hybrid_forward")
 
 
 def namespace_of(value: Any) -> Any:
-    """The module whose functions make values of this kind: `nd` or `sym`."""
+    """The module with functions for values of this kind: `nd` or `sym`."""
     return nd if isinstance(value, nd.NDArray) else symbol
 
 
 def seen(value: Any) -> Any:
-    """Something with the value's shape: an array itself, a Symbol as its trace sees it; None for a
-    Symbol outside of traces, whose shape is not known."""
+    """A value that has the shape of `value`: an array itself, or the trace's view of a Symbol. None
+    for a Symbol outside of traces, whose shape is unknown."""
     if isinstance(value, nd.NDArray):
         return value
     return None if here.trace is None else here.trace.seen(value)
 
 
 def zeros_of_any_batch(name: str, shape: tuple[int, ...], __layout__: str, **how: Any) -> Any:
-    """First states as a Symbol, as MXNet writes them: the size 0 stands for that of the batch."""
+    """First states as a Symbol, as MXNet writes them: size 0 stands for the batch size."""
     return symbol.zeros(shape=shape, name=name, attr={"__layout__": __layout__}, **how)
 
 
 def zeros_beside(value: Any, axis: int) -> Callable[..., Any]:
-    """A function for `begin_state` of a traced cell: zeros as many (-1 in the shape) as `value` has
-    rows along `axis`, said so that the graph holds for any number of them."""
+    """A function for `begin_state` of a traced cell. The function makes zeros whose size -1 is the
+    number of rows of `value` along `axis`, so that the graph works for any batch size."""
 
     def func(shape: tuple[int, ...], **_: Any) -> Any:
         one = value

@@ -1,4 +1,4 @@
-"""Sequences as cells take and give them: one array with a time axis, or a list of steps.
+"""Sequences as inputs and outputs of cells: one array with a time axis, or a list of steps.
 
 >>> from d2lmini import nd
 >>> x = nd.arange(12).reshape((2, 3, 2))                # layout NTC: N=2, T=3, C=2
@@ -8,7 +8,7 @@
 >>> as_array(steps, 3, "NTC").shape
 (2, 3, 2)
 
-All is said in ops on values, so it serves arrays and symbols alike.
+All functions use ops on values, so they work for arrays and Symbols.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from d2lmini.ops.sequence import SequenceMask, SequenceReverse
 
 
 def axis_of(letter: str, layout: str) -> int:
-    """Where 'T' or 'N' stands in a layout; ValueError if it is none of the three letters T N C."""
+    """The position of 'T' or 'N' in a layout; ValueError unless the layout is 'NTC' or 'TNC'."""
     if sorted(layout) != sorted("TNC") or layout[2] != "C":
         raise ValueError(f"layout {layout!r}: expected 'NTC' or 'TNC'")
     return layout.find(letter)
 
 
 def check_length(sequence: Any, length: int | None, layout: str) -> None:
-    """AssertionError if `sequence` has not `length` steps. A symbol's shape is not known."""
+    """AssertionError unless `sequence` has `length` steps. Skips Symbols (shape unknown)."""
     if isinstance(sequence, Value):
         shape = getattr(sequence, "shape", None)
         found = None if shape is None else shape[axis_of("T", layout)]
@@ -39,7 +39,7 @@ def check_length(sequence: Any, length: int | None, layout: str) -> None:
 
 
 def as_steps(sequence: Any, length: int, layout: str) -> list[Any]:
-    """A list with an array (N, C...) for each step."""
+    """The sequence as a list with one array (N, C...) per step."""
     axis = axis_of("T", layout)
     check_length(sequence, length, layout)
     if not isinstance(sequence, Value):
@@ -49,21 +49,21 @@ def as_steps(sequence: Any, length: int, layout: str) -> list[Any]:
 
 
 def as_array(sequence: Any, length: int, layout: str) -> Any:
-    """One array with a time axis as `layout` has it."""
+    """The sequence as one array with the time axis of `layout`."""
     axis = axis_of("T", layout)
     check_length(sequence, length, layout)
     return sequence if isinstance(sequence, Value) else stack(*sequence, axis=axis)
 
 
 def formatted(sequence: Any, length: int, layout: str, merge: bool | None) -> Any:
-    """One array if `merge`, a list of steps if it is False, as it is if None."""
+    """One array if `merge` is True, a list of steps if False, `sequence` itself if None."""
     if merge is None:
         return sequence
     return (as_array if merge else as_steps)(sequence, length, layout)
 
 
 def masked(sequence: Any, length: int, layout: str, valid_length: Any) -> Any:
-    """One array with zeros in all steps at or after each sequence's valid length."""
+    """One array, with zeros in all steps at or after each sequence's valid length."""
     return SequenceMask(
         as_array(sequence, length, layout),
         valid_length,
@@ -73,8 +73,8 @@ def masked(sequence: Any, length: int, layout: str, valid_length: Any) -> Any:
 
 
 def reverse(x: Any, valid_length: Any = None) -> Any:
-    """(T, N, C) from the last step to the first; with valid lengths each sequence by itself, what
-    lies beyond its length staying where it is."""
+    """Reverse (T, N, C) in time; with valid_length, reverse the valid steps of each sequence and
+    leave the other steps in place."""
     return SequenceReverse(x, valid_length, use_sequence_length=valid_length is not None)
 
 

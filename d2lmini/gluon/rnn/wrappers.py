@@ -1,4 +1,4 @@
-"""Cells that change another cell, or nothing but the input: Dropout, Zoneout, Residual.
+"""Cells that modify another cell, or just the input: Dropout, Zoneout, Residual.
 
 >>> from d2lmini import nd
 >>> from d2lmini.gluon import rnn
@@ -25,10 +25,10 @@ from d2lmini.ops.core import Value, registry
 
 
 class DropoutCell(HybridRecurrentCell):
-    """`Dropout` of the input, as a cell without states: a layer between others of a stack.
+    """`Dropout` of the input as a cell without states, for use in a stack of cells.
 
-    `unroll` drops from all steps at once where they come as one array, else step by step. What lies
-    beyond a valid length is left as it is.
+    `unroll` applies dropout to all steps at once if they come as one array, otherwise step by step.
+    Steps beyond a valid length are not masked.
     """
 
     def __init__(
@@ -73,9 +73,9 @@ class DropoutCell(HybridRecurrentCell):
 
 
 class ModifierCell(HybridRecurrentCell):
-    """A cell with another inside, whose parameters and states are its own.
+    """Base class of cells that wrap another cell and use its parameters and states.
 
-    The inner one must no longer be called by itself. Subclasses write `hybrid_forward`.
+    The inner cell must not be called directly any more. Subclasses define `hybrid_forward`.
     """
 
     _modifier = "DropoutCell"
@@ -103,7 +103,7 @@ class ModifierCell(HybridRecurrentCell):
 
     @contextmanager
     def _inner_callable(self) -> Iterator[None]:
-        """Within, the inner cell may be called by itself."""
+        """A scope in which the inner cell may be called directly."""
         self.base_cell._modified = False
         try:
             yield
@@ -115,11 +115,10 @@ class ModifierCell(HybridRecurrentCell):
 
 
 class ZoneoutCell(ModifierCell):
-    """In training, outputs and states stay with some probability what they were a step before,
-    element by element (D. Krueger et al., "Zoneout", 2016).
+    """In training, outputs and states randomly keep the values of the previous step, per element.
 
-    Before the first step the output counts as zeros. (As in MXNet, what stays is decided by a mask
-    that `Dropout` draws, and the states' masks do not depend on the output's.)
+    Before the first step the previous output is zero. (As in MXNet, `Dropout` draws the masks, and
+    the masks of states and output are independent.) Source: D. Krueger et al., "Zoneout" (2016).
     """
 
     def __init__(self, base_cell: Any, zoneout_outputs: float = 0.0, zoneout_states: float = 0.0):
@@ -140,8 +139,8 @@ class ZoneoutCell(ModifierCell):
         self._prev_output = None
 
     def hybridize(self, active: bool = True, **flags: Any) -> None:  # type: ignore[override]
-        """Compile the cell inside; the step itself stays Python where it remembers the output of
-        the step before."""
+        """Compile the inner cell. With zoneout_outputs the step itself stays uncompiled, because it
+        stores the previous output."""
         super().hybridize(active and not self.zoneout_outputs, **flags)
         self.base_cell.hybridize(active, **flags)
 
@@ -169,7 +168,7 @@ class ZoneoutCell(ModifierCell):
 
 
 class ResidualCell(ModifierCell):
-    """The input is added to the output, which must have its size (Y. Wu et al., 2016)."""
+    """Adds the input to the output, which must have the same size (Y. Wu et al., 2016)."""
 
     def _alias(self) -> str:
         return "residualcell"
@@ -182,7 +181,7 @@ class ResidualCell(ModifierCell):
         self, length: int, inputs: Any, begin_state: Any, layout: str, merge_outputs: Any,
         valid_length: Any,
     ) -> tuple[Any, list[Any]]:  # fmt: skip
-        """The inner cell, a BidirectionalCell too, through all steps; then the sum."""
+        """Unroll the inner cell (also a BidirectionalCell), then add the inputs."""
         with self._inner_callable():
             outputs, states = self.base_cell.unroll(
                 length, inputs, begin_state, layout, merge_outputs, valid_length

@@ -1,9 +1,9 @@
-"""Pictures: datasets, and transforms on the way to the network.
+"""Images: datasets and transforms.
 
 datasets    MNIST, FashionMNIST, CIFAR10, CIFAR100, ImageFolderDataset
-transforms  Compose, Resize, ToTensor, Normalize, crops, flips, colours: Blocks
-image_ops   what transforms compute, as operations of the engine
-resize      images in other sizes
+transforms  Compose, Resize, ToTensor, Normalize, crops, flips, colours: as Blocks
+image_ops   the computations of transforms, as operations of the engine
+resize      resizing of images
 idx         the file formats
 """
 

@@ -1,13 +1,13 @@
-"""Pictures to learn from: MNIST, FashionMNIST, CIFAR10, CIFAR100, and folders of image files.
+"""Image datasets: MNIST, FashionMNIST, CIFAR10, CIFAR100, and folders of image files.
 
     train = FashionMNIST(root="data", train=True)
     X, y = train[0]                  # (28, 28, 1) uint8 NDArray, a NumPy int32
     X, y = train[0:9]                # (9, 28, 28, 1), and an int32 vector
 
-Files that lie in `root` are used as they are; a checksum other than the published file's is a
-warning. What is missing is downloaded, and without a network the error says which files to put
-where. MXNet's own folder is the default: $MXNET_HOME or ~/.mxnet, then datasets/NAME; a mirror is
-named by $MXNET_GLUON_REPO, as there.
+Files in `root` are used as they are; a checksum that differs from the published file's is a
+warning. Missing files are downloaded; without a network the error names the files and where to put
+them. The default root is MXNet's folder: $MXNET_HOME or ~/.mxnet, then datasets/NAME.
+$MXNET_GLUON_REPO names a mirror, as in MXNet.
 """
 
 from __future__ import annotations
@@ -44,25 +44,26 @@ __all__ = [
     "CIFAR10", "CIFAR100", "MNIST", "FashionMNIST", "ImageFolderDataset", "ImageRecordDataset",
 ]  # fmt: skip
 
-#: File name -> SHA-1 of what was published.
+#: File name -> SHA-1 of the published file.
 Files = dict[str, str]
 
-#: What image files are read as; Pillow has readers of others that start programs.
+#: The accepted formats of image files; Pillow's readers of some other formats start programs.
 FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP")
 
-#: One bit a pixel, packed by PNG as far as it goes.
+#: Largest number of pixels per byte: one bit per pixel, with PNG's best compression.
 MOST_PIXELS_PER_BYTE = 8 * MOST_PER_BYTE
 
-#: No archive of a data set of ours has more.
+#: No archive of these data sets has more members.
 MOST_MEMBERS = 1000
 
 _REPOSITORY = "https://apache-mxnet.s3-accelerate.dualstack.amazonaws.com/"
 
 
 class _DownloadedDataset(Dataset):
-    """Images and labels in memory, from files with known names.
+    """Images and labels in memory, read from files with known names.
 
-    name: of the folder; transform: called with (image, label) at each access, if given.
+    name: name of the folder; transform: function of (image, label), applied at each access, or
+    None.
     """
 
     name: ClassVar[str] = ""
@@ -84,7 +85,7 @@ class _DownloadedDataset(Dataset):
         self._label: np.ndarray = labels
 
     def _get_data(self) -> tuple[np.ndarray, np.ndarray]:
-        """Fresh arrays: images (N, H, W, C) uint8, labels (N,) int32."""
+        """New arrays: images (N, H, W, C) uint8, labels (N,) int32."""
         raise NotImplementedError
 
     def __getitem__(self, idx: Any) -> Any:
@@ -104,7 +105,7 @@ class _DownloadedDataset(Dataset):
     # -- files -------------------------------------------------------------------------------------
 
     def _find(self, name: str) -> str | None:
-        """Where the file is, if it is there: under its name, or unpacked."""
+        """The path of a file that exists, packed or unpacked; otherwise None."""
         for each in (name, name.removesuffix(".gz")):
             path = os.path.join(self._root, each)
             if os.path.isfile(path):
@@ -112,7 +113,7 @@ class _DownloadedDataset(Dataset):
         return None
 
     def _obtain(self, name: str, sha1: str, all_names: list[str]) -> str:
-        """The path of a file: here already (checked, with a warning), or downloaded."""
+        """The path of a file: existing (checked, with a warning) or downloaded."""
         path = self._find(name)
         if path is not None:
             if path.endswith(name) and not check_sha1(path, sha1):
@@ -137,10 +138,10 @@ class _DownloadedDataset(Dataset):
 
 
 class MNIST(_DownloadedDataset):
-    """Handwritten digits (LeCun et al.): 60,000 for training, 10,000 for tests, 28 x 28.
+    """Handwritten digits (LeCun et al.): 60,000 training and 10,000 test images, 28 x 28.
 
-    Elements: (image (28, 28, 1) uint8 NDArray, label as NumPy int32). ConnectionError if files are
-    missing and cannot be fetched, MXNetError if they are damaged.
+    Elements: (image (28, 28, 1) uint8 NDArray, label as NumPy int32). Raises ConnectionError if
+    files are missing and cannot be downloaded, MXNetError if files are damaged.
     """
 
     name = "mnist"
@@ -163,7 +164,7 @@ class MNIST(_DownloadedDataset):
 
 
 class FashionMNIST(MNIST):
-    """Pieces of clothing in ten kinds (H. Xiao et al., 2017), in the format of MNIST."""
+    """Images of ten kinds of clothing (H. Xiao et al., 2017), in the format of MNIST."""
 
     name = "fashion-mnist"
     _train_files: ClassVar[Files] = {
@@ -177,10 +178,10 @@ class FashionMNIST(MNIST):
 
 
 class CIFAR10(_DownloadedDataset):
-    """Small colour photographs of ten kinds of things (A. Krizhevsky, 2009): 50,000 and 10,000.
+    """Small colour photographs of ten classes (A. Krizhevsky, 2009): 50,000 and 10,000 images.
 
     Elements: (image (32, 32, 3) uint8 NDArray, label as NumPy int32). Reads the .bin files in
-    `root`, or in the archive there, which is downloaded if need be.
+    `root`, or the archive there, which is downloaded if missing.
     """
 
     name = "cifar10"
@@ -195,7 +196,7 @@ class CIFAR10(_DownloadedDataset):
         "data_batch_5.bin": "26e2849e66a845b7f1e4614ae70f4889ae604628",
     }
     _test_files: ClassVar[Files] = {"test_batch.bin": "67eb016db431130d61cd03c7ad570b013799c88c"}
-    _labels: ClassVar[tuple[int, int]] = (1, 0)  # bytes of labels in a row, and which to take
+    _labels: ClassVar[tuple[int, int]] = (1, 0)  # label bytes per row, index of the label used
 
     def _get_data(self) -> tuple[np.ndarray, np.ndarray]:
         files = self._train_files if self._train else self._test_files
@@ -210,7 +211,7 @@ class CIFAR10(_DownloadedDataset):
 
 
 class CIFAR100(CIFAR10):
-    """The same with 100 kinds of things in 20 groups; fine_label: the kind instead of the group."""
+    """Photographs of 100 classes in 20 groups; fine_label: labels are classes instead of groups."""
 
     name = "cifar100"
     _archive: ClassVar[tuple[str, str]] = (
@@ -231,11 +232,15 @@ class CIFAR100(CIFAR10):
 
 
 def extract(archive: str, folder: str, names: list[str]) -> None:
-    """Take the files of these names, wherever in the archive they lie, into `folder`, and nothing
-    else: no path, link or device of the archive's own. MXNetError if it is no archive, has more
-    than MOST_MEMBERS members, or if one of the names is missing, no plain file or too large."""
+    """Extract the files with these names, from anywhere in the archive, into `folder`.
+
+    Nothing else is extracted: no path, link or device of the archive. Raises MXNetError if the file
+    is no archive, has more than MOST_MEMBERS members, or if a name is missing, not a plain file, or
+    too large.
+    """
     try:
-        # A header of 512 bytes packs to nearly nothing: bytes unpack, members take memory.
+        # A header of 512 bytes compresses to almost nothing. The limits are on unpacked bytes, and
+        # on members, which take memory.
         most = min(MOST_BYTES, MOST_PER_BYTE * os.path.getsize(archive))
         with _Unpacked(archive) as file, tarfile.open(fileobj=file, mode="r:") as tar:
             found = {}
@@ -258,8 +263,8 @@ def extract(archive: str, folder: str, names: list[str]) -> None:
 
 
 class _Unpacked(io.RawIOBase):
-    """The bytes of a file, unpacked if it is gzipped. A header may ask for any number of them:
-    those that are there are read, and no memory is taken for others."""
+    """The bytes of a file, unpacked if gzipped. A read returns only the bytes that exist and
+    allocates no more memory, whatever number a header claims."""
 
     def __init__(self, path: str):
         with open(path, "rb") as file:
@@ -285,11 +290,11 @@ class _Unpacked(io.RawIOBase):
 
 
 class ImageFolderDataset(Dataset):
-    """Image files in folders, one folder for each kind: root/car/0001.jpg, root/cat/xxx.png.
+    """Image files in folders, one folder per class: root/car/0001.jpg, root/cat/xxx.png.
 
-    Elements: (image (H, W, C) uint8 NDArray, number of the folder in `synsets`, which are sorted).
-    flag: 1 for colour (C = 3), 0 for grey (C = 1); transform: called with both, if given. Reads
-    .jpg, .jpeg and .png with Pillow; ImportError without it, when an image is asked for.
+    Elements: (image (H, W, C) uint8 NDArray, index of the folder in the sorted list `synsets`).
+    flag: 1 for colour (C = 3), 0 for grey (C = 1); transform: function of (image, label), or None.
+    Reads .jpg, .jpeg and .png with Pillow; an access raises ImportError without Pillow.
     """
 
     _exts = (".jpg", ".jpeg", ".png")
@@ -327,10 +332,10 @@ class ImageFolderDataset(Dataset):
 
 
 def read_image(path: str, flag: int = 1) -> NDArray:
-    """An image file as (H, W, 3) uint8, or (H, W, 1) with flag 0; turned as its camera was held.
+    """An image file as (H, W, 3) uint8, or (H, W, 1) with flag 0, rotated as its EXIF tag says.
 
-    Read as one of FORMATS, whatever its name; MXNetError if it is none, is damaged, or claims more
-    pixels than a file of its size can hold. ImportError without Pillow."""
+    The file is read as one of FORMATS, whatever its name. Raises MXNetError if the file has another
+    format, is damaged, or claims more pixels than its size can hold; ImportError without Pillow."""
     try:
         from PIL import Image, ImageOps
     except ImportError:
@@ -341,20 +346,20 @@ def read_image(path: str, flag: int = 1) -> NDArray:
     with open(path, "rb") as file:
         data = file.read()
     try:
-        # From memory: a file's `read` would allocate whatever length a damaged part claims to have.
+        # Read from memory: a file's `read` would allocate any length that a damaged part claims.
         with Image.open(io.BytesIO(data), formats=FORMATS) as image:
             width, height = image.size
             if width * height > MOST_PIXELS_PER_BYTE * len(data):
                 raise ValueError(f"it claims {width} x {height} pixels, more than it can hold")
             turned = ImageOps.exif_transpose(image)
             pixels = np.array(turned.convert("RGB" if flag else "L"))
-    except Exception as problem:  # Pillow's readers raise a dozen kinds, struct.error among them
+    except Exception as problem:  # Pillow raises a dozen types, also struct.error
         raise MXNetError(f"{path}: the image cannot be read: {problem!s:.300}") from problem
     return nd.array(pixels.reshape(*pixels.shape[:2], -1), dtype="uint8")
 
 
 class ImageRecordDataset(RecordFileDataset):
-    """Left out: images in MXNet's RecordIO files."""
+    """Not implemented: images in MXNet's RecordIO files."""
 
     def __init__(
         self, filename: str, flag: int = 1, transform: Callable[[Any, Any], Any] | None = None

@@ -1,7 +1,7 @@
-"""Readers of two file formats: IDX (MNIST and its relatives) and CIFAR's rows of bytes.
+"""Readers of two file formats: IDX (MNIST and similar sets) and CIFAR's rows of bytes.
 
-An IDX file is two zero bytes, a code for the type, the number of axes, the sizes (big-endian), and
-then the elements. (Y. LeCun, C. Cortes, C. Burges: The MNIST database.)
+An IDX file consists of two zero bytes, a type code, the number of axes, the sizes (big-endian), and
+the elements. (Y. LeCun, C. Cortes, C. Burges: The MNIST database.)
 
 >>> import numpy as np, os, tempfile
 >>> path = os.path.join(tempfile.mkdtemp(), "labels-idx1-ubyte")
@@ -10,9 +10,9 @@ then the elements. (Y. LeCun, C. Cortes, C. Burges: The MNIST database.)
 >>> read_idx(path)
 array([7, 2, 1], dtype=uint8)
 
-A damaged or malicious file is an MXNetError that names it. A header is not believed before the
-bytes are there: nothing is allocated for sizes that the file cannot hold, and no more is unpacked
-than the header asks for.
+A damaged or malicious file raises an MXNetError that names the file. Headers are not trusted:
+nothing is allocated for sizes that the file cannot hold, and no more is unpacked than the header
+claims.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from d2lmini.base import MXNetError
 #: Type codes of IDX.
 TYPES = {8: "u1", 9: "i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 
-#: No data set of these kinds is larger.
+#: No data set in these formats is larger.
 MOST_BYTES = 1 << 31
 
-#: No byte of a gzip file unpacks to more (RFC 1951: 258 bytes for two bits).
+#: Largest unpacking ratio of a gzip byte (RFC 1951: 258 bytes for two bits).
 MOST_PER_BYTE = 1032
 
 
 def read_idx(path: str | os.PathLike[str]) -> np.ndarray:
-    """The array in an IDX file, plain or gzipped. MXNetError if it is not one, is cut short, goes
-    on after its end, or claims sizes that do not fit the file."""
+    """The array in an IDX file, plain or gzipped. MXNetError if the file has another format, is cut
+    short, has extra bytes, or claims sizes that do not fit the file."""
     stored = os.path.getsize(path)
     with open(path, "rb") as raw:
         zipped = raw.read(2) == b"\x1f\x8b"
@@ -72,7 +72,7 @@ def _read(file: IO[bytes], path: Any, most: int) -> np.ndarray:
             f"the file can hold ({min(most, MOST_BYTES)})"
         )
     data = bytearray()
-    # A megabyte at a time: what is not in the file is not allocated.
+    # One megabyte at a time: bytes missing from the file are not allocated.
     while len(data) < nbytes and (block := file.read(min(1 << 20, nbytes - len(data)))):
         data += block
     if len(data) < nbytes:
@@ -87,7 +87,7 @@ def _read(file: IO[bytes], path: Any, most: int) -> np.ndarray:
 
 
 def read_labelled_images(images_path: str, labels_path: str) -> tuple[np.ndarray, np.ndarray]:
-    """Images (N, H, W) and labels (N,) of two IDX files of uint8 that belong together."""
+    """Images (N, H, W) and labels (N,) of two matching IDX files of uint8."""
     images, labels = read_idx(images_path), read_idx(labels_path)
     if images.ndim != 3 or images.dtype != np.uint8:
         raise MXNetError(
@@ -102,13 +102,13 @@ def read_labelled_images(images_path: str, labels_path: str) -> tuple[np.ndarray
 
 
 def read_cifar(path: str, label_bytes: int, label: int) -> tuple[np.ndarray, np.ndarray]:
-    """Images (N, 32, 32, 3) and labels (N,) of a file of rows: `label_bytes` labels, of which
-    number `label` is taken, then 1024 reds, 1024 greens, 1024 blues."""
+    """Images (N, 32, 32, 3) and labels (N,) of a file of rows: `label_bytes` labels, of which the
+    one at index `label` is used, then 1024 red, 1024 green, 1024 blue values."""
     row = label_bytes + 3 * 32 * 32
     nbytes = os.path.getsize(path)
     if nbytes == 0 or nbytes % row or nbytes > MOST_BYTES:
         raise MXNetError(
-            f"{path}: not a CIFAR file: {nbytes} bytes are no whole number of rows of {row}"
+            f"{path}: not a CIFAR file: {nbytes} bytes are not a multiple of the row size {row}"
         )
     rows = np.fromfile(path, np.uint8).reshape(-1, row)
     images = rows[:, label_bytes:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)

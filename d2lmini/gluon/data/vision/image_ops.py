@@ -1,15 +1,15 @@
-"""What transforms do to images, as operations: checked at the call, run by the engine.
+"""Image operations of the transforms: checked at the call, run by the engine.
 
-An image is (H, W, C), several of one size are (N, H, W, C); `to_tensor` turns them into the
-(C, H, W) of layers. Random ones draw from the operation's own stream, so that the same seed gives
-the same pictures whoever computes them.
+An image is (H, W, C); a batch of images of one size is (N, H, W, C). `to_tensor` makes the (C, H,
+W) that layers take. Random ops draw from the operation's own stream, so the same seed gives the
+same images on any thread.
 
 >>> from d2lmini import nd
 >>> to_tensor(nd.full((2, 3, 1), 255, dtype="uint8")).shape
 (1, 2, 3)
 
-These ops are not in `nd`: MXNet's `nd.image` is left out. Formulas and ranges are those of MXNet
-1.9's transforms; integers are cut off at 0 and 255 and cut towards zero, as there.
+These ops are not in `nd`: MXNet's `nd.image` is not implemented. Formulas and ranges are those of
+MXNet 1.9's transforms; as in MXNet, integers are clipped to 0 ... 255 and rounded towards zero.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from d2lmini.base import MXNetError
 from d2lmini.gluon.data.vision.resize import INTERPOLATIONS, as_dtype, resize
 from d2lmini.ops.core import Op, Spec
 
-#: Shares of red, green and blue in brightness (ITU-R BT.601).
+#: Weights of red, green and blue in brightness (ITU-R BT.601).
 LUMA = np.array([0.299, 0.587, 0.114], np.float32)
 
-# Principal components of colour over ImageNet (Krizhevsky et al., 2012, section 4.1).
+# Principal components of the colours of ImageNet (Krizhevsky et al., 2012, section 4.1).
 EIGENVALUES = np.array([55.46, 4.794, 1.148], np.float32)
 EIGENVECTORS = np.array(
     [[-0.5675, 0.7192, 0.4009], [-0.5808, -0.0045, -0.8140], [-0.5836, -0.6948, 0.4203]],
@@ -36,7 +36,7 @@ EIGENVECTORS = np.array(
 
 
 def image_op(infer: Callable[..., Spec], flops: float = 4.0) -> Callable[[Callable], Op]:
-    """An op without a gradient that is not entered in the registry."""
+    """Make an op without a gradient that is not in the registry."""
 
     def declare(compute: Callable) -> Op:
         return Op(compute, compute.__name__, infer=infer, flops=flops, grad=None)
@@ -54,14 +54,14 @@ def _sizes(data: Spec, batches: bool = True) -> tuple[int, int, int]:
 
 
 def check_image(data: Any) -> None:
-    """MXNetError if this NDArray is no image or batch of images."""
+    """MXNetError unless this NDArray is an image or a batch of images."""
     _sizes(Spec(data.shape, data.dtype))
 
 
 def _check_interpolation(interpolation: int) -> None:
     if interpolation not in INTERPOLATIONS:
         known = ", ".join(f"{i} {name}" for i, name in INTERPOLATIONS.items())
-        raise MXNetError(f"interpolation={interpolation!r} is not here; choose of {known}")
+        raise MXNetError(f"interpolation={interpolation!r} is not supported; choose from {known}")
 
 
 def _check_size(width: int, height: int) -> None:
@@ -104,7 +104,7 @@ def _infer_normalize(data: Spec, *, mean: tuple, std: tuple) -> Spec:
 
 @image_op(_infer_normalize, flops=2)
 def normalize(xp, data, *, mean, std):
-    """(data - mean) / std by channel; (C, H, W) or (N, C, H, W), floating dtype kept."""
+    """(data - mean) / std per channel; (C, H, W) or (N, C, H, W), floating dtype kept."""
     y = data - xp.asarray(mean, data.dtype).reshape(-1, 1, 1)
     y /= xp.asarray(std, data.dtype).reshape(-1, 1, 1)
     return y
@@ -127,7 +127,7 @@ def _infer_resized(data: Spec, *, width: int, height: int, interpolation: int) -
 
 @image_op(_infer_resized, flops=8)
 def resized(xp, data, *, width: int, height: int, interpolation: int):
-    """The image in another size; see `resize.py`."""
+    """The image resized; see `resize.py`."""
     return resize(xp, data, width, height, interpolation)
 
 
@@ -144,7 +144,7 @@ def _infer_cropped(data: Spec, *, x: int, y: int, width: int, height: int) -> Sp
 
 @image_op(_infer_cropped, flops=0)
 def cropped(xp, data, *, x: int, y: int, width: int, height: int):
-    """The rectangle of that size whose upper left corner is (x, y)."""
+    """The rectangle of size (width, height) whose upper left corner is (x, y)."""
     return data[..., y : y + height, x : x + width, :].copy()
 
 
@@ -163,7 +163,7 @@ def padded(xp, data, *, pad: int, value: float):
 
 
 def scale_down(src_size: tuple[int, int], size: tuple[int, int]) -> tuple[int, int]:
-    """The largest (width, height) of `size`'s proportions, and no larger, that fits the image."""
+    """The largest (width, height) that fits the image, at most `size`, with size's aspect ratio."""
     w, h = size
     W, H = src_size
     shrunk = min(1.0, W / w, H / h)
@@ -171,7 +171,7 @@ def scale_down(src_size: tuple[int, int], size: tuple[int, int]) -> tuple[int, i
 
 
 def cut_and_resize(xp, data, x, y, w, h, size, interpolation):
-    """The rectangle (x, y, w, h) of an array, brought to size (width, height)."""
+    """The rectangle (x, y, w, h) of an array, resized to (width, height)."""
     part = data[..., y : y + h, x : x + w, :]
     return part.copy() if (w, h) == size else resize(xp, part, size[0], size[1], interpolation)
 
@@ -185,9 +185,9 @@ def _infer_window(data: Spec, *, size: tuple, interpolation: int, **_: Any) -> S
 
 @image_op(_infer_window, flops=8)
 def random_resized_crop(xp, data, *, size, scale, ratio, interpolation: int, rng):
-    """A rectangle of random area (a share of the image's in `scale`), proportions (width / height
-    in `ratio`, evenly in the logarithm) and place, brought to `size`. What does not fit is drawn
-    anew, ten times; then it is the largest part in the middle."""
+    """A random rectangle, resized to `size`: area as a share of the image's in `scale`, aspect
+    ratio (width / height) log-uniform in `ratio`, and random position. A rectangle that does not
+    fit is drawn again, up to ten times; then the op uses the largest centred part."""
     random = rng.generator(0)
     H, W, _ = data.shape
     for _ in range(10):
@@ -203,8 +203,8 @@ def random_resized_crop(xp, data, *, size, scale, ratio, interpolation: int, rng
 
 @image_op(_infer_window, flops=8)
 def random_crop(xp, data, *, size, interpolation: int, rng):
-    """A part of `size` at a random place; of a smaller image the largest of those proportions that
-    it holds, enlarged."""
+    """A part of `size` at a random position. From a smaller image, the largest part with the aspect
+    ratio of `size`, enlarged."""
     random = rng.generator(0)
     H, W, _ = data.shape
     w, h = scale_down((W, H), size)
@@ -219,7 +219,7 @@ def _infer_random(data: Spec, **_: Any) -> Spec:
 
 @image_op(_infer_random, flops=0)
 def random_flip(xp, data, *, axis: int, p: float, rng):
-    """Mirrored along an axis (0: upside down, 1: left to right) with probability p."""
+    """Mirrored along an axis (0: top to bottom, 1: left to right) with probability p."""
     flipped = rng.generator(0).random() < p
     return xp.ascontiguousarray(xp.flip(data, axis)) if flipped else data.copy()
 
@@ -239,20 +239,20 @@ def brightness(xp: Any, data: Any, factor: float) -> Any:
 
 
 def contrast(xp: Any, data: Any, factor: float) -> Any:
-    """Away from, or towards, the mean brightness of the image."""
+    """Move the values away from, or towards, the mean brightness of the image."""
     return data * np.float32(factor) + luma(xp, data).mean() * np.float32(1 - factor)
 
 
 def saturation(xp: Any, data: Any, factor: float) -> Any:
-    """Away from, or towards, the pixel's own grey. (MXNet 1.9 takes blue's share of it alone.)"""
+    """Move each pixel away from, or towards, its grey. (MXNet 1.9 uses only the blue share.)"""
     if data.shape[-1] != 3:
         return data
     return data * np.float32(factor) + luma(xp, data) * np.float32(1 - factor)
 
 
 def hue(xp: Any, data: Any, factor: float) -> Any:
-    """Colours turned around the wheel by `factor` turns; the least and the greatest of red, green
-    and blue stay what they are."""
+    """Rotate the hue by `factor` turns; each pixel's minimum and maximum of red, green and blue
+    stay the same."""
     if data.shape[-1] != 3:
         return data
     top, low = data.max(axis=-1), data.min(axis=-1)
@@ -274,8 +274,8 @@ COLOURS = {f.__name__: f for f in (brightness, contrast, saturation, hue)}
 
 @image_op(_infer_random, flops=20)
 def random_colour(xp, data, *, strengths, shuffled: bool, rng):
-    """Each of `strengths` = ((name, strength), ...) once, with a factor drawn evenly from
-    [max(0, 1 - strength), 1 + strength]; in random order if `shuffled`."""
+    """Apply each of `strengths` = ((name, strength), ...) once, with a factor uniform in [max(0, 1
+    - strength), 1 + strength]; in random order if `shuffled`."""
     random = rng.generator(0)
     order = random.permutation(len(strengths)) if shuffled else range(len(strengths))
     y = data.astype(np.float32)
@@ -283,14 +283,14 @@ def random_colour(xp, data, *, strengths, shuffled: bool, rng):
     for i in order:
         name, strength = strengths[i]
         y = COLOURS[name](xp, y, random.uniform(max(0.0, 1 - strength), 1 + strength))
-        rounded |= name == "hue"  # 46.99999 would become 46
+        rounded |= name == "hue"  # otherwise 46.99999 would become 46
     return as_dtype(xp, y, data.dtype, rounded)
 
 
 @image_op(_infer_random, flops=8)
 def random_lighting(xp, data, *, alpha: float, rng):
-    """Along the principal components of colour by normal numbers of deviation alpha (pixels in
-    0 ... 255); images of one channel stay as they are."""
+    """Add the principal components of colour, times normal numbers of deviation alpha (pixels in 0
+    ... 255); images with one channel do not change."""
     if data.shape[-1] != 3:
         return data.copy()
     amounts = rng.generator(0).normal(0, alpha, 3).astype(np.float32)
@@ -299,7 +299,7 @@ def random_lighting(xp, data, *, alpha: float, rng):
 
 @image_op(_infer_random, flops=6)
 def random_gray(xp, data, *, p: float, rng):
-    """Without colour, in as many channels as before, with probability p."""
+    """Convert to grey with probability p; the number of channels stays the same."""
     if data.shape[-1] != 3 or rng.generator(0).random() >= p:
         return data.copy()
     grey = xp.broadcast_to(luma(xp, data), data.shape)

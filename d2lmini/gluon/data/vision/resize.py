@@ -1,8 +1,8 @@
-"""Resizing images: every output row is a weighted sum of a few input rows, then the same sideways.
+"""Resizing: each output row is a weighted sum of a few input rows; then the same for columns.
 
-`taps` says which rows and with which weights, for the interpolations that MXNet takes from OpenCV:
-0 nearest, 1 bilinear, 2 bicubic, 3 area. Pixels are squares whose centres lie at half-integers, so
-output i looks at input (i + 1/2) * n / m - 1/2; beyond the border the last pixel continues.
+`taps` returns the input rows and their weights, for the interpolations that MXNet takes from
+OpenCV: 0 nearest, 1 bilinear, 2 bicubic, 3 area. Pixels are squares with centres at half-integers,
+so output i samples the input at (i + 1/2) * n / m - 1/2; beyond the border the last pixel repeats.
 
 >>> import numpy as np
 >>> ramp = np.arange(4, dtype=np.float32).reshape(1, 4, 1)
@@ -21,7 +21,7 @@ INTERPOLATIONS = {0: "nearest", 1: "bilinear", 2: "bicubic", 3: "area"}
 
 
 def resize(xp: Any, x: Any, width: int, height: int, interpolation: int = 1) -> Any:
-    """Images (..., H, W, C) -> (..., height, width, C) of the same dtype; integers are rounded.
+    """Resize (..., H, W, C) to (..., height, width, C) of the same dtype; integers are rounded.
 
     Cost: about 2 * taps operations for each element of the two passes (bilinear: 2 taps).
     """
@@ -32,7 +32,7 @@ def resize(xp: Any, x: Any, width: int, height: int, interpolation: int = 1) -> 
         rows, columns = map(xp.asarray, (_nearest(H, height), _nearest(W, width)))
         return xp.take(xp.take(x, rows, axis=-3), columns, axis=-2)
     if interpolation == 3 and (height > H or width > W):
-        interpolation = -3  # enlarging: pixels grow, blended only where two of them meet
+        interpolation = -3  # enlarging: pixels grow, blended only at their borders
     floating = x.dtype if x.dtype.kind == "f" and x.dtype.itemsize > 2 else np.dtype(np.float32)
     y = _along(xp, x, -3, *taps(H, height, interpolation), floating)
     y = _along(xp, y, -2, *taps(W, width, interpolation), floating)
@@ -40,8 +40,8 @@ def resize(xp: Any, x: Any, width: int, height: int, interpolation: int = 1) -> 
 
 
 def as_dtype(xp: Any, y: Any, dtype: np.dtype, rounded: bool = False) -> Any:
-    """Computed pixels in the image's dtype: cut off at the ends of an integer's range, and there
-    rounded or (as MXNet's colour transforms do) cut towards zero."""
+    """Computed pixels in the image's dtype: clipped to an integer's range, and rounded to nearest
+    or (as MXNet's colour transforms do) towards zero."""
     if dtype.kind == "f":
         return y.astype(dtype, copy=False)
     if rounded:
@@ -62,7 +62,7 @@ def _along(
     weights = xp.asarray(weights.astype(dtype).reshape(len(weights), *shape))
     places = xp.asarray(places)
     y = xp.take(x, places[0], axis=axis).astype(dtype, copy=False)
-    if len(places) == 2:  # a + (b - a) * share: where a is b, it stays that
+    if len(places) == 2:  # a + (b - a) * share: exact where a equals b
         part = xp.take(x, places[1], axis=axis) - y
         part *= weights[1]
         y += part
@@ -75,7 +75,7 @@ def _along(
 
 @lru_cache(maxsize=64)
 def taps(n: int, m: int, interpolation: int) -> tuple[np.ndarray, np.ndarray]:
-    """Where the m outputs of an axis of n pixels look: places and weights, both (taps, m)."""
+    """The inputs of the m outputs on an axis of n pixels: indices and weights, both (taps, m)."""
     scale = n / m
     out = np.arange(m)
     if interpolation == 3:
@@ -106,7 +106,7 @@ def _cubic(t: np.ndarray, a: float = -0.75) -> np.ndarray:
 
 
 def _area(n: int, m: int) -> tuple[np.ndarray, np.ndarray]:
-    """Each output is the mean of the n / m pixels it covers, those at its ends in part."""
+    """Each output is the mean of the n / m pixels it covers; end pixels count partially."""
     scale = n / m
     begin, end = np.arange(m) * scale, np.arange(1, m + 1) * scale
     first = np.floor(begin + 1e-9).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Transforms: what happens to an image on its way from the dataset to the network, as Blocks.
+"""Transforms of images between dataset and network, as Blocks.
 
 >>> from d2lmini import nd
 >>> from d2lmini.gluon.data.vision import transforms
@@ -6,13 +6,13 @@
 >>> prepare(nd.zeros((28, 28, 1), dtype="uint8")).shape
 (1, 4, 4)
 
-Use them with `dataset.transform_first(prepare)`. Images are (H, W, C), uint8 or float32 in 0 ...
+Apply them with `dataset.transform_first(prepare)`. Images are (H, W, C), uint8 or float32 in 0 ...
 255; `ToTensor` makes the (C, H, W) floats in [0, 1] that `Normalize` and networks take. `size` is
-an int for both, or (width, height): width first, as in MXNet.
+an int for both sides, or (width, height): width first, as in MXNet.
 
-Those without chance take several images of one size, (N, H, W, C), and do to each what they do to
-one; the DataLoader then transforms a batch in one operation. Random ones take one image, and draw
-from streams of `d2lmini.random`: the seed fixes the pictures, with any number of workers.
+Deterministic transforms also take a batch of images of one size, (N, H, W, C), and transform each
+image; so the DataLoader can transform a batch in one operation. Random transforms take one image
+and draw from streams of `d2lmini.random`: the seed fixes the results for any number of workers.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 
 
 def _takes_batches(kind: Any) -> Any:
-    """Marks a class whose blocks do to (N, H, W, C) what they do to each image."""
+    """Mark a class whose Blocks transform each image of a batch (N, H, W, C)."""
     kind._on_batches = lambda block: (
         not (  # type: ignore[attr-defined]
             block._forward_hooks or block._forward_pre_hooks
@@ -59,7 +59,7 @@ def _pair(size: Any) -> tuple[int, int]:
 
 
 class _Function(Block):
-    """A plain function among the transforms."""
+    """A plain function as a transform."""
 
     def __init__(self, fn: Callable[[Any], Any]):
         super().__init__()
@@ -71,14 +71,14 @@ def _blocks(transforms: Any) -> list[Block]:
 
 
 class Compose(Sequential):
-    """One transform after the other; functions may be among them."""
+    """Applies transforms one after another; plain functions are allowed."""
 
     def __init__(self, transforms: list[Callable[[Any], Any]]):
         super().__init__()
         self.add(*_blocks(transforms))
 
     def hybridize(self, active: bool = True, **kwargs: Any) -> None:
-        """Hybridize the transforms that can be."""
+        """Hybridize the transforms that are HybridBlocks."""
         Block.hybridize(self, active, **kwargs)
 
     def _on_batches(self) -> bool:
@@ -87,7 +87,7 @@ class Compose(Sequential):
 
 
 class RandomApply(Sequential):
-    """All of the transforms with probability p, else none of them."""
+    """Applies all transforms with probability p, otherwise none of them."""
 
     def __init__(self, transforms: Any, p: float = 0.5):
         super().__init__()
@@ -104,7 +104,7 @@ class RandomApply(Sequential):
 
 @_takes_batches
 class Cast(HybridBlock):
-    """To another dtype."""
+    """Converts to another dtype."""
 
     def __init__(self, dtype: Any = "float32"):
         super().__init__()
@@ -124,8 +124,8 @@ class ToTensor(HybridBlock):
 
 @_takes_batches
 class Normalize(HybridBlock):
-    """(x - mean) / std by channel, of (C, H, W) or (N, C, H, W); one number for all channels or
-    one for each. MXNetError for integers (ToTensor comes first)."""
+    """(x - mean) / std per channel, for (C, H, W) or (N, C, H, W); mean and std are one number for
+    all channels or one per channel. MXNetError for integers (apply ToTensor first)."""
 
     def __init__(self, mean: Any = 0.0, std: Any = 1.0):
         super().__init__()
@@ -144,9 +144,9 @@ def _numbers(value: Any) -> tuple[float, ...]:
 
 @_takes_batches
 class Resize(Block):
-    """To another size. interpolation: 0 nearest, 1 bilinear, 2 bicubic, 3 area.
+    """Resizes images. interpolation: 0 nearest, 1 bilinear, 2 bicubic, 3 area.
 
-    keep_ratio: an int `size` is then the shorter side, and the other one follows.
+    keep_ratio: an int `size` sets the shorter side, and the other side keeps the aspect ratio.
     """
 
     def __init__(self, size: Any, keep_ratio: bool = False, interpolation: int = 1):
@@ -168,8 +168,8 @@ class Resize(Block):
 
 @_takes_batches
 class CenterCrop(Block):
-    """The middle part of that size; of a smaller image the largest part of those proportions,
-    enlarged."""
+    """The central part of this size. From a smaller image, the largest central part with this
+    aspect ratio, enlarged."""
 
     def __init__(self, size: Any, interpolation: int = 1):
         super().__init__()
@@ -186,7 +186,7 @@ class CenterCrop(Block):
 @_takes_batches
 class CropResize(Block):
     """The rectangle of (width, height) whose upper left corner is (x, y), resized if `size` is
-    given. MXNetError if it does not lie inside the image."""
+    given. MXNetError unless the rectangle lies inside the image."""
 
     def __init__(
         self,
@@ -214,9 +214,9 @@ def _cropped(data: Any, x: int, y: int, w: int, h: int, size: tuple, interpolati
 
 
 class RandomCrop(Block):
-    """A part of that size from a random place; of a smaller image the largest part of those
-    proportions, enlarged. pad: this many pixels of `pad_value` around the image before. (MXNet
-    2's; 1.9 has none.)"""
+    """A part of this size at a random position. From a smaller image, the largest part with this
+    aspect ratio, enlarged. pad: first add this many pixels of `pad_value` on each side. (pad is
+    MXNet 2's; 1.9 has none.)"""
 
     def __init__(
         self, size: Any, pad: int | None = None, pad_value: float = 0, interpolation: int = 1
@@ -232,11 +232,11 @@ class RandomCrop(Block):
 
 
 class RandomResizedCrop(Block):
-    """A part of random size, proportions and place, resized to `size`.
+    """A part of random size, aspect ratio and position, resized to `size`.
 
-    scale: its area as a share of the image's, a range (or its lower end); ratio: range of its
-    width / height. Where ten draws do not fit: the largest part in the middle. ValueError for a
-    range that is not (low, high) above 0.
+    scale: range of the part's area as a share of the image's (or the lower end of the range);
+    ratio: range of width / height. If ten draws do not fit, the largest central part is used.
+    ValueError for a range that is not (low, high) above 0.
     """
 
     def __init__(
@@ -263,14 +263,14 @@ class RandomResizedCrop(Block):
 
 
 class RandomFlipLeftRight(HybridBlock):
-    """Mirrored left to right with probability 1/2."""
+    """Mirrors left to right with probability 1/2."""
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
         return ops.random_flip(x, axis=1, p=0.5)
 
 
 class RandomFlipTopBottom(HybridBlock):
-    """Upside down with probability 1/2."""
+    """Mirrors top to bottom with probability 1/2."""
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
         return ops.random_flip(x, axis=0, p=0.5)
@@ -280,7 +280,7 @@ class RandomFlipTopBottom(HybridBlock):
 
 
 class _RandomColour(HybridBlock):
-    """Colours changed by factors drawn evenly from [max(0, 1 - strength), 1 + strength]."""
+    """Changes colours by factors uniform in [max(0, 1 - strength), 1 + strength]."""
 
     def __init__(self, shuffled: bool = False, **strengths: float):
         super().__init__()
@@ -296,35 +296,35 @@ class _RandomColour(HybridBlock):
 
 
 class RandomBrightness(_RandomColour):
-    """Every pixel times a random factor; 0.2 means 0.8 to 1.2."""
+    """Multiplies all pixels by a random factor; strength 0.2 means 0.8 to 1.2."""
 
     def __init__(self, brightness: float):
         super().__init__(brightness=brightness)
 
 
 class RandomContrast(_RandomColour):
-    """Away from, or towards, the mean brightness of the image by a random factor."""
+    """Moves values away from, or towards, the image's mean brightness by a random factor."""
 
     def __init__(self, contrast: float):
         super().__init__(contrast=contrast)
 
 
 class RandomSaturation(_RandomColour):
-    """Away from, or towards, each pixel's grey by a random factor."""
+    """Moves each pixel away from, or towards, its grey by a random factor."""
 
     def __init__(self, saturation: float):
         super().__init__(saturation=saturation)
 
 
 class RandomHue(_RandomColour):
-    """Colours turned around the wheel by up to `hue` turns (0.5 reaches all)."""
+    """Rotates hues by up to `hue` turns (0.5 reaches all hues)."""
 
     def __init__(self, hue: float):
         super().__init__(hue=hue)
 
 
 class RandomColorJitter(_RandomColour):
-    """Brightness, contrast, saturation and hue, in random order."""
+    """Changes brightness, contrast, saturation and hue, in random order."""
 
     def __init__(
         self, brightness: float = 0, contrast: float = 0, saturation: float = 0, hue: float = 0
@@ -335,7 +335,7 @@ class RandomColorJitter(_RandomColour):
 
 
 class RandomLighting(HybridBlock):
-    """Light of another colour, along ImageNet's principal components, of deviation alpha."""
+    """Changes the light's colour along ImageNet's principal components, with deviation alpha."""
 
     def __init__(self, alpha: float):
         super().__init__()
@@ -346,7 +346,7 @@ class RandomLighting(HybridBlock):
 
 
 class RandomGray(HybridBlock):
-    """Without colour with probability p. (MXNet 2's; 1.9 has none.)"""
+    """Converts to grey with probability p. (MXNet 2's; 1.9 has none.)"""
 
     def __init__(self, p: float = 0.5):
         super().__init__()
@@ -360,7 +360,7 @@ class RandomGray(HybridBlock):
 
 
 class Rotate(Block):
-    """Left out: rotation by any angle."""
+    """Not implemented: rotation by any angle."""
 
     def __init__(self, *_: Any, **__: Any):
         raise NotImplementedError(
@@ -370,4 +370,4 @@ class Rotate(Block):
 
 
 class RandomRotation(Rotate):
-    """Left out: rotation by a random angle."""
+    """Not implemented: rotation by a random angle."""
