@@ -133,12 +133,12 @@ def nccl() -> Any:
 
 
 def allow_tf32(allow: bool) -> bool:
-    """Let products of float32 matrices on GPUs use TF32, or not; whether they did before.
+    """Let products of float32 matrices on GPUs use TF32, or not; returns the previous setting.
 
-    TF32 is several times faster on cards of compute capability 8.0 and up and keeps 10 bits of each
-    factor: errors of about 1e-3; older cards keep to float32. It is off to begin with (unless
-    CUPY_TF32=1 says otherwise, CuPy's own switch). The setting is of the whole process; CUDA graphs
-    keep what was allowed when they were recorded.
+    TF32 is several times faster on GPUs of compute capability 8.0 and up and keeps 10 bits of each
+    factor: errors of about 1e-3; older GPUs stay with float32. The default is off (unless CuPy's
+    own switch CUPY_TF32=1 is set). The setting holds for the whole process; CUDA graphs keep the
+    setting of their recording.
     """
     global _tf32
     before, _tf32 = _tf32, bool(allow)
@@ -149,5 +149,5 @@ def allow_tf32(allow: bool) -> bool:
 
 
 def uses_tf32() -> bool:
-    """What `allow_tf32` last said."""
+    """The setting of `allow_tf32`."""
     return _tf32

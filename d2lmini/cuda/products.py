@@ -1,9 +1,9 @@
 """Products of matrices on a GPU: calls of cuBLAS that a CUDA graph can contain.
 
-CuPy's `matmul` cannot be captured, because it hands its stream to cuBLAS before each call. With
-three or more axes it copies float16 to float32 and transposed operands to arrays in order, and
-builds tables of pointers. So cuBLAS is called here, through ctypes, in the library that CuPy has
-loaded. Each lane has a handle, which is told once its stream and its workspace.
+CuPy's `matmul` cannot be captured, because it sets cuBLAS's stream before each call. With three or
+more axes it copies float16 to float32 and transposed operands to contiguous arrays, and builds
+tables of pointers. So cuBLAS is called here, through ctypes, in the library that CuPy has loaded.
+Each lane has a handle, whose stream and workspace are set once.
 
 cuBLAS reads matrices by columns: an array (M, N) in order is to cuBLAS a matrix of N rows. So the
 product out = a @ b is computed as out.T = b.T @ a.T. Each operand is described by whether it is

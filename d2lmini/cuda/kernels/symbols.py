@@ -1,9 +1,9 @@
-"""An array module whose arrays are names in C: an op computes on them and so writes itself down.
+"""An array module whose arrays are names in C: running an op on it writes the op in C.
 
-An elementwise op says once what it does, `compute(xp, *arrays)`. Given `names` for `xp` and
+An elementwise op defines its computation once, `compute(xp, *arrays)`. Given `names` for `xp` and
 `Name`s for arrays, each standing for the element at one place, every call of a ufunc becomes a line
-of C, with the dtypes that NumPy would give it. So there is no second list of ops that could differ
-from the first: erf, Adam and whatever comes later are known here already.
+of C, with NumPy's result dtypes. So there is no second list of ops that could differ from the
+first: erf, Adam and every later op work without further code.
 
 >>> body = Body()
 >>> x, b = body.given("x", "float32"), body.given("b", "float32")
@@ -15,8 +15,8 @@ const float t3 = maximum(t2, 0.0f);
 >>> y
 <Name t3 float32>
 
-What asks for a value (`if x > 0`), for a shape or for other elements cannot be written so, and is
-`NotInC`.
+A computation that needs a value (`if x > 0`), a shape or other elements cannot be written this way
+and raises `NotInC`.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ def c_type(dtype: np.dtype) -> str:
 
 
 class Body:
-    """Lines of C under way, one for each call of a ufunc.
+    """Lines of C being written, one for each call of a ufunc.
 
-    lines       what was written so far
+    lines       the lines so far
     parameters  the numbers that became parameters, by name
-    as_parameters  shall Python's numbers become parameters, so that the same text serves others?
+    as_parameters  make parameters of Python's numbers, so that the same text serves other numbers?
     """
 
     def __init__(self, as_parameters: bool = False):
@@ -52,7 +52,7 @@ class Body:
         self._count = 0
 
     def given(self, text: str, dtype: Any) -> Name:
-        """A value that is there before: a C expression."""
+        """A name for an existing value: a C expression."""
         return Name(self, text, np.dtype(dtype))
 
     def line(self, text: str, dtype: np.dtype) -> Name:
@@ -100,10 +100,11 @@ def literal(value: Any, dtype: np.dtype) -> str:
 
 
 class Name:
-    """One element of an array, as a name in C. Written to in place, it names another value."""
+    """One element of an array, as a name in C. An in-place operation makes it name another
+    value."""
 
     __slots__ = ("body", "dtype", "text")
-    __array_ufunc__ = None  # NumPy's scalars shall leave operators to us
+    __array_ufunc__ = None  # NumPy's scalars leave operators to this class
     shape: tuple[int, ...] = ()
     ndim = 0
     size = 1
@@ -159,7 +160,7 @@ def converted(text: str, old: np.dtype, new: np.dtype) -> str:
 
 
 def _operand(value: Any) -> Any:
-    """What counts for the dtype: a dtype, or int, float or bool, which adapt."""
+    """The operand's part in NumPy's dtype rule: a dtype, or int, float or bool, which adapt."""
     if isinstance(value, (Name, np.generic, np.ndarray)):
         return value.dtype
     if type(value) in (int, float, bool):
@@ -197,13 +198,13 @@ def _call(ufunc: str, *args: Any, out: Any = None, dtype: Any = None, **options:
 
 @lru_cache(maxsize=4096)
 def _loop(function: np.ufunc, given: tuple[Any, ...], dtype: Any) -> tuple[np.dtype, ...]:
-    """The dtypes in which NumPy would compute, and that of the result."""
+    """The dtypes in which NumPy would compute, and the dtype of the result."""
     how: dict[str, Any] = {} if dtype is None else {"signature": (None,) * function.nin + (dtype,)}
     return function.resolve_dtypes((*given, None), **how)
 
 
 def _kept(value: Any, out: Any) -> Any:
-    """The value, in its place if it has one."""
+    """The value, stored in its `out` place if there is one."""
     if out is None:
         return value
     (out,) = out if isinstance(out, tuple) else (out,)
@@ -218,7 +219,7 @@ def _closed(text: str) -> str:
 
 
 class _Names:
-    """The module. Its ufuncs are NumPy's, by name."""
+    """The array module. Its ufuncs are NumPy's, by name."""
 
     inf, nan, pi, e = np.inf, np.nan, np.pi, np.e
     promote_types, result_type, finfo = np.promote_types, np.result_type, np.finfo
@@ -293,7 +294,7 @@ class _Names:
 
 
 def _sample(value: Any) -> Any:
-    """What NumPy's rule for dtypes is to be asked about."""
+    """A sample argument for NumPy's dtype rule."""
     return np.empty((), value.dtype) if isinstance(value, Name) else value
 
 
@@ -338,7 +339,7 @@ for _symbol, _ufunc in {
 def traced(
     compute: Callable[..., Any], inputs: Sequence[Any], attrs: dict[str, Any], **more: Any
 ) -> Any:
-    """What `compute` gives on names; NotInC, with its reason, if it cannot."""
+    """The result of `compute` on names; NotInC, with its reason, if `compute` cannot be written."""
     try:
         return compute(names, *inputs, **attrs, **more)
     except NotInC:

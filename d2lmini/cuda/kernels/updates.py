@@ -1,12 +1,12 @@
 """Optimizer steps of many parameters in few launches.
 
-A net has tens of parameters, most of them tiny, and a launch costs more than a tiny update. So up
-to `MOST` parameters go into one: row r of its blocks (blockIdx.y) works on parameter r.
+A net has tens of parameters, most of them tiny, and a launch costs more than a tiny update. So one
+launch updates up to `MOST` parameters: row r of its blocks (blockIdx.y) works on parameter r.
 
-The step is an op of `ops/update.py` or `update_adaptive.py`, which computes on names in C as those
-of a fused group do (`symbols`). Its numbers, such as a learning rate that changes with every step,
-become parameters of the kernel: the text stays the same, and it is compiled once. In a CUDA graph
-arguments stay what they were, so there the kernel reads its numbers from memory.
+The step is an op of `ops/update.py` or `update_adaptive.py`, which computes on names in C as the
+ops of a fused group do (`symbols`). Its numbers, such as a learning rate that changes at every
+step, become parameters of the kernel: the text stays the same, and is compiled once. A CUDA graph
+fixes a launch's arguments, so there the kernel reads its numbers from memory.
 
     formula = Formula(adam_update.compute, {"lr": 0.001}, dtypes)
     update(cupy, "adam_update", formula, groups, weights)
@@ -31,7 +31,7 @@ MOST = 32
 
 
 class _Array(NamedTuple):
-    """An array that a step works on: its name in C, its dtype, does the step write there."""
+    """An array that a step works on: its name in C, its dtype, whether the step writes it."""
 
     name: str
     dtype: np.dtype
@@ -55,8 +55,9 @@ def update(
     outs: Sequence[Any],
     numbers: Any = None,
 ) -> None:
-    """Compute `formula` for each group of arrays and its place in `outs`. `name` is that of the
-    kernel. `numbers`: an array of float64 to read its numbers from, instead of those it has.
+    """Compute `formula` for each group of arrays into its place in `outs`. `name`: the kernel's
+    name. `numbers`: an array of float64 that holds the formula's numbers, instead of its own
+    numbers.
 
     Arrays in order (C-contiguous); all groups of the same dtypes, and either all have their first
     array for `out` or none has one of its arrays.
@@ -74,7 +75,7 @@ def update(
 
 
 class _Text(NamedTuple):
-    """What is done with one element of each array: lines of C, and the numbers that they need, as
+    """The computation on one element of each array: lines of C, and the numbers that they need, as
     (C type, name)."""
 
     arrays: tuple[_Array, ...]
@@ -83,9 +84,9 @@ class _Text(NamedTuple):
 
 
 class Formula:
-    """What `compute(xp, *arrays, out=out, **attrs)` does, element by element, with what that does
-    to arrays in place: its `text`, and the `numbers` in it. `out`: the dtype of a place that is
-    none of the arrays. NotInC if `compute` is no formula of single elements."""
+    """`compute(xp, *arrays, out=out, **attrs)` element by element, with its in-place changes of
+    arrays: its `text`, and the `numbers` in it. `out`: the dtype of the output if the output is
+    none of the arrays. NotInC if `compute` is not elementwise."""
 
     def __init__(
         self, compute: Callable[..., Any], attrs: dict[str, Any], dtypes: Sequence[np.dtype],
@@ -104,7 +105,7 @@ class Formula:
         written = [value.text != text for value, text in zip(values, before)]
         for value, is_written in zip(values, written):
             if is_written and set(names) & set(re.findall(r"\w+", value.text)):
-                # Read before anything is stored.
+                # Load everything before the first store.
                 value.text = body.line(value.text, value.dtype).text
         arrays = tuple(_Array(n, v.dtype, w) for n, v, w in zip(names, values, written))
         stores = [f"{name} = {stored_text(v)};" for name, v, w in zip(names, values, written) if w]
