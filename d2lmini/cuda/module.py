@@ -14,10 +14,10 @@ Tests use a substitute made of NumPy (`tests/fakes`). The device uses these part
                    using_allocator, alloc_pinned_memory, MemoryPointer.copy_from_device_async,
                    UnownedMemory, memory.OutOfMemoryError, nccl; Stream.begin_capture, end_capture,
                    Graph.launch
-        from_dlpack    and the DLPack methods of arrays
+    from_dlpack    and the DLPack methods of arrays
     ndarray        empty, asarray, copyto; get(stream, out=, blocking=False), set(array, stream)
     _core          set_compute_type (`allow_tf32`)
-        cuda.cublas    check_status; importing it loads cuBLAS (`products`)
+    cuda.cublas    check_status; importing it loads cuBLAS (`products`)
 
 and ops use whatever functions they need.
 """

@@ -1,8 +1,8 @@
 """Kernels written once for every dtype: a header defines the types that the text uses.
 
-        T         element type of the arrays     A        type of computations: float for float16
+    T         element type of the arrays    A        type of computations: float for float16
     loaded    from T to A                   stored   from A to T
-        Index     an index into an array: 32 bits where they are enough
+    Index     an index into an array: 32 bits where they are enough
 
 >>> print(header("f", "int"), end="")
 typedef float T;
