@@ -1,8 +1,8 @@
-"""How pictures are drawn. What a picture shows is the business of those who call this folder.
+"""Drawing of pictures; the callers of this folder decide what a picture shows.
 
-layers     where the boxes of a graph stand
+layers     layout of a graph's boxes
 svg        boxes and arrows as SVG
 png        such an SVG as PNG, for a notebook that is not trusted yet
-timeline   who was busy when, in d2l's colours, by matplotlib
+timeline   which lane was busy when, in d2l's colours, by matplotlib
 picture    a picture that a notebook shows, and that can be saved: `Picture`, `Drawing`
 """

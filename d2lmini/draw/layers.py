@@ -1,4 +1,4 @@
-"""Where the boxes of a graph go: layers from top to bottom, few crossings, straight edges.
+"""Layout of a graph's boxes: layers from top to bottom, few crossings, straight edges.
 
 >>> place([40, 40, 40, 40], [(0, 1), (0, 2), (1, 3), (2, 3)])       # a diamond
 Places(row=[0, 1, 1, 2], x=[52.0, 20.0, 84.0, 52.0], bends={})
@@ -6,8 +6,8 @@ Places(row=[0, 1, 1, 2], x=[52.0, 20.0, 84.0, 52.0], bends={})
 Four steps, after K. Sugiyama, S. Tagawa and M. Toda ("Methods for visual understanding of
 hierarchical system structures", 1981): a box stands one row below the lowest of its inputs; an edge
 over several rows gets a bend in each; within its row a box moves to the average place of its
-neighbours, up and down the rows in turn; then the same with real widths, where boxes of a row that
-would overlap share the room in the way that moves them least.
+neighbours, up and down the rows in turn; then the same with real widths: boxes of a row that would
+overlap are moved apart as little as possible.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 Edge = tuple[int, int]
 
-#: Room between boxes of a row, width of a bend, and how often the rows are gone through.
+#: Room between boxes of a row, width of a bend, and the number of sweeps over the rows.
 GAP, BEND, SWEEPS = 24.0, 6.0, 24
 
 
@@ -32,8 +32,8 @@ class Places(NamedTuple):
 
 
 def place(widths: Sequence[float], edges: Sequence[Edge]) -> Places:
-    """Places for boxes of these widths. Edges are (from, to); boxes come in the order of the data,
-    so that every edge leads to a higher number."""
+    """Places for boxes of these widths. Edges are (from, to); boxes come in topological order, so
+    every edge leads to a higher number."""
     n = len(widths)
     edges = list(dict.fromkeys(edges))
     row = _rows(n, edges)
@@ -65,7 +65,7 @@ def place(widths: Sequence[float], edges: Sequence[Edge]) -> Places:
 
 
 def _rows(n: int, edges: Sequence[Edge]) -> list[int]:
-    """One below the lowest input; what has no input stands just above who uses it."""
+    """One row below the lowest input; a box without inputs goes just above its first consumer."""
     row = [0] * n
     fed = {b for _, b in edges}
     for a, b in sorted(edges, key=lambda edge: edge[1]):
@@ -115,7 +115,7 @@ def _settled(
     rows: list[list[int]], up: list[list[int]], down: list[list[int]], widths: Sequence[float],
     pull: Sequence[float],
 ) -> list[float]:  # fmt: skip
-    """Centres: each box as near to its neighbours as the others of its row let it be."""
+    """Centres: each box as near to its neighbours as the other boxes of its row allow."""
     x = [0.0] * len(widths)
     for members in rows:
         start = _apart([0.0] * len(members), [widths[b] for b in members], [1.0] * len(members))
@@ -137,11 +137,11 @@ def _settled(
 
 def _apart(wanted: Sequence[float], widths: Sequence[float], pull: Sequence[float]) -> list[float]:
     """The centres nearest to the wanted ones (least squares, weighted by `pull`) that keep boxes in
-    their order and apart: neighbours that want too near are pooled, and take the average."""
+    order and apart: neighbours whose wanted places overlap are pooled, and take the average."""
     offsets = [0.0]
     for a, b in pairwise(widths):
         offsets.append(offsets[-1] + (a + b) / 2 + GAP)
-    # What each pool wants without the offsets, how hard, and of how many boxes it is.
+    # For each pool: the wanted place without the offsets, the weight, and the number of boxes.
     pools: list[tuple[float, float, int]] = []
     for want, offset, force in zip(wanted, offsets, pull):
         mean, weight, size = want - offset, force, 1

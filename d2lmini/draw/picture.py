@@ -1,4 +1,4 @@
-"""Pictures that a notebook shows and stores: figures of matplotlib, and drawings as SVG.
+"""Pictures that a notebook shows and stores: matplotlib figures, and drawings as SVG.
 
 >>> from d2lmini.draw.svg import page
 >>> Drawing(page(30, 20, []), "an empty page")
@@ -16,8 +16,8 @@ from xml.etree import ElementTree
 from d2lmini import files
 from d2lmini.draw import png
 
-#: A drawing larger than this (in its own pixels) gets less than two dots for a pixel: what a
-#: notebook stores stays at 100 kB.
+#: A drawing larger than this (in its own pixels) gets less than two dots for a pixel, so that a
+#: notebook stores at most 100 kB.
 DENSE = 900_000
 
 
@@ -32,7 +32,7 @@ class Picture:
         self.text = text
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it to a file; the ending (.png, .svg, .pdf) chooses the format."""
+        """Write the picture to a file; the ending (.png, .svg, .pdf) chooses the format."""
         with files.beside(path, ending=True) as [place]:
             self.figure.savefig(place)
 
@@ -48,8 +48,8 @@ class Picture:
 
 
 class Drawing(Picture):
-    """A picture written as SVG; a notebook stores it as PNG, as dense as is not too much to store.
-    Without matplotlib there is the SVG alone."""
+    """A picture written as SVG; a notebook stores it as PNG, at a resolution that limits its size.
+    Without matplotlib there is only the SVG."""
 
     def __init__(self, svg: str, text: str):
         super().__init__(None, text)
@@ -57,7 +57,7 @@ class Drawing(Picture):
         self._png: tuple[bytes, dict[str, int]] | None = None
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it to a file: SVG where the name ends in .svg, else PNG."""
+        """Write the drawing to a file: SVG if the name ends in .svg, else PNG."""
         if os.fspath(path).endswith(".svg"):
             files.write(path, self.svg)
         elif (image := self._repr_png_()) is not None:
@@ -78,8 +78,8 @@ class Drawing(Picture):
 
 
 def _reduce_colours(data: bytes) -> bytes:
-    """The PNG in a third of the bytes: it has a few flat colours and letters."""
-    from PIL import Image  # matplotlib's own
+    """Reduce the PNG to a third of its bytes: it has few flat colours and letters."""
+    from PIL import Image  # a dependency of matplotlib
 
     file = io.BytesIO()
     with Image.open(io.BytesIO(data)) as image:

@@ -1,6 +1,6 @@
 """A drawing as PNG, for pages that show no SVG: a notebook that is not trusted yet.
 
-Not every SVG: the rectangles, lines and words that `svg.py` writes, handed to matplotlib.
+It draws only the rectangles, lines and text that `svg.py` writes, by matplotlib.
 
 >>> from d2lmini import sym
 >>> png(sym.relu(sym.var("x")).picture().svg)[:4] if matplotlib() else b"\\x89PNG"
@@ -20,7 +20,7 @@ _POINTS_PER_PIXEL = 72 / 96
 
 
 def matplotlib() -> Any:
-    """The package; None without it."""
+    """The package; None if it is not installed."""
     try:
         return import_module("matplotlib")
     except ImportError:

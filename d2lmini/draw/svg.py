@@ -6,8 +6,8 @@
 >>> found.arrows[0, 2]
 ('M30 30C30 44.5 62 44.5 62 59', 'M58 52L62 59L66 52z')
 
-`layers` finds the places. The live views draw these shapes themselves, in the browser; `Drawing` is
-the picture that a notebook stores.
+`layers` computes the layout. The live views draw these shapes themselves, in the browser; a
+notebook stores a `Drawing`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ INK, QUIET, LINES, ACCENT = "#222222", "#666666", "#444444", "#c8501e"
 
 
 class Look(NamedTuple):
-    """How boxes of one kind look, and what the legend says of them."""
+    """The style of boxes of one kind, and their text in the legend."""
 
     means: str
     fill: str
@@ -52,8 +52,8 @@ class Box(NamedTuple):
 
 
 class Arranged(NamedTuple):
-    """Where boxes stand: `x` of their middles (without the margin), `y` of their upper edges; for
-    each edge the path of its line and that of its head; the size of the whole."""
+    """A layout: `x` of the boxes' middles (without the margin), `y` of their upper edges; for each
+    edge the paths of its line and of its head; the size of the whole."""
 
     x: list[float]
     y: list[float]
@@ -63,7 +63,7 @@ class Arranged(NamedTuple):
 
 
 def arrange(sizes: Sequence[tuple[float, float]], edges: Sequence[Edge]) -> Arranged:
-    """Find places for boxes of these widths and heights; every edge leads to a higher number."""
+    """Lay out boxes of these widths and heights; every edge leads to a higher number."""
     places = place([width for width, _ in sizes], edges)
     row_height = [0.0] * (max(places.row, default=-1) + 1)
     for row, (_, height) in zip(places.row, sizes):
@@ -71,7 +71,7 @@ def arrange(sizes: Sequence[tuple[float, float]], edges: Sequence[Edge]) -> Arra
     tops = [MARGIN]
     for height in row_height:
         tops.append(tops[-1] + height + BETWEEN)
-    # A box that is lower than its row stands in the row's middle.
+    # A box that is lower than its row is centred in the row.
     y = [tops[row] + (row_height[row] - height) / 2 for row, (_, height) in zip(places.row, sizes)]
     arrows = {}
     for a, b in dict.fromkeys(edges):
@@ -86,7 +86,7 @@ def arrange(sizes: Sequence[tuple[float, float]], edges: Sequence[Edge]) -> Arra
 
 
 def smooth_path(points: Sequence[tuple[float, float]]) -> str:
-    """The path of a smooth line through the points, upright at each."""
+    """The path of a smooth line through the points, vertical at each."""
     (x, y), *others = points
     path = f"M{x:g} {y:g}"
     for u, v in others:
@@ -121,7 +121,8 @@ def diagram(
 
 
 def size_of(lines: Sequence[str]) -> tuple[float, float]:
-    """About the width and height of a box with this text: the first line is bold and larger."""
+    """The approximate width and height of a box with this text: the first line is bold and
+    larger."""
     widths = [(5.4 if i else 7.0) * len(line) + 20 for i, line in enumerate(lines)]
     return max(widths, default=0.0), 10 + LINE * len(lines)
 
@@ -139,7 +140,7 @@ def draw_box(box: Box, x: float, y: float, width: float, height: float) -> str:
 
 
 def draw_legend(x: float, y: float, look: Look, rounded: bool = False) -> str:
-    """A small box of this look, and what it means."""
+    """A small box of this look, and its meaning."""
     frame = draw_frame(x + 8, y, 16, 10, look.fill, LINES, 5 if rounded else 2, 1, look.dashes)
     return frame + draw_text(x + 22, y + 9, look.means, 9, QUIET)
 
@@ -168,7 +169,7 @@ def draw_text(
 
 
 def _draw_label(x: float, y: float, text: str) -> str:
-    """Small text that can be read above a line."""
+    """Small text with a background, readable above a line."""
     at = f'<text x="{x:g}" y="{y:g}" font-size="9"'
     halo = f'{at} stroke="#ffffff" stroke-width="5" stroke-linejoin="round">{escape(text)}</text>'
     return f'{halo}{at} fill="{LINES}">{escape(text)}</text>'
@@ -194,7 +195,7 @@ def draw_frame(
 
 
 def shorten(text: str, most: int = 40) -> str:
-    """The text, or its beginning and a sign that there is more."""
+    """The text, or its beginning and an ellipsis."""
     return text if len(text) <= most else text[: most - 1].rstrip(", ") + "…"
 
 

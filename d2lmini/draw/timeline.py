@@ -1,4 +1,4 @@
-"""Timelines in d2l's blues: who was busy with what, and when.
+"""Timelines in d2l's blues: which lane was busy with what, and when.
 
     d2l.timeline([
         ("front end", [("push", 0.0, 12e-6), ("wait", 12e-6, 95e-6)]),
@@ -6,9 +6,9 @@
     ])
 
 Each lane is a row, each span (kind, begin, end) a bar, in seconds of any clock. A kind has the same
-colour in every picture of the book; waiting is hatched, so that a picture reads in grey too. Of
-100,000 spans nobody sees each: those narrower than a dot of the page are drawn together, as high as
-they fill their column (`columns`).
+colour in every picture of the book; waiting is hatched, so that a picture also reads in grey. Not
+all of 100,000 spans can be seen: those narrower than a dot of the page are drawn together, with a
+height that shows how much of their column they fill (`columns`).
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ Span = tuple[str, float, float]
 #: The rows of a timeline: a name, and for each kind of span an array of (begin, end), in seconds.
 Lanes = list[tuple[str, dict[str, np.ndarray]]]
 
-#: So many columns a row has: dots of the page, at twice of which it is drawn.
+#: Columns of a row: dots of the page; the page is drawn at twice that resolution.
 COLUMNS = 600
 
 
 class Bars(NamedTuple):
-    """What is left to draw of the spans of one kind in a row: which of them (`wide`) are drawn as
-    they are, and of each column in which there are others its begin and how much they fill."""
+    """What remains to draw of the spans of one kind in a row: the spans (`wide`) drawn as they are,
+    and for each column with other spans its begin and the filled part."""
 
     wide: np.ndarray
     begin: np.ndarray
@@ -57,7 +57,7 @@ def columns(begin: np.ndarray, end: np.ndarray, width: float, least: float) -> B
     short = end - begin < least
     if not short.any():
         return Bars(np.flatnonzero(~short), np.empty(0), np.empty(0))
-    # How many are going on after each begin and end, so how much time was spent until then.
+    # The number of spans in progress after each begin and end, and so the time spent until then.
     times = np.concatenate([begin[short], end[short]])
     order = np.argsort(times, kind="stable")
     times = times[order]
@@ -69,7 +69,7 @@ def columns(begin: np.ndarray, end: np.ndarray, width: float, least: float) -> B
     return Bars(np.flatnonzero(~short), edges[:-1][filled], np.minimum(share[filled], 1.0))
 
 
-#: What an axis of time counts in: its name, how many there are in a second
+#: Units of a time axis: the name, and how many are in a second
 UNITS = {"us": ("microseconds", 1e6), "ms": ("milliseconds", 1e3)}
 
 
@@ -81,7 +81,7 @@ def timeline(
 ) -> Picture:
     """Draw lanes (name, [(kind, begin_s, end_s), ...]) over the time since the first begin.
 
-    length_s: how long the axis is, so that two pictures can share a scale; None: to the last end.
+    length_s: length of the axis, so that two pictures can share a scale; None: to the last end.
     unit: of the axis, "us" or "ms".
     ValueError for a kind without a style, or when there is nothing to draw.
     """
@@ -103,7 +103,7 @@ def timeline(
 
 def figure_of(height: float) -> Any:
     """A matplotlib Figure as wide as a page's text and `height` inches high."""
-    # Building matplotlib's font cache, once per machine, is no news for the reader of a chapter.
+    # Hide matplotlib's notice that it builds its font cache, once per machine.
     logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
     from matplotlib.figure import Figure
 
@@ -111,7 +111,7 @@ def figure_of(height: float) -> Any:
 
 
 def draw_lanes(axes: Any, rows: Lanes, begin_s: float, length_s: float, unit: str) -> None:
-    """Bars and legend of a timeline that begins at `begin_s`, on axes that are empty yet."""
+    """Draw bars and legend of a timeline that begins at `begin_s`, on empty axes."""
     from matplotlib.patches import Patch
 
     per_s = UNITS[unit][1]
@@ -150,7 +150,7 @@ def _draw(axes: Any, row: int, kind: str, spans: np.ndarray, width: float) -> No
         axes.broken_barh(
             wide, (row - 0.3, 0.6), facecolor=face, edgecolor=edge, hatch=hatch, linewidth=0.6
         )
-    # In the colour of the edges, for they would be all that is seen of so narrow a bar.
+    # In the colour of the edges, because edges would fill so narrow a bar.
     levels = np.ceil(8 * bars.share).astype(int)
     for level in np.unique(levels):
         height = 0.6 * level / 8
