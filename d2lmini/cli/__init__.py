@@ -7,8 +7,8 @@ $ d2lmini run train.py --epochs 3     # an old MXNet program or notebook; its ar
 $ d2lmini launch -n 4 train.py        # four processes that train together
 $ d2lmini info --json                 # versions, BLAS, cores, memory, GPUs, limits
 
-A command is a file of this folder: `add_to` declares its words, and names the function that does
-it and returns the exit status. What every status means is in `STATUS`, which `--help` prints.
+A command is a file of this folder: `add_to` declares its arguments, and names the function that
+runs it and returns the exit status. `STATUS` explains every status; `--help` prints it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import d2lmini
 from d2lmini.cli import bench, info, lab, programs, selftest
 from d2lmini.cli.refused import Refused
 
-#: What the exit status says.
+#: The meaning of each exit status.
 STATUS = """exit status:
   0    all went well
   1    a check failed (test), or the program did (run, launch: its own status, if it has one)
@@ -34,10 +34,10 @@ STATUS = """exit status:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what the command line says; returns the exit status (see `STATUS`).
+    """Run a command line; returns the exit status (see `STATUS`).
 
     `arguments` are the words after the program's name, by default those of this process.
-    SystemExit, as argparse raises it, where the words make no sense.
+    SystemExit, from argparse, if the words make no sense.
     """
     parser = argparse.ArgumentParser(
         _called(),
@@ -60,11 +60,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{options.command}: stopped by Ctrl-C", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        # Who reads has had enough (`| head`). Python would say so once more at its end.
+        # The reader of the output has closed it (`| head`). Python would report it again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
 
 
 def _called() -> str:
-    """How this program was started, for its messages."""
+    """The command that started this program, for its messages."""
     return "d2lmini" if Path(sys.argv[0]).stem == "d2lmini" else "python -m d2lmini"

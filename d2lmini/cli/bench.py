@@ -1,9 +1,9 @@
-"""`d2lmini bench`: what d2lmini costs, and what it gains, beside plain NumPy on this machine.
+"""`d2lmini bench`: time d2lmini against plain NumPy on this machine.
 
-The same work written twice, for NumPy as one would and for d2lmini as one would; `d2l.compare` lets
-them take turns. Both have to give the same values first, so that nobody is timed for doing nothing.
-Half a minute, and nothing but the library (`workloads.py`); in a clone `make bench` has many more
-workloads, and PyTorch, JAX and MXNet beside these two.
+The same work is written twice, in the usual way for NumPy and for d2lmini; `d2l.compare` runs them
+in turns. First the values must agree, so that no version is timed for doing nothing. The benchmark
+takes half a minute and needs only the library (`workloads.py`); in a clone `make bench` has many
+more workloads, and also compares with PyTorch, JAX and MXNet.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def add_to(commands: Any) -> None:
 
 
 def bench(options: argparse.Namespace) -> int:
-    """Time them and print a table; 0, or 1 where values differ."""
+    """Time the workloads and print a table; 0, or 1 where values differ."""
     from d2lmini import d2l
     from d2lmini.cli.workloads import WORKLOADS
 
@@ -105,7 +105,7 @@ def _disturbed(rows: list[dict[str, Any]]) -> str:
 
 
 def _difference(theirs: Any, ours: Any) -> str | None:
-    """None if d2lmini's values are NumPy's."""
+    """A description of the difference; None if d2lmini's values are NumPy's."""
     found, expected = ours.asnumpy(), np.asarray(theirs)
     if found.size != expected.size:
         return f"shapes differ: {found.shape}, NumPy's is {expected.shape}"

@@ -1,4 +1,4 @@
-"""A check of the installed library, and how it ended."""
+"""A check of the installed library, and its outcome."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Literal, NamedTuple
 
 
 class NotRun(Exception):
-    """A check has nothing to look at here: the message says what is missing."""
+    """A check cannot run here: the message says what is missing."""
 
 
 class Check(NamedTuple):
-    """`run()` returns what was found, in a few words; raises if it is wrong, or `NotRun`."""
+    """`run()` returns the finding in a few words; raises if the check fails, or `NotRun`."""
 
     name: str
     run: Callable[[], str]
 
 
 class Outcome(NamedTuple):
-    """How a check ended, and what it said."""
+    """The outcome of a check, and its message."""
 
     name: str
     result: Literal["ok", "FAILED", "not run"]

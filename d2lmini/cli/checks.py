@@ -1,9 +1,8 @@
-"""What `d2lmini test` checks: each function, in this order, against an oracle of its own.
+"""The checks of `d2lmini test`: each function, in this order, compares with an oracle of its own.
 
-First what the rest stands on (versions, files, NumPy's BLAS), then the library from the engine up.
-A check returns what it found in a few words; it fails by an exception, and raises `NotRun` where
-what it would look at is not there. `outside.py` has the checks that need an extra, a GPU, or other
-processes.
+First the foundations (versions, files, NumPy's BLAS), then the library from the engine up. A check
+returns its finding in a few words; a failure is an exception, and `NotRun` says that the object of
+the check is missing. `outside.py` has the checks that need an extra, a GPU, or other processes.
 
 >>> from d2lmini.cli.checks import CHECKS
 >>> [check.name for check in CHECKS][:4]
@@ -30,7 +29,7 @@ from d2lmini.cli.check import Check, NotRun
 
 
 def versions() -> str:
-    """What is installed lies within the bounds that d2lmini's own metadata names."""
+    """Installed packages lie within the bounds that d2lmini's own metadata names."""
     try:
         required = importlib.metadata.requires("d2lmini") or []
     except importlib.metadata.PackageNotFoundError:
@@ -61,7 +60,7 @@ def _holds(version: str, bound: str) -> bool:
 
 
 def its_files() -> str:
-    """Every file of the wheel is there, and as it was packed."""
+    """Every file of the wheel is there, and unchanged."""
     try:
         recorded = importlib.metadata.files("d2lmini") or []
     except importlib.metadata.PackageNotFoundError:
@@ -71,7 +70,7 @@ def its_files() -> str:
         raise NotRun("not installed from a wheel")
     for file in ours:
         if file.hash is None:
-            continue  # what Python compiled
+            continue  # Python's compiled files
         path = Path(str(file.locate()))
         assert path.is_file(), f"{path} is missing: install d2lmini anew"
         digest = hashlib.new(file.hash.mode, path.read_bytes()).digest()
@@ -96,7 +95,7 @@ def blas() -> str:
 
 
 def schedules() -> str:
-    """Programs with reads and writes at random: the same bits as line by line."""
+    """Random programs of reads and writes give the same bits as line by line."""
 
     def values(seed: int) -> bytes:
         rng = np.random.default_rng(seed)
@@ -132,7 +131,7 @@ def orders() -> str:
 
 
 def errors() -> str:
-    """An error waits for whoever looks, names both lines, and leaves the engine usable."""
+    """A wait raises a task's error, names both lines, and leaves the engine usable."""
     x = nd.random.normal(0, -1, shape=(2, 2))
     y = x + 1
     try:
@@ -147,8 +146,8 @@ def errors() -> str:
 
 
 def memory() -> str:
-    """What is let go comes back to the pool, to the byte."""
-    ctx = cpu(9)  # a device with books of its own
+    """The memory of dropped arrays returns to the pool, to the byte."""
+    ctx = cpu(9)  # a device with separate counters
     nd.waitall()
     before = storage.stats(ctx).live
     x = nd.ones((500, 500), ctx=ctx)
@@ -160,7 +159,7 @@ def memory() -> str:
 
 
 def random_numbers() -> str:
-    """A seed gives the same numbers, whoever computes them and when."""
+    """A seed gives the same numbers, on any worker and at any time."""
 
     def draw() -> bytes:
         d2lmini.random.seed(7)
@@ -188,7 +187,7 @@ _LIKE_NUMPY = {
 
 
 def operators() -> str:
-    """Values are NumPy's."""
+    """Values equal NumPy's."""
     x = np.random.default_rng(1).uniform(0.1, 2, (37, 53)).astype("float32")
     for name, oracle in _LIKE_NUMPY.items():
         d2lmini.test_utils.assert_almost_equal(
@@ -206,7 +205,7 @@ def operators() -> str:
 
 
 def gradients() -> str:
-    """Gradients are those of differences; second ones, too."""
+    """Gradients equal difference quotients; second gradients, too."""
     x = np.linspace(0.2, 1.5, 6).reshape(2, 3)
     functions: list[Callable] = [
         nd.tanh, nd.log, nd.softmax, nd.square, lambda x: nd.dot(x, x.T), lambda x: x[1:] * x[:1],
@@ -223,7 +222,7 @@ def gradients() -> str:
 
 
 def compiled() -> str:
-    """A hybridized net gives what the eager one gives, forward and back."""
+    """A hybridized net gives the values of the eager net, forward and backward."""
     net = gluon.nn.HybridSequential()
     net.add(gluon.nn.Conv2D(4, 3, activation="relu"), gluon.nn.MaxPool2D(), gluon.nn.Dense(5))
     net.initialize()
@@ -238,7 +237,7 @@ def compiled() -> str:
 
 
 def round_trip() -> str:
-    """Parameters and nets come back from files as they were."""
+    """Parameters and nets are the same after saving and loading."""
     arrays = {"weight": nd.random.normal(shape=(2, 3)), "n": nd.array([1, 2], dtype="int64")}
     nd.save("a.params", arrays)
     back = nd.load("a.params")
@@ -259,7 +258,7 @@ def round_trip() -> str:
 
 
 def training() -> str:
-    """Regression finds the weights that made the data, by way of DataLoader and Trainer."""
+    """Regression by DataLoader and Trainer finds the weights that made the data."""
     X = nd.random.normal(shape=(400, 2))
     y = nd.dot(X, nd.array([[2.0], [-3.4]])) + 4.2
     data = gluon.data.DataLoader(
@@ -302,7 +301,7 @@ def devices() -> str:
 
 
 def profiler() -> str:
-    """A trace has what ran, its waits, and a file that other programs read."""
+    """A trace has the operations, their waits, and a file that other programs can read."""
     with d2lmini.profile() as trace:
         nd.dot(nd.ones((50, 50)), nd.ones((50, 50))).asnumpy()
     trace.save("trace.json")
@@ -314,7 +313,7 @@ def profiler() -> str:
 
 
 def chapters() -> str:
-    """The chapters are there, and their Python can be read."""
+    """The chapters are there, and their Python parses."""
     found = sorted((files.originals() / "chapters").glob("*.ipynb"))
     assert found, f"none at {files.originals()}"
     cells = 0

@@ -1,11 +1,10 @@
-"""Where the chapters lie, and a copy of them that belongs to the reader.
+"""The location of the chapters, and a copy of them that belongs to the reader.
 
     tree/chapters, tree/img                     a clone of the repository
     site-packages/d2lmini/book/chapters, img    a wheel (pyproject.toml puts them there)
 
 A chapter shows `../img/NAME.svg` and links to `../d2lmini/engine/core.py`, so a copy has the
-folders `chapters`, `img` and `d2lmini` beside one another, the last as a link to the library that
-runs.
+folders `chapters`, `img` and `d2lmini` side by side, the last as a link to the library in use.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from d2lmini.cli.refused import Refused
 from d2lmini.files import beside, write
 
 PACKAGE = Path(d2lmini.__file__).parent
-#: Which version a copy is of.
+#: The file that names the version of a copy.
 NOTE = "chapters/.d2lmini-version"
 
 
@@ -35,10 +34,10 @@ def originals() -> Path:
 
 
 def copy(folder: Path) -> list[str]:
-    """Put the chapters into `folder`, which is made where it is missing; returns what to tell.
+    """Copy the chapters into `folder`, which is created if missing; returns the messages to print.
 
-    A file that is there belongs to the reader: it stays as it is. Refused where `folder` is a file
-    or cannot be written.
+    An existing file belongs to the reader: it is not changed. Refused if `folder` is a file or
+    cannot be written.
     """
     source = originals()
     chapters = sorted((source / "chapters").glob("*.ipynb"))
@@ -75,8 +74,8 @@ def copy(folder: Path) -> list[str]:
 
 
 def _library_beside(folder: Path) -> None:
-    """The library's files, for the chapters' links: the ones that run, or a copy of them where the
-    system allows no link."""
+    """Link to the library's files in use, for the chapters' links, or copy them where the system
+    allows no link."""
     target = folder / "d2lmini"
     if target.exists() or target.is_symlink():
         return

@@ -1,11 +1,11 @@
-"""`d2lmini info`: what a report of a problem should say about the machine; `--json` for programs.
+"""`d2lmini info`: the facts for a problem report on this machine; `--json` for programs.
 
 >>> from d2lmini.cli.info import facts
 >>> sorted(facts())[:5]
 ['blas', 'chapters', 'cores', 'd2lmini', 'engine']
 
-Only what is asked is imported: that CuPy is installed is read from its metadata, whether it finds a
-GPU is asked of the library.
+Nothing else is imported: package metadata tells whether CuPy is installed, the library tells
+whether CuPy finds a GPU.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from typing import Any
 import d2lmini
 from d2lmini.cli import files
 
-#: What d2lmini uses, by the extra that brings it; "" is the library itself. CuPy has many names.
+#: Packages that d2lmini uses, by the extra that installs them; "" is the library itself. CuPy has
+#: many names.
 PACKAGES = {
     "": "numpy psutil threadpoolctl",
     "lab": "jupyterlab ipywidgets anywidget matplotlib tqdm scikit-learn",
@@ -32,7 +33,7 @@ PACKAGES = {
     "onnx": "onnx",
 }
 
-# Of the environment only what changes how the library computes.
+# Only the environment variables that change how the library computes.
 _SET_BY = ("D2LMINI_", "MXNET_", "OMP_", "OPENBLAS_", "MKL_", "CUDA_", "NCCL_", "CUPY_")
 
 
@@ -55,7 +56,7 @@ def show(options: argparse.Namespace) -> int:
 
 
 def facts() -> dict[str, Any]:
-    """All there is to say, as values that JSON knows; None where the system does not tell."""
+    """All facts as JSON values; None where the system does not tell."""
     import psutil
     import threadpoolctl
 
@@ -105,7 +106,7 @@ def facts() -> dict[str, Any]:
 
 
 def as_text(found: dict[str, Any]) -> str:
-    """The facts for a reader, a line each."""
+    """The facts as text, a line each."""
     memory, cores, engine, limits = (found[k] for k in ("memory", "cores", "engine", "limits"))
     versions = found["packages"]
     lines = {
@@ -171,7 +172,7 @@ def _gpus() -> list[dict[str, Any]]:
 
 
 def _size(nbytes: int) -> str:
-    """In the unit that leaves few digits: 1536 -> '1.5 KiB'."""
+    """A size in the unit that leaves few digits: 1536 -> '1.5 KiB'."""
     size, units = float(nbytes), ["bytes", "KiB", "MiB", "GiB", "TiB"]
     while size >= 1024 and len(units) > 1:
         size, units = size / 1024, units[1:]
@@ -179,7 +180,7 @@ def _size(nbytes: int) -> str:
 
 
 def _resource(name: str) -> int | None:
-    """A limit of this process; None where there is none, or no such limit on this system."""
+    """A limit of this process; None if there is none, or no such limit on this system."""
     try:
         import resource
 
@@ -190,20 +191,20 @@ def _resource(name: str) -> int | None:
 
 
 def _memory_limit() -> int | None:
-    """The least of what the container and the shell allow this process, in bytes."""
+    """The lowest memory limit of container and shell for this process, in bytes."""
     import psutil
 
     said = [_resource("RLIMIT_AS")]
     for file in ("memory.max", "memory/memory.limit_in_bytes"):  # cgroups, version 2 and 1
         text = _cgroup(file)
         said.append(int(text) if text.isdigit() else None)
-    # A container without a limit says a number beyond all memory.
+    # A container without a limit reports a number beyond all memory.
     limits = [limit for limit in said if limit and limit < psutil.virtual_memory().total]
     return min(limits, default=None)
 
 
 def _core_quota() -> float | None:
-    """How many cores' time the container gives; None where it does not ration them."""
+    """The number of cores whose time the container grants; None if there is no quota."""
     quota, _, period = _cgroup("cpu.max").partition(" ")
     if not quota:
         quota, period = _cgroup("cpu/cpu.cfs_quota_us"), _cgroup("cpu/cpu.cfs_period_us")

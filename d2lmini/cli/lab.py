@@ -1,8 +1,8 @@
 """`d2lmini lab [FOLDER]`: the chapters in JupyterLab.
 
-From a clone of the repository it opens the clone's chapters. A library that was installed from a
-wheel brings them along: they are copied to FOLDER first, which is yours, with what you write into
-it; nothing is downloaded, and what is there already is never overwritten (`files.py`).
+From a clone of the repository the command opens the clone's chapters. A wheel contains the
+chapters: they are first copied to FOLDER, which belongs to you; nothing is downloaded, and existing
+files are never overwritten (`files.py`).
 
 JupyterLab runs with its own safe defaults: for this machine only, behind a token.
 """
@@ -42,7 +42,7 @@ def add_to(commands: Any) -> None:
 
 
 def open_lab(options: argparse.Namespace) -> int:
-    """Copy the chapters, if need be, and run JupyterLab; its exit status."""
+    """Copy the chapters, if need be, and run JupyterLab; returns its exit status."""
     if not options.copy and importlib.util.find_spec("jupyterlab") is None:
         raise Refused("JupyterLab is not installed: pip install 'd2lmini[lab]'")
     root = files.tree()
@@ -60,13 +60,13 @@ def open_lab(options: argparse.Namespace) -> int:
 
 
 def _run(command: list[str], environment: dict[str, str]) -> int:
-    """Become it, where the system can: signals, Ctrl-C among them, are its own then. Elsewhere wait
-    until it ends; its exit status."""
+    """Replace this process by the command, where the system can, so that signals such as Ctrl-C
+    reach it directly. Elsewhere wait until the command ends; returns its exit status."""
     sys.stdout.flush()
     if os.name == "posix":
         os.execve(command[0], command, environment)
     program = subprocess.Popen(command, env=environment)
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # it reaches both
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both processes
     try:
         return program.wait()
     finally:
@@ -74,13 +74,14 @@ def _run(command: list[str], environment: dict[str, str]) -> int:
 
 
 def _as_root() -> list[str]:
-    """JupyterLab refuses root, the usual user of a container, unless told so; it listens on this
-    machine only."""
+    """The option that lets JupyterLab run as root, the usual user of a container; it listens on
+    this machine only."""
     return ["--allow-root"] if getattr(os, "geteuid", lambda: 1)() == 0 else []
 
 
 def _environment() -> dict[str, str]:
-    """In a clone that is not installed the notebooks have to find the library, too."""
+    """The environment: in a clone that is not installed the notebooks must find the library,
+    too."""
     if files.tree() is None:
         return dict(os.environ)
     paths = [str(files.PACKAGE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]

@@ -1,6 +1,6 @@
-"""Checks of what stands outside the library: other processes, extras, a real GPU.
+"""Checks beyond the library itself: other processes, extras, a real GPU.
 
-Each says what is missing, and how to get it, where it finds nothing to look at.
+A check that cannot run says what is missing, and how to install it.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ print(kv.num_workers, total.asnumpy().tolist())
 
 
 def needs(module: str, extra: str) -> None:
-    """NotRun where `module` is not installed."""
+    """Raise NotRun if `module` is not installed."""
     if importlib.util.find_spec(module) is None:
         raise NotRun(f"{module} is not installed: pip install 'd2lmini[{extra}]'")
 
 
 def _command(*words: str) -> str:
-    """What `python -m d2lmini WORDS` prints; AssertionError if it fails."""
+    """The output of `python -m d2lmini WORDS`; AssertionError if the command fails."""
     paths = [str(Path(d2lmini.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
     done = subprocess.run(
         [sys.executable, "-m", "d2lmini", *words],
@@ -51,14 +51,14 @@ def _command(*words: str) -> str:
 
 
 def old_programs() -> str:
-    """`import mxnet` means d2lmini in a program of its own."""
+    """In a program, `import mxnet` imports d2lmini."""
     Path("old.py").write_text(_PROGRAM, encoding="utf-8")
     assert _command("run", "old.py") == "1.9.1 6.0\n"
     return "import mxnet gets d2lmini"
 
 
 def processes() -> str:
-    """Two processes sum up over MPI."""
+    """Two processes compute a sum over MPI."""
     needs("mpi4py", "dist")
     Path("job.py").write_text(_JOB, encoding="utf-8")
     told = _command("launch", "-n", "2", "job.py")
@@ -67,7 +67,7 @@ def processes() -> str:
 
 
 def widgets() -> str:
-    """A widget is made, with the JavaScript that draws it and the picture beneath."""
+    """A widget is made, with its JavaScript and the picture beneath."""
     needs("anywidget", "lab")
     from d2lmini.widgets import Stepper
 
@@ -88,7 +88,7 @@ def figures() -> str:
 
 
 def onnx() -> str:
-    """A net becomes a file that ONNX's own checker accepts."""
+    """ONNX's own checker accepts the file of a net."""
     needs("onnx", "onnx")
     import onnx
 
@@ -100,7 +100,7 @@ def onnx() -> str:
 
 
 def gpus() -> str:
-    """A real GPU finds what the CPU finds."""
+    """A real GPU gives the CPU's values."""
     from d2lmini.device import devices
 
     real = [device for device in devices.gpus() if device.kind == "cuda"]

@@ -1,4 +1,4 @@
-"""`d2lmini run FILE` and `d2lmini launch -n N FILE`: programs, alone and several at a time.
+"""`d2lmini run FILE` and `d2lmini launch -n N FILE`: run a program, once or as several processes.
 
 `compat/mxnet_alias/runner.py` and `distributed/launch.py` do the work; this file declares the
 arguments, and refuses those that make no sense.
@@ -39,7 +39,7 @@ def add_to(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run an old program or notebook; its exit status."""
+    """Run an old program or notebook; returns its exit status."""
     _look_for(options.file)
     try:
         return addons.find("run")(options.file, options.args)

@@ -1,4 +1,4 @@
-"""A bar for work that is long, on a terminal; nothing where the output goes to a file.
+"""A progress bar for long work on a terminal; nothing if the output goes to a file.
 
 >>> import io
 >>> with Progress(3, io.StringIO()) as bar:     # no terminal: no bar
@@ -15,7 +15,8 @@ WIDTH = 24  # characters of the bar itself
 
 
 class Progress:
-    """`total` steps; `step(what)` says what begins now, `print` writes a line above the bar."""
+    """`total` steps; `step(what)` names the step that begins, `print` writes a line above the
+    bar."""
 
     def __init__(self, total: int, stream: TextIO | None = None):
         self.total = total
@@ -30,7 +31,7 @@ class Progress:
         self._wipe()
 
     def step(self, what: str) -> None:
-        """The next step begins: show how many are done, and its name."""
+        """Begin the next step: show the number of finished steps, and the name of this one."""
         self.begun += 1
         if self.shown:
             done = WIDTH * (self.begun - 1) // max(1, self.total)
@@ -40,7 +41,7 @@ class Progress:
             self.stream.flush()
 
     def print(self, line: str) -> None:
-        """A line for standard output, above the bar."""
+        """Print a line to standard output, above the bar."""
         self._wipe()
         print(line, flush=True)
 

@@ -1,4 +1,4 @@
-"""Why a command could not begin."""
+"""The error of a command that cannot begin."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """`d2lmini test`: does the library, as it is installed here, work on this machine?
 
-For a wheel, a new machine, a NumPy that was built elsewhere: the checks of `checks.py`, each
-against an oracle of its own, take some seconds and need nothing but the library. With `--all` every
-example in the docstrings runs, too. What an extra would bring and is not installed is not an error:
-it is said to be not run. `make test`, in a clone, is the whole of the tests.
+The command is for a wheel, a new machine, another build of NumPy: the checks of `checks.py`, each
+against an oracle of its own, take some seconds and need only the library. `--all` also runs every
+example in the docstrings. A missing extra is not an error: its check counts as not run. In a clone,
+`make test` runs all tests.
 
 >>> from d2lmini.cli.check import Outcome
 >>> closing([Outcome("a", "ok", "", 0.5), Outcome("b", "not run", "no GPU", 0.0)])
@@ -65,14 +65,14 @@ def test(options: argparse.Namespace) -> int:
 
 
 def _means(word: str, name: str, names: set[str]) -> bool:
-    """A name itself, or else a part of it."""
+    """Does a word select this check? By its name, or else by a part of the name."""
     return word == name if word in names else word in name
 
 
 def run(checks: Sequence[Check]) -> list[Outcome]:
-    """All of them, one after the other, each told when it has ended."""
+    """Run all checks in order, and report each when it has ended."""
     outcomes = []
-    os.environ.setdefault("MPLBACKEND", "Agg")  # what an example draws opens no window
+    os.environ.setdefault("MPLBACKEND", "Agg")  # drawings in examples open no window
     with Progress(len(checks)) as bar, _elsewhere():
         for check in checks:
             bar.step(check.name)
@@ -82,7 +82,7 @@ def run(checks: Sequence[Check]) -> list[Outcome]:
 
 
 def closing(outcomes: Sequence[Outcome]) -> str:
-    """The last line."""
+    """The summary line."""
     counts = [sum(o.result == kind for o in outcomes) for kind in ("ok", "FAILED", "not run")]
     elapsed_s = sum(outcome.elapsed_s for outcome in outcomes)
     return "{} passed, {} failed, {} not run, in {:.1f} s".format(*counts, elapsed_s)
@@ -103,7 +103,7 @@ def _outcome(check: Check) -> Outcome:
 
 
 def _calm() -> None:
-    """What a failed check left in the engine is not the next one's."""
+    """Wait for everything and drop its errors, so that a failed check does not affect the next."""
     try:
         d2lmini.engine.waitall()
     except Exception:
@@ -118,7 +118,7 @@ def _line(outcome: Outcome) -> str:
 
 @contextmanager
 def _elsewhere() -> Iterator[None]:
-    """In a folder that is gone afterwards, for checks and examples that write files."""
+    """A temporary folder, for checks and examples that write files."""
     before = os.getcwd()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         os.chdir(folder)
@@ -142,7 +142,7 @@ def examples() -> list[Check]:
 
 
 def _examples_of(name: str) -> str:
-    """Run a module's examples; AssertionError with what doctest says of those that fail."""
+    """Run a module's examples; AssertionError with doctest's report of failures."""
     try:
         module = importlib.import_module(name)
     except ModuleNotFoundError as problem:

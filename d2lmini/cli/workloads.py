@@ -1,4 +1,4 @@
-"""What `d2lmini bench` times: the same work for NumPy as one would write it, and for d2lmini.
+"""The workloads of `d2lmini bench`: the same work in the usual way for NumPy, and for d2lmini.
 
 >>> from d2lmini.cli.workloads import WORKLOADS
 >>> numpy, ours = WORKLOADS[0].make()
@@ -21,7 +21,8 @@ Function = Callable[[], Any]
 
 
 class Workload(NamedTuple):
-    """`make()` gives the two functions: NumPy's, d2lmini's. `setting`: in which scope they run."""
+    """`make()` returns the two functions: NumPy's, d2lmini's. `setting`: the scope in which they
+    run."""
 
     name: str
     what: str
@@ -64,7 +65,7 @@ def _chain(scope: Callable[[], AbstractContextManager[Any]]) -> tuple[Function, 
 
 
 def _step(hybrid: bool) -> tuple[Function, Function]:
-    """One step of SGD on a net of two layers, and the loss it leaves behind."""
+    """One step of SGD on a net of two layers, and the loss after the step."""
     X, W1, W2 = _numbers(256, 784), _numbers(128, 784) * 0.05, _numbers(10, 128) * 0.1
     y = np.arange(256) % 10
     w1, w2, onehot, lr = W1.copy(), W2.copy(), np.eye(10, dtype="float32")[y], 0.05
@@ -107,7 +108,7 @@ def _step(hybrid: bool) -> tuple[Function, Function]:
 
 
 def _pipeline() -> tuple[Function, Function]:
-    """Batches are made while others are computed with; line by line in NumPy."""
+    """Batches are made while others are computed on; in NumPy, line by line."""
     a = _numbers(700, 700)
     x = nd.array(a)
 

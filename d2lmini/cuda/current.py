@@ -1,14 +1,13 @@
-"""Which GPU is current on a thread, and who asks CUDA where no GPU of ours is.
+"""Which GPU is current on a thread, and which thread calls CUDA for a GPU that is not in use.
 
-A thread begins with GPU 0 as its current device. A call of CUDA's runtime that needs a context
-makes one on the current device if it has none yet: several hundred megabytes, on a GPU that may
-belong to another program where this one uses `gpu(1)` alone. `cudaSetDevice` does so, too, so a
+A thread begins with GPU 0 as its current device. A CUDA runtime call that needs a context creates
+one on the current device if there is none: several hundred megabytes, on a GPU that may belong to
+another program where this one uses only `gpu(1)`. `cudaSetDevice` creates a context, too, so a
 thread cannot make another device current for a moment and then return to GPU 0.
 
-So a thread whose current GPU is not `in_use` lets another thread ask, for which the right GPU is
-current for ever, and run its tasks (`NaiveEngine`). There is one such thread for each GPU, started
-when it is first needed. The threads of lanes never need it: they make their GPU the current one and
-keep it.
+So a thread whose current GPU is not `in_use` passes its CUDA calls, and its tasks (`NaiveEngine`),
+to a helper thread on which the right GPU is always current. Each GPU has one helper thread, started
+at first use. Lane threads never need a helper: they make their GPU current and keep it.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from d2lmini.cuda.device import CudaDevice
 
-#: The numbers of the GPUs on which this process has made a stream, and so a context.
+#: Ordinals of the GPUs on which this process has made a stream, and so a context.
 in_use: set[int] = set()
 
 _askers: dict[int, _Asker] = {}
@@ -29,13 +28,13 @@ _door = threading.Lock()
 
 
 def is_in_use(cuda: Any) -> bool:
-    """Has this thread's current GPU a context of this process?"""
+    """True if this thread's current GPU has a context of this process."""
     return cuda.runtime.getDevice() in in_use
 
 
 def ask(device: CudaDevice, question: Callable[[], Any]) -> Any:
-    """The answer to a question, on a thread whose current GPU is that of `device`, or the
-    question's error. It must wait for no other thread that asks."""
+    """Call `question()` on a thread whose current GPU is that of `device`; return its result or
+    raise its error. `question` must not wait for another thread that calls `ask`."""
     with _door:
         asker = _askers.get(device.ordinal)
         if asker is None:
@@ -51,7 +50,7 @@ def ask(device: CudaDevice, question: Callable[[], Any]) -> Any:
 
 
 class _Asker(threading.Thread):
-    """Answers questions about one GPU, one after the other."""
+    """Helper thread: runs the CUDA calls for one GPU, one after the other."""
 
     def __init__(self, device: CudaDevice):
         super().__init__(name=f"d2lmini-asks-gpu-{device.ordinal}", daemon=True)

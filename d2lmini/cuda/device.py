@@ -1,12 +1,12 @@
-"""A GPU through CuPy, as a device of the house.
+"""A GPU through CuPy, as a `Device`.
 
     from d2lmini import gpu, nd
-    x = nd.ones((1000, 1000), ctx=gpu(0))       # a worker tells the GPU what to do, and goes on
+    x = nd.ones((1000, 1000), ctx=gpu(0))       # a worker launches the work and goes on
     y = nd.dot(x, x)
-    y.wait_to_read()                            # here somebody waits for the GPU
+    y.wait_to_read()                            # here the host waits for the GPU
 
-`gpu(i)` is CUDA's device i. On a machine with one, `logical_gpus(n)` makes n devices of it, with
-streams and memory pools of their own, for programs (and tests) that want several.
+`gpu(i)` is CUDA's device i. On a machine with one GPU, `logical_gpus(n)` makes n devices on it,
+each with its own streams and memory pool, for programs (and tests) that need several devices.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from d2lmini.engine.core import FunctionTask, Var
 
 _LANES = ("compute", "in", "out")
 
-#: After these errors nothing works any more on a device: devices that are unavailable, errors of
-#: memory and links that cannot be corrected, illegal addresses, timeouts, contexts that are gone,
-#: failed asserts, illegal instructions, failed launches, unknown errors. Others concern one call.
+#: After these errors the device is unusable: unavailable devices, uncorrectable memory and link
+#: errors, illegal addresses, timeouts, lost contexts, failed asserts, illegal instructions, failed
+#: launches, unknown errors. Other errors concern one call only.
 _FATAL = {46, 214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 999}
 
-# The numbers mean something else in each library, so CuPy's class of the error says whose it is.
+# Each library numbers its errors differently; the class of CuPy's error names the library.
 _OF_CUDA = ("CUDARuntimeError", "CUDADriverError")
 _NO_MEMORY = {
     ("CUDARuntimeError", 2), ("CUDADriverError", 2), ("CUBLASError", 3), ("CUSOLVERError", 2),
@@ -48,7 +48,7 @@ _all: weakref.WeakSet[CudaDevice] = weakref.WeakSet()
 
 
 class _Question(FunctionTask):
-    """A function of ours, which pushes nothing."""
+    """A function of the library, which pushes no tasks."""
 
     __slots__ = ()
 
@@ -56,9 +56,9 @@ class _Question(FunctionTask):
 class CudaDevice(Device):
     """GPU number `ordinal` of CUDA under the name `ctx`.
 
-    allocator  CuPy's memory pool for it
-    sums       who sums over it and others; one for all of them
-    dead       why it cannot be used any more; None while it can
+    allocator  CuPy's memory pool for this GPU
+    sums       the lane that sums over this GPU and others; the GPUs of a sum share one lane
+    dead       why the device is unusable; None while it works
     """
 
     kind = "cuda"
@@ -92,7 +92,7 @@ class CudaDevice(Device):
         return lane
 
     def replay_calls(self, program: Any) -> Callable[..., Any] | None:
-        # Not at the head of the file: who asks whether there are GPUs needs no compiler.
+        # Imported here: to find out whether there are GPUs, no compiler is needed.
         from d2lmini.cuda.replay_tasks import replay_calls
 
         return replay_calls(program)
@@ -100,8 +100,8 @@ class CudaDevice(Device):
     # -- copies ------------------------------------------------------------------------------------
 
     def copy(self, target: Any, source: Any) -> None:
-        """Put a copy on the stream of this lane. One from the host is complete on the host's side
-        when this returns, one to the host on both."""
+        """Put a copy on the stream of this lane. On return, a copy from the host is complete on the
+        host's side, a copy to the host on both sides."""
         if not source.size:
             return
         if isinstance(source, np.ndarray):
@@ -116,7 +116,7 @@ class CudaDevice(Device):
         lane = self.lane_here()
         if is_pinned(source):
             target.set(source, stream=lane.stream.handle)
-            lane.stream.mark().wait()  # then others may write to the source
+            lane.stream.mark().wait()  # after this, other tasks may write to the source
             return
         for part in pieces(source.size, source.itemsize):
             here = source[part]
@@ -127,7 +127,8 @@ class CudaDevice(Device):
             lane.staging.give_after(lane.stream.mark(), piece)
 
     def _copy_out(self, target: np.ndarray, source: Any) -> None:
-        """While a piece travels, the one before it is copied to its place."""
+        """Copy in pieces: while one piece is transferred, the previous one is copied to
+        `target`."""
         lane = self.lane_here()
         if is_pinned(target) and target.flags.c_contiguous:
             flat = target.reshape(-1)
@@ -164,16 +165,16 @@ class CudaDevice(Device):
 
     def lend(self, array: Any, owner: Any, **options: Any) -> Any:
         cuda = self.xp.cuda
-        # A handle of CuPy's on the same memory, which knows `owner` and not the pool.
+        # A CuPy pointer to the same memory, which keeps `owner` alive and does not use the pool.
         memory = cuda.UnownedMemory(array.data.ptr, array.nbytes, owner, self.ordinal)
         view = self.xp.ndarray(array.shape, array.dtype, cuda.MemoryPointer(memory, 0))
-        # Nothing is pending on it: no stream has to wait for another.
+        # No work on the array is pending, so no stream has to wait.
         return view.__dlpack__(**{**options, "stream": -1})
 
     def borrow(self, source: Any, take: Callable[[Any], Any]) -> Any:
         if hasattr(source, "__dlpack__"):
-            # Asked on this thread, whose current stream is what the other library has pending work
-            # on; it lets ours wait for that.
+            # Call __dlpack__ on this thread, on whose current stream the other library has pending
+            # work; the library lets our stream wait for that work.
             stream = self.ask(lambda: self.lane_here().stream.handle.ptr, "from_dlpack")
             with recording.none():
                 source = source.__dlpack__(stream=stream)
@@ -185,8 +186,8 @@ class CudaDevice(Device):
     # -- memory ------------------------------------------------------------------------------------
 
     def allocate(self, nbytes: int) -> Any:
-        """What CuPy asks for memory, on the threads of this device. MemoryError when there is none
-        after everything that is kept was given back."""
+        """CuPy's allocation hook, on the threads of this device. MemoryError if there is not enough
+        memory even after all cached memory was given back."""
         try:
             return self.allocator.malloc(nbytes)
         except MemoryError:
@@ -197,9 +198,9 @@ class CudaDevice(Device):
             raise MemoryError(self.pool.explain(nbytes)) from None
 
     def retry(self, call: Callable[[], Any]) -> Any:
-        """What `call` gives, which may be called again: a library of CUDA's takes memory for its
-        own use, a handle's workspace for instance, that CuPy's pool may be keeping. On a thread
-        that runs a task of this device."""
+        """Return `call()`; if memory is short, trim and call again. CUDA's libraries allocate
+        memory for their own use, such as a handle's workspace, which CuPy's pool may have cached.
+        Runs on a thread that runs a task of this device."""
         try:
             return call()
         except Exception as problem:
@@ -209,7 +210,7 @@ class CudaDevice(Device):
         return call()
 
     def trim(self) -> None:
-        """Give back what is kept for reuse, on a thread that runs a task of this device."""
+        """Free the memory cached for reuse, on a thread that runs a task of this device."""
         lane = self.lane_here()
         lane.bury(at_once=True)
         for other in self._lanes.values():
@@ -221,12 +222,12 @@ class CudaDevice(Device):
         self.allocator.free_all_blocks()
 
     def memory_info(self) -> tuple[int, int]:
-        """(free, total) bytes of the card; others may have a share in it."""
+        """(free, total) bytes of the GPU, shared with other programs."""
         free, total = self.ask(self.xp.cuda.runtime.memGetInfo, "memory_info")
         return int(free), int(total)
 
     def ask(self, question: Callable[[], Any], by: str) -> Any:
-        """The answer to a question that one asks of CUDA: on the worker, waited for as `by`."""
+        """Call `question()` on the device's worker; the wait is recorded under the name `by`."""
         answers: list[Any] = []
         tag = Var()
         task = _Question(lambda: answers.append(question()), by, (), (tag,), self.ctx)
@@ -237,12 +238,12 @@ class CudaDevice(Device):
     # -- errors ------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """MXNetError if the device failed before."""
+        """Raise MXNetError if the device failed before."""
         if self.dead is not None:
             raise MXNetError(self.dead)
 
     def failed(self, problem: BaseException) -> None:
-        """CUDA reported an error that came up on the GPU: whatever is there cannot be trusted."""
+        """Record that CUDA reported an error on the GPU: its contents cannot be trusted."""
         if self.dead is None:
             self.dead = (
                 f"{self.ctx} failed and cannot be used any more in this process; other devices "
@@ -250,7 +251,8 @@ class CudaDevice(Device):
             )
 
     def explained(self, problem: Exception) -> Exception:
-        """The error that a task keeps for one that came up while it was put on its stream."""
+        """The error to store on a task, from an error raised while its work was put on the
+        stream."""
         kind, status = type(problem).__name__, getattr(problem, "status", None)
         if kind in _OF_CUDA and status in _FATAL:
             self.failed(problem)
@@ -262,7 +264,7 @@ class CudaDevice(Device):
         return problem
 
     def told(self, problem: Exception) -> Exception:
-        """The error for whoever waits, for one that came up while the GPU was asked."""
+        """The error to raise to a waiting thread, from an error that a query of the GPU raised."""
         known = self.explained(problem)
         if isinstance(known, (MXNetError, MemoryError)):
             return known
@@ -273,21 +275,21 @@ class CudaDevice(Device):
 
 
 def is_short_of_memory(problem: BaseException) -> bool:
-    """Does an error of CuPy, or of a library of CUDA, say that there is no memory?"""
+    """True if an error of CuPy, or of a CUDA library, says that memory is short."""
     kind = type(problem).__name__, getattr(problem, "status", None)
     return isinstance(problem, MemoryError) or kind in _NO_MEMORY
 
 
 def find() -> list[Device]:
-    """The GPUs there are: as many as D2LMINI_LOGICAL_GPUS says on those of this machine, else each
-    once."""
+    """The available GPUs: D2LMINI_LOGICAL_GPUS devices spread over the GPUs of this machine, or one
+    device for each GPU."""
     found = module.count()
     asked = os.environ.get("D2LMINI_LOGICAL_GPUS")
     return _over(int(asked) if asked and found else found, found)
 
 
 def _over(n: int, found: int, memory: int | None = None) -> list[Device]:
-    """n devices, dealt out over the GPUs there are."""
+    """n devices, dealt out in turn over the available GPUs."""
     made = [CudaDevice(gpu(i), i % found, memory) for i in range(n)]
     if n > 1:
         sums = SumLane(made)
@@ -297,11 +299,11 @@ def _over(n: int, found: int, memory: int | None = None) -> list[Device]:
 
 
 class logical_gpus:
-    """A scope in which gpu(0) to gpu(n - 1) are devices of their own on the GPUs there are, several
-    on each if n is larger; `as` gives the list of contexts. `memory`: bytes that arrays may take on
-    each, None: as much as the card has.
+    """A scope in which gpu(0) to gpu(n - 1) are separate devices on the available GPUs, several on
+    each if n is larger; `as` gives the list of contexts. `memory`: limit in bytes for the arrays on
+    each device; None: the GPU's memory.
 
-    MXNetError where there is no GPU. Waits at its begin and end, as `virtual_gpus` does.
+    MXNetError if there is no GPU. Waits at its begin and end, as `virtual_gpus` does.
     """
 
     def __init__(self, n: int, memory: int | None = None):
@@ -324,7 +326,7 @@ class logical_gpus:
 
 
 def _after_fork_in_child() -> None:
-    """CUDA does not come along."""
+    """A forked child cannot use CUDA."""
     for device in list(_all):
         device.dead = f"{device.ctx}: CUDA cannot be used in a forked process; start it by 'spawn'"
 

@@ -62,13 +62,13 @@ def value_of(node: Node, inputs: Sequence[Proxy | None]) -> Proxy:
         raise NotTraceable(f"the result of {op.name}")
     # An op may give its input back; what a later op does in place must not change that.
     value = value.astype(node.specs[0].dtype)
-    if value.body is None:  # a constant: who computes with it writes where its inputs are written
+    if value.body is None:  # a constant is written where the inputs of its consumer are written
         value.body = next(x.body for x in inputs if x is not None)
     return value
 
 
 def is_in_c(node: Node) -> bool:
-    """Can this node be written in C?"""
+    """True if this node can be written in C."""
     body = Body()
     try:
         value_of(node, [e and body.given("x", spec_of(e).dtype) for e in node.inputs])
@@ -78,7 +78,7 @@ def is_in_c(node: Node) -> bool:
 
 
 def write_kernel(writer: Writer, statement: Statement) -> None:
-    """Write down one group as a kernel and its launch."""
+    """Write one group as a kernel and its launch."""
     domain, nodes = statement.shape, statement.nodes
     assert domain is not None
     inputs = statement.inputs
@@ -108,17 +108,17 @@ def _operand(layout: Layout, entry: Entry) -> Operand:
 
 
 def _array(writer: Writer, entry: Entry) -> str:
-    """The name of an array whose elements lie as its operand says."""
+    """The name of an array with the strides of its operand."""
     name = writer.name_of(entry)
     fresh = writer.layout.kinds[entry] is Kind.FRESH
     return f"xp.ascontiguousarray({name})" if fresh else name
 
 
 def _title(nodes: Sequence[Node]) -> str:
-    """A name for the kernel made of what its ops are called: the same for the same formula.
+    """A name for the kernel, made of the names of its ops: the same for the same formula.
 
-    The last word is never the name of an op: CUDA has functions of its own that are called `erf`,
-    `rsqrt` or `round`, and a kernel of such a name does not compile.
+    The last word is never the name of an op: CUDA has functions called `erf`, `rsqrt` or `round`,
+    and a kernel with such a name does not compile.
     """
     words = [re.sub(r"^(broadcast|elemwise)?_*", "", node.op.name) for node in nodes]  # type: ignore[union-attr]
     words = words if len(words) < 5 else [*words[:2], f"and_{len(words) - 3}_more", words[-1]]
@@ -126,13 +126,13 @@ def _title(nodes: Sequence[Node]) -> str:
 
 
 def kernel(name: str, source: str) -> Kernel:
-    """What a program calls to get the kernel whose text it has; functions that this uses besides,
-    such as `maximum` with NumPy's rules, are in the kernel's own `source`."""
+    """The kernel for a source text in a program; helper functions that the text calls, such as
+    `maximum` with NumPy's rules, are added to the kernel's own `source`."""
     return completed(name, textwrap.dedent(source).lstrip("\n"))
 
 
 def lines_of(name: str, made: Kernel) -> list[str]:
-    """The lines that bring a kernel into a program."""
+    """The lines that define a kernel in a program's text."""
     own = made.source[made.source.index("__device__ inline void element(") :]
     source = textwrap.indent(own, "    ").splitlines()
     return [f"{name} = kernel(\"{made.name}\", '''", *source, "''')"]

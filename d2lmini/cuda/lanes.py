@@ -1,13 +1,14 @@
-"""A lane of a GPU: one stream, and the worker that puts tasks there.
+"""A lane of a GPU: one stream, and the worker that puts tasks on the stream.
 
-The engine hands a task to the lane instead of running it (`engine.lanes`). The lane lets its stream
-wait for what the task depends on, runs it, which puts its work on the stream, and marks the place.
-Then the task counts as done; who needs its result on the host waits for the mark besides.
+The engine hands a task to the lane instead of running it (`engine.lanes`). The lane makes its
+stream wait for the task's dependencies, runs the task, which puts its work on the stream, and
+records a mark behind the work. Then the task counts as done; a thread that needs the result on the
+host waits for the mark as well.
 
-A worker makes its device and stream the current ones when it runs its first task, and they stay so:
-CuPy keeps both per thread. A user's thread that runs a task itself (`NaiveEngine`) does so for the
-length of the task, or lets another thread run it where a return to the GPU that was current would
-make a context there (`current`).
+A worker makes its device and stream current when it runs its first task, and they stay current:
+CuPy keeps both per thread. A user's thread that runs a task itself (`NaiveEngine`) makes them
+current for the duration of the task, or passes the task to a helper thread where returning to the
+previously current GPU would create a context there (`current`).
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ if TYPE_CHECKING:
 
 
 class _Here(threading.local):
-    """Per thread: the lane whose device and stream are current, and how a worker would leave it.
-    That is forgotten with the thread, and by it: on any other it would change what is current
-    there."""
+    """Per thread: the lane whose device and stream are current, and the scope that restores the
+    previous ones. A worker's scope is dropped with its thread and on this thread only: on another
+    thread it would change what is current there."""
 
     lane: CudaLane | None = None
     stack: ExitStack | None = None
@@ -47,10 +48,10 @@ here = _Here()
 class CudaLane:
     """One stream of a device and what belongs to it.
 
-    graves     blocks allocated here whose arrays are gone, not yet looked at
-    waiting    those of them that another stream has yet to be done with, oldest first
-    staging    pinned memory, of a lane that copies
-    workspace  that of its recordings, if there are any
+    graves     pending frees: blocks allocated here whose arrays are gone, not yet examined
+    waiting    the pending frees that another stream still uses, oldest first
+    staging    pinned memory, for a copy lane
+    workspace  scratch memory of the lane's recordings, if there are any
     """
 
     def __init__(self, device: CudaDevice, name: str):
@@ -61,11 +62,11 @@ class CudaLane:
         self.workspace: weakref.ref[Workspace] | None = None
         self._stream: Stream | None = None
         self._staging: Staging | None = None
-        self._busy = threading.Lock()  # for the streams' books; nobody waits here, but for an end
+        self._busy = threading.Lock()  # guards the stream's bookkeeping; only `finish` waits for it
 
     @property
     def stream(self) -> Stream:
-        """Made once, for CuPy's pool knows its arenas by their streams."""
+        """The stream, made once: CuPy's pool identifies its arenas by stream."""
         if self._stream is None:
             cuda = self.device.xp.cuda
             with cuda.Device(self.device.ordinal):
@@ -82,7 +83,7 @@ class CudaLane:
     # -- what the engine asks ----------------------------------------------------------------------
 
     def run(self, task: Task) -> None:
-        """Run `task`: put its work on the stream, after all it depends on."""
+        """Run `task`: put its work on the stream, behind all its dependencies."""
         device = self.device
         device.check()
         with self._busy:
@@ -97,8 +98,8 @@ class CudaLane:
                 raise device.explained(problem) from None
 
     def _may_enter(self, task: Task) -> bool:
-        """May this thread make the lane's GPU its current one to run `task`? Always where that is a
-        user's function, which may push, and so wait for what this thread holds."""
+        """May this thread make the lane's GPU current to run `task`? Always if `task` is a user's
+        function, which may push, and so wait for what this thread holds."""
         return (
             road.here.pool is not None
             or type(task) is FunctionTask
@@ -121,11 +122,11 @@ class CudaLane:
         finally:
             if told:
                 instrument.emit("issued", task, self)
-            stream.end(task)  # also after an error: some of it may be on its way
+            stream.end(task)  # also after an error: some of the work may be on the stream
         self.device.pool.reserved = self.device.allocator.total_bytes()
 
     def finish(self, deadline: float | None = None) -> bool:
-        """Block until all that was put here is done; False at the deadline. MXNetError if the
+        """Block until all work on the stream is done; False at the deadline. MXNetError if the
         device failed."""
         mark = None if self._stream is None else self._stream.last
         return mark is None or self.device.dead is not None or self.wait(mark, deadline)
@@ -134,7 +135,7 @@ class CudaLane:
 
     def wait(self, mark: Mark, deadline: float | None = None) -> bool:
         """Block until a mark has passed; False at the deadline. MXNetError if the device failed,
-        for then nothing that is on it can be trusted."""
+        because then nothing on the device can be trusted."""
         self.device.check()
         try:
             return mark.wait(deadline)
@@ -142,22 +143,22 @@ class CudaLane:
             raise self.device.told(problem) from None
 
     def check(self, mark: Mark) -> None:
-        """MXNetError if the device of a mark failed, which is asked now."""
+        """Query the device of a mark; MXNetError if the device failed."""
         self.device.check()
         try:
-            mark.ask()  # where something failed, every question is answered by that
+            mark.ask()  # on a failed device every query raises that error
         except Exception as problem:
             raise self.device.told(problem) from None
 
     def timestamp(self) -> Any:
-        """An event that knows when the GPU has come so far; on the worker of this lane."""
+        """A timing event recorded now on the stream; called on the worker of this lane."""
         event = self.device.xp.cuda.Event()
         event.record(self.stream.handle)
         return event
 
     def confirm(self, seq: int) -> None:
-        """Ask whether the device was well when it did what is before mark `seq`, which others have
-        seen come to pass; MXNetError if not."""
+        """Check that the device was healthy when it did the work before mark `seq`, which other
+        threads have seen pass; MXNetError if the device failed."""
         stream = self.stream
         if seq <= stream.passed:
             return
@@ -167,7 +168,7 @@ class CudaLane:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """A scope in which device and stream are current on this thread."""
+        """A scope in which the lane's device and stream are current on this thread."""
         outer = here.lane
         if outer is self:
             yield
@@ -179,7 +180,7 @@ class CudaLane:
         stack.enter_context(cupy.cuda.using_allocator(self.device.allocate))
         here.lane = self
         if road.here.pool is not None and outer is None:
-            here.stack = stack  # it serves this lane only, and never leaves it
+            here.stack = stack  # the thread serves only this lane, and never leaves it
             yield
             return
         try:
@@ -189,9 +190,9 @@ class CudaLane:
             stack.close()
 
     def bury(self, at_once: bool = False) -> None:
-        """Let go of the memory of arrays that were dropped, if all who used it are done or come
-        before what this stream does next. `at_once`: memory is short, so let the stream wait for
-        the others. (Memory of another library is kept until all are done.)"""
+        """Free the blocks of dropped arrays whose users are all done or come before the next work
+        on this stream. `at_once`: memory is short, so the stream waits for the other streams.
+        (Memory of another library is kept until all users are done.)"""
         pool = self.device.pool
         if pool.freed:
             with lock:
@@ -202,7 +203,7 @@ class CudaLane:
                 block.array = None
             else:
                 self.waiting.append(block)
-        # One that is not done ends the look, so that a task asks CUDA about one block at most.
+        # Stop at the first block still in use, so a task queries CUDA about one block at most.
         while self.waiting and self.waiting[0].is_done_with:
             self.waiting.popleft().array = None
         if at_once:
@@ -214,6 +215,6 @@ class CudaLane:
 
 
 def with_memory(call: Callable[[], Any]) -> Any:
-    """What `call` gives, on a lane's thread with a second try (`CudaDevice.retry`)."""
+    """Return `call()`; on a lane's thread, with a second try (`CudaDevice.retry`)."""
     lane = here.lane
     return call() if lane is None else lane.device.retry(call)

@@ -1,11 +1,11 @@
-"""The memory of a GPU: CuPy's pool keeps the blocks, ours the books and the order of reuse.
+"""The memory of a GPU: CuPy's pool keeps the blocks; our pool keeps the books and the reuse order.
 
-CuPy gives a freed block at once to the next one who asks on the stream that it came from. That is
-right as long as only this stream used it. So an array that was dropped is not freed where it
-happened, which may be any thread: it is laid in the grave of its lane, whose worker, before its
-next task, lets go of it if all who used the memory on other streams are done. What another stream
-still reads is kept a while; only when memory is short the stream is made to wait for that reader.
-The host waits for nothing, and finalizers call no CUDA.
+CuPy gives a freed block at once to the next allocation on the stream that the block came from. That
+is correct as long as only this stream used the block. So an array that was dropped, on whatever
+thread, is not freed there: its block joins the pending frees of its lane. Before the next task, the
+lane's worker frees the blocks whose uses on other streams are done. A block that another stream
+still reads is kept for a while; only when memory is short does the stream wait for that reader. The
+host never waits, and finalizers call no CUDA.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 class Block:
-    """Memory that a chunk lives in: the array that keeps it, on whose stream it was allocated, who
-    used it, and whether it belongs to another library: that may use it on streams of its own as
-    soon as we let go, so first all who used it here have to be done."""
+    """Memory of a chunk: the array that keeps the memory, the stream of its allocation, its users,
+    and whether the memory belongs to another library. That library may use the memory on its own
+    streams as soon as it is freed, so all users here must be done first."""
 
     __slots__ = ("array", "foreign", "lane", "order")
 
@@ -39,39 +39,39 @@ class Block:
 
     @property
     def is_done_with(self) -> bool:
-        """Is all done that was to use it?"""
+        """True if all work that uses the memory is done."""
         for mark in self.order.marks(True):
             try:
                 if not (mark.passed or mark.ask()):
                     return False
             except Exception as problem:
-                # A GPU that failed, this one or another, does nothing with it any more.
+                # A failed GPU, this one or another, does no more work on the memory.
                 mark.stream.lane.device.explained(problem)
         return True
 
 
 class CudaPool(Pool):
-    """The memory of one CUDA device; the books are those of `storage.Pool`."""
+    """The memory of one CUDA device; bookkeeping is that of `storage.Pool`."""
 
     def __init__(self, device: CudaDevice):
         self.device = device
         super().__init__(device.ctx, device.memory)
         self.keep = 0
         self.xp = device.xp
-        self.reserved = 0  # bytes that CuPy's pool has from CUDA, in arrays or kept for reuse
+        self.reserved = 0  # bytes that CuPy's pool holds from CUDA, in arrays or cached
 
     @property
     def cached(self) -> int:  # type: ignore[override]
-        """Bytes kept for reuse: what CUDA gave and no array has. At the last look of a worker."""
+        """Bytes cached for reuse: reserved from CUDA and in no array, when a worker last looked."""
         return max(0, self.reserved - self.live)
 
     @cached.setter
     def cached(self, nbytes: int) -> None:
-        """Whoever begins new books: CuPy's own are kept."""
+        """A reset of the counters leaves CuPy's cached bytes as they are."""
 
     def new(self, shape: tuple[int, ...], dtype: np.dtype) -> Any:
-        """A new array on the stream of this thread's task, contents undefined. MemoryError where
-        the limit would be passed, or CUDA has no more."""
+        """A new uninitialized array on the stream of this thread's task. MemoryError if the array
+        would pass the limit, or if CUDA has no more memory."""
         with lock:
             self.check_limit(prod(shape) * dtype.itemsize)
         return self.xp.empty(shape, dtype)
@@ -85,7 +85,7 @@ class CudaPool(Pool):
         return Block(array, self.device.lane_here())
 
     def drain(self) -> None:
-        """Take note of what finalizers have left, and leave it to the worker of its lane (lock
+        """Collect what finalizers have left, and pass it to the lanes' pending frees (lock
         held)."""
         while self.freed:
             nbytes, block = self.freed[0]
@@ -96,15 +96,15 @@ class CudaPool(Pool):
             self.tell_gone()
 
     def release_cached(self, keep: int = 0) -> None:
-        """Nothing that could be done here, with the lock held: CuPy looks for memory itself before
-        it gives up, and `empty` asks a worker."""
+        """Nothing to do with the lock held: CuPy frees its cache itself before it gives up, and
+        `empty` asks a worker."""
 
     def empty(self) -> None:
-        """Give what is kept for reuse back to CUDA; waits for the worker that does it."""
+        """Give cached memory back to CUDA; waits for the worker that does it."""
         with lock:
             self.drain()
         self.device.ask(self.device.trim, "empty_cache")
 
     def explain(self, nbytes: int) -> str:
-        """What a MemoryError says of an allocation of `nbytes`."""
+        """The text of a MemoryError for an allocation of `nbytes`."""
         return self._explain(nbytes)

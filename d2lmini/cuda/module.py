@@ -1,25 +1,25 @@
-"""Where CuPy comes from: one place, looked into when a GPU is first asked for.
+"""Where CuPy comes from: CuPy is looked for in one place, when a GPU is first asked for.
 
-Importing the library imports no CuPy. Nothing here fails where there is none, or no driver:
+Importing the library imports no CuPy. Without CuPy, or without a driver, nothing here fails:
 
 >>> from d2lmini.cuda import module
 >>> with module.using(None):                # as on a machine without CuPy
 ...     module.count(), module.missing()
 (0, "CuPy is not installed: pip install 'd2lmini[gpu]' for CUDA 12, 'd2lmini[gpu13]' for CUDA 13")
 
-Tests put another module in its place, made of NumPy (`tests/fakes`). Of CuPy the device uses
+Tests use a substitute made of NumPy (`tests/fakes`). The device uses these parts of CuPy:
 
     cuda.runtime   getDeviceCount, getDeviceProperties, memGetInfo
     cuda           Device, Stream(non_blocking=True), Event, get_elapsed_time, nvtx, MemoryPool,
                    using_allocator, alloc_pinned_memory, MemoryPointer.copy_from_device_async,
                    UnownedMemory, memory.OutOfMemoryError, nccl; Stream.begin_capture, end_capture,
                    Graph.launch
-    from_dlpack    and what arrays have for it
+    from_dlpack    and the DLPack methods of arrays
     ndarray        empty, asarray, copyto; get(stream, out=, blocking=False), set(array, stream)
     _core          set_compute_type (`allow_tf32`)
-    cuda.cublas    check_status, and that it has loaded cuBLAS (`products`)
+    cuda.cublas    check_status; importing it loads cuBLAS (`products`)
 
-and operations use whatever functions they need.
+and ops use whatever functions they need.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _INSTALL = (
     "CuPy is not installed: pip install 'd2lmini[gpu]' for CUDA 12, 'd2lmini[gpu13]' for CUDA 13"
 )
 
-# What `_core.set_compute_type` takes: products of float32 in float32, or in TF32.
+# Values for `_core.set_compute_type`: products of float32 in float32, or in TF32.
 _DEFAULT, _TF32 = 1, 7
 
 _lock = threading.Lock()
-_looked = False  # has CuPy been looked for?
+_looked = False  # has the search for CuPy been done?
 _cupy: Any = None
 _count = 0
 _missing = _INSTALL
@@ -48,7 +48,7 @@ _tf32 = os.environ.get("CUPY_TF32", "0") == "1"
 
 
 def cupy() -> Any:
-    """The module; None if there is none, or no GPU it could use."""
+    """The CuPy module; None if it is not installed or finds no usable GPU."""
     _look()
     return _cupy if _count else None
 
@@ -60,7 +60,7 @@ def count() -> int:
 
 
 def missing() -> str:
-    """Why there is no GPU, and what to install; empty if there is one."""
+    """Why there is no GPU, and what to install; empty if there is a GPU."""
     _look()
     return "" if _count else _missing
 
@@ -78,7 +78,7 @@ def _look() -> None:
                 _cupy = None
                 if error.name != "cupy":
                     problem = str(error)
-            except Exception as error:  # a library of CUDA's that does not load, for instance
+            except Exception as error:  # for instance a CUDA library that does not load
                 _cupy, problem = None, str(error)
             _probe()
             if problem:
@@ -87,8 +87,8 @@ def _look() -> None:
 
 
 def _probe() -> None:
-    """Ask CuPy how many GPUs there are. It raises where there is no driver, and never builds a
-    stream to find out: one that fails prints an error of its own."""
+    """Ask CuPy how many GPUs there are. Raises if there is no driver, and makes no stream to find
+    out: a stream that fails prints an error of its own."""
     global _count, _missing
     _count, _missing = 0, _INSTALL
     if _cupy is None:
@@ -102,8 +102,8 @@ def _probe() -> None:
 
 @contextmanager
 def using(other: Any) -> Iterator[None]:
-    """A scope in which this module is taken for CuPy; None: as if there were none. The devices that
-    are there know the one they were made with."""
+    """A scope in which `module` stands in for CuPy; None: as if CuPy were missing. Existing devices
+    keep the module they were made with."""
     global _looked, _cupy, _count, _missing
     before = _looked, _cupy, _count, _missing
     with _lock:
@@ -117,13 +117,13 @@ def using(other: Any) -> Iterator[None]:
 
 
 def nccl() -> Any:
-    """NVIDIA's library for sums over GPUs, as CuPy gives it; None where it is not installed."""
+    """NCCL, NVIDIA's library for sums over GPUs, through CuPy; None if it is not installed."""
     found = cupy()
     if found is None:
         return None
     try:
         library = getattr(found.cuda, "nccl", None)
-        if library is None:  # CuPy loads it when asked, and warns if it is not there
+        if library is None:  # CuPy loads NCCL at the first use, and warns if it is missing
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 library = importlib.import_module(f"{found.__name__}.cuda.nccl")
@@ -133,12 +133,12 @@ def nccl() -> Any:
 
 
 def allow_tf32(allow: bool) -> bool:
-    """Let products of float32 matrices on GPUs use TF32, or not; whether they did before.
+    """Let products of float32 matrices on GPUs use TF32, or not; returns the previous setting.
 
-    TF32 is several times faster on cards of compute capability 8.0 and up and keeps 10 bits of each
-    factor: errors of about 1e-3; older cards keep to float32. It is off to begin with (unless
-    CUPY_TF32=1 says otherwise, CuPy's own switch). The setting is of the whole process; CUDA graphs
-    keep what was allowed when they were recorded.
+    TF32 is several times faster on GPUs of compute capability 8.0 and up and keeps 10 bits of each
+    factor: errors of about 1e-3; older GPUs stay with float32. The default is off (unless CuPy's
+    own switch CUPY_TF32=1 is set). The setting holds for the whole process; CUDA graphs keep the
+    setting of their recording.
     """
     global _tf32
     before, _tf32 = _tf32, bool(allow)
@@ -149,5 +149,5 @@ def allow_tf32(allow: bool) -> bool:
 
 
 def uses_tf32() -> bool:
-    """What `allow_tf32` last said."""
+    """The setting of `allow_tf32`."""
     return _tf32

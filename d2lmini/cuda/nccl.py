@@ -1,15 +1,15 @@
 """Sums over GPUs by NCCL: every array gets the sum of all, one collective call instead of copies.
 
-NCCL has rules: where one thread drives several GPUs, the calls of all of them stand in one group; a
-communicator is used by one thread; and all GPUs have to meet collectives in the same order. So all
-sums of the process are tasks of one lane, "sum", of the first GPU: one thread, which has a stream
-on every GPU. What this thread calls first is first everywhere.
+NCCL has rules: if one thread drives several GPUs, its calls for all of them form one group; a
+communicator is used by one thread; and all GPUs must run collectives in the same order. So all sums
+of the process are tasks of one lane, "sum", of the first GPU: one thread, with a stream on every
+GPU. The order of this thread's calls is the order on every GPU.
 
-A sum reads and writes memory of several devices, and there is a mark on each one's stream: it is
-ordered like any other task (`streams`), each array on its own device.
+A sum reads and writes memory of several devices, and leaves a mark on a stream of each device: it
+is ordered like any other task (`streams`), each array on its own device.
 
-NCCL is there if CuPy finds it (`pip install nvidia-nccl-cu12`). Without, or where two devices
-share a GPU, a KVStore sums by copies, as on any devices.
+NCCL is available if CuPy finds it (`pip install nvidia-nccl-cu12`). Without NCCL, or where two
+devices share a GPU, a KVStore sums by copies, as on any devices.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ _DTYPES = {
 
 
 class SumLane:
-    """Runs the sums; see this module."""
+    """The lane that runs the sums; see this module."""
 
     def __init__(self, devices: Sequence[Any]):
-        self.ctx = devices[0].ctx  # whose lane it is
+        self.ctx = devices[0].ctx  # the device that the lane belongs to
         self._library = module.nccl()
         self._lanes = {device.ctx: CudaLane(device, "sum") for device in devices}
         self._cliques: dict[tuple[int, ...], list[Any]] = {}
-        #: The communicators of cliques over several processes, by this one's devices in them.
+        #: The communicators of cliques over several processes, by this process's devices in them.
         self.cliques_across: dict[tuple[Context, ...], list[Any]] = {}
         self._busy = threading.Lock()
 
     def takes(self, contexts: Sequence[Context], dtype: np.dtype) -> bool:
-        """Can NCCL sum arrays of this dtype over these devices?"""
+        """True if NCCL can sum arrays of this dtype over these devices."""
         return len(contexts) > 1 and self.covers(contexts, dtype)
 
     def covers(self, contexts: Sequence[Context], dtype: np.dtype) -> bool:
-        """The same; or is it one, which has its part in a sum over several processes?"""
+        """As `takes`, but also true for one device, which takes part in a sum over processes."""
         lanes = [self._lanes.get(ctx) for ctx in contexts]
         ordinals = {lane.device.ordinal for lane in lanes if lane is not None}
         return self._library is not None and len(ordinals) == len(lanes) and dtype.name in _DTYPES
@@ -61,13 +61,13 @@ class SumLane:
     # -- what the engine asks ----------------------------------------------------------------------
 
     def run(self, task: Task) -> None:
-        """Run `task`, which has `sides` and calls `sum_up`: after all that its arrays depend on."""
+        """Run `task`, which has `sides` and calls `sum_up`, behind all its arrays' dependencies."""
         sides: Sequence[Side] = task.sides  # type: ignore[attr-defined]
         lanes = [self._lanes[side.ctx] for side in sides]
         for lane in lanes:
             lane.device.check()
-        # One of these GPUs is this thread's current one from now on: `Device` of CuPy goes back to
-        # it, and not to GPU 0, which may be in no use (`current`).
+        # Make one of these GPUs current on this thread for good: CuPy's `Device` then returns to
+        # that GPU, and not to GPU 0, which may not be in use (`current`).
         with self._busy, lanes[0].entered():
             for lane, side in zip(lanes, sides):
                 marks: list[Mark] = []
@@ -85,7 +85,7 @@ class SumLane:
 
     @staticmethod
     def _on(lane: CudaLane, call: Callable[[], Any]) -> Any:
-        """Do what concerns one device; an error is explained by that one."""
+        """Run the part that concerns one device; that device explains an error."""
         try:
             return call()
         except Exception as problem:
@@ -93,8 +93,8 @@ class SumLane:
 
     @staticmethod
     def _explained(lanes: Sequence[CudaLane], problem: Exception) -> Exception:
-        """An error of a call that concerns several devices is told of the one that failed, which
-        each of them is asked. Else NCCL's own words are the best there are."""
+        """The error of a call that concerns several devices: each device is queried, and the failed
+        one explains the error. If none has failed, NCCL's own message is kept."""
         for lane in lanes:
             last = lane.stream.last
             try:
@@ -128,9 +128,9 @@ class SumLane:
         self, contexts: Sequence[Context], sums: Sequence[Sequence[tuple[Any, Any]]],
         clique: list[Any] | None = None,
     ) -> None:  # fmt: skip
-        """Put on the streams, as one call of NCCL's: in each sum every device's second array
-        becomes the sum of all first ones. clique: what `join` gave, to sum over other processes'
-        devices as well."""
+        """Put the sums on the streams as one NCCL group: in each sum every device's second array
+        becomes the sum of all first arrays. clique: the result of `join`, to sum over other
+        processes' devices as well."""
         lanes = [self._lanes[ctx] for ctx in contexts]
         nccl = self._library
         communicators = clique or self._clique([lane.device.ordinal for lane in lanes])
@@ -154,8 +154,9 @@ class SumLane:
         return self._cliques[key]
 
     def join(self, contexts: Sequence[Context], name: Any, before: int, n: int) -> list[Any]:
-        """Become members of the clique of that name, which NCCL gave to one of its processes: it
-        has `n` members, and these devices come behind `before` others. Blocks until all join."""
+        """Join the clique of that name, which NCCL generated in one of its processes: the clique
+        has `n` members, and `before` members precede these devices. Blocks until all have
+        joined."""
         self._library.groupStart()
         try:
             members = []

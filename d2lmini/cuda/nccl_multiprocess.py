@@ -1,15 +1,15 @@
 """Sums over the GPUs of several processes as one call each, by NCCL.
 
-Where all gradients lie on GPUs of CUDA and NVIDIA's library is there, `dist_sync` leaves sums to
-it: they go from GPU to GPU, by whatever wire there is between them, and never come to the host. All
-GPUs of all processes make one clique. To found it rank 0 asks NCCL for a name, which MPI brings to
-the others; MPI also goes on to see that all processes are at the same sum (the job's `agree`)
-before any of them gives it to its GPUs: there nothing could be said or ended any more.
+Where all gradients lie on CUDA GPUs and NCCL is installed, `dist_sync` sums by NCCL: gradients go
+from GPU to GPU over the available link, and never through the host. All GPUs of all processes form
+one clique. To create the clique, rank 0 gets a name from NCCL, and MPI broadcasts the name. MPI
+also checks that all processes are at the same sum (the job's `agree`) before any process launches
+the sum on its GPUs: a launched sum can report no mismatch and cannot be ended.
 
-A sum is a task of the lane on which NCCL sums within a process (`cuda.nccl`), so all calls
-of a process come from one thread; and it writes the Var by which everything that travels is
-ordered. In which order NCCL adds up is its own affair: two runs agree to the bit if they run on as
-many GPUs, connected alike.
+A sum is a task of the lane on which NCCL sums within a process (`cuda.nccl`), so all NCCL calls of
+a process come from one thread; and the sum writes the Var that orders all communication. NCCL
+chooses the order of addition: two runs agree to the bit if they use equally many GPUs, connected
+alike.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from d2lmini.ops.spec import Cost
 
 
 class AllReduceAcross(AllReduce):
-    """Some sums over the GPUs of all processes; `sums` are about those of this one."""
+    """Sums over the GPUs of all processes; `sums` describes those of this process."""
 
     __slots__ = ("job", "plan")
 
@@ -44,8 +44,8 @@ class AllReduceAcross(AllReduce):
         self.job, self.plan = job, plan
 
     def footprint(self) -> Any:
-        """As `AllReduce`, of the part of the ring that the GPUs of this process are, if all have as
-        many."""
+        """As `AllReduce`, for the part of the ring that this process's GPUs form, if all processes
+        have equally many GPUs."""
         here = len(self.contexts)
         n, specs = here * self.job.size, [each[0][0][2] for each in self.sums]
         flops, nbytes = (sum(s.size for s in specs), sum(s.nbytes for s in specs))
@@ -64,7 +64,8 @@ class AllReduceAcross(AllReduce):
 
 
 def lane_of(values: Sequence[NDArray], outs: Sequence[NDArray]) -> SumLane | None:
-    """Who sums these arrays, one of each GPU, into those; None if NCCL cannot."""
+    """The lane that can sum these arrays, one of each GPU, into the targets; None if NCCL
+    cannot."""
     contexts = [x.context for x in values]
     dtypes = {x._spec.dtype for x in (*values, *outs)}
     if contexts != [y.context for y in outs] or len(dtypes) > 1:
@@ -76,7 +77,7 @@ def lane_of(values: Sequence[NDArray], outs: Sequence[NDArray]) -> SumLane | Non
 
 
 def _lane(ctx: Context) -> SumLane | None:
-    """That of the device; it has none yet if it is the only one of its process."""
+    """The sum lane of a device; made here if the device is the only GPU of its process."""
     device = device_of(ctx)
     if device.kind == "cuda" and device.sums is None:
         lane = device.sums = SumLane([device])
@@ -85,7 +86,7 @@ def _lane(ctx: Context) -> SumLane | None:
 
 
 def all_reduce(lane: SumLane, sums: Sequence[Sum], job: Any, plan: Any) -> None:
-    """Push some sums, all over the same devices."""
+    """Push sums over the same devices as one task."""
     task = AllReduceAcross(lane, sums, job, plan)
     task.site = note_writes([y for each in sums for y in each.targets])
     engine.current.push(task)

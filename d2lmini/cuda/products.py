@@ -1,9 +1,9 @@
 """Products of matrices on a GPU: calls of cuBLAS that a CUDA graph can contain.
 
-CuPy's `matmul` cannot be captured, because it hands its stream to cuBLAS before each call. With
-three or more axes it copies float16 to float32 and transposed operands to arrays in order, and
-builds tables of pointers. So cuBLAS is called here, through ctypes, in the library that CuPy has
-loaded. Each lane has a handle, which is told once its stream and its workspace.
+CuPy's `matmul` cannot be captured, because it sets cuBLAS's stream before each call. With three or
+more axes it copies float16 to float32 and transposed operands to contiguous arrays, and builds
+tables of pointers. So cuBLAS is called here, through ctypes, in the library that CuPy has loaded.
+Each lane has a handle, whose stream and workspace are set once.
 
 cuBLAS reads matrices by columns: an array (M, N) in order is to cuBLAS a matrix of N rows. So the
 product out = a @ b is computed as out.T = b.T @ a.T. Each operand is described by whether it is
@@ -56,8 +56,8 @@ _MOST = (1 << 31) - 1
 
 
 class Matrix(NamedTuple):
-    """An operand as cuBLAS reads it: transposed or not, the distance between columns and that
-    between the matrices of a batch."""
+    """An operand as cuBLAS reads it: transposed or not, the distance between columns, and the
+    distance between the matrices of a batch."""
 
     transpose: int
     ld: int
@@ -87,8 +87,8 @@ class Call(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The calls that compute a product. `copies`: cuBLAS cannot read a, read b, write out as they
-    lie; then there are no calls. `turned`: is a the left operand?"""
+    """The calls that compute a product. `copies`: which of a, b and out have strides that cuBLAS
+    cannot use and must be copied; then there are no calls. `turned`: is a the left operand?"""
 
     copies: tuple[bool, bool, bool]
     turned: bool
@@ -124,7 +124,7 @@ def matmul(xp: Any, a: Any, b: Any, out: Any = None) -> Any:
 
 
 def _multiply(xp: Any, library: Any, lane: Any, a: Any, b: Any, out: Any) -> None:
-    """a @ b into `out`, which overlaps neither and is not empty."""
+    """a @ b into `out`, which overlaps neither operand and is not empty."""
     copies, turned, calls = plan(
         (a.shape, a.strides), (b.shape, b.strides), (out.shape, out.strides), out.dtype.itemsize
     )
@@ -143,7 +143,7 @@ def _multiply(xp: Any, library: Any, lane: Any, a: Any, b: Any, out: Any) -> Non
 
 @lru_cache(maxsize=4096)
 def plan(a: Layout, b: Layout, out: Layout, itemsize: int) -> Plan:
-    """How a @ b is written to `out`; no array is empty."""
+    """How to write a @ b to `out`; no array is empty."""
     (M, K), N, batch = a[0][-2:], b[0][-1], out[0][:-2]
     (a0, a1), (b0, b1), (out0, out1) = (
         (strides[-2] // itemsize, strides[-1] // itemsize) for _, strides in (a, b, out)
@@ -156,7 +156,7 @@ def plan(a: Layout, b: Layout, out: Layout, itemsize: int) -> Plan:
             a0, out0 = walks[0][-1], walks[2][-1]
         M *= sizes[-1]
         sizes, walks = sizes[:-1], [walk[:-1] for walk in walks]
-    # The longest axis of the batch is cuBLAS's; there is a call for each place along the others.
+    # The longest axis of the batch goes to cuBLAS; each index along the others is one call.
     longest = sizes.index(max(sizes)) if sizes else 0
     step_a, step_b, step_out = (walk[longest] if sizes else 0 for walk in walks)
 
@@ -191,7 +191,7 @@ def _walk(layout: Layout, axes: int, itemsize: int) -> Shape:
 
 
 def _matrix(rows: int, columns: int, down: int, across: int, step: int) -> Matrix | None:
-    """How cuBLAS reads a matrix whose elements are `down` and `across` apart; None: it cannot."""
+    """How cuBLAS reads a matrix with the given element strides; None if cuBLAS cannot."""
     if step < 0:
         return None
     if (down == 1 or rows == 1) and (across >= rows or columns == 1):
@@ -207,8 +207,9 @@ def _matrix(rows: int, columns: int, down: int, across: int, step: int) -> Matri
 class Library:
     """cuBLAS, as CuPy has loaded it.
 
-    A handle is told its stream and workspace when a lane first multiplies: CUDA refuses both while
-    a stream is captured. The handle of a lane that is gone serves the next one of its device.
+    A handle gets its stream and workspace when a lane first multiplies: CUDA refuses both calls
+    while a stream is captured. The handle of a lane that is gone is reused by the next lane of its
+    device.
     """
 
     def __init__(self, xp: Any):
@@ -233,7 +234,7 @@ class Library:
             library, "cublasGemmStridedBatchedEx",
             *begin, *many, *many, pointer, *many, number, number, number,
         )  # fmt: skip
-        # A handle and its workspace; those that are free, by device.
+        # The handle and workspace of each lane; free ones, by device.
         self._handles: weakref.WeakKeyDictionary[Any, tuple] = weakref.WeakKeyDictionary()
         self._free: dict[int, list[tuple]] = {}
         self._factors = {
@@ -273,7 +274,7 @@ class Library:
             found = free.pop() if free else self._new(lane.device)
             handle, workspace = found
             self._check(self._set_stream(handle, lane.stream.handle.ptr))
-            # After the stream: that takes the workspace away.
+            # Set the workspace after the stream: cublasSetStream resets the workspace.
             self._check(self._set_workspace(handle, workspace.ptr, workspace.size))
             self._handles[lane] = found
             weakref.finalize(lane, free.append, found).atexit = False
@@ -295,13 +296,13 @@ def _function(library: Any, name: str, *types: Any) -> Any:
     return function
 
 
-#: cuBLAS by CuPy's module.
+#: CuPy module -> cuBLAS.
 libraries: dict[Any, Any] = {}
 _lock = threading.Lock()
 
 
 def library_of(xp: Any) -> Any:
-    """cuBLAS for a module; None where it cannot be called: then CuPy multiplies."""
+    """cuBLAS for a module; None if cuBLAS cannot be called: then CuPy multiplies."""
     if xp not in libraries:
         with _lock:
             if xp not in libraries:

@@ -1,19 +1,19 @@
-"""Work that a GPU was told once, told again: CUDA graphs, and what has to stand between them.
+"""CUDA graphs: work is recorded once and replayed many times; what cannot be captured runs between.
 
-While a stream is being captured nothing runs: CUDA writes down each launch with its arguments,
-which are addresses and numbers. The graph made of it does all of them again by one call, in the
-very same memory. So a `Recording` is made on arrays that stay where they are, and what is computed
-on the way lies in a `Workspace`, memory that nobody else is given while there is a recording in it.
+While a stream is being captured nothing runs: CUDA records each launch with its arguments, which
+are addresses and numbers. The resulting graph repeats all launches by one call, in the very same
+memory. So a `Recording` is made on arrays that stay where they are, and its intermediate results
+lie in a `Workspace`, scratch memory reserved for the recordings in it.
 
-Some work cannot be captured: random numbers need another key each time, which is an argument of
-their launch, and who sorts waits for the GPU. (Products of matrices can, see `products`.) They
-go by `outside`: the capture ends before such a call and begins anew behind it, and a replay is
-graph, call, graph, call, graph. All
-else that CUDA refuses (the host waiting for a value, a copy from or to it) ends in an error at the
-capture; then the stream is as it was before, and there is no recording.
+Some work cannot be captured: random numbers need another key each time, and the key is a launch
+argument; a sort waits for the GPU. (Matrix products can be captured, see `products`.) Such calls
+go through `outside`: the capture ends before the call and begins anew behind it, and a replay is
+graph, call, graph, call, graph. Everything else that CUDA refuses (the host waiting for a value, a
+copy from or to the host) raises an error at the capture; then the stream is as it was before, and
+there is no recording.
 
-A replay runs on the stream it was recorded on, one after the other: so all of a lane may share a
-workspace.
+Replays run on the stream of the recording, one after the other, so all recordings of a lane may
+share one workspace.
 """
 
 from __future__ import annotations
@@ -30,16 +30,17 @@ from d2lmini.cuda.lanes import with_memory
 if TYPE_CHECKING:
     from d2lmini.cuda.lanes import CudaLane
 
-#: A piece of a workspace serves requests down to such a part of it; small ones serve all.
+#: A piece of a workspace serves requests of at least this fraction; small pieces serve all.
 WASTE = 4
 SMALL = 1 << 16
 
-# CUDA knows captures of several streams at a time, but CuPy tidies up in between; they are short.
+# CUDA allows captures of several streams at a time, but CuPy cleans up in between; captures are
+# short.
 _one_at_a_time = threading.Lock()
 
 
 class _Here(threading.local):
-    """Per thread: the recording that is being made."""
+    """Per thread: the recording in progress."""
 
     recording: Recording | None = None
 
@@ -48,8 +49,8 @@ here = _Here()
 
 
 def outside(call: Callable[[], Any]) -> None:
-    """Do what no graph can contain: now, or if a recording is being made at each of its replays.
-    What `call` uses has to stay where it is."""
+    """Make a call that no graph can contain: now, or at each replay of the recording in progress.
+    The arrays that `call` uses must stay where they are."""
     recording = here.recording
     if recording is None:
         with_memory(call)
@@ -58,10 +59,10 @@ def outside(call: Callable[[], Any]) -> None:
 
 
 class Recording:
-    """What was put on a stream by one function, to be put there again.
+    """The work that one function put on a stream, ready to be replayed.
 
-    graphs  how many there are
-    calls   how many calls stand between them
+    graphs  number of graphs
+    calls   number of calls between the graphs
     """
 
     def __init__(self, lane: CudaLane):
@@ -72,13 +73,13 @@ class Recording:
         self._keys: list[Sequence[int]] = []
 
     def replay(self, keys: Sequence[Sequence[int]] = ()) -> None:
-        """Do it again; `keys` are those of its random numbers."""
+        """Replay the work; `keys` are the keys of its random numbers."""
         self._keys[:] = keys
         for step in self._steps:
             step()
 
     def outside(self, call: Callable[[], Any]) -> None:
-        """Let a call stand here."""
+        """Insert a call between two graphs."""
         self._cut()
         self.calls += 1
         self._steps.append(call)
@@ -95,14 +96,14 @@ class Recording:
             function([_Key(self._keys, i) for i in range(keys)])
             self._cut()
         except BaseException:
-            # One that was broken off has to be ended all the same, and says so by an error.
+            # An aborted capture must be ended all the same; ending it raises an error.
             with suppress(Exception):
                 self._stream.end_capture()
             raise
 
 
 class _Key(Sequence[int]):
-    """A key that a call asks for when it is replayed."""
+    """A key that a call reads when it is replayed."""
 
     def __init__(self, keys: list[Sequence[int]], number: int):
         self._keys = keys
@@ -121,9 +122,9 @@ class _Key(Sequence[int]):
 def recorded(
     lane: CudaLane, memory: Workspace, function: Callable[[Sequence[Any]], Any], keys: int = 0
 ) -> Recording:
-    """What `function(keys)` puts on the stream of this thread's lane, which is not done now. Its
-    kernels are compiled, for it ran once before. CUDA's or CuPy's error if it cannot be captured;
-    what it did to the host's state stays done."""
+    """Record what `function(keys)` puts on the stream of this thread's lane, without running it.
+    Its kernels are already compiled, because it ran once before. Raises the error of CUDA or CuPy
+    if it cannot be captured; its changes to the host's state stay."""
     recording = Recording(lane)
     cuda = lane.device.xp.cuda
     with _one_at_a_time, cuda.using_allocator(memory.again):
@@ -136,36 +137,36 @@ def recorded(
 
 
 def none() -> AbstractContextManager[Any]:
-    """A scope in which no stream is captured, so that anybody may let one wait."""
+    """A scope in which no stream is captured, so any thread may make a stream wait."""
     return _one_at_a_time
 
 
 class Workspace:
-    """Memory for what is made on the way, kept as long as there are recordings in it.
+    """Scratch memory for intermediate results, kept as long as there are recordings in it.
 
-    An array that was let go of leaves its piece to the next one, as a pool does; but the piece
-    stays here, where graphs have its address.
+    The piece of a dropped array is reused by the next array, as in a pool; but the piece stays in
+    the workspace, because graphs contain its address.
 
-    lends  addresses of results that are computed by graphs, and by no one else
+    lends  addresses of results that only graphs compute
     """
 
     def __init__(self, lane: CudaLane):
         self.lends: set[int] = set()
         self._device = lane.device
         self._pieces: list[tuple[int, Any]] = []  # (bytes, CuPy's pointer)
-        self._users: dict[int, weakref.ref[_User]] = {}  # by the piece's address
+        self._users: dict[int, weakref.ref[_User]] = {}  # by address of the piece
 
     @property
     def nbytes(self) -> int:
-        """All of it."""
+        """Bytes of all pieces."""
         return sum(size for size, _ in self._pieces)
 
     def malloc(self, nbytes: int) -> Any:
-        """What CuPy asks for memory; MemoryError if there is none even when all was given back."""
+        """CuPy's allocation hook; MemoryError if memory is short even after all was given back."""
         return self._piece(nbytes, self._device.allocate)
 
     def again(self, nbytes: int) -> Any:
-        """The same while a stream is being captured, when nothing may be given back."""
+        """`malloc` while a stream is being captured, when nothing may be given back."""
         return self._piece(nbytes, self._device.allocator.malloc)
 
     def _piece(self, nbytes: int, more: Callable[[int], Any]) -> Any:
@@ -188,13 +189,13 @@ class Workspace:
 
 
 class _User:
-    """Lives as long as somebody uses a piece."""
+    """Lives as long as a piece is in use."""
 
     __slots__ = ("__weakref__",)
 
 
 def workspace_of(lane: CudaLane) -> Workspace:
-    """That of a lane, which ends with the last recording in it."""
+    """The workspace of a lane, which lives until its last recording is gone."""
     found = None if lane.workspace is None else lane.workspace()
     if found is None:
         found = Workspace(lane)

@@ -1,22 +1,23 @@
 """Programs on a GPU as CUDA graphs: `hybridize(static_alloc=True, static_shape=True)`.
 
-Told statement by statement, a program costs the host some ten microseconds for each of them, and a
-small net spends its time on that. Recorded (`cuda.recording`), it is a few launches. A graph
-has addresses in it, so a `Take`, one recording of a program, says for each array what is to be so:
+Run statement by statement, a program costs the host about ten microseconds per statement, and a
+small net spends most of its time there. Recorded (`cuda.recording`), a program is a few launches.
+A graph contains addresses, so a `Take`, one recording of a program, fixes where each array lies:
 
-    an input    is the array it was before, as parameters are, or was lent by another take, as what
-                backward needs: its own address is in the graph;
-                or lies anywhere, as each batch does, or on the host, as the numbers of an
-                optimizer's step do: it is copied to a place of the take first
-    an output   has a place that was given, as gradients have: the graph writes there;
-                or has none: the take has memory for it, which it lends
+    an input    is the same array as before, such as a parameter, or was lent by another take, such
+                as what backward needs: the graph contains the array's own address;
+                or lies anywhere, such as a batch, or on the host, such as the numbers of an
+                optimizer's step: it is first copied to a place of the take
+    an output   has a given place, such as a gradient's: the graph writes there;
+                or has none: the take has memory for it and lends that memory
 
-What was lent belongs to whoever holds the result, for as long as they do: a call that comes sooner
-is another take's, with memory of its own, and where there are many it runs as an ordinary program.
+Lent memory belongs to the result as long as the result lives: an earlier call uses another take,
+with its own memory, and when there are too many takes the program runs as an ordinary program.
 So no result is ever overwritten, and none is copied.
 
-A program runs once before it is recorded: then its kernels are compiled, and we know which inputs
-are the arrays they were. What cannot be recorded runs as it did before; `Replays.reason` says why.
+A program runs once before it is recorded: then its kernels are compiled, and it is known which
+inputs are the same arrays. A program that cannot be recorded runs as before; `Replays.reason` says
+why.
 """
 
 from __future__ import annotations
@@ -37,19 +38,19 @@ from d2lmini.graph.program import Program
 if TYPE_CHECKING:
     from d2lmini.cuda.replay_tasks import SegmentProgram
 
-#: Takes of a program at a time: results of so many calls may be held at once.
+#: Takes of a program at a time: the results of this many calls may be alive at once.
 MOST = 4
-#: After so many takes arrays seem to lie elsewhere all the time.
+#: After this many takes the program's arrays are assumed to move at every call.
 MOST_EVER = 16
-#: So many arrays that an input was are remembered.
+#: How many earlier arrays are remembered for each input.
 MOST_REMEMBERED = 8
 
 
 class Take:
-    """One recording of a program, the arrays that it works on, and where they have to lie.
+    """One recording of a program, the arrays that it works on, and where they must lie.
 
-    at, to   addresses of inputs and of given places; 0 for those that it has memory for
-    lent     weak references to what was given out of its own memory
+    at, to   addresses of inputs and of given places; 0 for arrays in the take's own memory
+    lent     weak references to the results lent from the take's own memory
     """
 
     def __init__(
@@ -68,11 +69,11 @@ class Take:
 
     @property
     def own(self) -> list[int]:
-        """Where the memory is that it lends."""
+        """The addresses of the memory that the take lends."""
         return [out.data.ptr for out, given in zip(self.outs, self.to) if not given]
 
     def fits(self, at: Sequence[int], to: Sequence[int]) -> bool:
-        """Do these arrays lie where they have to, and has everybody let go of what was lent?"""
+        """True if these arrays lie where they must, and nothing lent is still in use."""
         return (
             all(mine == theirs or not mine for mine, theirs in zip(self.at, at))
             and all(mine == theirs or not mine for mine, theirs in zip(self.to, to))
@@ -88,7 +89,7 @@ class Take:
     def give(
         self, arrays: Sequence[Any], places: Sequence[Any], mutated: Sequence[int]
     ) -> list[Any]:
-        """The results, and what it changed in its copies of inputs back where those lie."""
+        """The results; changes to copies of inputs are written back to the inputs."""
         for i in mutated:
             if not self.at[i]:
                 self.lane.device.copy(arrays[i], self.inputs[i])
@@ -96,7 +97,7 @@ class Take:
         self.lent = []
         for given, out, place in zip(self.to, self.outs, places):
             if place is None:
-                # An array of its own, no view, which would be held by those made of it.
+                # A new array, not a view: views made of a result would keep a view's base alive.
                 result = self.lane.device.xp.ndarray(out.shape, out.dtype, out.data)
                 self.lent.append(weakref.ref(result))
             else:
@@ -107,7 +108,7 @@ class Take:
         return results
 
     def bury(self) -> None:
-        """Let go of all memory: on the threads of its lanes, after all that was put there."""
+        """Free all memory, on the threads of its lanes, after all pending work."""
         lane, held = self.lane, self.held
         self.workspace.lends.difference_update(self.own)
         blocks = [*held, Block(dict(self.__dict__), lane)]
@@ -120,9 +121,9 @@ class Take:
 class Replays:
     """The takes of one program.
 
-    reason    why it is not recorded; None as long as it may be
-    replayed  so many calls were replays
-    segments  of bulk segments that begin with this program, by what they do (`replay_tasks`)
+    reason    why the program is not recorded; None as long as it may be
+    replayed  number of calls that were replays
+    segments  of bulk segments that begin with this program, by their key (`replay_tasks`)
     """
 
     def __init__(self, program: Program | SegmentProgram):
@@ -155,18 +156,18 @@ class Replays:
     def run(
         self, arrays: Sequence[Any], places: Sequence[Any], keys: Sequence[Any], chunks: Callable
     ) -> list[Any]:
-        """The outputs: `Program.run`, by a replay where that is possible. `chunks()` gives those
-        that `arrays` and `places` lie in."""
+        """The outputs, as by `Program.run`; by a replay where possible. `chunks()` gives the chunks
+        of `arrays` and `places`."""
         results = self.replay(arrays, places, keys, chunks)
         return self.program.run(arrays, places, keys) if results is None else results
 
     def replay(
         self, arrays: Sequence[Any], places: Sequence[Any], keys: Sequence[Any], chunks: Callable
     ) -> list[Any] | None:
-        """The outputs by a replay, or by what is recorded now; None where neither is possible."""
+        """The outputs by a replay or a new recording; None where neither is possible."""
         if self.reason is None:
             lane = lanes.here.lane
-            if lane is not self._lane:  # the first call, or one in another `logical_gpus`
+            if lane is not self._lane:  # the first call, or a call in another `logical_gpus`
                 self._forget()
                 self._lane, self._function = lane, None
             at = [0 if isinstance(x, np.ndarray) else x.data.ptr for x in arrays]
@@ -190,8 +191,8 @@ class Replays:
                 were.append(chunk.block)
 
     def _has_room(self, at: Sequence[int]) -> bool:
-        """May one more be recorded? Where an input lies elsewhere than in all takes they are
-        forgotten; from now on it is copied."""
+        """True if one more take may be recorded. If an input lies elsewhere than in every take, the
+        takes are dropped; from now on the input is copied."""
         if len(self._takes) < MOST:
             return True
         moved = [
@@ -200,7 +201,7 @@ class Replays:
             if all(take.at[i] not in (0, address) for take in self._takes)
         ]
         if not moved:
-            return False  # somebody holds what they lent
+            return False  # the results that the takes lent are still in use
         self._lies_anywhere.update(moved)
         self._forget()
         return True
@@ -213,8 +214,8 @@ class Replays:
         self, arrays: Sequence[Any], places: Sequence[Any], keys: Sequence[Any],
         at: Sequence[int], to: Sequence[int], chunks: Callable,
     ) -> list[Any] | None:  # fmt: skip
-        """Run it in the memory of a new take, which is recorded then; None if there is no memory
-        for that."""
+        """Run the program in the memory of a new take, then record the take; None if there is no
+        memory for it."""
         lane = self._lane
         xp, program, workspace = lane.device.xp, self.program, workspace_of(lane)
         lie_in = chunks()
@@ -244,7 +245,7 @@ class Replays:
         take = Take(lane, workspace, self._function, inputs, outs)
         take.at = [address if stay else 0 for address, stay in zip(at, stays)]
         take.to = list(to)
-        # What lies there may be dropped by others, but is not given to anybody as long as we look.
+        # Other threads may drop these arrays, but their memory is not reused during this check.
         take.held = [
             Block(array.data, chunk.block.lane)
             for array, chunk, address in zip(

@@ -6,16 +6,17 @@
         loss.backward()
         trainer.step(n)
 
-A segment of `engine.bulk` is a list of tasks that run one after the other. Where one of them is a
-call of a program that is to be replayed, the whole segment is: a `SegmentProgram` says what its
-tasks do, by numbers of arrays instead of arrays, and `Replays` records it as it records any
-program. To it the inputs are the arrays that were there before, those that the tasks change
-included, and the outputs are those that the tasks make.
+A segment of `engine.bulk` is a list of tasks that run one after the other. If one of the tasks is a
+call of a program that may be replayed, the whole segment is replayed: a `SegmentProgram` describes
+the tasks, with numbers for arrays, and `Replays` records it like any other program. Its inputs are
+the arrays that existed before, including those that the tasks change; its outputs are the arrays
+that the tasks make.
 
-Segments that do the same to arrays that are wired alike have the same `key`. The first of them
-runs task by task, the second is recorded, later ones are replayed. A segment with a task that can
-be no part of a graph runs task by task each time, and so does any while somebody listens to the
-engine, who is to be told of each task. An error in a segment that runs as one is that of all.
+Segments that run the same tasks on arrays connected in the same way have the same `key`. The first
+segment with a key runs task by task, the second is recorded, later ones are replayed. A segment
+with a task that cannot be part of a graph always runs task by task, and so does every segment while
+a listener is attached to the engine, because it must receive every task. An error in a segment that
+runs as one task is stored on the outputs of all its tasks.
 
 After MXNet 1.x, whose bulk segments are CUDA graphs with MXNET_USE_CUDA_GRAPHS=1.
 """
@@ -46,7 +47,7 @@ from d2lmini.ops.core import Spec, registry
 
 _UPDATE = registry["_fused_update"]
 
-#: Kinds of segments that begin with a call of one program: at more, others run task by task.
+#: Most kinds of segments that begin with a call of one program; others run task by task.
 MOST_KINDS = 8
 
 
@@ -55,7 +56,7 @@ class ReplayTask(ProgramTask):
 
     __slots__ = ()
 
-    fills = False  # results that have no memory yet get it where they are computed
+    fills = False  # results without memory get memory where they are computed
 
     def _results(self, arrays: list[Any], places: list[Any]) -> list[Any]:
         replays = self.program.replays
@@ -70,12 +71,12 @@ def push_replayed(
     program: Program, inputs: Sequence[NDArray], ctx: Context, keys: Sequence[Any],
     outs: Sequence[Any] = (),
 ) -> list[NDArray]:  # fmt: skip
-    """Push a call, to be replayed where that is possible."""
+    """Push a call, to be replayed where possible."""
     return push(program, inputs, ctx, keys, outs, ReplayTask)
 
 
 def replay_calls(program: Program) -> Callable[..., list[NDArray]] | None:
-    """How calls of a program are pushed that are to be replayed; None if that cannot be."""
+    """The function that pushes replayed calls of a program; None if it cannot be replayed."""
     program.replays = Replays(program)
     return push_replayed if program.replays.reason is None else None
 
@@ -105,14 +106,14 @@ class _Call(ProgramTask):
 
 
 class Wiring:
-    """The tasks of a segment, and which of them meet in which arrays.
+    """The tasks of a segment, and how arrays connect them.
 
-    key      equal for segments that do the same; None: one of the tasks can be no part of a graph
-    inputs   what they read: operands; but chunks where tasks change them, at positions `mutated`
-    outputs  the chunks whose contents the tasks make, with the `specs` of these
+    key      equal for segments that do the same; None if a task cannot be part of a graph
+    inputs   what the tasks read: operands; chunks where tasks change them, at positions `mutated`
+    outputs  the chunks whose contents the tasks make, with their `specs`
     keys     the random keys of the programs
     numbers  what the optimizer's steps read from memory, such as a learning rate
-    owner    the recordings of the first program, which keep those of the segment
+    owner    the recordings of the first program, which also keep those of the segment
     """
 
     def __init__(self, segment: Segment):
@@ -147,7 +148,7 @@ class Wiring:
                 chunk, offset, spec = operand
                 if chunk.data is None or chunk in segment.writes:
                     key += [numbers.setdefault(chunk, len(numbers)), offset, chunk.nbytes]
-                else:  # it may be another part of another chunk the next time
+                else:  # next time it may be another part of another chunk
                     key.append(numbers.setdefault(operand, len(numbers)))
                 key.append(spec.number)
             for chunk, _, spec in task.outputs:
@@ -163,7 +164,7 @@ class Wiring:
 
     @property
     def arrays(self) -> list[Any]:
-        """Those of the inputs, and the numbers if there are any."""
+        """The arrays of the inputs, and the numbers if there are any."""
         numbers = [np.array(self.numbers)] if self.numbers else []
         return [s.data if isinstance(s, Chunk) else array_of(s) for s in self.inputs] + numbers
 
@@ -174,14 +175,14 @@ class Wiring:
 
 
 class SegmentProgram:
-    """What the tasks of a segment do, for `Replays`: a program from `inputs`, the arrays that were
-    there before, to arrays of `specs`, those that the tasks make.
+    """The tasks of a segment as a program for `Replays`: from `inputs`, the arrays that existed
+    before, to arrays of `specs`, which the tasks make.
 
     mutated  positions of the inputs that the tasks change
-    at       which task is running
+    at       index of the running task
     """
 
-    parts = (None,)  # it runs in one
+    parts = (None,)  # the segment runs in one part
 
     def __init__(self, wiring: Wiring):
         self.name = "bulk: " + ", ".join(dict.fromkeys(task.name for task in wiring.tasks))
@@ -198,12 +199,12 @@ class SegmentProgram:
         self._tasks = [_stand_in(task, memory) for task in wiring.tasks]
 
     def function(self) -> Run:
-        """What its programs run in, which it keeps alive."""
+        """The object that its programs run in and that it keeps alive."""
         functions: list[Any] = [
             task.program.function() if isinstance(task, _Call) else None for task in self._tasks
         ]
 
-        # Weakly: recordings keep this function, and would keep the programs and so themselves.
+        # Weakly: recordings keep this function; a strong reference would make a cycle.
         mine = weakref.ref(self)
 
         def run(arrays: Sequence[Any], places: Sequence[Any], keys: Sequence[Any]) -> list[Any]:
@@ -215,7 +216,7 @@ class SegmentProgram:
             try:
                 program._run(functions, keys)
             finally:
-                for memory in slots:  # it belongs to the recording
+                for memory in slots:  # the array belongs to the recording
                     memory.data = None
             return list(places)
 
@@ -242,7 +243,7 @@ class SegmentProgram:
 
 
 def _stand_in(task: Any, memory: dict[Any, _Memory]) -> Any:
-    """A task that does the same to the arrays that `memory` has."""
+    """A copy of a task that works on the arrays in `memory`."""
     if isinstance(task, ProgramTask):
         made: Any = _Call(
             task.program, _moved(task.inputs, memory), _moved(task.outputs, memory), task.ctx, ()
@@ -255,7 +256,7 @@ def _stand_in(task: Any, memory: dict[Any, _Memory]) -> Any:
 
 
 def _moved(operands: Sequence[Any], memory: dict[Any, _Memory]) -> list[Any]:
-    """Operands in that memory, which has those that stand for themselves as a whole."""
+    """Operands in `memory`, where each chunk has a whole array."""
     found: list[Any] = []
     for operand in operands:
         if operand is None or operand[0] in memory:
@@ -266,7 +267,7 @@ def _moved(operands: Sequence[Any], memory: dict[Any, _Memory]) -> list[Any]:
 
 
 class SegmentTask(Task):
-    """The tasks of a segment as one; `ran`: have they run? Else nothing was done."""
+    """The tasks of a segment as one task; `ran`: have they run? If not, nothing was done."""
 
     __slots__ = ("ran", "replays", "wiring")
 
@@ -301,12 +302,12 @@ class SegmentTask(Task):
 
 
 def as_one(segment: Segment) -> SegmentTask | None:
-    """The task that does what those of a segment do; None: they are to run one by one."""
+    """One task for a whole segment; None: its tasks run one by one."""
     if len(segment.parts) < 2 or not any(type(task) is ReplayTask for task in segment.parts):
         return None
     try:
         wiring = Wiring(segment)
-    except Exception:  # what is wrong with a task it says itself as it runs
+    except Exception:  # a faulty task raises its own error when it runs
         return None
     owner = wiring.owner
     if wiring.key is None or owner is None:

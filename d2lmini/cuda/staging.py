@@ -1,9 +1,9 @@
 """Pinned host memory, through which copies between host and GPU go.
 
-A GPU can read and write memory of the host by itself, while everybody goes on, only where the
-system promises not to move it: pinned memory, which is costly to get and to have. So there is
-little of it, in pieces that are used over and over. A piece that a copy is still reading or writing
-is taken again when the mark behind that copy has passed.
+A GPU can read and write host memory by itself, while the host goes on, only if the system never
+moves that memory: pinned memory, which is expensive to allocate and to hold. So there is little of
+it, in pieces that are reused. A piece that a copy still reads or writes is reused when the mark
+behind the copy has passed.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ import numpy as np
 
 from d2lmini.cuda.streams import Mark
 
-#: Larger arrays travel in pieces of so many bytes, one being filled while another is on its way.
+#: Bytes of a piece. Larger arrays are copied piece by piece, one filled while another is on its
+#: way.
 PIECE = 8 << 20
-#: So many pieces of one direction are on their way at most; then its worker waits for the oldest.
+#: Most pieces of one direction under way; at this number the worker waits for the oldest.
 MOST = 8
 _SMALLEST = 1 << 12
 
@@ -44,25 +45,25 @@ class Staging:
         return pinned(self._cuda, size)
 
     def give(self, piece: np.ndarray) -> None:
-        """Nobody uses it any more."""
+        """Return a piece that is not in use."""
         self._free.setdefault(piece.nbytes, []).append(piece)
 
     def give_after(self, mark: Mark, piece: np.ndarray) -> None:
-        """Nobody uses it any more once `mark` has passed."""
+        """Return a piece that is in use until `mark` has passed."""
         self._away.append((mark, piece))
 
 
 class Pinned(np.ndarray):
-    """Bytes of pinned memory. Arrays made in there have it as their base, and are known by it."""
+    """Bytes of pinned memory. Arrays in it have it as their base, by which they are recognized."""
 
 
 def pinned(cuda: Any, nbytes: int) -> np.ndarray:
-    """New pinned memory, which CuPy gets back with the last array in there."""
+    """New pinned memory, which goes back to CuPy when the last array in it is gone."""
     return np.frombuffer(cuda.alloc_pinned_memory(nbytes), np.uint8, nbytes).view(Pinned)
 
 
 def is_pinned(array: np.ndarray) -> bool:
-    """Does an array lie in memory from `pinned`?"""
+    """True if an array lies in memory from `pinned`."""
     base: Any = array
     while isinstance(base, np.ndarray):
         if isinstance(base, Pinned):
@@ -72,7 +73,7 @@ def is_pinned(array: np.ndarray) -> bool:
 
 
 def pieces(n: int, itemsize: int) -> list[slice]:
-    """n elements cut into stretches that a piece can hold.
+    """Slices that cut n elements into pieces.
 
     >>> pieces(3, 4), len(pieces(5 << 20, 4))
     ([slice(0, 3, None)], 3)

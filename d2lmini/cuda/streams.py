@@ -1,26 +1,26 @@
-"""Marks on streams: who has to wait for whom on the GPU, and who need not.
+"""Marks on streams: which GPU work must wait for which, and which waits can be omitted.
 
-Work on one stream is done in the order in which it was put there; two streams know nothing of each
-other. After each task its stream gets a `Mark`: an event that comes to pass when the GPU is that
-far. An `Order`, on the Var, remembers the mark of the last task that wrote and of those that read
-since, one for each stream, the newest. Before the next task its own stream is told to wait for
+Work on one stream runs in the order in which it was put there; two streams are independent. After
+each task its stream gets a `Mark`: an event that passes when the GPU has done all work before it.
+An `Order`, on the Var, remembers the mark of the last writer and, for each stream, the newest mark
+of the readers since then. Before a task runs, its stream is made to wait for
 
     what it reads      the last writer
     what it writes     the last writer and all readers
 
-so the GPU keeps the order that the engine keeps on the host, and nobody on the host waits.
+so the GPU keeps the order that the engine keeps on the host, and the host does not wait.
 
-Most waits can be left out. A stream need not wait for itself; nor for a mark it has waited for
-before; nor for one that came before such a mark, on the same stream or, since whoever set the mark
-had waited too, on any other. For that each stream knows how far it has `seen` the others.
+Most waits can be omitted. A stream need not wait for itself; nor for a mark that it has waited for
+before; nor for a mark before that one, on the same stream or on any other stream that the marked
+stream had itself waited for. To decide this, each stream knows how far it has `seen` the others.
 
-One wait cannot: a GPU that fails does its work no more, but its events come to pass. What others
-made of its values meanwhile they cannot know to be wrong. So an `Order` has `doubts`, marks of
-other GPUs that its contents depend on, and who waits for it on the host asks those GPUs, too.
+One wait cannot be omitted: a failed GPU does no more work, but its events pass. Other GPUs cannot
+know that values they read from it are wrong. So an `Order` has `doubts`, marks of other GPUs that
+its contents depend on, and a wait on the host also queries those GPUs.
 
 After MXNet 2.0 (its pull request 20331), where marks are events of a ring and may be overwritten;
-here each mark has an event of its own. When the last reference to the mark is gone, its stream uses
-the event again: an event is never destroyed, so a finalizer, on whatever thread, calls no CUDA.
+here each mark has its own event. When the last reference to the mark is gone, its stream reuses the
+event: an event is never destroyed, so a finalizer, on whatever thread, calls no CUDA.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from typing import Any
 from d2lmini.cuda import current
 from d2lmini.engine.core import Task, Var
 
-#: No marks at all, shared by all who have none.
+#: The empty set of marks, shared by all Orders without marks.
 _NONE: dict[Stream, int] = {}
 
-#: The longest interval between two questions whether the GPU has come so far.
+#: The longest interval between two queries of an event.
 _POLL_S = 2e-4
 
-# What CUDA answers to such a question: done, or not yet. Any other answer is an error.
+# CUDA's answers to a query of an event: done, or not yet. Any other answer is an error.
 _DONE, _NOT_READY = 0, 600
 
 
 class Mark:
-    """A point on a stream: number `seq`, with the event that says the GPU has come to it, and how
-    far the stream had seen others then."""
+    """A point on a stream: number `seq`, its event, and how far the stream had seen other streams
+    at that point."""
 
     __slots__ = ("event", "seen", "seq", "stream")
 
@@ -61,13 +61,14 @@ class Mark:
 
     @property
     def passed(self) -> bool:
-        """Is the GPU known to have come so far?"""
+        """True if the GPU is known to have reached the mark."""
         return self.seq <= self.stream.passed
 
     def ask(self) -> bool:
-        """Ask CUDA whether the GPU has come so far. CUDA's own error if the GPU failed.
+        """Query CUDA whether the GPU has reached the mark. Raises CUDA's own error if the GPU
+        failed.
 
-        (CuPy's `Event.done` says False of a GPU that failed, for ever.)
+        (For a failed GPU, CuPy's `Event.done` returns False for ever.)
         """
         if self.passed:
             return True
@@ -80,13 +81,12 @@ class Mark:
         return status == _DONE
 
     def wait(self, deadline: float | None = None) -> bool:
-        """Block this thread until the GPU has come so far; False at the deadline. What goes wrong
-        on the GPU is raised here: CUDA's own error.
+        """Block this thread until the GPU has reached the mark; False at the deadline. Raises
+        CUDA's own error if the GPU failed.
 
-        The main thread asks the event again and again, at growing intervals of at most a tenth of
-        the time waited, so that Ctrl-C gets through; others leave the waiting to CUDA, which lets
-        them sleep. A thread whose current GPU is not in use asks as the main thread does
-        (`current`).
+        The main thread queries the event repeatedly, at growing intervals of at most a tenth of the
+        time waited, so that Ctrl-C gets through; other threads sleep in CUDA's own wait. A thread
+        whose current GPU is not in use queries as the main thread does (`current`).
         """
         begin = time.monotonic()
         patient = deadline is None and threading.current_thread() is not threading.main_thread()
@@ -105,8 +105,9 @@ class Mark:
 
 
 class Order:
-    """When on the GPU a Var is written and read: the last writer, and the readers since. And the
-    marks of streams of other GPUs from where its values came, which may have failed since."""
+    """When a Var is written and read on the GPU: the mark of the last writer and of the readers
+    since. Also the marks of streams of other GPUs that its values came from, which may have failed
+    since."""
 
     __slots__ = ("doubts", "readers", "writer")
 
@@ -122,19 +123,19 @@ class Order:
         self.doubts = doubts
 
     def marks(self, write: bool) -> list[Mark]:
-        """Those that a reader has to wait for; who will `write` waits for readers too."""
+        """The marks that a reader must wait for; with `write`, also those of the readers."""
         marks = [] if self.writer is None else [self.writer]
         return marks + list(self.readers.values()) if write else marks
 
     def wait(self, write: bool = False) -> None:
-        """Block this thread until what it is about is done. MXNetError if the device failed."""
+        """Block this thread until the marked work is done. MXNetError if the device failed."""
         for mark in self.marks(write):
             mark.stream.lane.wait(mark)
         confirm(self.doubts)
 
 
 def confirm(doubts: dict[Stream, int]) -> None:
-    """MXNetError if a GPU failed before one of these marks, whose events came to pass."""
+    """Raise MXNetError if a GPU failed before one of these marks, whose events have passed."""
     for stream, seq in doubts.items():
         stream.lane.confirm(seq)
 
@@ -143,12 +144,13 @@ class Stream:
     """A CUDA stream that counts its marks.
 
     handle  CuPy's stream
-    lane    whose it is
-    last    its last mark, behind all that was put here
-    seq     the number of that
-    seen    of other streams: the newest mark that this one has waited for, itself or through others
-    passed  the newest of its own marks that the host has seen come to pass
-    events  events of marks that are gone, to be used again
+    lane    the lane of the stream
+    last    its last mark, behind all its work
+    seq     the number of the last mark
+    seen    for each other stream: the newest mark that this one has waited for, directly or
+            indirectly
+    passed  the newest of its own marks that the host has seen pass
+    events  events of marks that are gone, for reuse
     """
 
     __slots__ = (
@@ -164,25 +166,25 @@ class Stream:
         self.seq = 0
         self.passed = 0
         self.events: deque[Any] = deque()
-        # All events that were made. Else the collector, where a mark is part of a cycle, would call
-        # the event's finalizer as well, which destroys what the mark gives back.
+        # All events that were made, kept alive. If a mark is part of a cycle, the collector would
+        # also finalize its event, and so destroy the event that the mark returns for reuse.
         self._owned: list[Any] = []
         self.seen: dict[Stream, int] = {}  # replaced, never changed: marks share it
 
     def has_seen(self, marks: Iterable[Mark]) -> bool:
-        """Does what is put here from now on come after these marks anyway?"""
+        """True if all future work on this stream already comes after these marks."""
         return all(
             mark.stream is self or self.seen.get(mark.stream, 0) >= mark.seq for mark in marks
         )
 
     def wait(self, marks: Iterable[Mark]) -> None:
-        """Let what is put here from now on come after these marks."""
+        """Make all future work on this stream come after these marks."""
         newest: dict[Stream, Mark] = {}
         for mark in marks:
             other = newest.get(mark.stream)
             if other is None or other.seq < mark.seq:
                 newest[mark.stream] = mark
-        # One that has seen much first: it may make others needless.
+        # The marks that have seen most come first: they may make other waits needless.
         for mark in sorted(newest.values(), key=lambda mark: -len(mark.seen)):
             if mark.stream is self or self.seen.get(mark.stream, 0) >= mark.seq:
                 continue
@@ -190,7 +192,7 @@ class Stream:
                 self.handle.wait_event(mark.event)
             except Exception:
                 if mark.stream.device is not self.device:
-                    mark.stream.lane.check(mark)  # the other device may be the one that failed
+                    mark.stream.lane.check(mark)  # the other device may have failed
                 raise
             self._learn(mark)
 
@@ -202,22 +204,22 @@ class Stream:
         self.seen = seen
 
     def may_call_cuda(self) -> bool:
-        """May this thread call CUDA about events without making a context (`current`)?"""
+        """True if this thread may query events without creating a context (`current`)."""
         return current.is_in_use(self.cuda)
 
     def answer(self, question: Callable[[], int]) -> int:
-        """The answer to a question to CUDA that never blocks, on a thread that may call CUDA."""
+        """The result of a non-blocking CUDA query, on a thread that may call CUDA."""
         if self.may_call_cuda():
             return question()
         assert self.device is not None
         return current.ask(self.device, question)
 
     def mark(self) -> Mark:
-        """A new mark behind all that was put here; its device is the current one."""
+        """A new mark behind all work so far; the stream's device is current."""
         try:
             event = self.events.pop()
         except IndexError:
-            # A thread that waits for a blocking event sleeps; for another it uses a core.
+            # A thread sleeps while it waits for a blocking event; for other events it spins.
             event = self.cuda.Event(block=True, disable_timing=True)
             self._owned.append(event)
         event.record(self.handle)
@@ -226,7 +228,7 @@ class Stream:
         return mark
 
     def begin(self, task: Task) -> None:
-        """Let what `task` will put here come after what it depends on."""
+        """Make the work that `task` will put here come after its dependencies."""
         marks: list[Mark] = []
         for var in task.shared:
             if var.order is not None:
@@ -238,7 +240,7 @@ class Stream:
             self.wait(marks)
 
     def end(self, task: Task) -> None:
-        """Remember on its Vars that `task` has put here what it does."""
+        """Record on the Vars of `task` that its work is on this stream."""
         mark = self.mark()
         doubts = self.doubts(task.reads)
         for var in task.shared:
@@ -249,11 +251,11 @@ class Stream:
             order = order_of(var)
             if order is not None:
                 order.written(mark, doubts)
-            elif doubts:  # on the host, where the values are by now
+            elif doubts:  # on the host, where the values have arrived
                 confirm(doubts)
 
     def doubts(self, reads: Iterable[Var]) -> dict[Stream, int]:
-        """On which other GPUs what is made here of these depends."""
+        """The marks of other GPUs that results computed from `reads` depend on."""
         found = _NONE
         for var in reads:
             order = var.order
@@ -272,8 +274,8 @@ class Stream:
 
 
 def order_of(var: Var) -> Order | None:
-    """The order of a Var on GPUs: memory has one from its first contents on, a bare tag from its
-    first use. None of the host's memory, whose readers and writers are done when they return."""
+    """The GPU order of a Var: memory has one from its first contents on, a bare tag from its first
+    use. None for host memory, whose readers and writers are done when they return."""
     if var.order is None and type(var) is Var:
         var.order = Order()
     return var.order

@@ -1,30 +1,30 @@
-"""d2l: what the chapters, and their readers, use again and again.
+"""d2l: tools that the chapters and their readers use again and again.
 
-    Benchmark   times a block, a function or its repetitions, and knows what was still in flight
+    Benchmark   times a block, a function or its repetitions, and counts operations still in flight
     compare     times candidates against each other and returns a Verdict
-    Verdict     who is faster, by how much, how surely; one sentence
+    Verdict     which is faster, by how much, how surely; one sentence
     Experiment  a function to be tried: sliders, Run, Cancel, all results kept and compared
     get_mem     resident memory of this process in MB
-    timeline    a picture of who was busy with what, and when
-    recording   what the engine does in a scope: each operation, what it waits for, who runs it
-    dependency_graph    a picture of that: what comes after what
-    check       is the schedule as an exercise asks for? With a hint for each kind of mistake
+    timeline    a picture of which lane was busy with what, and when
+    recording   the engine's work in a scope: each operation, what it waits for, its worker
+    dependency_graph    a picture of the dependencies
+    check       is the schedule as an exercise asks? With a hint for each kind of mistake
     check_engine    does an engine, the library's or your own, keep its promises?
-    traffic     how many bytes travel between devices in a scope, and which way
-    cluster     what n processes would give: what sums cost, and a step played through
-    machine     what this machine can do, measured once: what predictions start from
+    traffic     bytes copied between devices in a scope, by direction
+    cluster     simulates n processes: the cost of sums, and a step
+    machine     what this machine can do, measured once: the basis of predictions
     family      a picture of which class is derived from which
-    folding     what a compiler makes of a program that is text, pass by pass
+    folding     a compiler for programs that are text, pass by pass
 
-The order to read: `benchmark.py` (one clock), `compare.py` (fair rounds), `verdict.py` (what may
-be concluded from them), `observed.py` and `explain.py` (why it is so), `claims.py` (claims of the
+Reading order: `benchmark.py` (one clock), `compare.py` (fair rounds), `verdict.py` (what may be
+concluded from the rounds), `observed.py` and `explain.py` (the reasons), `claims.py` (claims of the
 chapters, checked on your machine).
 
 The helpers of the book's own package, under its names, for its programs (`import d2lzh as d2l`
 after `d2lmini.install_as_mxnet()`): `context.py` (try_gpu), `data.py`, `digits.py`, `text.py`,
 `models.py`, `training.py` (train_ch3, ...), `devices.py` (several GPUs), `chars.py` (recurrent
-nets), `figures.py`. They are imported when first used, as are `programs.py` (folding), `classes.py`
-(family), `recorder.py` (recording, dependency_graph), and matplotlib when first drawn with.
+nets), `figures.py`. They are imported at first use, as are `programs.py` (folding), `classes.py`
+(family), `recorder.py` (recording, dependency_graph), and matplotlib at the first drawing.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ if TYPE_CHECKING:
         train_gluon_ch7,
     )
 
-# Imported when first asked for: the file of this folder, and the names in it.
+# Imported at first use: the file of this folder, and the names in it.
 _FILES = {
     "chars": """grad_clipping predict_rnn predict_rnn_gluon train_and_predict_rnn
         train_and_predict_rnn_gluon""",

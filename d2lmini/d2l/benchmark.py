@@ -1,8 +1,8 @@
-"""A stopwatch that knows it may have stopped too early.
+"""A stopwatch that reports whether it stopped too early.
 
 Operations return before they are computed, so a clock around them may measure only how long it took
-to put them into the queue. `Benchmark` prints what any stopwatch prints, and keeps beside the time
-how many operations were still pending when the clock stopped.
+to push them. `Benchmark` prints what any stopwatch prints, and also records how many operations
+were still pending when the clock stopped.
 
 >>> from d2lmini import d2l
 >>> with d2l.Benchmark("Nothing is left.", sync=True, quiet=True) as timer:
@@ -10,10 +10,11 @@ how many operations were still pending when the clock stopped.
 >>> timer.in_flight, timer.elapsed > 0
 (0, True)
 
-`repeat`, whose times are there to be compared, warns of it; a block does so with `warn=True`, since
-where the clock of a block stops is often the point, and its line is the book's.
+`repeat`, whose times are meant to be compared, warns of pending work; a block warns only with
+`warn=True`, because the moment at which its clock stops is often the point of an example, and its
+printed line is the book's.
 
-To say that one program is faster than another takes more than two stopwatches: see `compare`.
+Two stopwatches cannot show that one program is faster than another: see `compare`.
 """
 
 import functools
@@ -81,7 +82,7 @@ class Benchmark:
         traceback: TracebackType | None,
     ) -> None:
         try:
-            # A block that failed is not waited for: its own error is the one to report.
+            # Do not wait for a block that failed: its own error is the one to report.
             if self.sync and error is None:
                 engine.waitall()
         finally:
@@ -110,7 +111,7 @@ class Benchmark:
 
         @functools.wraps(function)
         def timed(*args: P.args, **kwargs: P.kwargs) -> R:
-            # A clock of its own for each call, so that recursion and threads do not share one.
+            # Each call has its own clock, so that recursion and threads do not share one.
             clock = Benchmark(self.prefix, sync=self.sync, quiet=self.quiet, warn=self.warn)
             try:
                 with clock:
@@ -124,10 +125,10 @@ class Benchmark:
     def repeat(self, function: Callable[[], object], n: int = 10) -> list[float]:
         """Call `function` n times and return the n times in seconds.
 
-        Each clock starts with an idle engine, so that no run pays for the one before; with `sync`
-        it also stops with one; without, it warns of work that was still in flight, unless `warn` is
-        False. Prints one line with the median, which `elapsed` keeps. `in_flight` is that of the
-        last run. ValueError for n below 1.
+        Each clock starts with an idle engine, so that no run pays for the previous one; with `sync`
+        the clock also stops with an idle engine; without, a warning reports work still in flight,
+        unless `warn` is False. Prints one line with the median, which `elapsed` keeps. `in_flight`
+        is that of the last run. ValueError for n below 1.
         """
         if n < 1:
             raise ValueError(f"repeat: n must be at least 1, got {n}")

@@ -1,4 +1,4 @@
-"""Language models on characters: train one, and let it write.
+"""Language models on characters: train a model, and let it write.
 
 d2l.train_and_predict_rnn_gluon(model, num_hiddens, vocab_size, ctx, corpus_indices,
                                 idx_to_char, char_to_idx, num_epochs, num_steps, lr,
@@ -23,7 +23,7 @@ from d2lmini.d2l.training import sgd
 
 
 def grad_clipping(params: Sequence[Any], theta: float, ctx: Context | None = None) -> None:
-    """Scale all gradients so that their joint norm is at most `theta`. Nothing waits for it."""
+    """Scale all gradients so that their joint norm is at most `theta`. Does not wait."""
     ctx = ctx or params[0].context
     norm = nd.sqrt(nd.add_n(*[(p.grad**2).sum().as_in_context(ctx) for p in params]))
     factor = nd.minimum(theta / nd.maximum(norm, 1e-30), 1.0)
@@ -39,7 +39,7 @@ def _write(
     idx_to_char: Sequence[str],
     char_to_idx: dict[str, int],
 ) -> str:
-    """`prefix` and `num_chars` more: always the character of the largest score."""
+    """`prefix` and `num_chars` more characters, each the one with the largest score."""
     output = [char_to_idx[prefix[0]]]
     for t in range(num_chars + len(prefix) - 1):
         scores, state = next_scores(output[-1], state)
@@ -62,7 +62,7 @@ def predict_rnn(
     idx_to_char: Sequence[str],
     char_to_idx: dict[str, int],
 ) -> str:
-    """Go on writing after `prefix`: `num_chars` characters of `rnn(inputs, state, params)`."""
+    """Continue `prefix` by `num_chars` characters of `rnn(inputs, state, params)`."""
 
     def next_scores(last: int, state: Any) -> tuple[Any, Any]:
         (Y,), state = rnn(to_onehot(nd.array([[last]], ctx), vocab_size), state, params)
@@ -81,7 +81,7 @@ def predict_rnn_gluon(
     idx_to_char: Sequence[str],
     char_to_idx: dict[str, int],
 ) -> str:
-    """The same by a Block such as `RNNModel`."""
+    """Continue `prefix` by `num_chars` characters of a Block such as `RNNModel`."""
 
     def next_scores(last: int, state: Any) -> tuple[Any, Any]:
         return model(nd.array([[last]], ctx), state)
@@ -111,7 +111,7 @@ def train_and_predict_rnn(
     prefixes: Iterable[str],
 ) -> None:
     """Train `rnn(inputs, state, params)` with `sgd`; every `pred_period` epochs print the
-    perplexity and what it writes after each prefix."""
+    perplexity and the text that it writes after each prefix."""
     params = get_params()
     loss = gluon.loss.SoftmaxCrossEntropyLoss()
 
@@ -155,7 +155,7 @@ def train_and_predict_rnn_gluon(
     pred_len: int,
     prefixes: Iterable[str],
 ) -> None:
-    """The same for a Block such as `RNNModel`, on consecutive batches, by a Trainer."""
+    """Train a Block such as `RNNModel` by a Trainer, on consecutive batches; else as above."""
     loss = gluon.loss.SoftmaxCrossEntropyLoss()
     model.initialize(ctx=ctx, force_reinit=True, init=init.Normal(0.01))
     trainer = gluon.Trainer(
@@ -190,7 +190,7 @@ def _train(
     schedule: tuple[int, int, Iterable[str]],
     write: Callable[[str], str],
 ) -> None:
-    """The loop of both. Perplexity is exp of the mean loss."""
+    """The loop of both functions. Perplexity is exp of the mean loss."""
     num_epochs, pred_period, prefixes = schedule
     for epoch in range(1, num_epochs + 1):
         start = time.time()

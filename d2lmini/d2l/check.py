@@ -1,20 +1,20 @@
-"""Checks for exercises: is the schedule as it was asked for? Never: how many seconds did it take?
+"""Checks for exercises on schedules: which operations may run side by side? Never on seconds.
 
     with d2lmini.profile() as trace:
         answer()
     check.overlaps(trace, "copy", "dot")
     check.at_most_waits(trace, 1, per="batch")
 
-Seconds differ from machine to machine and from run to run; what may run beside what does not. Two
-operations may run side by side if neither comes after the other, for its value or for the room; if
-the program issued the second without waiting for the first; and if there is a worker for each. All
-this is in a trace, of the threaded engine as of the stepped one.
+Seconds differ from machine to machine and from run to run; the dependencies do not. Two operations
+may run side by side if neither depends on the other, for its value or for the room; if the program
+issued the second without waiting for the first; and if there is a worker for each. All this is in a
+trace, of the threaded engine or of the stepped engine.
 
-A check that passes returns a sentence. One that does not raises `Wrong`, an AssertionError that
-says what is in the way, at which line, and what to try: another hint for each kind of mistake.
+A check that passes returns a sentence. A check that fails raises `Wrong`, an AssertionError that
+names the obstacle, its line, and what to try: another hint for each kind of mistake.
 
-Which operations are meant is said by a word: "copy" for all copies between devices, the name of an
-operation ("dot"), a place ("gpu(0)"), or a piece of the line that issued them ("loss(net(X)").
+A word selects operations: "copy" for all copies between devices, the name of an operation ("dot"),
+a place ("gpu(0)"), or a piece of the line that issued them ("loss(net(X)").
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from d2lmini.context import Context
 from d2lmini.profiler.records import Operation, Wait
 from d2lmini.profiler.trace import Trace
 
-#: So many neighbours in the program's order, on either side, are tried as partners.
+#: This many neighbours in program order, on either side, are tried as partners.
 _NEAR = 8
 
 
 class Wrong(AssertionError):
-    """The schedule is not as it was asked for; `hint` names the kind of mistake in a word."""
+    """The schedule fails an exercise's check; `hint` names the kind of mistake in a word."""
 
     def __init__(self, hint: str, text: str):
         super().__init__(text)
@@ -41,16 +41,16 @@ class Wrong(AssertionError):
 
 
 class Sentence(str):
-    """What a check found; a notebook shows it without quotes."""
+    """The result of a check; a notebook shows it without quotes."""
 
     __slots__ = ()
     __repr__ = str.__str__
 
 
 def overlaps(trace: Trace, a: str, b: str, but: int = 1) -> Sentence:
-    """May each of the operations `a`, but for so many, run beside one of `b`?
+    """May each of the operations `a`, except a few, run beside an operation of `b`?
 
-    The first copy has nothing to run beside, so one may go without. Wrong, with a hint: "missing",
+    The first copy has no partner, so one may lack a partner. Wrong, with a hint: "missing",
     "waits", "needs", "room", "worker", "inline".
     """
     return _partners(trace, _chosen(trace, a), _chosen(trace, b), a, b, but)
@@ -58,7 +58,7 @@ def overlaps(trace: Trace, a: str, b: str, but: int = 1) -> Sentence:
 
 def parallel(trace: Trace, *kinds: str) -> Sentence:
     """May the operations of these kinds run side by side: each beside one of every other kind, or,
-    if there is one kind, beside another of its own? Wrong, with a hint as of `overlaps`."""
+    if there is only one kind, beside another of its own? Wrong, with a hint as in `overlaps`."""
     if len(kinds) == 1:
         chosen = _chosen(trace, kinds[0])
         return _partners(trace, chosen, chosen, kinds[0], kinds[0], 0)
@@ -70,9 +70,9 @@ def parallel(trace: Trace, *kinds: str) -> Sentence:
 
 
 def before(trace: Trace, a: str, b: str) -> Sentence:
-    """Is each `a` over before `b` begins, in every legal order? If there are as many of both, the
-    first before the first, and so on; else all before all. Wrong, with a hint: "missing", "late"
-    (issued after it), "free" (nothing orders them)."""
+    """Is each `a` over before `b` begins, in every legal order? If there are equally many of both,
+    they are compared pair by pair; else all with all. Wrong, with a hint: "missing", "late" (issued
+    after it), "free" (nothing orders them)."""
     first, second = _chosen(trace, a), _chosen(trace, b)
     if len(first) == len(second):
         pairs = list(zip(first, second))
@@ -97,10 +97,11 @@ def before(trace: Trace, a: str, b: str) -> Sentence:
 def at_most_waits(trace: Trace, n: int, per: str | int | None = None) -> Sentence:
     """Does the program wait at most `n` times?
 
-    per     None: in all. A number: n times for each of so many. A word: n times between one such
-            operation and the next ("batch": an update of weights); waits after the last are free
-    Back-pressure is no wait of the program's. Wrong, with a hint: "hidden", "waitall", "reading",
-    "waiting", after the kind of wait that comes most often; "missing".
+    per     None: in all. A number: n times for each of that many batches. A word: n times between
+            one such operation and the next ("batch": an update of weights); waits after the last
+            are free
+    Back-pressure is not a wait of the program. Wrong, with a hint: "hidden", "waitall", "reading",
+    "waiting", after the most frequent kind of wait; "missing".
     """
     waits = [wait for wait in trace.waits if wait.kind != "backpressure"]
     if per is None or isinstance(per, int):
@@ -120,16 +121,18 @@ def at_most_waits(trace: Trace, n: int, per: str | int | None = None) -> Sentenc
 
 
 def no_hidden_waits(trace: Trace) -> Sentence:
-    """Does every line that waits say so (`lint_waits`)? Wrong, with the kind of wait as hint."""
+    """Is every line that waits explicit about it (`lint_waits`)? Wrong, with the kind of wait as
+    hint."""
     for row in trace.waits().hidden:
         raise Wrong(row.kind, f"{row.where} waits ({row.kind}) and does not say so: {row.instead}")
     return Sentence("every line that waits says so")
 
 
 def peak_bytes(trace: Trace, ctx: Context, nbytes: int) -> Sentence:
-    """Did arrays of the trace take at most `nbytes` on the device, at any moment? What was there
-    before does not count. (On the threaded engine that depends on how far the program ran ahead:
-    a bound makes it sure, or `engine.stepped(remember=0)`, which keeps no array for `back`.)
+    """Did arrays of the trace take at most `nbytes` on the device, at any moment? Arrays from
+    before the trace do not count. (On the threaded engine the peak depends on how far the program
+    ran ahead; a bound on pending bytes makes it certain, or `engine.stepped(remember=0)`, which
+    keeps no array for `back`.)
 
     Wrong, with a hint: "ahead" (issued faster than computed), "kept" (many results of one line),
     "large" (a single array), "many" (none of these); "missing".
@@ -168,7 +171,7 @@ def peak_bytes(trace: Trace, ctx: Context, nbytes: int) -> Sentence:
 
 
 def _chosen(trace: Trace, what: str) -> list[Operation]:
-    """Those that the word means; Wrong if there are none."""
+    """The operations that the word selects; Wrong if there are none."""
     ran = [each for each in trace.operations if each.began_ns]
     if what == "copy":
         found = [each for each in ran if each.is_copy]
@@ -182,7 +185,7 @@ def _chosen(trace: Trace, what: str) -> list[Operation]:
 
 
 def _ends(trace: Trace, per: str) -> list[int]:
-    """The numbers of the operations that end a batch, or whatever it is."""
+    """The numbers of the operations that end a batch, or another unit."""
     if per != "batch":
         return [each.number for each in _chosen(trace, per)]
     updates: dict[int, list[int]] = defaultdict(list)  # of each weight
@@ -218,7 +221,7 @@ _HINTS = {
 def _partners(
     trace: Trace, first: list[Operation], second: list[Operation], a: str, b: str, but: int
 ) -> Sentence:
-    """Does each of `first`, but for so many, find one of `second` to run beside?"""
+    """Does each of `first`, except a few, find one of `second` to run beside?"""
     numbers = [each.number for each in second]
     alone: list[tuple[str, Operation, Operation]] = []
     for each in first:
@@ -232,8 +235,8 @@ def _partners(
             if not obstacles[-1][0]:
                 break
         else:
-            # What stands between it and the operation that uses it is no mistake; what stands
-            # between it and the one on the other side may be.
+            # An operation between it and the one that uses it is no mistake; an operation between
+            # it and the one on the other side may be.
             alone.append(next((o for o in obstacles[:4] if o[0] != "needs"), obstacles[0]))
     if len(alone) <= min(but, len(first) - 1):
         return Sentence(f"{a} may run beside {b}")
@@ -259,7 +262,7 @@ def _obstacle(trace: Trace, x: Operation, y: Operation) -> str:
 
 
 def _needs(trace: Trace, x: int, y: int) -> bool:
-    """Does the value of `x` go into `y`, at once or through others?"""
+    """Does the value of `x` go into `y`, directly or through other operations?"""
     seen, todo = {y}, [y]
     while todo:
         for number in trace.needs(todo.pop()):
@@ -289,7 +292,7 @@ def _wait_between(trace: Trace, x: Operation, y: Operation) -> Wait | None:
 
 
 def _too_many(trace: Trace, waits: list[Wait], allowed: int, per: str | int | None) -> Wrong:
-    """What to say of more waits than allowed."""
+    """The message for more waits than allowed."""
     lines: dict[tuple[Any, str], list[Wait]] = defaultdict(list)
     for each in waits:
         lines[callsite.same_line(each.site), each.kind].append(each)

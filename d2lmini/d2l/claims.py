@@ -1,7 +1,7 @@
 """A text's claims about speed, checked where the reader runs it.
 
-"Asynchronous is faster" is true on the author's machine; is it on yours? A chapter hands its claim
-to `compare`, which keeps in `verdict.holds` whether the verdict supports it:
+"Asynchronous is faster" is true on the author's machine; is it true on yours? A chapter passes its
+claim to `compare`, which stores in `verdict.holds` whether the verdict supports the claim:
 
     v = d2l.compare({"synchronous": f, "asynchronous": g}, claim="asynchronous is faster")
 
@@ -34,8 +34,8 @@ from d2lmini.d2l.verdict import Ratio, Relation, Verdict
 
 @dataclass(frozen=True)
 class Claim:
-    """What a text says: `name` is, against each of `rivals`, faster, slower or as fast, and that by
-    the factor `at_least`. Called with a verdict, it says whether that supports it."""
+    """A text's claim: `name` is faster than each of `rivals`, slower or as fast, and that by the
+    factor `at_least`. Called with a verdict, it returns whether the verdict supports the claim."""
 
     name: str
     rivals: tuple[str, ...]
@@ -50,12 +50,12 @@ class Claim:
         )
 
     def times(self, verdict: Verdict, rival: str) -> Ratio:
-        """How many times faster `name` is than `rival`; slower, if that is what is claimed."""
+        """How many times faster `name` is than `rival`; slower, if the claim says slower."""
         pair = (rival, self.name) if self.relation == "faster" else (self.name, rival)
         return verdict.between(*pair)
 
     def closest(self, verdict: Verdict) -> str:
-        """The rival that the claim has least to say against."""
+        """The rival against which the claim is weakest."""
         return min(self.rivals, key=lambda rival: self.times(verdict, rival).value)
 
 
@@ -84,11 +84,11 @@ def parse(claim: str, names: Iterable[str]) -> Claim:
 
 
 def record(verdict: Verdict) -> None:
-    """Append the claim and its fate to the file D2LMINI_CLAIMS names; nothing when unset.
+    """Append the claim and its outcome to the file that D2LMINI_CLAIMS names; nothing when unset.
 
-    A line of JSON: the chapter, the claim, whether it holds, and of the pair that it speaks of (the
-    last candidate and the first, where it has words of its own) the relation, the ratio as [median,
-    low, high], of the slower one's time over the faster one's, and what explains it.
+    A line of JSON: the chapter, the claim, whether it holds, and for its pair of candidates (the
+    last and the first, if the claim has its own words) the relation, the ratio as [median, low,
+    high], of the slower one's time over the faster one's, and the explanation.
     """
     path = os.environ.get("D2LMINI_CLAIMS")
     if path:

@@ -1,9 +1,9 @@
-"""A picture of what is derived from what, drawn from the classes themselves.
+"""A picture of class inheritance, drawn from the classes themselves.
 
     d2l.family([Block, HybridBlock, Dense], methods=["forward", "hybridize", "hybrid_forward"])
 
-An arrow goes from a class to the one below it that is derived from it. In the box stand those of
-the methods that the class writes itself; what it does not write it inherits from above.
+An arrow goes from a class to a class below it that is derived from it. A box lists those of the
+methods that the class defines itself; the other methods are inherited from above.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from d2lmini.draw.timeline import STYLES
 
 
 def parents(cls: type, among: Sequence[type]) -> list[type]:
-    """Its nearest ancestors in the list: no other one of them is in between."""
+    """The nearest ancestors in the list: no other ancestor in the list lies in between."""
     above = [c for c in among if c is not cls and issubclass(cls, c)]
     return [c for c in above if not any(d is not c and issubclass(d, c) for d in above)]
 
 
 def own_methods(cls: type, methods: Sequence[str]) -> list[str]:
-    """Those of the methods that stand in the class itself."""
+    """Those of the methods that the class defines itself."""
     return [name for name in methods if name in vars(cls)]
 
 

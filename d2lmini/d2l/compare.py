@@ -1,4 +1,4 @@
-"""Which program is faster? A fair race, and a verdict that does not say more than was measured.
+"""Which program is faster? Fair rounds, and a verdict that says no more than was measured.
 
 >>> from d2lmini import d2l
 >>> verdict = d2l.compare({"long": lambda: sum(range(9999)), "short": lambda: sum(range(9))})
@@ -9,22 +9,22 @@ True
 
     verdict: asynchronous is 1.9 times faster than synchronous (1.8-2.0, 10 rounds, 2 BLAS threads)
 
-or, where there is nothing to be seen, with the reason, as far as it was measured:
+or, if no difference is measurable, with the reason as far as it was measured:
 
     verdict: no measurable difference between a and b (0.97-1.02, 10 rounds, 2 BLAS threads): both
     wait at train.py:12 in every step
 
-`print(verdict.table)` shows where the time goes: in the call, in its waits, in draining what was in
-flight when it returned. For that each candidate runs once more, after the timed rounds, under
-`profile()`; the timed ones run undisturbed.
+`print(verdict.table)` shows where the time goes: in the call, in its waits, in draining the work in
+flight after it returned. To find out, each candidate runs once more after the timed rounds, under
+`profile()`; the timed rounds run undisturbed.
 
-The usual ways to fool oneself, and what is done here about each:
+Common measurement errors, and how each is avoided:
 
 - the first run pays for memory, caches, thread pools       -> every candidate is warmed up
 - the clock stops while work is queued                      -> the engine is idle at start and stop
 - the machine slows down while the second candidate runs    -> candidates take turns, round by round
-- whoever runs second finds warm caches (or a hot chip)     -> the order rotates
-- a function is shorter than the clock can tell             -> it is repeated inside a round
+- the second candidate finds warm caches (or a hot chip)    -> the order rotates
+- a function is too short for the clock                     -> it is repeated inside a round
 - one lucky run                                             -> median and interval of all rounds
 """
 
@@ -58,20 +58,20 @@ def compare(
     """Time the candidates against each other; the first is the baseline.
 
     candidates: names and functions without arguments. rounds: how often each is timed; fewer than
-    five allow no verdict, ten shrug off one disturbed round. warmup: untimed calls of each before.
+    five allow no verdict, ten tolerate one disturbed round. warmup: untimed calls of each before.
     min_time: seconds a round lasts at least; shorter functions are called several times in a row,
     without a wait between the calls, and the time of one call is the total over their number.
-    margin: a difference smaller than this fraction is not called one. explain: run each once more,
-    observed, to tell its waits from its other time and why no difference is seen.
+    margin: a difference smaller than this fraction counts as none. explain: run each once more
+    under a trace, to separate its waits from its other time and to find why there is no difference.
 
-    claim: what the text around this call says, for instance "asynchronous is faster". Whether it
-    is true is read from the verdict, by the small grammar of `claims.py` or by `holds(verdict)`,
-    and kept in `verdict.holds`; nothing is raised when it is false, the verdict's sentence simply
-    says what was found. `make claims` collects the claims of all chapters.
+    claim: the claim of the surrounding text, for instance "asynchronous is faster". The verdict
+    decides whether it is true, by the small grammar of `claims.py` or by `holds(verdict)`; the
+    result is in `verdict.holds`. A false claim raises nothing; the verdict's sentence says what was
+    found. `make claims` collects the claims of all chapters.
 
     ValueError for fewer than two candidates or a claim that cannot be read, at once. An error in a
-    candidate, also one that comes late from the engine, ends the race: failed work is not timed.
-    Warns where work is in flight when the clock stops, since another thread pushes meanwhile.
+    candidate, also a delayed one from the engine, ends the comparison: failed work is not timed.
+    Warns if work is in flight when the clock stops, because another thread pushes meanwhile.
     Cost: about len(candidates) * (rounds + 3) * max(min_time, one call).
     """
     _check(candidates, rounds, warmup)
@@ -106,7 +106,7 @@ def compare(
 
 class Lap(NamedTuple):
     """A timed round of one candidate: seconds until its calls had returned, seconds more until all
-    their work was done, processor time of both, and what was in flight all the same."""
+    their work was done, processor time of both, and the work still in flight then."""
 
     returned_s: float
     drain_s: float
@@ -120,9 +120,9 @@ def _verdict_on(
     seen: dict[str, Observed],
     margin: float,
 ) -> Verdict:
-    """The laps as times of one call. The observed round says which share of the time until the
-    return was waiting; the timed rounds, in which nobody looked, say how long that was. (Operations
-    of a few microseconds take longer under a trace, so waits between them are underrated.)"""
+    """The laps as times of one call. The observed round gives the fraction of the call's time spent
+    waiting; the timed, undisturbed rounds give the length. (Operations of a few microseconds take
+    longer under a trace, so waits between them are underestimated.)"""
     shares = {name: each.wait_s / max(each.returned_s, 1e-9) for name, each in seen.items()}
 
     def of_one_call(part: Callable[[Lap, float], float]) -> dict[str, list[float]]:
@@ -201,8 +201,8 @@ def _warn_of_pending(name: str, pending: int) -> None:
 
 
 class Machine(NamedTuple):
-    """At a moment: the cores this process may use, the seconds they have been busy, the seconds
-    this process has been running on them, and the time."""
+    """A snapshot: the cores this process may use, the seconds they have been busy, the seconds this
+    process has been running on them, and the time."""
 
     cores: int
     busy_s: float | None
@@ -218,7 +218,7 @@ def _machine() -> Machine:
     if allowed is not None and max(allowed) < len(each):
         each = [each[core] for core in allowed]
     idle = sum(core.idle + getattr(core, "iowait", 0.0) for core in each)
-    # A guest's time is counted as user time, too.
+    # The time of a virtual machine's guest is also counted as user time.
     guest = sum(getattr(core, "guest", 0.0) + getattr(core, "guest_nice", 0.0) for core in each)
     busy_s = sum(map(sum, each)) - idle - guest if each else None
     return Machine(
@@ -227,8 +227,8 @@ def _machine() -> Machine:
 
 
 def _elsewhere(begin: Machine, end: Machine) -> float | None:
-    """How many cores were busy with other programs in between, on average; None where the system
-    does not tell or the time was too short for its clock, which ticks a hundred times a second."""
+    """How many cores were busy with other programs in between, on average; None if the system does
+    not tell or the time was too short for its clock, which ticks a hundred times a second."""
     passed_s = end.now_s - begin.now_s
     if begin.busy_s is None or end.busy_s is None or passed_s < 0.1:
         return None
@@ -242,5 +242,5 @@ def _blas_threads() -> int | None:
 
     if not any(p["user_api"] == "blas" for p in threadpoolctl.threadpool_info()):
         return None
-    # Of the BLAS that this library calls: another package may have brought one of its own.
+    # The BLAS that this library calls: another package may have loaded its own.
     return blas.threads()

@@ -22,5 +22,5 @@ def try_gpu(i: int = 0) -> Context:
 
 
 def try_all_gpus() -> list[Context]:
-    """All GPUs there are; `[cpu()]` if there is none."""
+    """All available GPUs; `[cpu()]` if there is none."""
     return [gpu(i) for i in range(num_gpus())] or [cpu()]

@@ -47,8 +47,8 @@ def data_iter(
 
 
 def data_file(name: str) -> Path:
-    """The file of that name in `../data` or `data`, as the book's programs have it, or in the
-    folder that the environment variable D2L_DATA names. FileNotFoundError says where it is from."""
+    """The file of that name in `../data` or `data`, as in the book's programs, or in the folder
+    that the environment variable D2L_DATA names. FileNotFoundError names the file's source."""
     folders = ["../data", "data", *filter(None, [os.environ.get("D2L_DATA")])]
     for folder in folders:
         path = Path(folder) / name
@@ -64,7 +64,7 @@ def data_file(name: str) -> Path:
 def get_data_ch7() -> tuple[NDArray, NDArray]:
     """1500 measurements of airfoil noise: features (1500, 5), labels (1500,), each column with mean
     0 and standard deviation 1. Read from `airfoil_self_noise.dat` (see `data_file`); MXNetError if
-    that does not hold rows of numbers, equally many."""
+    the file does not hold rows of equally many numbers."""
     path = data_file("airfoil_self_noise.dat")
     try:
         data = np.loadtxt(path, delimiter="\t", ndmin=2)
@@ -87,7 +87,7 @@ def load_data_fashion_mnist(
     """Training and test DataLoader of Fashion-MNIST: batches (N, 1, 28, 28) between 0 and 1.
 
     resize: side length of the images, if another is wanted. root: the folder with the four `.gz`
-    files; what is missing is downloaded, and an error offline names the files.
+    files; missing files are downloaded, and an error offline names the files.
     """
     from d2lmini.gluon import data as gdata
 

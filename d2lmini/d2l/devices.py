@@ -5,9 +5,9 @@
 >>> [X.shape for X in Xs], [y.context for y in ys]
 ([(3, 2), (2, 2)], [cpu(0), cpu(1)])
 
-A step: every device computes the losses of its part, backward goes through all parts, the Trainer
-adds up the gradients. Nothing in it waits, so parts are computed at the same time, and so is the
-next batch while the last sums are still on their way.
+A step: every device computes the losses of its part, backward runs through all parts, the Trainer
+sums the gradients. No step waits, so the parts are computed at the same time, and the next batch
+begins while the last sums are still being computed.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ Split = Callable[[Any, Any, list[Context]], Parts]
 
 
 def split_batch(X: Any, y: Any, devices: list[Context]) -> Parts:
-    """Features and labels as a part for each device, those of the first longer by one if need be.
-    ValueError unless there are as many labels as features."""
+    """Split features and labels into a part for each device, the first parts longer by one if need
+    be. ValueError unless there are as many labels as features."""
     if X.shape[0] != y.shape[0]:
         raise ValueError(f"split_batch: {X.shape[0]} features and {y.shape[0]} labels")
     load = gluon.utils.split_and_load
@@ -50,7 +50,8 @@ def evaluate_accuracy_gpus(
 
 
 def _hits(scores: list[Any], labels: list[Any]) -> Any:
-    """How many scores of all devices are largest at their label, a number on the CPU."""
+    """The number of scores, over all devices, that are largest at their label; a number on the
+    CPU."""
     right = [
         (s.argmax(axis=1) == y.astype("float32")).sum().as_in_context(cpu())
         for s, y in zip(scores, labels)

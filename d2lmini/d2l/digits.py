@@ -1,7 +1,7 @@
-"""Real handwritten digits that need no network: scikit-learn's bundled copy of a UCI data set.
+"""Real handwritten digits without a network: scikit-learn's bundled copy of a UCI data set.
 
 1797 grey pictures of 8 x 8 pixels, written by 43 people (E. Alpaydin, C. Kaynak, 1998: Optical
-Recognition of Handwritten Digits). Small, but real: networks that learn them have learnt something.
+Recognition of Handwritten Digits). The data set is small but real.
 
 >>> from d2lmini import d2l
 >>> train_iter, test_iter = d2l.load_data_digits(256, resize=28)      # doctest: +SKIP

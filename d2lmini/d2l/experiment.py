@@ -1,4 +1,4 @@
-"""A function to be tried: its parameters are turned, its results are kept and compared.
+"""A function to be tried: change its parameters, keep and compare its results.
 
     def multiply(size=1000, n=10):
         x = nd.random.uniform(shape=(size, size))
@@ -9,10 +9,10 @@
 
     d2l.Experiment(multiply, size=[250, 500, 1000, 2000], n=(1, 20), unit="s", title="time")
 
-This runs the function once, with the values at which the controls stand, and prints what it gave.
-In a notebook there is a panel besides: sliders, Run, Cancel, and all runs in a table and a picture.
-In a script, a test or a saved notebook the printed lines and the picture are all there is; they
-say the same.
+This runs the function once, with the initial values of the controls, and prints the result. In a
+notebook there is also a panel: sliders, Run, Cancel, and all runs in a table and a picture. In a
+script, a test or a saved notebook there are only the printed lines and the picture; they say the
+same.
 
 >>> from d2lmini import d2l
 >>> def square(x):
@@ -23,8 +23,8 @@ square(x=5): 25
 square(x=7): 49
 49
 
-How a run is cancelled: see `widgets/job.py`. What the function may give: `experiment_results.py`;
-what is drawn of it: `experiment_plot.py`.
+How a run is cancelled: see `widgets/job.py`. Allowed results of the function: see
+`experiment_results.py`; how they are drawn: see `experiment_plot.py`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from d2lmini.widgets.panel import Panel
 
 @dataclass
 class Run:
-    """One run: the value of each parameter, what the function gave, that as numbers."""
+    """One run: the value of each parameter, the function's result, the result as numbers."""
 
     number: int
     parameters: dict[str, Any]
@@ -58,26 +58,26 @@ class Experiment(Panel):
     """`Experiment(f, size=(100, 2000), ...)`: a panel to try `f(size=..., ...)` with.
 
     Each parameter is (low, high), (low, high, step) or a range: a slider; a list: a choice; True or
-    False: a switch; any other value: passed as it is. The default that `f` has for it is where it
-    stands at first, if it is among the values; else a slider stands in the middle, a choice at its
-    first. Parameters of `f` that are not named keep their defaults.
+    False: a switch; any other value: passed as it is. The initial value is the default of `f`, if
+    it is among the values; else a slider starts in the middle, a choice at its first value.
+    Parameters of `f` that are not named keep their defaults.
 
     unit     of the results, "s" for seconds; {"time": "s", "memory": "MB"} if they differ.
-             Times of verdicts and traces, and of functions that give None, are in "s" anyway
-    title    what is measured: the label of the axis
+             Times of verdicts and traces, and of functions that return None, are in "s" anyway
+    title    the measured quantity: the label of the axis
              (A parameter of `f` that has one of these two names keeps its default.)
 
-    `f` gives one of the things in `experiment_results`, at its end. If it is a generator, what it
-    yields is a curve. If it has a parameter `progress` it is passed a function to say how far it
-    is: `progress(3, 10)`, or `for x in progress(xs)`. The run ends when all that it has pushed is
-    computed. Its clock is its own: the first call of anything is slow, so let it warm up, or leave
-    the timing to `d2l.compare`, which does.
+    `f` returns one of the results in `experiment_results`. If `f` is a generator, the values that
+    it yields are a curve. If `f` has a parameter `progress`, it is passed a function to report
+    progress: `progress(3, 10)`, or `for x in progress(xs)`. The run ends when everything that it
+    has pushed is computed. `f` measures its own time: the first call of anything is slow, so warm
+    up, or leave the timing to `d2l.compare`, which warms up.
 
     runs     the `Run`s that succeeded since the last `clear`
 
-    TypeError, ValueError at once for parameters that `f` does not take, or that give no control;
-    what the first run raises passes through. Later ones, begun by `start` or in the panel, show
-    their error there, with the line it came from.
+    TypeError, ValueError at once for parameters that `f` does not take, or that make no control;
+    errors of the first run pass through. Later runs, begun by `start` or in the panel, show their
+    error there, with the line that raised it.
     """
 
     def __init__(
@@ -127,14 +127,14 @@ class Experiment(Panel):
         self.runs.append(run)
 
     def run(self, **values: Any) -> Any:
-        """Run here and now with these values, print what came out, and give what `f` gave; the run
-        joins the others."""
+        """Run on this thread with these values, print the result, and return it; the run joins the
+        others."""
         run: Run = super().run(**values)
         print(self.told(run))
         return run.value
 
     def told(self, run: Run) -> str:
-        """A run in words, as it is printed."""
+        """A run in words, as printed."""
         result, head = run.result, f"{self.name}({_arguments(run.parameters)})"
         lines = {name: self._told(run, name) for name in result.values}
         if list(lines) == [UNNAMED]:
@@ -150,7 +150,7 @@ class Experiment(Panel):
         return amount(run.result.values[name], self.unit_of(run, name)) + steps
 
     def unit_of(self, run: Run, name: str) -> str:
-        """The unit of one of its results; "" for none."""
+        """The unit of one of the results; "" for none."""
         if run.result.timed:
             return "s"
         if isinstance(self.unit, Mapping):
@@ -175,7 +175,7 @@ class Experiment(Panel):
         return head, rows
 
     def draw(self) -> KeptPicture | None:
-        """All runs as a picture; the timeline of the last beneath, if it has one."""
+        """All runs as a picture; the timeline of the last run beneath, if it has one."""
         from d2lmini.d2l.experiment_plot import picture_of
 
         if not self.runs:
@@ -196,13 +196,13 @@ def _takes(f: Callable[..., Any], name: str) -> bool:
 
 
 def _arguments(parameters: dict[str, Any]) -> str:
-    """As in a call; arrays and the like, which say little, are left out."""
+    """The arguments as in a call; arrays and the like are left out."""
     words = {name: word(value) for name, value in parameters.items()}
     return ", ".join(f"{name}={told}" for name, told in words.items() if told[0] != "<")
 
 
 def _follow(generator: Any, points: list[Any], step: Callable[[], object]) -> Any:
-    """Collect what a generator yields; what it returns. `step` is called after each."""
+    """Collect what a generator yields, and its return value. `step` is called after each value."""
     try:
         while True:
             try:
@@ -217,7 +217,7 @@ def _follow(generator: Any, points: list[Any], step: Callable[[], object]) -> An
 def _sorted(
     f: Callable[..., Any], parameters: dict[str, Any]
 ) -> tuple[list[Control], dict[str, Any]]:
-    """What can be turned, and what is passed as it is."""
+    """The parameters with a control, and the values that are passed as they are."""
     wanted = inspect.signature(f).parameters
     every = any(each.kind is each.VAR_KEYWORD for each in wanted.values())
     by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)

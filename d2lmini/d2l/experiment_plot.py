@@ -4,8 +4,8 @@
     else, if one number differs between runs    over that parameter
     else                                        bars, named by the parameters that differ
 
-Results with different units stand side by side. Markers, dashes and hatches tell apart what colours
-do, so that it reads in grey too.
+Results with different units get separate axes. Markers, dashes and hatches distinguish what colours
+distinguish, so that the picture also reads in grey.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from d2lmini.widgets.controls import word
 if TYPE_CHECKING:
     from d2lmini.d2l.experiment import Experiment, Run
 
-#: So many runs are drawn, the last ones.
+#: This many runs are drawn, the last ones.
 MOST = 12
 
 ACCENT, EDGE = STYLES["accent"][0], STYLES["accent"][1]
@@ -36,7 +36,7 @@ SECONDS = (("s", 1.0), ("ms", 1e3), ("us", 1e6))
 
 def picture_of(experiment: Experiment) -> Picture:
     """All runs, the last at most `MOST`."""
-    # Building matplotlib's font cache, once per machine, is no news for the reader of a chapter.
+    # Hide matplotlib's notice that it builds its font cache, once per machine.
     logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
     runs = experiment.runs[-MOST:]
     groups = _groups(experiment, runs)
@@ -111,7 +111,7 @@ def _over(experiment: Experiment, runs: list[Run], groups: dict[str, list[str]],
 
 
 def _spread(ax: Any, xs: Any, ys: Any, spreads: Any, factor: float, at: int) -> None:
-    """From where to where the middle half of the times lies."""
+    """The range of the middle half of the times."""
     for x, y, spread in zip(xs, ys, spreads, strict=True):
         if spread is not None:
             low, high = (factor * end for end in spread)
@@ -171,7 +171,7 @@ def _figure(
 
 
 def _legend(figure: Any, axes: list[Any]) -> None:
-    """One for all axes, if there is anything to tell apart."""
+    """One legend for all axes, if there is anything to distinguish."""
     found: dict[str, Any] = {}
     for ax in axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
@@ -184,7 +184,7 @@ def _legend(figure: Any, axes: list[Any]) -> None:
 
 
 def _groups(experiment: Experiment, runs: list[Run]) -> dict[str, list[str]]:
-    """unit -> the names of the results that have it."""
+    """unit -> the names of the results in that unit."""
     groups: dict[str, list[str]] = {}
     for run in runs:
         for name in run.result.values:
@@ -201,7 +201,7 @@ def _varying(runs: list[Run]) -> list[str]:
 
 
 def _label(run: Run, varying: list[str]) -> str:
-    """A run's number, and the parameters that tell it from others; all, if none does."""
+    """A run's number, and the parameters that differ between runs; all, if none differs."""
     names = varying or [name for name, value in run.parameters.items() if word(value)[0] != "<"]
     told = ", ".join(f"{name}={word(run.parameters.get(name))}" for name in names[:4])
     return f"{run.number}: {told}" if told else f"run {run.number}"
@@ -215,7 +215,7 @@ def _axis(experiment: Experiment, names: list[str], unit: str) -> str:
 
 
 def _scale(unit: str, most: float) -> tuple[str, float]:
-    """What an axis counts in, and how many of these make one of `unit`."""
+    """The unit of an axis, and how many of it make one of `unit`."""
     if unit != "s":
         return unit, 1.0
     return next(((name, per_s) for name, per_s in SECONDS if most * per_s >= 1), SECONDS[-1])
@@ -247,5 +247,5 @@ def _is_number(value: Any) -> bool:
 
 
 def _plain(text: str) -> str:
-    """matplotlib takes what stands between dollars for a formula."""
+    """Escape dollars, between which matplotlib expects a formula."""
     return text.replace("$", r"\$")

@@ -1,4 +1,4 @@
-"""What came out of a run of an experiment, whatever the function gave: values, curves, pictures.
+"""The result of a run of an experiment: values, curves, pictures from what the function returned.
 
 >>> from d2lmini.d2l.experiment_results import result_of
 >>> result_of({"loss": 0.5, "error": 0.25}, [], 1.0).values
@@ -9,10 +9,10 @@
     a number                  one value
     a dict of numbers         one for each name
     a list of numbers         a curve
-    points of a generator     curves too, if the function gives nothing at its end
+    points of a generator     curves too, if the function returns nothing
     d2l.Verdict               the median time of each candidate, with its spread
     d2lmini.profile()'s trace its time, and its timeline
-    None                      the time until all was computed that the run had pushed
+    None                      the time until everything that the run had pushed was computed
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from d2lmini.ndarray import NDArray
 from d2lmini.profiler.summary import in_time
 from d2lmini.profiler.trace import Trace
 
-#: A value or curve that was given without a name.
+#: The name of a value or curve without a name.
 UNNAMED = ""
 
 
 @dataclass
 class Result:
     """values    name -> number; of a curve its last
-    curves    name -> the numbers in their order, for those that are more than one
+    curves    name -> the numbers in order, if there are several
     spread    name -> (low, high), where known: the middle half of the times
-    timed     are they seconds, for the function gave times?
+    timed     are the values seconds, because the function returned times?
     text      a line to print beneath; ""
-    picture   to be shown besides; None
+    picture   an additional picture; None
     """
 
     values: dict[str, float]
@@ -51,7 +51,8 @@ class Result:
 
 
 def result_of(value: Any, points: list[Any], elapsed_s: float) -> Result:
-    """See above. `points`: what a generator has yielded. TypeError for anything else."""
+    """The result of a value. `points`: what a generator has yielded. TypeError for anything
+    else."""
     if value is None:
         return _curves(points) if points else Result({"time": elapsed_s}, timed=True)
     if isinstance(value, Verdict):
@@ -84,7 +85,7 @@ def _numbers(value: Any) -> Result:
 
 
 def _curves(points: Iterable[Any]) -> Result:
-    """Points, each a number or a dict of numbers, one after the other."""
+    """The curves of points, each a number or a dict of numbers."""
     curves: dict[str, list[float]] = {}
     for point in points:
         for name, value in _numbers(point).values.items():

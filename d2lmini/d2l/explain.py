@@ -1,6 +1,6 @@
-"""Why a race ended as it did, in words, from what was measured: no guess, and no clock here.
+"""Why a comparison ended as it did, in words, from the measurements: no guess, and no clock here.
 
-Two candidates that should differ and do not have a reason, and most often one of these:
+Two candidates that should differ and do not have a reason, most often one of these:
 
 - both wait in the midst, at the same line    "both wait at train.py:12 in every step"
 - an operation needs the one before it        "... come one after the other ..."
@@ -10,7 +10,7 @@ Two candidates that should differ and do not have a reason, and most often one o
 - another program took a core                 "one of the two cores was busy with something else"
 - the rounds scatter                          a difference below that cannot be seen
 
-`causes` lists all that the figures support, the surest first; a verdict's sentence takes the first.
+`causes` lists all that the measurements support, the surest first; a verdict quotes the first.
 
 >>> duration(0.0000093), duration(0.014), duration(0)
 ('9.3 us', '14 ms', '0 s')
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from d2lmini.d2l.observed import Observed
     from d2lmini.d2l.verdict import Verdict
 
-#: Of a call's time: what is less is no cause of it.
+#: Fraction of a call's time below which a part is no cause of that time.
 _COUNTS = 0.25
-#: Of a call's time: what is more rules it.
+#: Fraction of a call's time above which a part dominates the call.
 _RULES = 0.7
 #: Rounds whose ratios lie this far apart hide a difference that a reader would expect to see.
 _SCATTER = 1.3
@@ -37,8 +37,8 @@ _NUMBERS = "no one two three four five six seven eight nine ten eleven twelve".s
 
 
 def causes(verdict: Verdict, name: str, other: str) -> list[str]:
-    """Why no difference between `name` and `other` was measured, the surest cause first; those that
-    the figures support, and so perhaps none."""
+    """Why no difference between `name` and `other` was measured, the surest cause first; only
+    causes that the measurements support, and so perhaps none."""
     ours, theirs = verdict.observed.get(name), verdict.observed.get(other)
     inside: list[str] = []
     if ours is not None and theirs is not None:
@@ -49,7 +49,8 @@ def causes(verdict: Verdict, name: str, other: str) -> list[str]:
 
 
 def _waits(name: str, other: str, ours: Observed, theirs: Observed) -> Iterator[str]:
-    """They wait in the midst, and push more only afterwards: at the same line, or at two."""
+    """Both wait before their end, and push more only afterwards: at the same line, or at two
+    lines."""
     mine, its = _long_waits(ours), _long_waits(theirs)
     shared = [line for line in mine if line in its]
     for line in shared:
@@ -60,7 +61,7 @@ def _waits(name: str, other: str, ours: Observed, theirs: Observed) -> Iterator[
 
 
 def _long_waits(seen: Observed) -> dict[str, float]:
-    """The lines at which a call waits for long in its midst, and how often."""
+    """The lines at which a call waits for long before its end, and how often."""
     return {
         line: times
         for line, (times, seconds) in seen.waits.items()
@@ -69,8 +70,8 @@ def _long_waits(seen: Observed) -> dict[str, float]:
 
 
 def _pushing(verdict: Verdict, name: str, other: str) -> Iterator[str]:
-    """Most of both is pushing: the work is done meanwhile, whoever does it in what order. How long
-    they push is taken from the timed rounds, since observing costs a caller some time, too."""
+    """Most of both is pushing: the workers do the work meanwhile, in whatever order. The time of
+    pushing comes from the timed rounds, because a trace costs the caller time, too."""
     for each in (name, other):
         seen = verdict.observed[each]
         if seen.operations < 1 or seen.inline > 0.1 * seen.operations:
@@ -85,7 +86,7 @@ def _pushing(verdict: Verdict, name: str, other: str) -> Iterator[str]:
 
 
 def _nothing_beside(name: str, ours: Observed) -> Iterator[str]:
-    """Its operations run one at a time."""
+    """The operations run one at a time."""
     if ours.inline == ours.operations >= 2 and ours.issue_s > _RULES * ours.total_s:
         yield f"all operations of {name} ran where they were called, and so nothing ran beside them"
         return
@@ -121,8 +122,8 @@ def _from_the_machine(verdict: Verdict, name: str, other: str) -> Iterator[str]:
 
 
 def difference(verdict: Verdict, name: str, other: str) -> Iterator[str]:
-    """In which parts of a call `name` spends less or more than `other`, the greatest first; nothing
-    if the parts were not measured or neither pushes anything."""
+    """The parts of a call in which `name` spends less or more than `other`, the greatest first;
+    empty if the parts were not measured or neither pushes anything."""
     parts = verdict.parts
     seen = [verdict.observed.get(n) for n in (name, other)]
     if name not in parts or not any(each is not None and each.operations for each in seen):
@@ -141,7 +142,7 @@ def difference(verdict: Verdict, name: str, other: str) -> Iterator[str]:
 
 
 def too_early(verdict: Verdict, name: str, other: str) -> Iterator[str]:
-    """What a clock would have said that stops when the call returns, if that is far from true."""
+    """The ratio by a clock that stops when the call returns, if that ratio is far from true."""
     parts, seen = verdict.parts, verdict.observed.get(name)
     if name not in parts or seen is None or not seen.in_flight:
         return

@@ -1,12 +1,12 @@
-"""Your machine in numbers, measured once: what a prediction starts from.
+"""Your machine in numbers, measured once: the basis of predictions.
 
     m = d2l.machine()                       # two seconds or so, then known
     print(m)
     m.at_least_s(nd.dot.cost([((2000, 2000), "float32")] * 2))      # seconds, at best
 
-A text that says "a laptop does 100 GFLOP/s" is right about somebody's laptop. The chapters predict
-with these figures, and then measure. Each is the best of several rounds, for others may use the
-machine; each is what Python and NumPy reach, not what a data sheet promises.
+A text that says "a laptop does 100 GFLOP/s" is right about one laptop. The chapters predict with
+the figures of this machine, and then measure. Each figure is the best of several rounds, because
+other programs may use the machine; each is what Python and NumPy reach, not a data sheet's value.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _ISSUED = 300
 
 
 class Link(NamedTuple):
-    """The way to a real GPU: seconds of the smallest operation there and of the smallest copy,
-    waited for, and GB/s of a large copy."""
+    """The link to a real GPU: seconds of the smallest operation there and of the smallest copy,
+    each with its wait, and GB/s of a large copy."""
 
     ctx: Context
     operation_s: float
@@ -55,17 +55,17 @@ class Link(NamedTuple):
 
 @dataclass(frozen=True)
 class Machine:
-    """What `machine()` found.
+    """The result of `machine()`.
 
-    cores         how many this process may use
+    cores         number of cores this process may use
     memory_bytes  of the machine
-    one, all      `Peak` of one thread, and of one for each core: GFLOP/s and GB/s
+    one, all      `Peak` of one thread, and of one thread per core: GFLOP/s and GB/s
     call_s        a call of a Python function that does nothing
     numpy_s       a NumPy addition of 4 numbers
-    inline_s      the same of an NDArray, computed where it is called
-    issue_s       what it takes the caller if it is handed to a worker instead
-    run_s         what it takes a worker then
-    hand_over_s   from the call to the end of a wait for the result, a worker in between
+    inline_s      the same addition of NDArrays, computed on the calling thread
+    issue_s       the caller's time if the addition goes to a worker
+    run_s         the worker's time for it
+    hand_over_s   from the call to the end of a wait for the result, with a worker in between
     read_s        {bytes: seconds to fetch one float32 from a random place in so much memory}
     links         of real GPUs; () without
     """
@@ -85,9 +85,9 @@ class Machine:
 
     def at_least_s(self, cost: Cost, threads: int | None = None) -> float:
         """Seconds that work of this cost (`op.cost(...)`) takes at least, with one thread or with
-        all (None): the longer of its arithmetic and its traffic, each at the most that was measured
-        (the roofline). More than that if its arithmetic is no matrix product; less, if what it
-        reads is in a cache. ValueError for another number of threads."""
+        all (None): the longer of its arithmetic and its traffic, each at the measured peak (the
+        roofline). Work that is no matrix product takes longer; work that reads from a cache may
+        take less. ValueError for another number of threads."""
         if threads not in (None, 1):
             raise ValueError(f"at_least_s: threads is 1, or None for all cores, got {threads!r}")
         most = self.all if threads is None else self.one
@@ -95,14 +95,14 @@ class Machine:
 
     @property
     def flops_per_byte(self) -> float:
-        """Work that does more arithmetic than this for each byte is bound by arithmetic, other work
-        by memory; with all cores."""
+        """The arithmetic intensity of the machine, with all cores: work with more FLOPs per byte is
+        bound by arithmetic, other work by memory."""
         return self.all.gflops_per_s / self.all.gb_per_s
 
     def __str__(self) -> str:
-        """A line for each figure. What is counted, and what only some machines have, stands in
-        lines that begin with "machine: "; the others show rates and times. So the test of the
-        chapters can leave out what differs."""
+        """A line for each figure. Counts, and figures that only some machines have, are in lines
+        that begin with "machine: "; the other lines show rates and times. So the test of the
+        chapters can leave out what differs between machines."""
         rows = [
             ("products of matrices, one core", f"{self.one.gflops_per_s:.3g} GFLOP/s"),
             ("products of matrices, all cores", f"{self.all.gflops_per_s:.3g} GFLOP/s"),
@@ -131,8 +131,8 @@ class Machine:
 
 @cache
 def machine() -> Machine:
-    """The figures of this machine. Waits until the engine is idle, then measures for two seconds or
-    so, on an engine of its own; after that they are known for the life of the process."""
+    """The figures of this machine. Waits until the engine is idle, then measures for about two
+    seconds on a separate engine; after that the figures are cached for the life of the process."""
     import psutil
 
     cores = _cores()
@@ -162,26 +162,26 @@ def _cores() -> int:
 
 
 def _agreeing(one: Peak, together: Peak) -> tuple[Peak, Peak]:
-    """Both, where neither can be right without the other: all cores do at least what one does, and
-    one alone does at least its share. A figure below that was taken while others had the core."""
+    """Make two figures agree: all cores reach at least the figure of one core, and one core at
+    least its share. A lower figure was measured while other programs used the cores."""
     rates = [(max(a, b / together.threads), max(a, b)) for a, b in zip(one[1:], together[1:])]
     alone, all_of_them = zip(*rates)
     return Peak(one.threads, *alone), Peak(together.threads, *all_of_them)
 
 
 def _queueing() -> AbstractContextManager[Any]:
-    """An engine with one worker that hands it everything."""
+    """An engine with one worker that runs every operation on the worker."""
     return engine.use("threaded", workers=1, inline_below=0.0)
 
 
 def _best_s(function: Callable[[], object], n: int) -> float:
-    """Seconds of a call, the best of several rounds of n."""
+    """Seconds of a call, the best of several rounds of n calls."""
     return min(timeit.repeat(function, number=n, repeat=_ROUNDS)) / n
 
 
 def _issued_and_run(x: Any) -> tuple[float, float]:
-    """Seconds of an addition's two halves: the worker is held up while the caller issues them, and
-    the caller waits while the worker runs them."""
+    """Seconds of an addition's two halves: the worker is held up while the caller issues the
+    additions, and the caller waits while the worker runs them."""
     gate = threading.Event()
     engine.push(gate.wait, writes=[x], name="gate")
     try:
@@ -196,8 +196,8 @@ def _issued_and_run(x: Any) -> tuple[float, float]:
 
 
 def _read_s(nbytes: int) -> float:
-    """Seconds to fetch one number of many from random places, several being on their way at once
-    (where each place is only known from the last number, it takes longer)."""
+    """Seconds to fetch one number from random places, with several fetches in flight at once (if
+    each place is only known from the previous number, a fetch takes longer)."""
     numbers = np.ones(nbytes // 4, np.float32)  # untouched zeros would be one page, many times
     places = np.random.RandomState(0).randint(0, numbers.size, _READS)
     got = np.empty(_READS, np.float32)
@@ -205,7 +205,7 @@ def _read_s(nbytes: int) -> float:
 
 
 def _link(ctx: Context) -> Link:
-    """What is measured of a real GPU."""
+    """The measurements of a real GPU."""
     small, large = nd.ones((4,)), nd.ones((16_000_000,))
     there: Any = small.copyto(ctx)
     far = large.copyto(ctx)

@@ -1,4 +1,4 @@
-"""How many bytes travelled between devices, and which way.
+"""How many bytes were copied between devices, and in which direction.
 
 >>> from d2lmini import nd, virtual_gpus
 >>> from d2lmini.d2l.links import traffic
@@ -13,8 +13,8 @@ gpu(1) -> cpu: 4 bytes in 1 copy
 >>> links.into["gpu(1)"], links.out_of["gpu(1)"], links.nbytes
 (4000, 4, 4004)
 
-So a prediction of what the links have to carry can be checked, whoever asks for the copies: the
-program, a KVStore, or a wait that brings values home.
+With these counts a prediction of the traffic on the links can be checked, whatever issues the
+copies: the program, a KVStore, or a wait that copies values to the host.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ class Traffic(instrument.Instrument):
 
     @property
     def into(self) -> Counter[str]:
-        """Bytes that each place took in; 0 for others."""
+        """Bytes that each place received; 0 for others."""
         return self._by_end(1)
 
     @property
     def out_of(self) -> Counter[str]:
-        """Bytes that each place gave out; 0 for others."""
+        """Bytes that each place sent; 0 for others."""
         return self._by_end(0)
 
     def _by_end(self, end: int) -> Counter[str]:
@@ -87,7 +87,7 @@ def _nbytes(end: Any) -> int:
 
 @contextmanager
 def traffic() -> Iterator[Traffic]:
-    """Count what travels within the scope, which begins and ends with an idle engine."""
+    """Count the copies within the scope, which begins and ends with an idle engine."""
     engine.waitall()
     links = Traffic()
     with instrument.listening(links):

@@ -1,4 +1,4 @@
-"""How much memory this process holds, asked alike on Linux, macOS and Windows.
+"""The memory of this process, measured alike on Linux, macOS and Windows.
 
 >>> from d2lmini import d2l
 >>> before = d2l.get_mem()
@@ -6,8 +6,8 @@
 True
 
 This is the operating system's view of the whole process: Python, NumPy, buffers in use and buffers
-that the pool keeps for later. What the arrays of one device hold, to the byte, is told by
-`d2lmini.storage.stats(ctx)`.
+that the pool has cached. `d2lmini.storage.stats(ctx)` gives the exact bytes of the arrays of one
+device.
 """
 
 
@@ -17,7 +17,7 @@ def get_mem() -> float:
     A buffer counts once it was written, page by page, and for as long as the pool keeps it. The
     book's first version asked `ps`, whose kilobytes have 1024 bytes: its MB were 2.4 % larger.
     """
-    # Here and not above: `import d2lmini` must stay quick, and few programs ask.
+    # Imported here: `import d2lmini` must stay quick, and few programs ask.
     import psutil
 
     return psutil.Process().memory_info().rss / 1e6

@@ -84,7 +84,7 @@ def resnet18(num_classes: int) -> Any:
 
 
 class RNNModel(nn.Block):
-    """A recurrent layer on one-hot characters, and a dense layer that scores the next one.
+    """A recurrent layer on one-hot characters, and a dense layer that scores the next character.
 
     forward(inputs (N, T), state) -> (scores (T * N, vocab_size), state).
     """

@@ -1,9 +1,9 @@
-"""What one round of a candidate looked like from inside: read off a trace, not off the clock alone.
+"""The inside of one round of a candidate: read from a trace, not only from the clock.
 
-Timed rounds run undisturbed. One round more runs under `profile()`, which tells what a stopwatch
-cannot: how long the function itself waited and at which lines, how long the operations took that it
-pushed, which of them had to come after which. `explain.py` says from this why two candidates take
-the same time.
+Timed rounds run undisturbed. One more round runs under `profile()`, which shows what a stopwatch
+cannot: how long the function itself waited and at which lines, how long its operations took, and
+which of them depended on which. `explain.py` derives from this why two candidates take the same
+time.
 
 >>> from d2lmini import nd, profile
 >>> with profile() as trace:
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 class Observed:
     """One call of a candidate, on average over the calls of the observed round; times in seconds.
 
-    operations    how many it pushed; inline: how many of them ran where they were called
+    operations    number of pushed operations; inline: those that ran on the calling thread
     returned_s    until the call returned; wait_s: the part of it in the function's own waits
     drain_s       from then until nothing was in flight
     in_flight     operations that were pending when the last call returned
-    work_s        the workers' time, added up; inline_s: the caller's, for operations that ran there
-    chain_s       of that time, what had to be done one after the other: the longest chain of
-                  operations each of which comes after the one before
-    longest       the operation that takes longest: its name and how long it runs
+    work_s        the workers' time, added up; inline_s: the caller's time for inline operations
+    chain_s       the part of that time that was serial: the longest chain of operations in which
+                  each depends on the previous one
+    longest       the longest operation: its name and its time
     workers       threads that serve the places where its operations ran
     waits         {line: (times, seconds)} of the waits after which the call pushed more
     """
@@ -62,7 +62,7 @@ class Observed:
 
     @property
     def total_s(self) -> float:
-        """Until all its work was done."""
+        """The time until all its work was done."""
         return self.returned_s + self.drain_s
 
 
@@ -80,7 +80,7 @@ def observed(
     marks = marks or [len(operations)]
     calls = len(marks)
     thread = this_thread()
-    # Another thread's waits, and what lies outside the calls, are no part of a call's time.
+    # Another thread's waits, and anything outside the calls, are no part of a call's time.
     waits = [
         wait
         for wait in trace.waits
@@ -114,7 +114,7 @@ def observed(
 
 
 def _longest_chain_ns(trace: Trace, operations: Sequence[Operation]) -> int:
-    """The most that has to be run one after the other, whoever runs it."""
+    """The longest serial chain, on whatever threads it runs."""
     lengths = [0]
     for each in operations:
         before = (*trace.needs(each.number), *trace.makes_room(each.number))
@@ -123,7 +123,7 @@ def _longest_chain_ns(trace: Trace, operations: Sequence[Operation]) -> int:
 
 
 def _longest(operations: Sequence[Operation], marks: Sequence[int]) -> tuple[str, float]:
-    """The name and the seconds of a call's longest operation, those on average over the calls."""
+    """Name and seconds of a call's longest operation, from the averages over the calls."""
     calls = [operations[begin:end] for begin, end in zip([0, *marks], marks)]
     longest = [max(call, key=lambda each: each.run_ns) for call in calls if call]
     if not longest:

@@ -1,4 +1,4 @@
-"""A compiler of three passes for programs that are text: it sees all of one before any of it runs.
+"""A compiler of three passes for programs that are text: it sees a whole program before a run.
 
     >>> from d2lmini import d2l
     >>> program = '''
@@ -46,7 +46,7 @@ _ARITHMETIC: dict[type, Any] = {
 
 
 class Step(NamedTuple):
-    """A program after one pass, and what that did."""
+    """A program after one pass, and what the pass did."""
 
     title: str
     source: str
@@ -56,11 +56,11 @@ class Step(NamedTuple):
 
 
 def folding(source: str) -> list[Step]:
-    """The program after each pass, from what was written to what is left.
+    """The program after each pass, from the original to the result.
 
     A call is replaced if the function is defined once, assigns to names and ends with `return`, and
-    uses nothing but arithmetic, its own names, and such functions above it; all else stays as it
-    is. SyntaxError if it is no Python.
+    uses nothing but arithmetic, its own names, and such functions above it; everything else stays
+    unchanged. SyntaxError if the text is not Python.
     """
     tree = ast.parse(source)
     steps = [_step(1, "as it was written", tree)]
@@ -81,19 +81,19 @@ def _step(number: int, title: str, tree: ast.AST) -> Step:
 
 
 class _Calls(ast.NodeTransformer):
-    """Each call of a known function becomes the expression that it returns."""
+    """Replaces each call of a known function by the expression that it returns."""
 
     def __init__(self, tree: ast.Module):
         self.known: dict[str, ast.FunctionDef] = {}
         bound = Counter(_bound_names(tree))
         for node in tree.body:
-            # It may call those before it, so none calls itself.
+            # A function may call earlier functions only, so none calls itself.
             once = isinstance(node, ast.FunctionDef) and bound[node.name] == 1
             if isinstance(node, ast.FunctionDef) and once and _is_simple(node, self.known):
                 self.known[node.name] = node
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
-        return node  # what is in it is replaced where it is called
+        return node  # its body is replaced where the function is called
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
@@ -114,7 +114,7 @@ class _Calls(ast.NodeTransformer):
 
 
 class _Names(ast.NodeTransformer):
-    """Each name becomes the expression that it stands for."""
+    """Replaces each name by the expression that it stands for."""
 
     def __init__(self, values: dict[str, ast.expr]):
         self.values = values
@@ -136,7 +136,7 @@ class _Constants(ast.NodeTransformer):
 
 
 class _Unused(ast.NodeTransformer):
-    """Definitions of functions whose names occur nowhere else are left out."""
+    """Removes definitions of functions whose names occur nowhere else."""
 
     def visit_Module(self, tree: ast.Module) -> ast.Module:
         while True:
@@ -153,8 +153,8 @@ class _Unused(ast.NodeTransformer):
 
 
 def _is_simple(function: ast.FunctionDef, known: Container[str]) -> bool:
-    """May a call be replaced by what is returned? A value for each line, computed of its own names
-    by arithmetic and known functions; nothing else happens in it."""
+    """May a call be replaced by its return expression? Each line must assign a value computed from
+    the function's own names by arithmetic and known functions, without side effects."""
     a = function.args
     special = (a.posonlyargs, a.kwonlyargs, a.vararg, a.kwarg, a.defaults, function.decorator_list)
     names = {arg.arg for arg in a.args}
@@ -174,8 +174,8 @@ def _is_simple(function: ast.FunctionDef, known: Container[str]) -> bool:
 
 
 def _is_plain(value: ast.expr, names: Container[str] | None, known: Container[str]) -> bool:
-    """Is it arithmetic on constants, names and calls of known functions? Such values may be moved
-    and doubled. names: which ones may occur; None for any."""
+    """Is the expression arithmetic on constants, names and calls of known functions? Such values
+    may be moved and duplicated. names: the allowed names; None for any."""
     if isinstance(value, ast.Call):
         f = value.func
         called = isinstance(f, ast.Name) and f.id in known and not value.keywords
@@ -196,7 +196,7 @@ def _fits(call: ast.Call, function: ast.FunctionDef) -> bool:
 
 
 def _bound_names(tree: ast.Module) -> Iterator[str]:
-    """Every name that is defined or assigned to, as often as it is."""
+    """Every name that is defined or assigned to, once for each time."""
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             yield node.name
@@ -205,7 +205,7 @@ def _bound_names(tree: ast.Module) -> Iterator[str]:
 
 
 def _number(node: ast.expr) -> Any:
-    """The number that it is; None for all else."""
+    """The number that a constant holds; None for everything else."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         value = _number(node.operand)
         return None if value is None else -value

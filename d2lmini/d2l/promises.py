@@ -5,15 +5,15 @@
 ...     d2l.check_engine(engine, programs=3)
 every task runs once, a writer alone, readers together; 3 random programs as in program order
 
-Asked of it are three things, which the module `d2lmini.engine` has:
+The engine needs three functions, which the module `d2lmini.engine` has:
 
     new_var()                 a tag to order tasks by
     push(fn, reads, writes)   run `fn()` on some thread when its turn has come
     waitall()                 block until everything pushed is done
 
-and `wait_for_var(var)` where it says that it keeps errors. First come small situations, each of
-which shows one kind of mistake; then random programs against the same ones in the order in which
-they were written. No second is measured: tasks are held back by an event until somebody has looked.
+and `wait_for_var(var)` if the engine keeps errors. First come small situations, each of which shows
+one kind of mistake; then random programs, compared with their results in program order. No test
+measures seconds: events hold tasks back until the test has looked.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from typing import Any
 
 from d2lmini.d2l.check import Sentence, Wrong
 
-#: What a task reads and writes.
+#: The variables that a task reads and writes.
 Touches = tuple[list[Any], list[Any]]
 
-#: What a task that must not begin is given to begin all the same.
+#: How long a task that must not begin gets to begin all the same.
 _A_MOMENT_S = 0.05
 
 _HINTS = {
@@ -77,11 +77,11 @@ def check_engine(
 ) -> Sentence:
     """A sentence if `engine` keeps its promises; else `Wrong`, with a hint for the mistake.
 
-    programs    how many random programs of 60 tasks over 8 Vars
-    parallel    it has two workers or more (a serial twin has none)
-    errors      what a task raises is kept on what it writes, passed on, and raised at a wait
-    most        a push waits while so many tasks, 4 or more, are pending; None: it need not
-    patience_s  what takes longer counts as without end
+    programs    number of random programs of 60 tasks over 8 Vars
+    parallel    the engine has two workers or more (a serial twin has none)
+    errors      a task's error is kept on the Vars it writes, passed on, and raised at a wait
+    most        a push waits while this many tasks, 4 or more, are pending; None: no limit is needed
+    patience_s  anything that takes longer counts as a hang
 
     The engine is idle afterwards if it passes. Hints, in the order in which they are looked for:
     "unbounded", "off by one", "timid", "stuck", "dropped" (these if `most` is given), "hangs",
@@ -109,7 +109,7 @@ def check_engine(
 
 
 class _Asked:
-    """The engine, with waits that end."""
+    """The engine under test, with waits that time out."""
 
     def __init__(self, engine: Any, patience_s: float):
         self.engine = engine
@@ -128,7 +128,7 @@ class _Asked:
         self.within(lambda: self.engine.wait_for_var(var), "worker")
 
     def within(self, call: Callable[[], object], hint: str, **words: object) -> None:
-        """Let another thread make a call that may never end; raises what it raises."""
+        """Run a call that may never end on another thread; raises the call's error."""
         raised: list[BaseException] = []
 
         def run() -> None:
@@ -147,7 +147,7 @@ class _Asked:
 
 
 class _Held:
-    """A task that has begun and does not end before it is let go."""
+    """A task that has begun and does not end until it is released."""
 
     def __init__(self, asked: _Asked, reads: Any = (), writes: Any = ()):
         self.begun, self.let_go = threading.Event(), threading.Event()
@@ -230,7 +230,7 @@ def _side_by_side(asked: _Asked) -> None:
 
 
 def _in_line(asked: _Asked) -> None:
-    """While a task holds a Var, does the last of some others stay where it is?"""
+    """While a task holds a Var, does the last of some other tasks wait in the queue?"""
     (var,) = asked.vars(1)
     read: Touches = ([var], [])
     write: Touches = ([], [var])
@@ -264,7 +264,7 @@ def _nothing() -> None:
 
 
 def _bounded(asked: _Asked, most: int) -> None:
-    """While a task holds on, another thread pushes as far as it can."""
+    """While a task is held, another thread pushes as far as it can."""
     (var,) = asked.vars(1)
     pushed, ran = [1], [1]
     ended = threading.Event()
@@ -313,7 +313,7 @@ def _random_program(asked: _Asked, seed: int) -> None:
         mixed = sum(cells[i] * (j + 3) for j, i in enumerate(reads)) + number
         for i in writes:
             before = cells[i]
-            time.sleep(0)  # another thread may come in between
+            time.sleep(0)  # another thread may run in between
             cells[i] = (before * 1_000_003 + mixed) % (1 << 61)
 
     def push_all(cells: list[int], tags: Sequence[Any]) -> None:
@@ -357,14 +357,14 @@ def _errors(asked: _Asked) -> None:
     if not passed_on:
         raise _wrong("lost", what="what was to be made of it")
     asked.push(lambda: ran.append("again"), [], [a])
-    asked.wait_for_var(a)  # written whole: as good as new
+    asked.wait_for_var(a)  # a full overwrite has cleared the failure
     _raises(asked.waitall)
     if sorted(ran) != ["again", "other"]:
         raise _wrong("worker")
 
 
 def _raises(call: Callable[[], object]) -> bool:
-    """Does it raise the error that was raised on purpose?"""
+    """Does a wait raise the error that was raised on purpose?"""
     try:
         call()
     except Wrong:

@@ -1,4 +1,4 @@
-"""What the engine did, written down: each operation, what it waited for, where and when it ran.
+"""A record of the engine's work: each operation, its dependencies, where and when it ran.
 
 >>> from d2lmini import d2l, nd
 >>> with d2l.recording() as run:
@@ -14,14 +14,14 @@
 4 _plus_scalar, after 1, 2*, 3*
 5 broadcast_add, after 2, 3
 
-Nobody tells the engine that 2 and 3 may run side by side: it reads that off what each operation
-reads and writes, and so does a trace (`d2lmini.profiler`), by the same rule. What needs a value
-comes after the operation that made it. What writes an array again comes also after all that still
-read what was there: those are marked by a star, for they are needed for the room, not for their
-values.
+The program does not say that 2 and 3 may run side by side: the engine derives it from the reads and
+writes of each operation, and so does a trace (`d2lmini.profiler`), by the same rule. An operation
+that needs a value comes after the operation that made the value. An operation that overwrites an
+array also comes after all reads of the previous contents: those dependencies have a star, because
+they are needed for the room, not for a value.
 
-`run.timeline()` draws who ran what, and when; `d2l.dependency_graph(run)` what comes after what. A
-recording is a `Trace` in the words of the chapters; `run.trace` has the rest.
+`run.timeline()` draws which worker ran what, and when; `d2l.dependency_graph(run)` the
+dependencies. A recording is a `Trace` in the words of the chapters; `run.trace` has the rest.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from d2lmini.profiler.trace import Profile, Trace
 
 
 class Step:
-    """An operation of a trace, and what it comes after.
+    """An operation of a trace, and its dependencies.
 
     needs              numbers of the operations whose results it uses
-    makes_room         numbers of those it has to wait for only because it writes where they read
-                       or wrote, as far as that is not implied
+    makes_room         numbers of those that it must wait for only because it overwrites what they
+                       read or wrote, except implied ones
 
-    Its number, name, place, worker, line, times (pushed_s, ready_s, began_s, ended_s; nan: it did
-    not) and so on are the `Operation`'s.
+    Number, name, place, worker, line, times (pushed_s, ready_s, began_s, ended_s; nan if absent)
+    and so on are those of the `Operation`.
     """
 
     __slots__ = ("makes_room", "needs", "operation")
@@ -65,8 +65,8 @@ class Step:
 class Recording:
     """The operations of a scope, in the order of the program; made by `recording()`.
 
-    `operations` are those (number 1 first), `waits` the front end's waits as (kind, begin_s,
-    end_s). It keeps no array alive.
+    `operations` are the operations (number 1 first), `waits` the front end's waits as (kind,
+    begin_s, end_s). It keeps no array alive.
     """
 
     def __init__(self, trace: Trace):
@@ -75,7 +75,7 @@ class Recording:
 
     @property
     def operations(self) -> list[Step]:
-        """Those that were pushed so far."""
+        """The operations pushed so far."""
         trace = self.trace
         if len(self._steps) != len(trace.operations):
             after = implied_left_out(trace.order)
@@ -92,7 +92,7 @@ class Recording:
         return self.operations[number - 1]
 
     def ordered(self, a: int, b: int) -> bool:
-        """Must one of the operations of these numbers be over before the other begins?"""
+        """True if one of these two operations must be over before the other begins."""
         return self.trace.ordered(a, b)
 
     def timeline(self, *args: Any, **kwargs: Any) -> Picture:
@@ -108,8 +108,8 @@ class Recording:
 
 
 def dependency_graph(run: Recording, lines: bool = True) -> Picture:
-    """What comes after what, as a picture, with the line that asked for each operation if `lines`.
-    ValueError for an empty recording, and for one of more than 60 operations."""
+    """A picture of the dependencies, with the line that issued each operation if `lines`.
+    ValueError for an empty recording, and for more than 60 operations."""
     return run.trace.graph(lines=lines)
 
 

@@ -20,7 +20,7 @@ from d2lmini.context import Context
 from d2lmini.d2l.data import data_file
 from d2lmini.ndarray import NDArray
 
-#: What `zipfile` raises for damaged archives, encrypted ones and methods of packing it has not.
+#: Errors of `zipfile` for damaged and encrypted archives and unsupported compression methods.
 _DAMAGED = (
     zipfile.BadZipFile, zlib.error, EOFError, KeyError, NotImplementedError, OSError, RuntimeError,
     ValueError,
@@ -28,7 +28,8 @@ _DAMAGED = (
 
 
 def _plain(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
-    """The text in the archive. Other ways of packing take what memory their header asks for."""
+    """The text in the archive. Other compression methods take the memory that their header asks
+    for."""
     info = archive.getinfo("jaychou_lyrics.txt")
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise zipfile.BadZipFile(f"packed in way {info.compress_type}, expected 0 or 8")
@@ -38,11 +39,11 @@ def _plain(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
 def load_data_jay_lyrics() -> tuple[list[int], dict[str, int], list[str], int]:
     """The first 10 000 characters of Jay Chou's lyrics: (corpus_indices, char_to_idx, idx_to_char,
     vocab_size). Read from `jaychou_lyrics.txt.zip` (see `data_file`), of which nothing is unpacked
-    to the disk; MXNetError if that is no such archive."""
+    to the disk; MXNetError if the file is no such archive."""
     path = data_file("jaychou_lyrics.txt.zip")
     try:
         with zipfile.ZipFile(path) as archive, archive.open(_plain(archive)) as file:
-            # No more than is wanted, whatever it would unpack to.
+            # Read no more than is wanted, whatever the unpacked size.
             text = io.TextIOWrapper(file, "utf-8", newline="").read(10_000)
     except _DAMAGED as problem:
         raise MXNetError(f"{path}: the archive cannot be read: {problem!r:.300}") from None
@@ -55,8 +56,8 @@ def load_data_jay_lyrics() -> tuple[list[int], dict[str, int], list[str], int]:
 def data_iter_random(
     corpus_indices: Sequence[int], batch_size: int, num_steps: int, ctx: Context | None = None
 ) -> Iterator[tuple[NDArray, NDArray]]:
-    """Batches (X, Y) of shape (batch_size, num_steps) from random places that do not overlap. Each
-    batch begins anew: the state of a recurrent net does not carry over."""
+    """Batches (X, Y) of shape (batch_size, num_steps) from random, non-overlapping places. Each
+    batch is independent: the state of a recurrent net does not carry over."""
     # One less: Y needs a character after the last of X.
     starts = [i * num_steps for i in range((len(corpus_indices) - 1) // num_steps)]
     random.shuffle(starts)

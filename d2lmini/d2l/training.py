@@ -1,12 +1,12 @@
-"""The book's training loops. Each prints a line per epoch: what it trained, how well, how long.
+"""The book's training loops. Each prints a line per epoch: loss, accuracy, time.
 
     train_iter, test_iter = d2l.load_data_fashion_mnist(256)
     d2l.train_ch3(net, train_iter, test_iter, loss, num_epochs, batch_size, trainer=trainer)
     epoch 1, loss 0.7882, train acc 0.749, test acc 0.800
 
-Losses and hits are added up where they are computed and read once per epoch: the loops never wait
-for a batch, and the engine's bound on pending bytes keeps memory low (the book's own loops read
-each batch's loss, which does both).
+Losses and hits are summed on their devices and read once per epoch: the loops never wait for a
+batch, and the engine's bound on pending bytes keeps memory low (the book's own loops read each
+batch's loss, which has both effects).
 """
 
 from __future__ import annotations
@@ -137,9 +137,10 @@ def train_ch5(
 
 
 def train_2d(trainer: Callable[..., tuple[Any, Any, Any, Any]]) -> list[tuple[Any, Any]]:
-    """20 steps of an optimizer on two numbers, from (-5, -2); all the places it passed.
+    """20 steps of an optimizer on two numbers, from (-5, -2); returns all visited points.
 
-    trainer(x1, x2, s1, s2) gives the next of each; s1 and s2 are its states, at first 0.
+    trainer(x1, x2, s1, s2) returns the next values of all four; the states s1 and s2 are 0 at
+    first.
     """
     x1, x2, s1, s2 = -5, -2, 0, 0
     results = [(x1, x2)]
@@ -183,7 +184,7 @@ def train_gluon_ch7(
     batch_size: int = 10,
     num_epochs: int = 2,
 ) -> None:
-    """The same by one of Gluon's optimizers, named."""
+    """Linear regression by one of Gluon's optimizers, given by name; draws the loss as above."""
     net = gluon.nn.Sequential()
     net.add(gluon.nn.Dense(1))
     net.initialize(init.Normal(sigma=0.01))
@@ -206,7 +207,7 @@ def _train_linear(
     batches: Iterable[Any],
     task: tuple[NDArray, NDArray, int, int],
 ) -> None:
-    """The loop of both. The loss over all examples is taken every 100 examples."""
+    """The loop of both functions. The loss over all examples is taken every 100 examples."""
     features, labels, batch_size, num_epochs = task
 
     def whole_loss() -> Any:

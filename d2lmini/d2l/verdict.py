@@ -1,10 +1,11 @@
 """What may be concluded from timings: faster, slower, or no measurable difference.
 
-A computer is never quiet: a neighbour wakes up, a clock rate falls, a page is fetched. So one
-number against another proves little. We let the candidates run in rounds, side by side, and look at
-the *ratio within each round*: what slows a whole round slows both and cancels. Of those ratios we
-take the median and the interval that holds the true median 95 times in 100, whatever the noise
-looks like (no bell curve is assumed), and one spoilt round in ten moves neither by much.
+A computer is never quiet: another program runs, a clock rate falls, a page is fetched. So two
+single numbers prove little. The candidates run in rounds, in turns, and we look at the *ratio
+within each round*: a disturbance of a whole round affects both candidates and cancels. Of those
+ratios we take the median and the interval that holds the true median 95 times in 100, for any
+distribution of the noise (no bell curve is assumed), and one spoilt round in ten moves neither by
+much.
 
 >>> from d2lmini.d2l import Verdict
 >>> print(Verdict.from_times({"tortoise": [6, 6.1, 6, 5.9, 6.2], "hare": [3, 3.1, 3, 3, 3]}))
@@ -14,7 +15,7 @@ A verdict of `compare` knows more than the totals: `print(verdict.table)` shows 
 call went, and `verdict.explanation` says what made the difference or why there is none
 (`explain.py`).
 
-Nothing here looks at a clock (see `compare.py`), so all of it can be tested on invented times.
+Nothing here reads a clock (see `compare.py`), so all of it can be tested on invented times.
 """
 
 import math
@@ -31,7 +32,7 @@ Times = Mapping[str, Iterable[float]]
 
 # Below five rounds no pair of ratios encloses the median with 15/16 certainty.
 MIN_ROUNDS = 5
-# No call takes less than a nanosecond; a clock that says so has merely not ticked.
+# No call takes less than a nanosecond; a clock that says so has not ticked.
 SHORTEST_S = 1e-9
 
 
@@ -62,7 +63,7 @@ class Verdict:
     the first: the whole interval must lie beyond 1 by the factor 1 + margin to claim a difference.
     With fewer than five rounds none of the three is true. `claim` and `holds`: see `compare`.
 
-    What `compare` measured besides, per call and round (empty or None where it was not):
+    `compare` also measures, per call and round (empty or None if not measured):
 
     issue, wait, drain    `times` split: the caller's own time, its waits, and what was still in
                           flight when the call returned
@@ -126,7 +127,7 @@ class Verdict:
     def parts(self) -> dict[str, Parts]:
         """Median seconds of a call by where they go: `issue_s` in the call itself, which pushes and
         computes, `wait_s` in its own waits, `drain_s` from its return until all its work is done.
-        Empty where that was not measured."""
+        Empty if not measured."""
         splits = (self.issue, self.wait, self.drain)
         if not all(splits):
             return {}
@@ -145,7 +146,7 @@ class Verdict:
         return Ratio(*map(math.exp, self._log_ratio(name, other)))
 
     def relation(self, name: str, other: str) -> Relation:
-        """Is `name` faster or slower than `other`? The one place where this is decided."""
+        """Is `name` faster or slower than `other`? Every other property uses this decision."""
         _, low, high = self._log_ratio(name, other)
         if self.rounds < MIN_ROUNDS:
             return "too few rounds"
@@ -193,13 +194,13 @@ class Verdict:
 
     def causes(self, name: str | None = None, other: str | None = None) -> list[str]:
         """Why no difference was found between two candidates, the surest cause first, as far as the
-        measurements tell; the last against the first, unless they are named."""
+        measurements tell; by default the last candidate and the first."""
         return explain.causes(self, name or self.names[-1], other or self.names[0])
 
     @property
     def explanation(self) -> str:
         """What made the difference between the last candidate and the first, or why there is none:
-        sentences that rest on what was measured; "" where that says nothing."""
+        sentences that rest on the measurements; "" if they explain nothing."""
         return self.why(self.names[-1], self.names[0])
 
     def why(self, name: str, other: str) -> str:
@@ -211,9 +212,10 @@ class Verdict:
         return "; ".join([*found, *explain.too_early(self, name, other)])
 
     def tell(self, *, faster: str, slower: str, no_difference: str) -> str:
-        """Which of a text's three sentences is true here of the last candidate against the first.
+        """Choose from a text's three sentences the one that is true of the last candidate and the
+        first.
 
-        A chapter does not know on which machine it is read, so it has a sentence for each outcome:
+        A chapter may be read on any machine, so it has a sentence for each outcome:
 
             print(verdict.tell(
                 faster="the wait costs: without it the loop is {times} faster",
@@ -230,7 +232,7 @@ class Verdict:
             return str(self)
         times = math.exp(abs(self._log_ratio(self.names[-1], self.names[0])[0]))
         words = {"times": f"{times:.{_digits(times)}f} times", "why": self.explanation}
-        # All three are filled in, so that a slip in one is seen wherever the text is run.
+        # Fill in all three, so that a mistake in any sentence shows wherever the text is run.
         return "verdict: " + {r: text.format(**words) for r, text in texts.items()}[relation]
 
     @property
@@ -252,8 +254,8 @@ class Verdict:
 
     @property
     def sentence(self) -> str:
-        """The finding in words; "1.9 times faster" means 1/1.9 of the time. That no difference is
-        measurable is explained, where the measurements do."""
+        """The finding in words; "1.9 times faster" means 1/1.9 of the time. If no difference is
+        measurable, the sentence explains why, where the measurements allow."""
         first, *others = self.names
         setting = _count(self.rounds, "round")
         if self.rounds < MIN_ROUNDS:
@@ -306,7 +308,7 @@ def _interval_rank(n: int) -> int:
 
 
 def _digits(ratio: float) -> int:
-    """How many behind the point: 1.08, 1.9, 19."""
+    """The number of decimals to print: 1.08, 1.9, 19."""
     return 0 if ratio >= 10 else 1 if ratio >= 1.25 else 2
 
 

@@ -1,13 +1,13 @@
-"""Live views in a notebook, and the pictures that remain of them.
+"""Live views in a notebook, and the pictures that remain in the saved notebook.
 
-base       what all widgets share: shown, kept up to date, asked, closed; a picture beneath
-sampler    the one thread that keeps live widgets up to date, ten times a second
+base       what all widgets share: show, update, receive messages, close; a picture beneath
+sampler    the thread that updates live widgets, ten times a second
 watch      `d2lmini.watch()`: the engine at work, live
 stepper    `Stepper(program)`: a program operation by operation, in any legal order
 graph_view `graph_view(net)`: a graph, before and after each pass of the compiler
-panel      controls, Run, Cancel and what came out (`d2l.Experiment` is one); made of `controls`,
-           `job` (a run in the background that can be asked to stop), `printed`, `kept_picture`
-dial       `memory_dial(f)`: the limit on pending bytes, and what it does to f
+panel      controls, Run, Cancel and results (`d2l.Experiment` is a panel); made of `controls`,
+           `job` (a background run that can be cancelled), `printed`, `kept_picture`
+dial       `memory_dial(f)`: the limit on pending bytes as a slider, and its effect on f
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MemoryDial", "Stepper", "graph_view", "memory_dial"]
 
-# Imported when first asked for: the name, and the module that has it.
+# Imported at first use: the name, and the module that has it.
 _LAZY = {
     "MemoryDial": "dial",
     "Stepper": "stepper",

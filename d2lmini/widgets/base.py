@@ -1,16 +1,16 @@
-"""What all widgets share: shown in a notebook, kept up to date, asked; a picture beneath.
+"""What all widgets share: show, update, receive messages, close; a picture beneath.
 
-How a widget is made, in Python:
+A widget in Python:
 
     class Clock(Widget):
         script = "clock"                    # widgets/js/clock.js
         words = "clock"                     # text/plain: the same in every run, for nbval
 
-        def changes(self):                  # 10 times a second while it is live: the news
-            return {"s": time.time()}, []   # a dict for JSON, buffers (bytes, arrays); None: none
-        def whole(self):                    # all that a view needs that knows nothing yet
+        def changes(self):                  # called 10 times a second while live: what is new
+            return {"s": time.time()}, []   # a dict for JSON, buffers (bytes, arrays); or None
+        def whole(self):                    # the complete state, for a view that has none yet
             return {"s": time.time()}, []
-        def received(self, message):        # what the view sent: model.send({...})
+        def received(self, message):        # a message from the view: model.send({...})
             ...
         def picture(self):                  # a draw.picture.Picture, or None
             return timeline(...)
@@ -18,20 +18,21 @@ How a widget is made, in Python:
     clock = Clock()
     clock.show()        # outside a notebook nothing happens; everything else works the same
     clock.live()        # from now on changes() is sent
-    clock.still()       # no more; what the notebook stores is the last picture
-    clock.say({...})    # send something at once, from any thread
+    clock.still()       # stop sending; the notebook stores the last picture
+    clock.say({...})    # send a message at once, from any thread
 
-`changes`, `whole` and `received` are called on the sampler's thread, one after the other: they
-share what they need without locks among themselves, must be quick and must not wait for arrays.
+`changes`, `whole` and `received` are called on the sampler's thread, one after the other: they need
+no locks among themselves, must be quick and must not wait for arrays.
 
-And in JavaScript, `js/clock.js` (`js/shared.js` stands before it; its functions are at hand):
+The same widget in JavaScript, `js/clock.js` (`js/shared.js` is prepended; its functions are
+available):
 
     export default () => {
-      const clock = { s: 0 };               // what all views of this widget show
+      const clock = { s: 0 };               // the state that all views of this widget show
       const views = new Set();
       return {
         initialize({ model }) {
-          // take(header, buffers): header.whole says that it is everything, not news
+          // take(header, buffers): header.whole marks the complete state
           listen(model, (header, buffers) => { clock.s = header.s; views.forEach((v) => v()); });
         },
         render({ model, el }) {
@@ -44,9 +45,10 @@ And in JavaScript, `js/clock.js` (`js/shared.js` stands before it; its functions
       };
     };
 
-A view may come late (the first takes a second to load, a page is loaded again), and what it says
-may arrive only after the cell (ipykernel 7.4). So until one has reported, everything is sent once a
-second, the news in between; a view that missed something takes nothing until it has everything.
+A view may start late (the first takes a second to load, a page is loaded again), and its first
+message may arrive only after the cell has ended (ipykernel 7.4). So until a view has reported, the
+complete state is sent once a second, and changes in between; a view that missed a message takes
+nothing until it receives the complete state.
 """
 
 from __future__ import annotations
@@ -68,13 +70,13 @@ from d2lmini.widgets import sampler
 if TYPE_CHECKING:
     from d2lmini.draw.picture import Picture
 
-#: What is sent: a dict that JSON can say, and bytes or arrays beside it.
+#: A message: a dict for JSON, and bytes or arrays beside it.
 Message = tuple[dict[str, Any], Sequence[Any]]
 
-#: So many widgets are kept for their views; of older ones the picture remains.
+#: This many widgets are kept for their views; of older ones only the picture remains.
 KEPT = 16
 
-#: Beats between two wholes until a view has reported.
+#: Beats between two complete states until a view has reported.
 WHOLE_EVERY = 10
 
 _JS = Path(__file__).parent / "js"
@@ -83,9 +85,9 @@ _shown: deque[Widget] = deque()
 
 
 class Widget:
-    """A live view of something; see above. Nothing of it needs a notebook but `show`."""
+    """A live view of something; see above. Only `show` needs a notebook."""
 
-    #: The ES module in widgets/js, without its ending; what stands beside the picture as text.
+    #: The ES module in widgets/js, without its ending; the text beside the picture.
     script: ClassVar[str]
     words: str
 
@@ -107,37 +109,37 @@ class Widget:
         return None
 
     def whole(self) -> Message | None:
-        """Everything a view needs; before it has had that it takes no changes."""
+        """The complete state; a view ignores changes until it has received the complete state."""
         return None
 
     def received(self, message: dict[str, Any]) -> None:
-        """A view has sent this."""
+        """Handle a message from a view."""
 
     def picture(self) -> Picture | None:
-        """What remains when nothing is live; None: there is nothing to see yet."""
+        """The picture that remains when the widget is not live; None: nothing to show yet."""
         return None
 
     # -- what it is used by ------------------------------------------------------------------------
 
     @property
     def front(self) -> Any:
-        """The anywidget that stands for it in a notebook, made when first asked for: can be put
+        """The anywidget that represents this widget in a notebook, made at first use: can be put
         into ipywidgets' boxes. ImportError if the `lab` extra is not installed, ValueError after
         `close`."""
         if self._front is None:
             if self._closed:
                 raise ValueError(f"{self.words}: it is closed; make a new one")
             self._front = _front_class(self.script)()
-            # ipywidgets keeps every front; it must not keep what stands behind.
+            # ipywidgets keeps every front alive; the front must not keep this widget alive.
             self._front.on_msg(functools.partial(_heard, weakref.ref(self)))
         return self._front
 
     def show(self) -> None:
-        """Display it below the running cell of a notebook; elsewhere do nothing.
+        """Display the widget below the running cell of a notebook; elsewhere do nothing.
 
         The view and the picture are two outputs, one right after the other: where the view cannot
-        be (no kernel, a code host) the picture is seen all the same. While the view is there,
-        style.css hides the picture."""
+        run (no kernel, a code host) the picture is still visible. While the view runs, style.css
+        hides the picture."""
         if not in_notebook():
             return
         display = importlib.import_module("IPython.display").display
@@ -148,17 +150,17 @@ class Widget:
         _keep(self)
 
     def live(self) -> None:
-        """Send what changes from now on."""
+        """Start to send changes."""
         sampler.add(self)
 
     def still(self) -> None:
-        """Send no more changes; the notebook's output becomes the present picture."""
+        """Stop sending changes; the notebook's output becomes the present picture."""
         sampler.remove(self)
         sampler.call(functools.partial(_send_whole, weakref.ref(self)))
         self.update_picture()
 
     def close(self) -> None:
-        """Let go of the view: where it was, the picture remains. Closing twice does no harm."""
+        """Close the view; the picture replaces it. Closing twice does no harm."""
         sampler.remove(self)
         self._closed = True
         front, self._front = self._front, None
@@ -171,7 +173,7 @@ class Widget:
             front.close()
 
     def update_picture(self) -> None:
-        """Let what the notebook stores be the present picture."""
+        """Store the present picture in the notebook."""
         if self._pictures:
             data, metadata = self._still()
             for handle in self._pictures:
@@ -186,13 +188,14 @@ class Widget:
                 front.send({**header, "n": self._sent, "whole": whole}, list(buffers))
 
     def say_whole(self) -> None:
-        """Send everything, on the sampler's thread."""
+        """Send the complete state, on the sampler's thread."""
         message = self.whole()
         if message is not None:
             self.say(*message, whole=True)
 
     def beat(self) -> None:
-        """The sampler's: send the news, or everything, if nobody has told yet that he listens."""
+        """Called by the sampler: send the changes, or the complete state if no view has
+        reported."""
         news = self.changes()
         if not self._heard and self._beats % WHOLE_EVERY == 0 and self._front is not None:
             self.say_whole()
@@ -203,7 +206,7 @@ class Widget:
     # -- what a notebook asks ----------------------------------------------------------------------
 
     def _view(self) -> dict[str, Any]:
-        """What a notebook shows as long as there is a kernel, by MIME type."""
+        """The output that a notebook shows while there is a kernel, by MIME type."""
         data: dict[str, Any] = {"text/plain": repr(self)}
         if not self._closed:
             view = {"version_major": 2, "version_minor": 0, "model_id": self.front.model_id}
@@ -211,7 +214,7 @@ class Widget:
         return data
 
     def _still(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What remains: (data, metadata). The text is the same whether there is a picture yet."""
+        """The output that remains: (data, metadata). The text does not depend on the picture."""
         data: dict[str, Any] = {"text/plain": ""}
         picture = self.picture()
         if picture is None:
@@ -228,7 +231,7 @@ class Widget:
             print(repr(self))
         elif (
             self._shown_in is None or self._shown_in != _execution()
-        ):  # else this cell shows it already
+        ):  # else this cell already shows the widget
             self.show()
 
     def __repr__(self) -> str:
@@ -247,15 +250,15 @@ def need(package: str) -> Any:
 
 
 def in_notebook() -> bool:
-    """Does this run in a Jupyter kernel? (Terminal IPython and scripts have no front end.)"""
+    """True if this runs in a Jupyter kernel. (Terminal IPython and scripts have no front end.)"""
     ipython: Any = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return getattr(shell, "kernel", None) is not None
 
 
 def _execution() -> str | None:
-    """Which run of which cell this is: the number of the request. (Counts of cells stand still
-    where nothing is to be remembered, as when nbval runs them.)"""
+    """Identifies the run of a cell: the number of the execution request. (Cell counts do not
+    advance where history is off, as when nbval runs the cells.)"""
     ipython: Any = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     kernel: Any = getattr(shell, "kernel", None)
@@ -266,8 +269,8 @@ def _execution() -> str | None:
 
 @functools.cache
 def _front_class(script: str) -> Any:
-    """The anywidget class of an ES module; the shared functions stand before the module's own, and
-    the shared styles before those of `js/SCRIPT.css`, if there are some."""
+    """The anywidget class of an ES module, with the shared functions prepended to its script, and
+    the shared styles prepended to those of `js/SCRIPT.css`, if there are any."""
     anywidget = need("anywidget")
     text = "\n".join(
         (_JS / f"{name}.js").read_text(encoding="utf-8") for name in ("shared", script)
@@ -281,8 +284,8 @@ def _front_class(script: str) -> Any:
 
 
 def _expand_dark(style: str) -> str:
-    """Each `@dark SELECTOR {...}` as a rule for JupyterLab's and VS Code's dark themes, and as one
-    for a page that follows the system."""
+    """Expand each `@dark SELECTOR {...}` into a rule for JupyterLab's and VS Code's dark themes,
+    and one for a page that follows the system's theme."""
     return re.sub(
         r"@dark (\S+) (\{[^}]*\})",
         r'[data-jp-theme-light="false"] \1, body.vscode-dark \1, body.vscode-high-contrast \1 \2'
@@ -294,8 +297,8 @@ def _expand_dark(style: str) -> str:
 
 
 def _keep(widget: Widget) -> None:
-    """Keep what stands behind a view, to fill it again when the page is loaded again; of the
-    oldest the picture will do."""
+    """Keep the widget behind a view alive, to fill the view again when the page is reloaded; the
+    oldest widgets are closed and leave their pictures."""
     if widget not in _shown:
         _shown.append(widget)
     while len(_shown) > KEPT:
@@ -303,7 +306,7 @@ def _keep(widget: Widget) -> None:
 
 
 def _heard(ref: weakref.ref[Widget], _: Any, message: Any, buffers: Any) -> None:
-    """A message came, on whatever thread: let the sampler's thread see to it."""
+    """Handle a message, on whatever thread it arrived: pass it to the sampler's thread."""
     sampler.call(functools.partial(_answer, ref, message))
 
 

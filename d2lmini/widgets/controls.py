@@ -1,4 +1,4 @@
-"""What a reader can turn: a slider, a choice, a switch; each made from a plain value.
+"""Controls that a reader can change: a slider, a choice, a switch; each made from a plain value.
 
 >>> from d2lmini.widgets.controls import control
 >>> control("size", (100, 2000, 100))
@@ -8,12 +8,12 @@ Control(name='size', kind='slider', value=1100, low=100, high=2000, step=100, ch
 >>> control("where", ["host", "device"]).value
 'host'
 
-    (low, high), (low, high, step), range(...)    a slider, both ends included (but range's own)
-    [a, b, c]     a choice of these; numbers that rise have a slider
+    (low, high), (low, high, step), range(...)    a slider; low and high are included
+    [a, b, c]     a choice of these values; rising numbers get a slider
     True, False   a switch
     other values  are fixed: no control
 
-What a view sends is not trusted: `take` gives the nearest value that the control allows.
+Input from a view is not trusted: `take` returns the nearest value that the control allows.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-#: A slider over fractions has about so many steps, if none is given.
+#: The approximate number of steps of a slider over fractions without a given step.
 STEPS = 100
 
-#: No default was given.
+#: Marks that no default was given.
 MISSING: Any = object()
 
 
 @dataclass(frozen=True)
 class Control:
-    """One parameter that can be turned.
+    """A parameter with a control.
 
     kind     "slider" (from `low` to `high` in steps of `step`), "choice" (one of `choices`),
              "switch"
-    value    where it stands at first
-    unit     said behind the value
+    value    the initial value
+    unit     text behind the value
     """
 
     name: str
@@ -50,7 +50,7 @@ class Control:
     unit: str = ""
 
     def take(self, sent: Any) -> Any:
-        """The allowed value for what a view has sent: a number, the index of a choice, a bool."""
+        """The allowed value for input from a view: a number, the index of a choice, a bool."""
         if self.kind == "switch":
             return bool(sent)
         if self.kind == "choice":
@@ -58,14 +58,14 @@ class Control:
         return self.nearest(sent)
 
     def nearest(self, value: Any) -> Any:
-        """Of a slider: the nearest value on its steps."""
+        """The nearest value on a slider's steps."""
         most = math.floor((self.high - self.low) / self.step + 1e-9)
         steps = min(max(round((value - self.low) / self.step), 0), most)
         found = self.low + steps * self.step
         return found if isinstance(found, int) else float(f"{found:.12g}")
 
     def described(self) -> dict[str, Any]:
-        """For a view."""
+        """The control as plain data for a view."""
         told: dict[str, Any] = {"name": self.name, "kind": self.kind, "value": self.value}
         told["unit"] = self.unit
         if self.kind == "choice":
@@ -78,10 +78,10 @@ class Control:
 
 
 def control(name: str, given: Any, default: Any = MISSING) -> Control | None:
-    """The control for a value; None if it is fixed. See above.
+    """The control for a value; None if the value is fixed. See above.
 
-    default: where it stands at first, if the control allows that; else sliders stand in the
-    middle, choices at the first. TypeError, ValueError for a tuple or list that gives no control.
+    default: the initial value, if the control allows it; else a slider starts in the middle, a
+    choice at its first value. TypeError, ValueError for a tuple or list that makes no control.
     """
     if isinstance(given, bool):
         return Control(name, "switch", given)
@@ -117,7 +117,7 @@ def _slider(name: str, given: tuple[Any, ...], default: Any) -> Control:
 
 
 def _round_step(length: float) -> float:
-    """1, 2 or 5 times a power of ten."""
+    """The nearest step that is 1, 2 or 5 times a power of ten."""
     if not length:
         return 1.0
     power = 10.0 ** math.floor(math.log10(length / STEPS))
@@ -130,7 +130,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Arrays have an == of their own, which does not say so."""
+    """Equality as a bool: the == of arrays returns arrays."""
     return one is other or (type(one) is type(other) and _is_plain(one) and one == other)
 
 
@@ -143,7 +143,7 @@ def _rises(choices: tuple[Any, ...]) -> bool:
 
 
 def word(value: Any) -> str:
-    """A value in a few letters, without an address: 0.25, relu, <NDArray>."""
+    """A value as a short text without an address: 0.25, relu, <NDArray>."""
     if isinstance(value, float):
         return f"{value:.6g}"
     if _is_plain(value):

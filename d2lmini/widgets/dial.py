@@ -1,4 +1,4 @@
-"""A dial for how far the program may run ahead of the engine, in bytes; and what that does.
+"""A slider for the limit on pending bytes: how far the program may run ahead of the engine.
 
     def train():
         for X, y in data_iter():
@@ -9,12 +9,13 @@
 
     d2lmini.widgets.memory_dial(train, limits_mb=[1000, 50])
 
-A loop that never waits pushes faster than the engine computes, and what it pushed takes memory. The
-engine pauses a push that would pass its limit on pending bytes (`engine.limit_pending`); this is
-that limit as a slider. Each run says what the most was that was pending, what arrays took, and how
-long it took; while it runs one sees both, and may turn.
+A loop that never waits pushes faster than the engine computes, and the pending operations take
+memory. The engine pauses a push that would pass its limit on pending bytes
+(`engine.limit_pending`); this slider sets that limit. Each run reports the peak of pending bytes,
+the peak of array memory, and its time; during a run both curves are live, and the slider may be
+moved.
 
-In a script, a test or a saved notebook the printed lines and the picture are all there is.
+In a script, a test or a saved notebook there are only the printed lines and the picture.
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ from d2lmini.widgets.job import Job
 from d2lmini.widgets.kept_picture import KeptPicture
 from d2lmini.widgets.panel import Panel
 
-#: The slider's places between two powers of ten.
+#: The slider's positions between two powers of ten.
 LADDER = (1, 1.5, 2, 3, 5, 7)
 
-#: Of what is seen while nothing is run so many points are kept: a minute.
+#: This many samples are kept while nothing runs: a minute.
 KEPT = 600
 
 #: Seconds since the run began, pending bytes, bytes of arrays, the limit.
@@ -52,10 +53,10 @@ Point = tuple[float, int, int, int]
 class DialRun:
     """A run at a limit (bytes).
 
-    peak_pending, peak_live    the most bytes that were pending, that were in arrays (on several
-                               devices: the sum of what was the most on each)
+    peak_pending, peak_live    peaks of the pending bytes and of the bytes in arrays (on several
+                               devices: the sum of each device's peak)
     paused    pushes that had to wait for room
-    turned    was the dial turned meanwhile?
+    turned    was the limit changed during the run?
     points    ten times a second: (seconds, pending, in arrays, limit)
     """
 
@@ -70,7 +71,7 @@ class DialRun:
 
 
 class MemoryDial(Panel):
-    """See `memory_dial`, which makes it. `runs`: the `DialRun`s since the last `clear`."""
+    """The slider of `memory_dial`. `runs`: the `DialRun`s since the last `clear`."""
 
     samples = True
     turns = True
@@ -83,7 +84,7 @@ class MemoryDial(Panel):
         self.runs: list[DialRun] = []
         self._f = f
         self._now: DialRun | None = None
-        self._idle = DialRun(0, 0)  # what is seen while nothing is run
+        self._idle = DialRun(0, 0)  # samples while nothing runs
         self._begin_s = time.perf_counter()
         self._sent = 0
         budget = engine.current.budget
@@ -97,7 +98,7 @@ class MemoryDial(Panel):
 
     @property
     def limit_mb(self) -> float:
-        """Where the dial stands, in MB of a million bytes. Can be set."""
+        """The slider's limit in MB of a million bytes. Can be set."""
         return float(self.controls[0].value)
 
     @limit_mb.setter
@@ -106,7 +107,7 @@ class MemoryDial(Panel):
         self.say_whole()
 
     def turned(self, values: dict[str, Any]) -> None:
-        """The slider was moved: the limit is what it says, in MB. ValueError for 0 and below."""
+        """Apply a moved slider: set the limit, in MB. ValueError for 0 and below."""
         megabytes = values["limit"]
         if not megabytes > 0:
             raise ValueError(f"memory dial: the limit must be more than 0 MB, got {megabytes}")
@@ -117,7 +118,7 @@ class MemoryDial(Panel):
         engine.limit_pending(int(1e6 * megabytes))
 
     def close(self) -> None:
-        """End what runs, put the limit back to what it was, let go of the view."""
+        """Cancel a run in progress, restore the engine's limit, close the view."""
         super().close()
         self._restore()
 
@@ -148,13 +149,13 @@ class MemoryDial(Panel):
         self.runs.append(job.result)
 
     def run(self, **values: Any) -> DialRun:
-        """Run here and now, `run(limit=50)` with the dial at 50 MB; print what came out."""
+        """Run on this thread, `run(limit=50)` with a limit of 50 MB; print the result."""
         run: DialRun = super().run(**values)
         print(self.told(run))
         return run
 
     def told(self, run: DialRun) -> str:
-        """A run in words, as it is printed."""
+        """A run in words, as printed."""
         return (
             f"{self.words}, with a limit on pending memory of {_mb(run.limit)}\n"
             f"  pending memory    at most {_mb(run.peak_pending)}\n"
@@ -167,7 +168,7 @@ class MemoryDial(Panel):
         run.peak_live = max(run.peak_live, sum(pool.stats().peak for pool in _pools()))
 
     def _sample(self, run: DialRun) -> None:
-        """Look at the books, without a lock: integers, one at a time."""
+        """Sample the counters, without a lock: integers, one at a time."""
         budget = engine.current.budget
         live = sum(pool.live for pool in _pools())
         point = time.perf_counter() - self._begin_s, budget.pending, live, budget.limit or 0
@@ -237,15 +238,15 @@ class MemoryDial(Panel):
 def memory_dial(
     f: Callable[[], object] | None = None, limits_mb: Sequence[float] | None = None
 ) -> MemoryDial:
-    """The limit on pending bytes as a dial, with what it does to `f()`.
+    """The limit on pending bytes as a slider, with its effect on `f()`.
 
-    f            runs a program that does not wait, as a training loop; it is run once for each of
-                 `limits_mb`, and each time that Run is pressed. None: there is only the dial, and
-                 what the notebook's own cells do is shown
-    limits_mb    in MB of a million bytes; None: once, with the limit that the engine has now
+    f            runs a program that does not wait, such as a training loop; f runs once for each of
+                 `limits_mb`, and each time that Run is pressed. None: there is only the slider, and
+                 the view shows the notebook's own cells
+    limits_mb    in MB of a million bytes; None: once, with the engine's present limit
 
-    Prints of each run the most that was pending, the most that arrays took, and the time. `close()`
-    puts the engine's limit back to what it was.
+    Prints for each run the peak of pending bytes, the peak of array memory, and the time. `close()`
+    restores the engine's limit.
     """
     if f is not None and not callable(f):
         raise TypeError(
@@ -260,8 +261,8 @@ def memory_dial(
 
 
 def _control(megabytes: float) -> Control:
-    """A slider over places that are equally far apart by their ratio, the present one among them;
-    it ends at half of the memory that is available."""
+    """A slider with positions at equal ratios, among them the present limit; its end is half of the
+    available memory."""
     most = max(default_limit() / 1e6, megabytes)
     places = {float(f"{step * 10**power:.2g}") for power in range(7) for step in LADDER}
     choices = sorted({place for place in places if place < most} | {float(f"{most:.3g}")})
@@ -272,7 +273,8 @@ def _control(megabytes: float) -> Control:
 
 
 def _set_limit(budget: Any, limit: int | None) -> None:
-    """Without a lock, for it may be a finalizer that calls: pushes that wait look again soon."""
+    """Set the limit without a lock, as the caller may be a finalizer; waiting pushes check again
+    soon."""
     budget.limit = limit
 
 

@@ -1,6 +1,6 @@
-"""The runs of a memory dial as a picture: how much was pending, and the limit, over time.
+"""The runs of a memory dial as a picture: pending bytes, and the limit, over time.
 
-The last run is orange and filled, the earlier ones are blue; each has its own dashes and a marker
+The last run is orange and filled, earlier runs are blue; each run has its own dashes, and a marker
 at its peak.
 """
 
@@ -18,7 +18,7 @@ from d2lmini.draw.timeline import STYLES
 if TYPE_CHECKING:
     from d2lmini.widgets.dial import DialRun
 
-#: So many runs are drawn, the last ones.
+#: This many runs are drawn, the last ones.
 MOST = 4
 
 BLUES = tuple(STYLES[kind][0] for kind in ("push", "copy", "compute"))
@@ -26,8 +26,8 @@ DASHES, MARKERS = ("-", "--", "-."), "sD^"
 
 
 def picture_of(runs: Sequence[DialRun], words: str) -> Picture:
-    """Pending MB of each run over its seconds; of the last one, what is in arrays and the limit."""
-    # Building matplotlib's font cache, once per machine, is no news for the reader of a chapter.
+    """Pending MB of each run over its seconds; for the last run also array memory and the limit."""
+    # Hide matplotlib's notice that it builds its font cache, once per machine.
     logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
     from matplotlib.figure import Figure
 
@@ -80,8 +80,8 @@ def _name(run: DialRun) -> str:
 
 
 def _columns(run: DialRun) -> Any:
-    """Seconds, and MB: pending, in arrays, limit. A peak between two looks is put in, near where
-    the most was seen."""
+    """Seconds, and MB: pending, in arrays, limit. A peak between two samples is inserted next to
+    the largest sample."""
     points = np.array(run.points, float).reshape(-1, 4)
     columns = points.T.copy()
     columns[1:] /= 1e6

@@ -1,4 +1,4 @@
-"""A typed graph as boxes and arrows, with what each box is and costs.
+"""A typed graph as boxes and arrows, with facts and cost of each box.
 
 >>> from d2lmini import sym
 >>> from d2lmini.graph.listing import graph_of
@@ -13,9 +13,9 @@ as written: 2 operations, 96 B moved, 66 FLOPs
 ['exp', '→ 2 × 3'] [('computes', '60 FLOPs'), ('moves', '48 B')]
 ['plus', 'scalar=1', '→ 2 × 3'] [('computes', '6 FLOPs'), ('moves', '48 B')]
 
-A parameter goes into the box of the layer it is named after, as in a Symbol's picture. A fused
-group is one box with its ops as parts: it reads what comes from outside and writes what others
-read.
+A parameter goes into the box of the layer that its name refers to, as in a Symbol's picture. A
+fused group is one box with its ops as parts: it reads only values from outside and writes only
+values that other boxes read.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ from d2lmini.profiler.summary import in_time
 from d2lmini.symbol.infer import is_known
 from d2lmini.symbol.picture import folded_into, kind_of, words_of
 
-#: A group shows so many of its ops.
+#: At most this many ops of a group are listed.
 MOST_PARTS = 12
 
 
 class Box(NamedTuple):
-    """What is drawn as one.
+    """One box of the drawing.
 
-    lines   what is written in it, the first in bold
+    lines   the text in the box, the first line in bold
     kind    of work, as in `picture.KINDS`
     parts   of a fused group: a line for each op
     output  is it a result of the graph?
     new     did this stage make it?
-    facts   what more is known: (what, value)
+    facts   further facts: (what, value)
     """
 
     lines: list[str]
@@ -62,14 +62,14 @@ class Box(NamedTuple):
 
 
 class Stage(NamedTuple):
-    """The graph at one stage; printed, its name and what it costs.
+    """The graph at one stage; printed, its name and its cost.
 
-    words   what has been done
+    words   what the stage has done
     boxes   in an order in which they can run
     edges   (from, to) by number -> does it carry a value? (else it only makes room)
     calls   how many of the boxes compute
-    cost    of all together; None where shapes are not known
-    plan    where intermediate results lie; None before there is one
+    cost    of all boxes together; None where shapes are unknown
+    plan    the memory plan of intermediate results; None before there is one
     """
 
     name: str
@@ -96,7 +96,7 @@ def of_nodes(
     name: str, words: str, outputs: Sequence[Entry], before: set[Node] | None,
     shapes: dict[Entry, Any] | None = None,
 ) -> Stage:  # fmt: skip
-    """A stage where every op is a box of its own; new is what is not among `before`."""
+    """A stage where every op is a box of its own; a box is new if it is not among `before`."""
     nodes = topological(outputs)
     heads = {node for node, _ in outputs}
     folded = folded_into(nodes, heads)
@@ -123,7 +123,7 @@ def of_nodes(
 def fused(
     inputs: Sequence[Node], outputs: Sequence[Entry], on_gpu: bool, before: set[Node]
 ) -> Stage:
-    """The last stage: statements in the order in which they run, each one op or a group."""
+    """The last stage: statements in the order in which they run, each an op or a group."""
     outputs = lowered(outputs)
     layout = laid_out(inputs, outputs, False, on_gpu)
     nodes = topological(outputs)
@@ -196,7 +196,7 @@ def _of_statement(
 
 
 def _key(node: Node) -> tuple[Any, ...]:
-    """What a reader takes for the same: its op, name and attributes."""
+    """The identity of a node for the reader: its op, name and attributes."""
     return node.op, node.name, str(sorted(node.attrs.items(), key=str))
 
 
@@ -244,7 +244,7 @@ def _kind(node: Node) -> str:
 
 
 def _told_by(shapes: dict[Entry, Any] | None) -> Callable[[Entry], str]:
-    """What knows the shape of a value in words: the node itself, or `shapes`."""
+    """What knows the shape of a value, for words: the node itself, or `shapes`."""
 
     def shape_of(entry: Entry) -> str:
         if shapes is None:
@@ -257,20 +257,20 @@ def _told_by(shapes: dict[Entry, Any] | None) -> Callable[[Entry], str]:
 
 
 def shape_in_words(spec: Spec) -> str:
-    """ "2 × 10", with the dtype if it is another than float32."""
+    """ "2 × 10", with the dtype unless it is float32."""
     text = " × ".join(map(str, spec.shape)) or "a number"
     return text if spec.dtype.name == "float32" else f"{text} {spec.dtype.name}"
 
 
 def _cost(node: Node) -> Cost | None:
-    """What an op costs alone; None where nobody knows."""
+    """The cost of a single op; None where it is unknown."""
     if node.op is None or node.op is CONSTANT or node.specs is None:
         return None
     return node.cost
 
 
 def costs_of(cost: Cost | None) -> list[tuple[str, str]]:
-    """As facts of a box."""
+    """The cost as facts of a box."""
     if cost is None:
         return []
     return [("computes", amount(cost.flops, "FLOPs")), ("moves", amount(cost.nbytes, "B"))]

@@ -1,4 +1,4 @@
-"""A graph as it is seen, stage by stage: as it was written, after each pass, in fused groups.
+"""A graph stage by stage: as written, after each pass, in fused groups.
 
 >>> from d2lmini import sym
 >>> x = sym.var("x")
@@ -13,9 +13,9 @@ fused: 1 statement, 8 MB moved, 12 MFLOPs
 >>> [part for box in view.stages[-1].boxes for part in box.parts]
 ['mul: scalar=6.0', 'exp', 'plus: scalar=1']
 
-A stage is boxes and arrows. Where shapes are known, every box says what it costs, from `op.cost`;
-each op alone would read its inputs and write its results, a fused group reads and writes only what
-goes in and out. What a pass has made anew is marked; what stays is the same node.
+A stage is boxes and arrows. Where shapes are known, every box shows its cost, from `op.cost`; a
+single op reads its inputs and writes its results, a fused group reads and writes only the values
+that cross its boundary. Nodes that a pass has made are marked; the others are the same nodes.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from d2lmini.symbol.infer import is_known, shapes_of
 from d2lmini.symbol.symbol import Symbol
 from d2lmini.widgets.graph_boxes import Box, Stage, costs_of, fused, of_nodes, shape_in_words
 
-#: More boxes than this help nobody.
+#: Most boxes of a readable picture.
 MOST = 150
 
 
@@ -56,10 +56,10 @@ class View(NamedTuple):
 
 
 def views_of(x: Any, /, **shapes: tuple[int, ...]) -> list[View]:
-    """What is to be seen of a Symbol, a hybridized Block, a Program or a Trace; `shapes` are those
-    of a Symbol's variables. Of several graphs, those are left out that are too large. TypeError for
-    anything else; MXNetError for a Block that has not been hybridized and called, shapes that do
-    not fit, and if every graph has more than MOST boxes."""
+    """The graphs of a Symbol, a hybridized Block, a Program or a Trace, stage by stage; `shapes`
+    are those of a Symbol's variables. Among several graphs, those that are too large are left out.
+    TypeError for anything else; MXNetError for a Block that has not been hybridized and called, for
+    shapes that do not fit, and if every graph has more than MOST boxes."""
     if isinstance(x, Symbol):
         found = [_of_symbol(x, shapes)]
     elif shapes:
@@ -95,7 +95,8 @@ def _boxes(view: View) -> int:
 
 
 def _of_symbol(symbol: Symbol, shapes: dict[str, tuple[int, ...]]) -> View:
-    """With all shapes known, all the compiler would do with it for prediction; else as written."""
+    """With all shapes known, all stages of the compiler for prediction; else the graph as
+    written."""
     nodes = topological(symbol._entries)
     known = {n: shapes[n.name] for n in nodes if n.op is None and n.name in shapes}
     stray = set(shapes) - {node.name for node in known}
@@ -115,7 +116,7 @@ def _of_symbol(symbol: Symbol, shapes: dict[str, tuple[int, ...]]) -> View:
 
 
 def _of_block(block: Block) -> list[View]:
-    """A net: for each kind of input, what is done forward, then backward."""
+    """A net: for each kind of input, the forward graph, then the backward graph."""
     compiled = block._compiled() if isinstance(block, HybridBlock) and block._active else None
     kinds = [
         each
@@ -148,7 +149,7 @@ def _of_forward(compiled: Compiled) -> list[Stage]:
 def _compiled(
     outputs: Sequence[Entry], inputs: Sequence[Node], first: str, program: Program | None = None
 ) -> list[Stage]:
-    """A typed graph, after each pass that changes something, and in groups."""
+    """A typed graph, after each pass that changes it, and in groups."""
     words = "what one call of the net recorded" if program else "as the program wrote it"
     stages = [of_nodes(first, words, outputs, None)]
 
@@ -162,13 +163,13 @@ def _compiled(
 
 
 def _about(function: Callable[..., Any]) -> str:
-    """What the first paragraph of its module says of a pass."""
+    """The first paragraph of a pass's module."""
     text = (sys.modules[function.__module__].__doc__ or "").split("\n\n")[0]
     return " ".join(text.split())
 
 
 def _of_program(program: Program, before: set[Node] | None = None) -> list[Stage]:
-    """What is compiled: the simplified graph, and in groups."""
+    """A compiled program: the simplified graph, and the graph in groups."""
     words = "after all passes" if before is None else "after all passes, with what backward needs"
     simplified = of_nodes("simplified", words, program.outputs, before)
     known = set(topological(program.outputs))
@@ -176,7 +177,7 @@ def _of_program(program: Program, before: set[Node] | None = None) -> list[Stage
 
 
 def _is_on_gpu(program: Program) -> bool:
-    """Is a group one kernel? (Not on virtual devices, which compute as the CPU does.)"""
+    """True if a group is one kernel. (Not on virtual devices, which compute as the CPU does.)"""
     return program._xp is not np
 
 
@@ -184,7 +185,7 @@ def _is_on_gpu(program: Program) -> bool:
 
 
 def _of_trace(trace: Trace) -> Stage:
-    """The operations of a trace, and what each came after."""
+    """The operations of a trace, and their dependencies."""
     operations = trace.operations
     if not operations:
         raise MXNetError("graph_view: nothing ran while the trace was made")

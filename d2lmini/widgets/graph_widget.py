@@ -1,13 +1,13 @@
-"""Graphs to look at: what a net computes, what each op costs, before and after fusion.
+"""A view of graphs: what a net computes, the cost of each op, before and after fusion.
 
     net.hybridize()
     net(x)
     d2lmini.widgets.graph_view(net)
 
-shows what was traced; a button for each stage shows what the compiler made of it, to the groups
-that run in one pass and the memory between them. Point at a box for its shapes, FLOPs, bytes and
-the line that made it. A Symbol, a Program and a Trace are shown the same way. Outside of a notebook
-it says what the stages cost:
+shows the traced graph; a button for each stage shows the compiler's result up to the groups that
+run in one pass and the memory between them. Point at a box for its shapes, FLOPs, bytes and the
+line that made it. A Symbol, a Program and a Trace are shown the same way. Outside a notebook the
+view prints the cost of the stages:
 
 >>> from d2lmini import sym
 >>> with sym.NameManager():
@@ -45,11 +45,11 @@ from d2lmini.widgets.graph_stages import View, views_of
 
 #: Pixels: a part of a fused group.
 PART = 17.0
-#: Two stages stand beside each other up to this width; what takes work to draw is left out beyond
-#: so many boxes.
+#: Two stages stand side by side up to this width; details that are slow to draw are left out
+#: beyond this many boxes.
 WIDE, MOST_DRAWN = 1100.0, 80
 
-#: How each kind of box looks: those of a Symbol's picture, and those of a trace.
+#: The style of each kind of box: those of a Symbol's picture, and those of a trace.
 LOOKS = {
     **KINDS,
     "compute": Look("an operation", "#a9c7ea", "#111111"),
@@ -77,7 +77,7 @@ class GraphView(Widget):
         self._drawing: Drawing | None = None
 
     def whole(self) -> Message:
-        """Everything: which stage one looks at is the view's own business."""
+        """All stages: the view itself chooses which stage it shows."""
         kinds = {name: kind.means for name, kind in LOOKS.items()}
         views = [
             {"title": view.title, "stages": [_scene(stage) for stage in view.stages]}
@@ -195,7 +195,7 @@ def _title(scene: dict[str, Any], left: float, top: float, width: float) -> tupl
 
 
 def _drawn(scene: dict[str, Any], left: float, top: float) -> list[str]:
-    """The boxes and arrows of a scene, moved to where it stands."""
+    """The boxes and arrows of a scene, moved to its position."""
     parts = []
     for edge in scene["edges"]:
         path, head = (_moved(edge[name], left, top) for name in ("path", "head"))
@@ -218,7 +218,7 @@ def _box(each: dict[str, Any], x: float, y: float) -> str:
 
 
 def _moved(path: str, right: float, down: float) -> str:
-    """An SVG path somewhere else."""
+    """A translated SVG path."""
     moved, letter, numbers = [], "", ""
     for char in path + "z":
         if char in "MLCz":

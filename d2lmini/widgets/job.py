@@ -1,16 +1,15 @@
-"""A function that runs beside the notebook, and can be asked to stop.
+"""A function that runs in the background of a notebook, and can be cancelled.
 
     job = Job(lambda job: train(net), over=print)
-    job.start()             # on a thread of its own; `run()`: here and now
-    job.cancel()            # it ends at its next wait, yield or report of progress
+    job.start()             # on its own thread; `run()`: on this thread
+    job.cancel()            # the job ends at its next wait, yield or report of progress
     job.join()
 
-No thread is ever killed. `cancel` leaves a mark; the job's own thread looks for it at every wait of
-the engine, in the waits too (`engine.road.interrupts`), and raises `Cancelled` there, as Ctrl-C
-would on the main thread: the engine is as usable afterwards as after Ctrl-C. What the function had
-pushed by then is done to its end, so that what it changed, a net's parameters say, keeps its
-values; to be asked a second time drops what has not begun, and whoever reads its results gets
-"cancelled".
+No thread is ever killed. `cancel` sets a flag; the job's own thread checks the flag at and during
+every wait of the engine (`engine.road.interrupts`), and raises `Cancelled` there, as Ctrl-C would
+on the main thread: the engine is as usable afterwards as after Ctrl-C. Tasks already pushed run to
+their end, so that the state they change, such as a net's parameters, keeps valid values; a second
+`cancel` drops the tasks that have not begun, and reading their results raises "cancelled".
 
 >>> from d2lmini.widgets.job import Job
 >>> job = Job(lambda job: [job.progress(i, 3) for i in range(3)] and "done")
@@ -35,26 +34,26 @@ from d2lmini.base import MXNetError
 from d2lmini.engine.failure import listed
 from d2lmini.engine.road import interrupts
 
-#: The thread's name. It pushes, so it is none of the engine's own, which begin with "d2lmini-".
+#: The thread's name. The thread pushes, so its name lacks the engine threads' prefix "d2lmini-".
 NAME = "experiment"
 
 _started: weakref.WeakSet[Job] = weakref.WeakSet()
 
 
 class Cancelled(BaseException):
-    """Ends a job where it waits. No Exception: what a program does about its errors is not meant
-    for it."""
+    """Ends a job at its wait. Not an Exception, so that a program's error handlers do not catch
+    it."""
 
 
 class Job:
     """One run of `function(job)`; `over(job)` is called at its end, on the same thread.
 
     state      "new", "running", then "done", "failed" or "cancelled"
-    result     what the function returned, once it is done
-    problem    of one that failed: what was raised, and at which of the user's lines, as text
-    done, total    how far it says it is; total is None where it does not know
-    begin_s, elapsed_s    when it began (`time.perf_counter`), and how long it took until all that
-                          it had pushed was computed
+    result     the function's result, once the job is done
+    problem    of a failed job: the error, and the user's line that raised it, as text
+    done, total    the progress that the job has reported; total is None if unknown
+    begin_s, elapsed_s    when it began (`time.perf_counter`), and how long it took until all its
+                          pushed tasks were computed
     """
 
     def __init__(
@@ -69,8 +68,8 @@ class Job:
         self.total: float | None = None
         self.begin_s = 0.0
         self.elapsed_s = 0.0
-        self._asked = 0  # how often to stop,
-        self._heard = 0  # how many of which its thread knows of
+        self._asked = 0  # cancel requests so far,
+        self._heard = 0  # and how many of them the job's thread has seen
         self._thread: threading.Thread | None = None
         self._gone = threading.Event()
 
@@ -78,30 +77,31 @@ class Job:
 
     @property
     def alive(self) -> bool:
-        """Is somebody at work for it? In a forked child nobody is."""
+        """True while a thread runs the job; False in a forked child."""
         return self._thread is not None and self._thread.is_alive() and not self._gone.is_set()
 
     def enter(self) -> None:
-        """This thread is at work for it, until it has one of its own (`start`)."""
+        """Register this thread as the one that runs the job, until `start` makes another."""
         self._thread = threading.current_thread()
         self.begin_s = time.perf_counter()
         self.state = "running"
 
     def leave(self) -> None:
-        """Nobody is at work for it any more."""
+        """No thread runs the job any more."""
         self._gone.set()
 
     @property
     def stopping(self) -> bool:
-        """Was it asked to end?"""
+        """True if the job was cancelled."""
         return self._asked > 0
 
     def cancel(self) -> None:
-        """Ask it to end. Asked again: drop what it has pushed and what has not begun."""
+        """Cancel the job. A second call drops the tasks that it has pushed and that have not
+        begun."""
         self._asked += 1
 
     def join(self, timeout_s: float | None = None) -> bool:
-        """Wait until it is over, and its thread has ended; False at the timeout."""
+        """Wait until the job is over and its thread has ended; False at the timeout."""
         thread = self._thread
         if thread is not None and thread.name == NAME and thread is not threading.current_thread():
             thread.join(timeout_s)
@@ -112,14 +112,14 @@ class Job:
     # -- running -----------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Run on a thread of its own; what is raised there becomes `problem`."""
+        """Run on a new thread; an error there becomes `problem`."""
         self.enter()
         _started.add(self)
         self._thread = threading.Thread(target=self._run_kept, name=NAME, daemon=True)
         self._thread.start()
 
     def run(self) -> Any:
-        """Run on this thread, give the result; what is raised passes through."""
+        """Run on this thread and return the result; errors pass through."""
         self.enter()
         try:
             return self._call(engine.waitall)
@@ -152,7 +152,8 @@ class Job:
         except BaseException as problem:
             if self.state == "failed":
                 self.problem = told(problem)
-        # Not above: as long as the error is handled, its frames hold the function's arrays.
+        # After the handler: while the error is handled, its frames keep the function's arrays
+        # alive.
         if self.state != "done":
             self._finish()
         try:
@@ -162,9 +163,9 @@ class Job:
             self.leave()
 
     def _finish(self) -> None:
-        """It ended before its time. Wait for what it has pushed, so that the next run begins with
-        an idle engine, unless that takes too long for who asks a third time: another thread may
-        push on and on."""
+        """After an early end, wait for the tasks that the job has pushed, so that the next run
+        begins with an idle engine. A third `cancel` ends the wait, because another thread may push
+        forever."""
         interrupts[threading.get_ident()] = self._drop
         try:
             while self._asked < 3 and not engine.current.wait_idle("experiment", 0.1):
@@ -178,8 +179,8 @@ class Job:
     # -- asked on its own thread -------------------------------------------------------------------
 
     def check(self) -> None:
-        """At waits. Asked to end: raise Cancelled, once, for what cleans up may wait; asked again,
-        drop what has not begun."""
+        """Called at waits. After a `cancel` raise Cancelled, once, because cleanup code may wait;
+        after a second one, drop the tasks that have not begun."""
         if self._asked != self._heard:
             first = self._heard == 0
             self._drop()
@@ -192,7 +193,7 @@ class Job:
         self._heard = self._asked
 
     def progress(self, done: Any, total: float | None = None) -> Any:
-        """Say how far it is: `progress(3, 10)`, or `for x in progress(xs)`. Raises Cancelled."""
+        """Report progress: `progress(3, 10)`, or `for x in progress(xs)`. May raise Cancelled."""
         if isinstance(done, Iterable):
             return self._each(done)
         self.done, self.total = done, total
@@ -208,15 +209,15 @@ class Job:
         self.step()
 
     def step(self) -> None:
-        """Raise Cancelled if it has been asked to end."""
+        """Raise Cancelled if the job was cancelled."""
         if self._asked:
             self._drop()
             raise Cancelled
 
 
 def _settle() -> None:
-    """Wait for everything; MXNetError for what failed, also if nobody can see its results any
-    more: a warning, as `waitall` would give, is lost on a thread."""
+    """Wait for everything; MXNetError for every failure, also if its results are unreachable: the
+    warning of `waitall` would be lost on a thread."""
     engine.current.wait_idle("experiment")
     problem = _failures()
     if problem:
@@ -224,7 +225,7 @@ def _settle() -> None:
 
 
 def _failures() -> str:
-    """What no wait has reported yet, in words."""
+    """The failures that no wait has reported yet, in words."""
     with engine.current.lock:
         failures, dropped = engine.current.untold()
     reports = sorted([*(each.report for each in failures), *dropped], key=lambda each: each.order)
@@ -232,7 +233,7 @@ def _failures() -> str:
 
 
 def told(error: BaseException) -> str:
-    """An error as text: what it says, and the user's lines that led there, the innermost first."""
+    """An error as text: its message, and the user's lines that led there, the innermost first."""
     lines = [f"{type(error).__name__}: {error}"]
     for word, site in zip(_words(), reversed(callsite.raised_at(error))):
         lines.append(f"  {word} {callsite.describe(site)}")
@@ -251,7 +252,7 @@ if hasattr(os, "register_at_fork"):
 
 @atexit.register
 def _stop_all() -> None:
-    """At the end of the process: ask those that run to end, and give them a moment."""
+    """At exit of the process: cancel the running jobs, and give them a moment."""
     running = [job for job in _started if job.alive]
     for job in running:
         job.cancel()

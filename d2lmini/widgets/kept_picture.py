@@ -1,9 +1,9 @@
-"""A picture that is drawn already: any thread may ask for it, at no cost.
+"""A picture that is already drawn: any thread may ask for it at no cost.
 
     KeptPicture(timeline(...))
     KeptPicture(timeline(...), below=another)
 
-matplotlib takes a quarter of a second for a picture, and no two threads may draw the same one.
+matplotlib takes a quarter of a second for a picture, and two threads must not draw the same one.
 """
 
 from __future__ import annotations
@@ -41,6 +41,6 @@ def _stacked(images: list[bytes]) -> tuple[bytes, dict[str, int]]:
     ]
     whole = np.concatenate(rows)
     file = io.BytesIO()
-    software: Any = {"Software": None}  # none: the same bytes everywhere
+    software: Any = {"Software": None}  # no version: the same bytes everywhere
     image.imsave(file, np.ascontiguousarray(whole), format="png", metadata=software)
     return file.getvalue(), {"width": wide // 2, "height": whole.shape[0] // 2}

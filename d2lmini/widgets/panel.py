@@ -1,8 +1,8 @@
-"""A panel: controls, Run, Cancel, Clear; beneath them how far it is, what came out, earlier runs.
+"""A panel: controls, Run, Cancel, Clear; beneath them progress, the result, earlier runs.
 
     class Doubling(Panel):
         words = "doubling"
-        def work(self, job, values):        # on a thread of its own; raises, waits, is cancelled
+        def work(self, job, values):        # on its own thread; may raise, wait, be cancelled
             return 2 * values["x"]
         def note(self, job, values):        # after a run that succeeded, on that thread
             self.rows.append([str(values["x"]), str(job.result)])
@@ -13,9 +13,9 @@
     panel.start(x=3)
     panel.wait()
 
-The view (`js/panel.js`) shows what `whole` tells, and sends what was pressed. Nothing here runs on
-a callback: presses reach the sampler's thread, which starts a run's own (`job`) or marks it for
-its end, so a panel is alive while a cell computes. One run at a time.
+The view (`js/panel.js`) shows the state that `whole` returns, and sends button presses. Nothing
+runs in a callback: presses go to the sampler's thread, which starts a run on its own thread (`job`)
+or cancels it, so a panel responds while a cell computes. One run at a time.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ from d2lmini.widgets.job import NAME, Job
 from d2lmini.widgets.kept_picture import KeptPicture
 from d2lmini.widgets.printed import printed
 
-#: Of what a run printed the end is shown, so many letters of it.
+#: This many characters of a run's printed output are shown, the last ones.
 SHOWN = 4000
 
 
 class Panel(Widget):
-    """Controls and runs; a subclass says what a run does.
+    """Controls and runs; a subclass defines what a run does.
 
-    controls    what can be turned
+    controls    the controls of the parameters
     """
 
     script = "panel"
     words = "panel"
 
-    #: Are there Run, Cancel and Clear?
+    #: Are there the buttons Run, Cancel and Clear?
     runnable = True
 
-    #: Is `turned` to be called as soon as a control is turned?
+    #: Call `turned` as soon as a control changes?
     turns = False
 
-    #: Is `changes` to be called during runs, even if nobody sees the panel?
+    #: Call `changes` during runs even if no view is shown?
     samples = False
 
     def __init__(self, controls: Sequence[Control] = ()):
@@ -62,7 +62,7 @@ class Panel(Widget):
         self._door = threading.Lock()
         self._printed = ""
         self._drawn: KeptPicture | None = None
-        self._stale = False  # are there runs that are not in it?
+        self._stale = False  # are there runs that the picture lacks?
         self._drawing = threading.Lock()
 
     # -- what a subclass overrides -----------------------------------------------------------------
@@ -72,10 +72,10 @@ class Panel(Widget):
         raise NotImplementedError
 
     def note(self, job: Job, values: dict[str, Any]) -> None:
-        """A run is done; `job.result` is what `work` gave."""
+        """Called after a successful run; `job.result` is the result of `work`."""
 
     def table(self) -> tuple[list[str], list[list[str]]]:
-        """The runs as text: what the columns are called, and a row for each, the oldest first."""
+        """The runs as text: the names of the columns, and a row for each run, the oldest first."""
         return [], []
 
     def draw(self) -> KeptPicture | None:
@@ -83,28 +83,28 @@ class Panel(Widget):
         return None
 
     def forget(self) -> None:
-        """Clear was pressed, or `clear` called."""
+        """Called when Clear is pressed, and by `clear`."""
 
     def turned(self, values: dict[str, Any]) -> None:
-        """A control was turned; these are their values now."""
+        """Called when a control changes, with the new values."""
 
     # -- running -----------------------------------------------------------------------------------
 
     @property
     def running(self) -> bool:
-        """Is a run going on?"""
+        """True while a run is in progress."""
         return self._job is not None and self._job.alive
 
     def start(self, **values: Any) -> None:
-        """Begin a run in the background, as Run does; controls that are not named stand as they
-        did at first. RuntimeError while one is going on; TypeError for a name without a control.
+        """Begin a run in the background, as the Run button does; other controls keep their initial
+        values. RuntimeError while a run is in progress; TypeError for a name without a control.
         """
         job = self._begin(self._checked(values))
         self._look()
         job.start()
 
     def run(self, **values: Any) -> Any:
-        """A run here and now: what it raises passes through, what it gives is returned."""
+        """Run on this thread: errors pass through, the result is returned."""
         values = self._checked(values)
         job = self._begin(values)
         self._look()
@@ -121,16 +121,16 @@ class Panel(Widget):
             self.live()
 
     def cancel(self) -> None:
-        """Ask the run to end; see `Job.cancel`. Nothing happens if there is none."""
+        """Cancel the run in progress, if any; see `Job.cancel`."""
         if self._job is not None:
             self._job.cancel()
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until no run is going on; False at the timeout."""
+        """Wait until no run is in progress; False at the timeout."""
         return self._job is None or self._job.join(timeout_s)
 
     def clear(self) -> None:
-        """Forget the runs, as Clear does."""
+        """Forget the runs, as the Clear button does."""
         with self._drawing:
             self.forget()
             self._drawn, self._stale = None, False
@@ -138,7 +138,7 @@ class Panel(Widget):
             self.still()
 
     def close(self) -> None:
-        """Cancel what runs, wait for its end, and let go of the view."""
+        """Cancel the run in progress, wait for its end, and close the view."""
         if self.running and self._job is not None:
             self._job.cancel()
             self._job.cancel()
@@ -173,7 +173,7 @@ class Panel(Widget):
                 self._printed = kept.getvalue()[-SHOWN:]
 
     def _over(self, job: Job, values: dict[str, Any]) -> None:
-        """A run in the background has ended (on its thread)."""
+        """Called on the thread of a background run that has ended."""
         try:
             if job.state == "done":
                 self._noted(job, values)
@@ -187,7 +187,7 @@ class Panel(Widget):
         self.note(job, values)
         self._stale = True
         if self._front is not None:
-            self.picture()  # here, for it would hold up the sampler's thread
+            self.picture()  # here, because drawing would block the sampler's thread
 
     # -- the view ----------------------------------------------------------------------------------
 
@@ -234,7 +234,7 @@ class Panel(Widget):
             self.clear()
 
     def state(self) -> dict[str, Any]:
-        """How the run stands: for the view's buttons, bar and line of text."""
+        """The state of the run: for the view's buttons, bar and line of text."""
         job = self._job
         if job is None:
             return {"running": False, "text": "", "problem": ""}

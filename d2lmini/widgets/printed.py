@@ -1,7 +1,8 @@
-"""What one thread prints, kept apart.
+"""Capture what one thread prints.
 
-A notebook shows what a thread prints in whatever cell is running then. What a run in the background
-prints belongs to the run: while `printed` is on, this thread's lines are kept, all others pass.
+A notebook shows a thread's output in the cell that is running at that time. The output of a
+background run belongs to the run: within `printed`, this thread's lines are captured, and the lines
+of other threads pass through.
 
 >>> from d2lmini.widgets.printed import printed
 >>> with printed() as kept:
@@ -25,7 +26,7 @@ _door = forks.guard(threading.Lock())
 
 
 class _Switch:
-    """Stands for sys.stdout as long as somebody's lines are kept."""
+    """Replaces sys.stdout while any thread's lines are captured."""
 
     def __init__(self, real: Any):
         self._real = real
@@ -41,7 +42,7 @@ class _Switch:
 
 @contextmanager
 def printed() -> Iterator[io.StringIO]:
-    """Keep what this thread prints in the scope."""
+    """Capture what this thread prints in the scope."""
     mine, kept = threading.get_ident(), io.StringIO()
     with _door:
         switch: Any = sys.stdout

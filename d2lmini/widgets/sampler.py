@@ -1,12 +1,12 @@
-"""The one thread that keeps live widgets up to date, ten times a second.
+"""The thread that updates live widgets, ten times a second.
 
     sampler.add(widget)         widget.beat() is called at every beat from now on
-    sampler.remove(widget)      and no more; a widget that was collected is forgotten, too
+    sampler.remove(widget)      and not any more; a garbage-collected widget is removed, too
     sampler.call(job)           job() is called once on this thread, soon
 
-A message costs 0.4 ms whether it carries one event or a thousand, so what happens between two
-beats travels together, and one thread serves all widgets. It is started when there is something to
-do and ends when there is nothing left; a fork begins anew, without it.
+A message costs 0.4 ms whether it carries one event or a thousand, so events between two beats are
+sent together, and one thread serves all widgets. The thread starts when there is work and ends when
+there is none; a forked child begins without the thread.
 
 >>> import threading
 >>> from d2lmini.widgets import sampler
@@ -29,17 +29,17 @@ from typing import Any
 
 from d2lmini import callsite
 
-#: Seconds between two beats: below what tires the eye, a factor 10 under what a browser bears.
+#: Seconds between two beats: fast enough for the eye, a tenth of what a browser can handle.
 PERIOD_S = 0.1
 
 NAME = "d2lmini-sampler"
 
 
 class Sampler:
-    """What is beaten for, what is to be called, and the thread that does it.
+    """The live widgets, the pending calls, and the thread that serves both.
 
-    `_widgets` is replaced, never changed in place. What a widget raises ends its updates; the
-    next `add` or `call` of a user's thread warns of it.
+    `_widgets` is replaced, never changed in place. A widget that raises gets no more updates; the
+    next `add` or `call` of a user's thread warns about it.
     """
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class Sampler:
         self._problems: deque[str] = deque()
 
     def add(self, widget: Any) -> None:
-        """Call `widget.beat()` at every beat, as long as it lives."""
+        """Call `widget.beat()` at every beat, as long as the widget lives."""
         self._warn()
         with self._lock:
             if all(each() is not widget for each in self._widgets):
@@ -66,7 +66,7 @@ class Sampler:
             self._start()
 
     def remove(self, widget: Any) -> None:
-        """Call it no more. A beat that is going on may still be in it."""
+        """Stop calling `widget.beat()`. A call in progress may still finish."""
         with self._lock:
             self._widgets = tuple(each for each in self._widgets if each() is not widget)
         self._wake.set()
@@ -79,7 +79,7 @@ class Sampler:
         self._wake.set()
 
     def stop(self, patience_s: float = 1.0) -> None:
-        """End the thread and forget everything; at the end of the process."""
+        """End the thread and forget everything; called at exit of the process."""
         with self._lock:
             self._widgets = ()
             self._jobs.clear()
@@ -91,7 +91,7 @@ class Sampler:
 
     @property
     def running(self) -> bool:
-        """Is there a thread now?"""
+        """True if the thread runs."""
         return self._thread is not None
 
     def _start(self) -> None:
@@ -123,7 +123,7 @@ class Sampler:
         while self._jobs:
             try:
                 self._jobs.popleft()()
-            except IndexError:  # `stop` was faster
+            except IndexError:  # `stop` emptied the queue first
                 return
             except Exception as problem:
                 self._problems.append(f"a widget's answer to its view failed: {problem!r}")
@@ -139,7 +139,7 @@ class Sampler:
                 name = type(widget).__name__
                 self._problems.append(f"{name} raised {problem!r} and is kept up to date no more")
                 self.remove(widget)
-            del widget  # not to keep it alive until the next beat
+            del widget  # do not keep the widget alive until the next beat
 
     def _warn(self) -> None:
         while self._problems:
@@ -151,5 +151,5 @@ add, remove, call, stop = _sampler.add, _sampler.remove, _sampler.call, _sampler
 
 
 def running() -> bool:
-    """Is the thread there?"""
+    """True if the thread runs."""
     return _sampler.running

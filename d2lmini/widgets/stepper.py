@@ -1,4 +1,4 @@
-"""Step through a program, operation by operation: who holds what, who waits for whom, and why.
+"""Step through a program, operation by operation: which holds what, which waits for which, and why.
 
     def program():
         a = nd.ones((1, 2))
@@ -8,10 +8,10 @@
 
     d2lmini.widgets.Stepper(program)
 
-The program runs once, in the cell, on an engine that steps; then that engine is gone. What the
-reader steps through is its record: the same operations, lines and rules, with nothing that computes
-(`stepper_play`). So cells that come later run as ever, however far one has stepped, and every legal
-order can be tried again and again. The same moves can be made from Python:
+The program runs once, in the cell, on a stepped engine, which is then removed. The reader steps
+through the record: the same operations, lines and rules, without computation (`stepper_play`). So
+later cells run as usual, however far the reader has stepped, and every legal order can be tried
+again and again. The same moves can be made from Python:
 
 >>> from d2lmini import nd
 >>> def program():
@@ -52,24 +52,24 @@ from d2lmini.widgets.stepper_play import Move, Play
 from d2lmini.widgets.stepper_program import recorded
 from d2lmini.widgets.stepper_scene import Drawing, after, drawing, scene, workers
 
-#: So many of the last moves are told of in the view.
+#: The view describes this many of the last moves.
 TOLD = 40
 
 
 class Stepper(Widget):
-    """The program as a graph, the line of each Var, the workers; buttons to go on and back.
+    """The program as a graph, the queue of each Var, the workers; buttons to step forward and back.
 
     program  a function without arguments that issues operations; it is run once, here
     workers  of the CPU, on the virtual clock
     times    microseconds of all operations, {name: microseconds}, a function of the task, or None:
              as predicted
-    seed     None: in the order of a threaded engine that keeps to the times; a number: any legal
-             order, drawn
-    guess    begin with the question which operation can begin next, before each move; `right` of
-             `asked` answers were right
+    seed     None: the order of a threaded engine that keeps to the times; a number: a random legal
+             order
+    guess    ask before each move which operation can begin next; `right` of `asked` answers were
+             right
 
-    In the view: the arrow keys go on and back, Home to the beginning, End to the end. ValueError
-    for more than 200 operations.
+    Keys in the view: arrows step forward and back, Home goes to the beginning, End to the end.
+    ValueError for more than 200 operations.
     """
 
     script = "stepper"
@@ -87,7 +87,7 @@ class Stepper(Widget):
         self.program = recorded(program, workers, times)
         self.play = Play(self.program, seed)
         self._lock = threading.RLock()  # moves come from cells and from the view
-        self._told: list[list[str]] = []  # of each move
+        self._told: list[list[str]] = []  # the description of each move
         self._problem = ""
         self.guessing = guess
         self.right = self.asked = 0
@@ -99,8 +99,8 @@ class Stepper(Widget):
     # -- moves -------------------------------------------------------------------------------------
 
     def step(self, number: int | None = None) -> Text:
-        """One move: the next, or the one by which this operation begins or ends; what happened and
-        why, in words. ValueError if that operation can do neither now."""
+        """Make one move: the next, or the one by which this operation begins or ends; returns what
+        happened and why, in words. ValueError if that operation can neither begin nor end now."""
         with self._lock:
             told = words.step(self.play, number)
             if told:
@@ -117,14 +117,14 @@ class Stepper(Widget):
         self._tell()
 
     def run(self) -> None:
-        """Move until it is over."""
+        """Move until the program is over."""
         with self._lock:
             while told := words.step(self.play):
                 self._told.append(told)
         self._tell()
 
     def run_to(self, number: int) -> Text:
-        """Move until this operation begins; if it has begun, back to where it did. ValueError for a
+        """Move until this operation begins; if it has begun, go back to its begin. ValueError for a
         number that no operation has."""
         with self._lock:
             if number not in self.program.operations:
@@ -140,7 +140,7 @@ class Stepper(Widget):
         return Text("\n".join(told))
 
     def reset(self, seed: int | None = None) -> None:
-        """To the beginning; what comes next is drawn with `seed`, if there is one."""
+        """Go to the beginning; `seed`, if given, draws the next order."""
         with self._lock:
             self.play.restart(seed)
             self._told.clear()
@@ -148,8 +148,8 @@ class Stepper(Widget):
         self._tell()
 
     def guess(self, number: int | None) -> Text:
-        """Which operation can begin next? None: none can, one has to end. A right answer is a move;
-        a wrong one is told why."""
+        """Which operation can begin next? None: none can, one must end first. A right answer makes
+        the move; a wrong answer is explained."""
         with self._lock:
             able = [move.number for move in self.play.able() if move.begins]
             if not self.play.able():
@@ -178,7 +178,7 @@ class Stepper(Widget):
         return self.play.able()
 
     def queues(self) -> Text:
-        """For each Var that somebody holds: who does, and who is in line for it."""
+        """For each Var in use: the operations that hold it, and those in its queue."""
         lines = []
         for var, name in self.program.names.items():
             line = self.play.line(var)
@@ -191,10 +191,10 @@ class Stepper(Widget):
         return Text("\n".join(lines) or "all Vars are idle")
 
     def state(self) -> dict[str, Any]:
-        """How everything stands, as plain data (for JSON): what the view draws."""
+        """The present state as plain data (for JSON): what the view draws."""
         play = self.play
         with self._lock:
-            hides = self.guessing  # what would give the answer away
+            hides = self.guessing  # hide what would give the answer away
             status = {
                 n: "ahead" if hides and s in ("waiting", "ready") else s
                 for n, s in play.status.items()
@@ -227,7 +227,7 @@ class Stepper(Widget):
             }  # fmt: skip
 
     def _note(self, number: int) -> str:
-        """What the box of an operation says of it, in a few words."""
+        """The state of an operation in a few words, for its box."""
         play, status = self.play, self.play.status[number]
         if status == "running":
             end = play.began_us[number] + self.program.operations[number].us
@@ -246,7 +246,7 @@ class Stepper(Widget):
     # -- what the view is told and tells -----------------------------------------------------------
 
     def whole(self) -> Message:
-        """The drawing, the lanes, and how it stands."""
+        """The drawing, the lanes, and the present state."""
         lanes = workers(self.program)
         return {**scene(self.play), "workers": lanes, "state": self.state()}, []
 
@@ -274,12 +274,12 @@ class Stepper(Widget):
             elif kind == "guessing":
                 self.guessing = bool(message.get("on"))
                 self._tell()
-        except ValueError as problem:  # the view was behind: it showed what is no longer so
+        except ValueError as problem:  # the view showed an outdated state
             self._problem = str(problem)
             self._tell()
 
     def picture(self) -> Drawing:
-        """The whole run: the graph, the order, who ran what when."""
+        """The whole run: the graph, the order, which worker ran what when."""
         if self._drawing is None:
             self._drawing = drawing(self._whole)
         return self._drawing

@@ -1,4 +1,4 @@
-"""The moves of a recorded program, in whatever legal order one takes them; backwards, too.
+"""The moves of a recorded program, in any legal order; also backwards.
 
 >>> from d2lmini import nd
 >>> from d2lmini.widgets.stepper_program import recorded
@@ -15,17 +15,17 @@
 10 us: cpu 1 begins 2 _mul_scalar
 >>> play.able()
 [3 begins, 2 ends]
->>> play.ahead(4)                             # of a, which it waits to write: 2 and 3 read it
+>>> play.ahead(4)                             # a, which 4 waits to write: 2 and 3 read it
 [(1, True, [(2, False), (3, False)])]
 
-It is the game that the stepped engine plays, by the same rules (`core.claim`, `core.release`, on
-shadows of the Vars and of the operations) and the same choices (`stepped_choices`), with nothing
-in it that computes: so it can lie in a notebook for hours, holds no memory, blocks nobody, and no
-instrument hears of it. For a seed it gives the log that `engine.stepped(seed=...)` gives.
+The moves follow the stepped engine's rules (`core.claim`, `core.release`, on shadows of the Vars
+and of the operations) and its choices (`stepped_choices`), without computation: so a play can stay
+in a notebook for hours, holds no memory, blocks no thread, and emits no instrument events. For a
+seed it gives the log that `engine.stepped(seed=...)` gives.
 
-A way through the program is the list of its moves. `back` goes one less far on the same way, from
-the beginning: milliseconds, for what is small enough to be looked at. Forward again takes the same
-moves, until somebody chooses another.
+A path through the program is the list of its moves. `back` replays the same path from the beginning
+with one move less: milliseconds, for programs of this size. Forward again takes the same moves,
+until the caller chooses another.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from d2lmini.widgets.stepper_program import Operation, Program, Wait
 
 
 class Move(NamedTuple):
-    """An operation begins, or ends."""
+    """An operation begins or ends."""
 
     number: int
     begins: bool
@@ -52,36 +52,36 @@ class Move(NamedTuple):
 
 
 class Play:
-    """A program, some moves after its beginning.
+    """A program after some moves.
 
     program  the record
-    seed     None: whoever may begin does so at once, by priority and age; then the earliest end
-             comes. A number: any legal order, drawn
-    steps    how many moves were taken
+    seed     None: an operation begins as soon as it may, by priority and age; then the earliest end
+             comes. A number: a random legal order
+    steps    number of moves made
     now_us   the virtual clock
-    status   number -> "later" (the program has not come so far), "waiting", "ready", "running", or
-             how it ended: "done", "failed", "skipped"
-    worker, began_us, ended_us   number -> who runs it, since when, until when
-    log      what happened, as the stepped engine writes it down
+    status   number -> "later" (not issued yet), "waiting", "ready", "running", or how it ended:
+             "done", "failed", "skipped"
+    worker, began_us, ended_us   number -> its worker, its begin, its end
+    log      the events, in the stepped engine's format
     awaited  the wait at which the program stands, and the operations it is for; None: it is over
     """
 
     def __init__(self, program: Program, seed: int | None = None):
         self.program = program
-        self._inside: dict[int, list[int]] = {}  # number -> what it pushes as it begins
+        self._inside: dict[int, list[int]] = {}  # number -> the operations it pushes as it begins
         for each in program.operations.values():
             self._inside.setdefault(each.by, []).append(each.number)
         self.restart(seed)
 
     def restart(self, seed: int | None = None) -> None:
-        """To the beginning, and another way from there."""
+        """Go to the beginning, and drop the path."""
         self._choice: Any = choice(seed, False, None, None)
         self.seed = seed
         self._way: list[Move] = []
         self._go(0)
 
     def _go(self, steps: int) -> None:
-        """To where one is after so many moves of the way."""
+        """Go to the state after this many moves of the path."""
         self.steps = 0
         self.now_us = 0.0
         self.status = dict.fromkeys(self.program.operations, "later")
@@ -111,16 +111,16 @@ class Play:
                 yield task
 
     def able_to_end(self) -> list[Task]:
-        """Those that run, the first to end first."""
+        """The running operations, the first to end first."""
         return [self._tasks[n] for n in sorted(self._ends, key=lambda n: (self._ends[n], n))]
 
     def able(self) -> list[Move]:
-        """All moves that are legal now; those that begin something first."""
+        """All moves that are legal now; begins come first."""
         begins = [Move(task.seq, True) for task in self.able_to_begin()]
         return begins + [Move(task.seq, False) for task in self.able_to_end()]
 
     def next(self) -> Move | None:
-        """The one that comes if nobody chooses; None at the end."""
+        """The move made by default; None at the end."""
         if self.steps < len(self._way):
             return self._way[self.steps]
         found = self._choice.next(self)
@@ -128,14 +128,14 @@ class Play:
 
     @property
     def order(self) -> list[int]:
-        """The operations that have begun, in the order in which they did."""
+        """The operations that have begun, in the order of their begins."""
         return [event.number for event in self.log if event.kind == "begin"]
 
     # -- moving ------------------------------------------------------------------------------------
 
     def step(self, number: int | None = None) -> Event | None:
-        """The next move, or the one that begins or ends this operation; what happened. None if
-        there is none. ValueError if that operation can do neither now."""
+        """Make the next move, or the one that begins or ends this operation; return the move. None
+        if there is none. ValueError if that operation can neither begin nor end now."""
         if number is None:
             move = self.next()
             if move is None:
@@ -158,17 +158,17 @@ class Play:
         return False
 
     def rewind(self) -> None:
-        """Back to the beginning, with the same way before one."""
+        """Go back to the beginning; the path is kept."""
         self._go(0)
 
     def run(self) -> None:
-        """Move until it is over."""
+        """Move until the program is over."""
         while self.step() is not None:
             continue
 
     def run_to(self, number: int) -> None:
-        """Move until this operation begins; if it has begun, back to where it did. ValueError for a
-        number that is none of an operation's."""
+        """Move until this operation begins; if it has begun, go back to its begin. ValueError for a
+        number that no operation has."""
         if number not in self.program.operations:
             most = len(self.program.operations)
             raise ValueError(f"run_to: operations have numbers from 1 to {most}, got {number!r}")
@@ -209,7 +209,8 @@ class Play:
     # -- the program -------------------------------------------------------------------------------
 
     def _run_program(self) -> None:
-        """Let it go on as far as it can: to its next wait for something that is not done."""
+        """Run the program as far as possible: to its next wait for an operation that is not
+        done."""
         script = self.program.script
         while self._at < len(script):
             item = script[self._at]
@@ -226,7 +227,7 @@ class Play:
             self._at += 1
 
     def _needed(self, wait: Wait) -> set[int]:
-        """The operations that must end before a wait does."""
+        """The operations that must end before a wait ends."""
         pending = [n for n in self._tasks if n not in self.ended_us]
         if wait.var is None:
             return set(pending)
@@ -252,15 +253,15 @@ class Play:
         return self.program.operations[number]
 
     def line(self, var: int) -> list[tuple[int, bool, bool]]:
-        """Who stands in line for a Var, from its head: (number, writes?, holds it?)."""
+        """The queue of a Var, from its head: (number, writes?, holds it?)."""
         of = self.vars[var]
         held = [(task.seq, False, True) for task in of.readers]
         held += [(of.writer.seq, True, True)] if of.writer is not None else []
         return sorted(held) + [(task.seq, writes, False) for task, writes in of.queue]
 
     def ahead(self, number: int) -> list[tuple[int, bool, list[tuple[int, bool]]]]:
-        """For each Var that an operation still waits for: the Var, does it write it?, and those
-        that keep it waiting: (number, writes?)."""
+        """For each Var that an operation still waits for: the Var, whether the operation writes it,
+        and the operations that come first: (number, writes?)."""
         found = []
         task = self._tasks[number]
         for var in (*task.shared, *task.writes):
@@ -276,8 +277,8 @@ class Play:
         return found
 
     def value(self, var: int) -> str:
-        """What is in a Var, as far as it is small: what the last of its writers that has ended left
-        there. No value while it is being written."""
+        """The contents of a small Var: the value that the last ended writer left there. None while
+        an operation writes it."""
         wrote = [n for n in self.order if var in self._of(n).writes]
         if wrote and wrote[-1] in self._ends:
             return ""

@@ -1,4 +1,4 @@
-"""A small program as a plain record: what it pushed and read, on what it waited, what came of it.
+"""A small program as a plain record: its pushes, reads and waits, and their results.
 
 >>> from d2lmini import nd
 >>> def program():
@@ -12,13 +12,14 @@
 2 _mul_scalar ['b'] [2. 2.]
 3 _plus_scalar ['a'] [2. 2.]
 
-The program runs once, for good, on an engine of its own that steps (`engine.stepped`); when it is
-over that engine is gone, and the one before is in use again. What is left are numbers and words:
-no array, no Var, nothing that is pending. Every legal order gives the same values, so those that
-were seen here hold in all orders in which the record is played (`stepper_play`).
+The program runs once, to its end, on its own stepped engine (`engine.stepped`); afterwards that
+engine is gone, and the previous engine is in use again. The record holds only numbers and text: no
+array, no Var, nothing pending. Every legal order gives the same values, so the recorded values hold
+in all orders in which the record is played (`stepper_play`).
 
-Arrays are called what the program calls them. Its local variables are looked at whenever it calls
-something, so that an `x` which is bound anew is told from the one before: "x", then "x #2".
+Arrays have the names that the program gives them. Its local variables are examined at every
+function call, so an `x` that is bound anew is distinguished from the previous one: "x", then "x
+#2".
 """
 
 from __future__ import annotations
@@ -42,21 +43,21 @@ from d2lmini.engine.stepped_records import Times, clock_of, lane_of
 from d2lmini.gluon.block import Block
 from d2lmini.ndarray import NDArray
 
-#: More operations than this nobody steps through; larger arrays are not written out.
+#: Most operations of a program that can be stepped through; larger arrays are not written out.
 MOST, MOST_ELEMENTS = 200, 6
 
 
 class Operation(NamedTuple):
-    """What is known of an operation in whatever order it runs.
+    """The facts of an operation that hold in any order.
 
     number         from 1, in the order of the program
-    name           as messages and traces call it
+    name           as in messages and traces
     line, where    the text of the line that issued it; file and line number
-    reads, writes  numbers of the Vars; one in both is changed in place
-    place          "cpu", "gpu(0)", or a lane of it: "gpu(0) in"
-    workers        how many serve that place
+    reads, writes  numbers of the Vars; a Var in both is changed in place
+    place          "cpu", "gpu(0)", or one of its lanes: "gpu(0) in"
+    workers        number of workers of that place
     priority       higher begins first
-    us             how long it is said to take
+    us             its assumed duration
     by             number of the operation that pushed it; 0: the program did
     status         how it ends: "done", "failed" or "skipped"
     values         Var -> its contents afterwards, of small arrays
@@ -81,7 +82,7 @@ class Operation(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """The program waited: `kind` is its way of doing so, `var` what for (None: for everything)."""
+    """The program waited: `kind` is the kind of wait, `var` its Var (None: all Vars)."""
 
     kind: str
     var: int | None
@@ -89,12 +90,12 @@ class Wait(NamedTuple):
 
 
 class Program(NamedTuple):
-    """A record.
+    """A recorded program.
 
     operations  by number
-    script      what the program did, in its order: the number of an operation pushed, or a Wait
+    script      the program's actions in order: the number of a pushed operation, or a Wait
     names       of the Vars, by number
-    values      their contents before, of small arrays that were there already
+    values      the initial contents of small arrays that existed before the program
     """
 
     operations: dict[int, Operation]
@@ -104,11 +105,11 @@ class Program(NamedTuple):
 
 
 def recorded(program: Callable[[], object], workers: int = 2, times: Times = 10.0) -> Program:
-    """Run `program` once and write down what it does.
+    """Run `program` once and record what it does.
 
     workers, times  as for `engine.stepped`. ValueError for a program that pushes nothing, or more
-    than MOST operations. What the program raises goes to the caller; operations that fail are told
-    of in the record, and nowhere else.
+    than MOST operations. Errors that the program raises go to the caller; failed operations are
+    reported only in the record.
     """
     if not callable(program):
         raise TypeError(
@@ -126,7 +127,7 @@ def recorded(program: Callable[[], object], workers: int = 2, times: Times = 10.
         finally:
             stepped.wait_idle("Stepper")
             with stepped.lock:
-                stepped.untold()  # nobody else is to hear of what failed
+                stepped.untold()  # the failures are reported only in the record
     n = len(recorder.tasks)
     if not 0 < n <= MOST:
         raise ValueError(
@@ -137,12 +138,12 @@ def recorded(program: Callable[[], object], workers: int = 2, times: Times = 10.
 
 
 class _Recorder(instrument.Instrument):
-    """Hears what the program does. Holds its Vars until that is written down."""
+    """Listens to the engine. Keeps the program's Vars alive until the record is complete."""
 
     def __init__(self, workers: int, times: Times):
         self.workers = workers
         self.duration_us = clock_of(times)
-        self.tasks: dict[Task, int] = {}  # in the order in which they came
+        self.tasks: dict[Task, int] = {}  # in the order of the pushes
         self.script: list[int | Wait] = []
         self.numbers: dict[Var, int] = {}
         self.names: dict[int, str] = {}
@@ -165,7 +166,7 @@ class _Recorder(instrument.Instrument):
             self.script.append(number)
 
     def start(self, task: Task, worker: str) -> None:
-        self.status[task] = "done"  # for it does run
+        self.status[task] = "done"  # the task runs
 
     def end(self, task: Task, failure: Any) -> None:
         if failure is not None:
@@ -180,7 +181,7 @@ class _Recorder(instrument.Instrument):
         self.script.append(Wait(kind, var, _line(site)[1]))
 
     def name(self, name: str, value: Any) -> None:
-        """The program has `value` under this name: an array, several, or a net with its
+        """Note that the program calls `value` by this name: an array, several, or a net with its
         parameters."""
         if isinstance(value, (list, tuple)):
             for i, each in enumerate(value[:20]):
@@ -200,7 +201,7 @@ class _Recorder(instrument.Instrument):
         self.names[self._number(var)] = f"{name} #{others + 1}" if others else name
 
     def _number(self, var: Var) -> int:
-        """Its number; of one that is met for the first time, the contents are noted."""
+        """The number of a Var; at the first use, also records its contents."""
         if var not in self.numbers:
             self.numbers[var] = len(self.numbers) + 1
             self.before[self.numbers[var]] = value_of(var)
@@ -242,7 +243,7 @@ def _line(site: Any) -> tuple[str, str]:
 
 
 def value_of(var: Var) -> str:
-    """The contents of a small array in the computer's own memory, as text; otherwise ""."""
+    """The contents of a small array in host memory, as text; otherwise ""."""
     data = getattr(var, "data", None)
     if not isinstance(data, np.ndarray) or data.size > MOST_ELEMENTS:
         return ""
@@ -252,8 +253,8 @@ def value_of(var: Var) -> str:
 
 @contextmanager
 def _names_seen(program: Any, note: Callable[[str, Any], None]) -> Iterator[None]:
-    """Within the scope tell `note` what the program calls its values: what it finds, at once; its
-    local variables whenever it calls a function, and at its end."""
+    """Within the scope call `note` with the program's names of its values: existing names at once;
+    its local variables at every function call, and at the program's end."""
     while isinstance(program, partial):
         program = program.func
     code: CodeType | None = getattr(program, "__code__", None)

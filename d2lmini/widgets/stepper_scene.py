@@ -1,8 +1,8 @@
-"""A recorded program as a drawing: boxes and arrows from top to bottom, and who ran what when.
+"""A recorded program as a drawing: boxes and arrows from top to bottom, and the workers' lanes.
 
-The places are the same in the live view, which draws them itself and says in each box how it
-stands, and in the picture (SVG) of a whole run, which says who ran it and from when to when. A
-solid arrow carries a value, a dashed one only makes room: the later operation overwrites what the
+The layout is the same in the live view, which draws itself and shows in each box the state of the
+operation, and in the picture (SVG) of a whole run, which shows the worker and the times. A solid
+arrow carries a value, a dashed one only makes room: the later operation overwrites what the
 earlier one reads or wrote.
 """
 
@@ -29,23 +29,23 @@ from d2lmini.widgets.stepper_play import Play
 from d2lmini.widgets.stepper_program import Program
 from d2lmini.widgets.stepper_words import code_of, title
 
-#: Pixels: a box; a lane, and what stands left of it.
+#: Pixels: a box; a lane, and the space left of the lane.
 HIGH, LANE, LEFT = 50.0, 22.0, 64.0
 
-#: The picture of so many operations and more has the lanes alone: the graph would be too long.
+#: From this many operations on the picture has only the lanes: the graph would be too long.
 MOST_DRAWN = 50
 
 
 def after(program: Program) -> dict[int, tuple[set[int], set[int]]]:
-    """Of each operation, those whose values it needs, and those for which it makes room; what
-    follows from others left out."""
+    """For each operation, those whose values it needs, and those for which it makes room; implied
+    dependencies are left out."""
     order = implied_left_out(order_of(list(program.operations.values())))  # type: ignore[arg-type]
     return dict(zip(program.operations, order, strict=True))
 
 
 def scene(play: Play) -> dict[str, Any]:
-    """Where everything stands, for JSON: "nodes" with the middle of their upper edge, "edges" as
-    SVG paths, "size"."""
+    """The layout for JSON: "nodes" with the middle of their upper edge, "edges" as SVG paths,
+    "size"."""
     program = play.program
     titles = {n: title(play, n) for n in program.operations}
     below = {  # the line, where the title is the name
@@ -114,7 +114,7 @@ def _box(play: Play, node: dict[str, Any]) -> str:
 
 
 def _lanes(play: Play, width: float, y: float) -> tuple[list[str], float]:
-    """A row for each worker that ran something, a bar for each operation, an axis of time."""
+    """A row for each worker that ran something, a bar for each operation, a time axis."""
     face, edge, _ = STYLES["compute"]
     end = max([*play.ended_us.values(), 1e-9])
     scale = (width - LEFT - 2 * MARGIN) / end
@@ -142,6 +142,6 @@ def _lanes(play: Play, width: float, y: float) -> tuple[list[str], float]:
 
 
 def workers(program: Program) -> list[str]:
-    """The names of all workers that serve its operations."""
+    """The names of all workers that run its operations."""
     serve = {each.place: each.workers for each in program.operations.values()}
     return [f"{place} {i + 1}" if n > 1 else place for place, n in serve.items() for i in range(n)]

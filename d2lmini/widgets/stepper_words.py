@@ -1,4 +1,4 @@
-"""What happens in a play, and why, in words.
+"""The events of a play, and their reasons, in words.
 
 >>> from d2lmini import nd
 >>> from d2lmini.widgets.stepper_play import Play
@@ -33,7 +33,7 @@ from d2lmini.widgets.stepper_program import Operation
 
 
 def title(play: Play, number: int, most: int = 36) -> str:
-    """ "4 a += 1": its number and its line; its name where a line has issued several."""
+    """ "4 a += 1": the number and the line; the name where a line has issued several operations."""
     operation = play.program.operations[number]
     lines = Counter((each.where, each.line) for each in play.program.operations.values())
     line = code_of(operation)
@@ -43,7 +43,7 @@ def title(play: Play, number: int, most: int = 36) -> str:
 
 
 def code_of(operation: Operation) -> str:
-    """Its line without the comment."""
+    """The line of an operation, without the comment."""
     return operation.line.split("  #")[0].strip()
 
 
@@ -79,14 +79,14 @@ def why_not(play: Play, number: int) -> str:
 
 
 def beginning(play: Play) -> list[str]:
-    """How things stand before the first move."""
+    """The state before the first move, in words."""
     issued = [n for n, status in play.status.items() if status != "later"]
     said = [f"The program has issued {_count(len(issued))}; none has begun."]
     return said + _may(play, issued) + _must_wait(play, issued) + _program(play)
 
 
 def step(play: Play, number: int | None = None) -> list[str]:
-    """Make a move (see `Play.step`) and tell of it; [] if there was none."""
+    """Make a move (see `Play.step`) and describe it; [] if there was none."""
     before = dict(play.status)
     event = play.step(number)
     if event is None:
@@ -119,7 +119,7 @@ def step(play: Play, number: int | None = None) -> list[str]:
 
 
 def _in_line(play: Play, variables: set[int]) -> list[int]:
-    """Those who stand in the lines of these Vars."""
+    """The operations in the queues of these Vars."""
     return sorted({n for var in variables for n, _, _ in play.line(var)})
 
 
@@ -137,7 +137,7 @@ def _uses(operation: Operation, names: dict[int, str]) -> str:
 
 
 def _beside(play: Play, number: int) -> str:
-    """Who reads the same at the same time."""
+    """The operations that read the same Var at the same time."""
     said = []
     for var in play.program.operations[number].reads:
         others = [n for n, wrote, holds in play.line(var) if holds and not wrote and n != number]

@@ -1,18 +1,18 @@
-"""`watch()`: the engine at work, live beside the cell that makes it work.
+"""`watch()`: a live view of the engine, beside the cell that uses it.
 
     with d2lmini.watch():
         for X, y in train_iter:
             train_step(X, y)
 
-    w = d2lmini.watch()             # or from here on, over as many cells as one likes
+    w = d2lmini.watch()             # or from here on, over any number of cells
     ...
     w.stop()
 
-A lane for the program, with its waits, and for every worker of every device, with the operations
-that it runs; below them how many operations are queued, and what the devices and the process hold.
-A click on an operation says what it is, where it was issued and what it waited for, with arrows.
-In a notebook the view moves ten times a second while the cell computes, and what is stored is a
-picture; elsewhere nothing is shown, and what was seen can be asked for:
+There is a lane for the program, with its waits, and for every worker of every device, with the
+operations that it runs; below the lanes the number of queued operations, and the memory of the
+devices and the process. A click on an operation shows what it is, the line that issued it, and,
+with arrows, what it waited for. In a notebook the view is updated ten times a second while the cell
+computes, and a picture is stored; elsewhere nothing is shown, and the record can be read:
 
 >>> import d2lmini
 >>> from d2lmini import nd
@@ -24,8 +24,8 @@ picture; elsewhere nothing is shown, and what was seen can be asked for:
 >>> w.count, [each.name for each in w.operations]
 (2, ['_ones', '_plus_scalar'])
 
-It keeps the last 20,000 operations, so that it may run all day (`watch_records`). A message carries
-what has come since the last (`watch_messages`), and js/watch.js draws it.
+The view keeps the last 20,000 operations, so that it may run all day (`watch_records`). A message
+carries the events since the last one (`watch_messages`), and js/watch.js draws them.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ from d2lmini.widgets.watch_records import Look, Recent, Sample
 if TYPE_CHECKING:
     from d2lmini.draw.picture import Picture
 
-#: Operations, waits and samples that are remembered.
+#: Most operations, waits and samples that are kept.
 KEEP = 20_000
 
-#: Beats without news after which the view is told the time all the same.
+#: Beats without events after which the view gets the time all the same.
 QUIET_BEATS = 10
 
-#: The one that watches now.
+#: The active Watch.
 _watching: weakref.ref[Watch] | None = None
 
 
@@ -75,28 +75,28 @@ class Watch(Widget):
         super().__init__()
         self._recent = Recent(keep)
         self._telling = Telling(self._recent.begin_ns, keep)
-        self._door = threading.Lock()  # one looks at a time
+        self._door = threading.Lock()  # one thread reads the records at a time
         self._watches = False
         self._quiet = 0
-        self._drawn = 0  # operations that the picture in the notebook shows
+        self._drawn = 0  # number of operations in the notebook's picture
 
     # -- what one asks -----------------------------------------------------------------------------
 
     @property
     def operations(self) -> Sequence[Operation]:
-        """Those that ended last."""
+        """The operations that ended last."""
         self._look()
         return list(self._recent.operations)
 
     @property
     def waits(self) -> Sequence[Wait]:
-        """Those of the program's threads that ended last."""
+        """The waits of the program's threads that ended last."""
         self._look()
         return list(self._recent.waits)
 
     @property
     def samples(self) -> Sequence[Sample]:
-        """What was queued and held, over time."""
+        """Queued operations and memory, over time."""
         self._look()
         return list(self._recent.samples)
 
@@ -106,7 +106,7 @@ class Watch(Widget):
         return self._recent.count
 
     def picture(self) -> Picture | None:
-        """The timeline, the queue and the memory of all that is remembered; None if nothing ran.
+        """The timeline, the queue and the memory of all kept records; None if nothing ran.
         ImportError without matplotlib."""
         from d2lmini.widgets.watch_picture import picture_of
 
@@ -117,7 +117,7 @@ class Watch(Widget):
     # -- its life ----------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Watch from now on; who watched before is stopped. `watch()` has done it."""
+        """Start watching; another active watch is stopped. `watch()` calls this."""
         global _watching
         before = None if _watching is None else _watching()
         if before is not None:
@@ -130,7 +130,7 @@ class Watch(Widget):
         _follow_cells(self)
 
     def stop(self) -> None:
-        """Wait until what was pushed is done, and watch no more; the picture remains. Errors of
+        """Wait for all pushed operations, and stop watching; the picture remains. Errors of
         operations are raised where their values are read, not here. Stopping twice does no harm."""
         global _watching
         if not self._watches:
@@ -148,7 +148,7 @@ class Watch(Widget):
             self.still()
 
     def close(self) -> None:
-        """Stop, and let go of the view; the picture remains."""
+        """Stop, and close the view; the picture remains."""
         self.stop()
         super().close()
 
@@ -161,7 +161,8 @@ class Watch(Widget):
         self.stop()
 
     def cell_ended(self) -> None:
-        """A cell of the notebook is over: let what the notebook stores show what it did."""
+        """Called when a cell of the notebook ends: the notebook stores a picture of the cell's
+        work."""
         if self._watches and self.count != self._drawn:
             self._drawn = self.count
             self.update_picture()
@@ -184,7 +185,7 @@ class Watch(Widget):
             self._pass_on()
 
     def _pass_on(self) -> tuple[Look, Message]:
-        """Look at the engine and remember what is to be told (door closed)."""
+        """Read the engine's records and note what is to be sent (lock held)."""
         look = self._recent.look(_process().memory_info().rss)
         return look, self._telling.news(look, self._state())
 
@@ -200,9 +201,9 @@ def watch(keep: int = KEEP) -> Watch:
     """Watch the engine from now on: a live view in a notebook, and a record of the last `keep`
     operations everywhere. Use it in a `with`, or call its `stop()`; another `watch()` stops it too.
 
-    An operation costs some 20 us more (a small one, which is computed where it is called, 10 us)
-    and 10 us on the sampler's thread, which takes 1 ms besides, ten times a second: 2 to 3 % of a
-    loop of operations of 2 ms. A browser on the same cores takes more.
+    An operation costs about 20 us more (a small one, which runs on the calling thread, 10 us) and
+    10 us on the sampler's thread, which needs another 1 ms ten times a second: 2 to 3 % of a loop
+    of operations of 2 ms. A browser on the same cores takes more.
     ValueError if `keep` is less than 1; ImportError in a notebook without the `lab` extra.
     """
     if keep < 1:
@@ -214,7 +215,7 @@ def watch(keep: int = KEEP) -> Watch:
 
 @functools.cache
 def _process() -> Any:
-    # Here and not above: few programs ask.
+    # Imported here: few programs ask for it.
     import psutil
 
     return psutil.Process()
@@ -234,7 +235,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _follow_cells(widget: Watch) -> None:
-    """Have the picture in the notebook renewed after each cell, as long as it watches."""
+    """Renew the picture in the notebook after each cell, while it watches."""
     if not widget._pictures:
         return
     import IPython

@@ -1,17 +1,17 @@
-"""What a live view is told: numbers in buffers, and words that are said once.
+"""The messages to a live view: numbers in buffers, and texts that are sent once.
 
 A message is (header, [operations, after, waits, samples]):
 
-header      now, begin of the view's clock 0: times are microseconds since; texts: words that are
-            new; rows: names of all rows, in their order, as (index of a row, name); devices;
-            running, waiting: what is going on now; count, queued, kept: numbers of operations;
+header      now, with the view's clock starting at 0: times are microseconds since; texts: new
+            texts; rows: names of all rows, in their order, as (index of a row, name); devices;
+            running, waiting: what is in progress; count, queued, kept: numbers of operations;
             live
 operations  float64, ten for each that ended: number, name, row, pushed, ready, began, ended,
             line, about, failure. Words are indices into all texts; no failure, no line: -1
 after       int32, for each of them: how many it needs, for how many it makes room, their numbers
 waits       float64, six for each: thread, kind, begin, end, line, operation
-samples     float64: time, queued, bytes of the process (0: not asked), then live, cached, pending
-            of each device of header.devices
+samples     float64: time, queued, bytes of the process (0: not measured), then live, cached,
+            pending of each device of header.devices
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ from d2lmini.profiler.records import Operation, Wait
 from d2lmini.widgets.base import Message
 from d2lmini.widgets.watch_records import Look, Sample, Seen
 
-#: Of what an operation comes after, so many are told.
+#: Most predecessors of an operation that are sent.
 MOST_AFTER = 24
-#: So many words are remembered; a program that has more gets no words for the rest.
+#: Most texts that are kept; beyond this number there is no text.
 MOST_TEXTS = 20_000
 
 OPERATION, WAIT, SAMPLE = 10, 6, 3  # numbers for each
 
 
 class Texts:
-    """Words by number, in the order in which they were met."""
+    """Texts by number, in the order of their first use."""
 
     def __init__(self) -> None:
         self.all: list[str] = []
         self._numbers: dict[Any, int] = {}
-        self._abouts: deque[Any] = deque(maxlen=MOST_TEXTS)  # kept alive: known by their identity
+        self._abouts: deque[Any] = deque(maxlen=MOST_TEXTS)  # kept alive: keyed by identity
 
     def number(self, text: str) -> int:
-        """Of a word or sentence; -1 where there are too many."""
+        """The number of a text; -1 if there are too many."""
         known = self._numbers.get(text)
         if known is None:
             if len(self.all) >= MOST_TEXTS:
@@ -58,7 +58,7 @@ class Texts:
         return known
 
     def line(self, site: Site | None) -> int:
-        """Of a line of the program."""
+        """The number of a line of the program."""
         if site is None:
             return -1
         known = self._numbers.get(site)
@@ -69,7 +69,7 @@ class Texts:
         return known
 
     def about(self, what: Any) -> int:
-        """Of the shapes that a Plan, a Program or a Spec knows."""
+        """The number of the text of the shapes that a Plan, a Program or a Spec has."""
         if what is None:
             return -1
         known = self._numbers.get(id(what))
@@ -82,7 +82,7 @@ class Texts:
 
 
 def shapes_of(what: Any) -> str:
-    """What goes in and what comes out, in words.
+    """The shapes of inputs and outputs, in words.
 
     >>> shapes_of(Spec((2, 3), "float32"))
     '(2, 3) float32'
@@ -95,24 +95,25 @@ def shapes_of(what: Any) -> str:
 
 
 class Telling:
-    """Makes messages of looks; remembers as much as a view may show, for one that comes late."""
+    """Makes messages from `Look`s; keeps as much as a view may show, for a view that starts
+    late."""
 
     def __init__(self, begin_ns: int, keep: int):
         self.begin_ns = begin_ns
         self.keep = keep
         self.texts = Texts()
-        self._told = 0  # of the texts
+        self._told = 0  # how many texts were sent
         self._rows: dict[tuple[str, str], list[Operation]] = {}  # the first operation of each
         self._index: dict[tuple[str, str], int] = {}
         self._devices: list[Context] = []
-        self._parts: deque[tuple[int, bytes, bytes]] = deque()  # operations and after, as told
+        self._parts: deque[tuple[int, bytes, bytes]] = deque()  # operations and after, as sent
         self._kept = 0
         self._waits: deque[list[float]] = deque(maxlen=keep)
         self._samples: deque[Sample] = deque(maxlen=keep)
         self._state: dict[str, Any] = {}
 
     def news(self, look: Look, state: dict[str, Any]) -> Message:
-        """What `look` has found, beside `state`."""
+        """The message for `look` and the present `state`."""
         operations = self._pack(look.ended)
         after = _pack_after(look.ended)
         waits = [self._wait(each) for each in look.waits]
@@ -141,7 +142,7 @@ class Telling:
         return self._header(texts), buffers
 
     def everything(self) -> Message:
-        """All that is remembered."""
+        """The message with all that is kept."""
         self._told = len(self.texts.all)
         buffers = [
             b"".join(part[1] for part in self._parts),
@@ -175,7 +176,7 @@ class Telling:
         return row
 
     def _running(self, each: Seen) -> list[float]:
-        """One that has begun and not ended."""
+        """An operation that has begun and not ended."""
         name, row = self.texts.number(each.name), self._row(each)
         return [each.number, name, row, self._us(each.began_ns), self.texts.line(each.site)]
 
@@ -221,7 +222,7 @@ def _packed(rows: list[list[float]]) -> bytes:
 
 
 def _pack_after(ended: Iterable[Seen]) -> bytes:
-    """The latest of what each comes after: those it was most likely to wait for."""
+    """The latest predecessors of each: those it most likely waited for."""
     flat: list[int] = []
     for each in ended:
         needs, room = each.after

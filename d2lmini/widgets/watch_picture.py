@@ -1,7 +1,7 @@
-"""What remains of a live view: timeline, queue and memory, one above the other on one time axis.
+"""The picture of a live view: timeline, queue and memory, one above the other on one time axis.
 
-The same words, colours and order of rows as the live view. Up to some dozens of operations a line
-leads to each from the one that it waited for last.
+Words, colours and order of rows are those of the live view. Up to some dozens of operations, a line
+leads to each operation from the one that it waited for last.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from d2lmini.profiler.records import Wait
 from d2lmini.widgets.base import need
 from d2lmini.widgets.watch_records import Recent, Sample, Seen
 
-#: Of more operations nobody could follow the arrows.
+#: Beyond this many operations there are no arrows.
 MOST_ARROWS = 40
-#: So many devices are named in the picture of memory.
+#: Most devices named in the picture of memory.
 MOST_DEVICES = 4
-#: So many lines that waited are named below the picture, each with at most so many letters.
+#: Most waiting lines named below the picture, and the most characters of each.
 MOST_WAITS, LETTERS = 3, 90
 
 
 def picture_of(recent: Recent) -> Picture | None:
-    """See `Watch.picture`."""
+    """The picture of a `Watch`; see `Watch.picture`."""
     operations = [each for each in recent.operations if each.ran]
     if not operations:
         return None
@@ -81,7 +81,7 @@ def _label(letter_s: float, each: Seen) -> str:
 
 
 def front_end(thread: str) -> str:
-    """What the lane of a thread of the program is called."""
+    """The name of the lane of one of the program's threads."""
     return "front end" if thread == "MainThread" else f"front end, {thread}"
 
 
@@ -95,8 +95,8 @@ def _spans(row: Sequence[Wait] | Sequence[Seen]) -> dict[str, np.ndarray]:
 
 
 def _name_waits(axes: Any, n: int, waits: Sequence[Wait], begin_s: float) -> None:
-    """The line that waited, in bars that have room for it."""
-    room_ms = axes.get_xlim()[1] / 60  # for a letter
+    """Write the waiting line into bars that have room for it."""
+    room_ms = axes.get_xlim()[1] / 60  # for a character
     for each in waits:
         word = callsite.describe(each.site).partition(": ")[0].rpartition("/")[2]
         if 1e3 * each.seconds > room_ms * (len(word) + 1):
@@ -108,7 +108,7 @@ def _name_waits(axes: Any, n: int, waits: Sequence[Wait], begin_s: float) -> Non
 def _draw_arrows(
     axes: Any, operations: Sequence[Seen], place: dict[Any, int], begin_s: float
 ) -> None:
-    """To each operation that had to wait for another, from the last that it waited for."""
+    """Draw an arrow to each operation from the last operation that it waited for."""
     from matplotlib.lines import Line2D
 
     by_number = {each.number: each for each in operations}
@@ -141,7 +141,7 @@ def _draw_arrows(
 
 
 def waited_for(each: Seen, known: dict[int, Seen]) -> Seen | None:
-    """The last of those that `each` came after, if it was not over when `each` was issued."""
+    """The last predecessor of `each`, if it was still running when `each` was issued."""
     needs, room = each.after
     before = [known[k] for k in (*needs, *room) if k in known and known[k].ran]
     last = max(before, key=lambda other: other.ended_ns, default=None)
@@ -160,8 +160,8 @@ def _draw_queue(axes: Any, samples: Sequence[Sample], begin_ns: int) -> None:
 
 
 def _draw_memory(axes: Any, samples: Sequence[Sample], begin_ns: int) -> None:
-    """A colour for each device, a dash for each kind of memory; of the devices that hold most, for
-    a picture has room for few names."""
+    """A colour for each device, a dash for each kind of memory; only for the devices that hold
+    most, because a picture has room for few names."""
     axes.set_ylabel("memory\nMB", rotation=0, ha="right", va="center")
     axes.spines[["top", "right"]].set_visible(False)
     contexts = dict.fromkeys(ctx for each in samples for ctx, *_ in each.held)
@@ -182,7 +182,7 @@ def _draw_memory(axes: Any, samples: Sequence[Sample], begin_ns: int) -> None:
 
 
 def _draw_process(axes: Any, samples: Sequence[Sample], begin_ns: int) -> None:
-    """On a scale of its own, for it is often ten times what the arrays take."""
+    """Memory of the process, on its own scale: often ten times the memory of the arrays."""
     asked = [each for each in samples if each.process]
     times = [(each.when_ns - begin_ns) / 1e6 for each in asked]
     axes.plot(times, [each.process / 1e6 for each in asked], "-.", color="#777777", linewidth=1.0)

@@ -1,8 +1,8 @@
-"""What a live view knows of the engine: the last thousands of operations and waits, in a ring.
+"""The records of a live view: the last thousands of operations and waits, in a ring.
 
-A listener like `profiler.Trace`, with the same records, that forgets: it may listen all day. The
-hooks take down names and times; what an operation came after is found out ten times a second, on
-the sampler's thread (`look`), by the engine's own rule.
+A listener like `profiler.Trace`, with the same records, that drops old records: it may listen all
+day. The hooks store names and times; the dependencies of an operation are computed ten times a
+second, on the sampler's thread (`look`), by the engine's own rule.
 
 >>> from d2lmini import instrument, nd
 >>> recent = Recent(keep=2)
@@ -38,18 +38,18 @@ from d2lmini.profiler.trace import CLOSING
 
 _clock = time.perf_counter_ns
 
-#: Nanoseconds between two looks at the queue and the memory while operations come and go.
+#: Nanoseconds between two samples of the queue and the memory while operations run.
 SAMPLE_NS = 1_000_000
 
-#: What holds of memory is sampled of: a context, and its live, cached and pending bytes.
+#: A sampled device: a context, and its live, cached and pending bytes.
 Held = tuple[Context, int, int, int]
 
 
 class Seen(Operation):
-    """An Operation that knows more than one of a trace.
+    """An Operation with more facts than those of a trace.
 
-    about   what knows its shapes: a Plan, a Program, a Spec, or None
-    after   what it came after, once it has ended
+    about   what has its shapes: a Plan, a Program, a Spec, or None
+    after   its predecessors, once it has ended
     """
 
     __slots__ = ("about", "after")
@@ -59,8 +59,8 @@ class Seen(Operation):
 
 
 class Sample(NamedTuple):
-    """At one moment: operations pushed and not complete, and what the devices hold in bytes.
-    `process` is what the process holds, 0 where nobody asked."""
+    """At one moment: operations pushed and not complete, and the bytes that the devices hold.
+    `process`: the bytes that the process holds, 0 if not measured."""
 
     when_ns: int
     queued: int
@@ -69,7 +69,7 @@ class Sample(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """A thread of the program waits just now, since `begin_ns`."""
+    """A wait in progress of one of the program's threads, since `begin_ns`."""
 
     thread: str
     kind: str
@@ -78,8 +78,8 @@ class Waiting(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What has come since the last look: operations that ended, waits that ended, samples; and what
-    is going on now."""
+    """The news since the last look: operations that ended, waits that ended, samples; and what is
+    in progress."""
 
     ended: list[Seen]
     waits: list[Wait]
@@ -104,8 +104,8 @@ class Recent(Recorder):
         self.operations: deque[Seen] = deque()
         self.waits: deque[Wait] = deque(maxlen=keep)
         self.samples: deque[Sample] = deque(maxlen=keep)
-        # From the hooks to `look`: what was pushed (to be put in order), what ended, ... If nobody
-        # looks for long, the oldest are lost.
+        # From the hooks to `look`: pushed tasks (to be put in order), ended tasks, ... If `look` is
+        # not called for long, the oldest records are lost.
         self._most = most = max(5 * keep, 10_000)
         self._pushed: deque[Seen] = deque(maxlen=most)
         self._ended: deque[Seen] = deque(maxlen=most)
@@ -113,8 +113,8 @@ class Recent(Recorder):
         self._sampled: deque[Sample] = deque(maxlen=most)
         self._sampled_ns = 0
         self._ordering = Ordering()
-        self._after: dict[int, Before] = {}  # of those that have not ended
-        self._joined: set[Seen] = set()  # meetings that came to read more after they were pushed
+        self._after: dict[int, Before] = {}  # of operations that have not ended
+        self._joined: set[Seen] = set()  # rendezvous tasks that got inputs after their push
 
     # -- what the engine tells ---------------------------------------------------------------------
 
@@ -167,8 +167,8 @@ class Recent(Recorder):
     # -- what the sampler asks ---------------------------------------------------------------------
 
     def look(self, process: int = 0) -> Look:
-        """What has come since; called by one thread at a time. `process`: bytes, for a sample that
-        is taken now."""
+        """The news since the last call; called by one thread at a time. `process`: bytes, for a
+        sample taken now."""
         self._sample(_clock(), process)
         waits = sorted(_all_of(self._waited), key=lambda told: told[0])
         ended, found = _all_of(self._ended), []
@@ -213,12 +213,12 @@ class Recent(Recorder):
 
 
 def _all_of(news: deque[Any]) -> list[Any]:
-    """What is there now; hooks on other threads may append meanwhile."""
+    """A snapshot of the contents; hooks on other threads may append meanwhile."""
     return [news.popleft() for _ in range(len(news))]
 
 
 def _about(task: Any) -> Any:
-    """What knows the shapes of a task, without keeping an array alive."""
+    """What has the shapes of a task, without keeping an array alive."""
     about = getattr(task, "plan", None) or getattr(task, "program", None)
     if about is None and type(source := getattr(task, "source", None)) is tuple:
         about = source[2]  # of a copy: a Spec
@@ -227,13 +227,13 @@ def _about(task: Any) -> Any:
 
 _HERE = os.path.dirname(os.path.abspath(callsite.__file__)) + os.sep
 
-#: The function through which every wait goes, and what its frame knows.
+#: The function that every wait calls, and the local variables of its frame that are read.
 _THE_WAIT = engine.Engine._wait.__code__
 
 
 def waiting_now() -> list[Waiting]:
-    """Which threads of the program wait just now: seen from outside, by the frame of the engine's
-    one function that waits. (A hook tells of a wait when it is over.)"""
+    """The waits in progress of the program's threads, read from outside: from the frames of the
+    engine's one wait function. (A hook reports a wait only when it is over.)"""
     names = {each.ident: each.name for each in threading.enumerate()}
     found = []
     for ident, frame in sys._current_frames().items():
@@ -252,7 +252,7 @@ def _site_above(frame: Any) -> Site | None:
 
 
 def _wait_above(frame: Any) -> Any:
-    for _ in range(12):  # what it calls is not deeper
+    for _ in range(12):  # the wait function calls no deeper
         if frame is None or frame.f_code is _THE_WAIT:
             return frame
         frame = frame.f_back

@@ -1,22 +1,22 @@
-"""Kernels: the CUDA C that runs on a GPU, as text that can be read.
+"""Kernels: the CUDA C that runs on a GPU, as readable text.
 
     launch       Kernel(name, source): compiles at the first call, packs the arguments
-    functions    what each ufunc of NumPy is in C, to the letter of NumPy's rules
-    symbols      an array module whose arrays are names in C: ops run on it to write themselves down
-    elementwise  a kernel for any elementwise formula: fused groups, broadcast or straight
-    fused        such a formula on arrays at hand, compiled when first used
+    functions    each ufunc of NumPy in C, with exactly NumPy's rules
+    symbols      an array module whose arrays are names in C: running an op on it writes C code
+    elementwise  a kernel for any elementwise formula: fused groups, with or without broadcasting
+    fused        such a formula on given arrays, compiled at first use
     updates      one launch for the optimizer steps of many parameters
     windows      im2col and col2im
     pooling      windows reduced to a number each, and their gradients
-    rows         the gradient of taking rows: an embedding's
-    blocks       what the threads of a block put together
-    cross_entropy  softmax cross-entropy, its gradient
-    moments      means and variances, and what a normalization's gradient sums up
-    recurrent    what stands between the products of an LSTM's or GRU's step
-    random       Philox: random numbers that depend on key and place alone
+    rows         the gradient of taking rows, such as an embedding's
+    blocks       sums and maxima over the threads of a block
+    cross_entropy  softmax cross-entropy and its gradient
+    moments      means and variances, and the sums in a normalization's gradient
+    recurrent    the elementwise part of an LSTM or GRU step, between the products
+    random       Philox: random numbers that depend only on key and position
 
-Nothing here imports CuPy: who calls a kernel hands over the array module. A module of these is
-imported when somebody asks for it (`kernels.pooling`): most programs have no GPU.
+Nothing here imports CuPy: the caller of a kernel passes the array module. Each of these modules is
+imported at first use (`kernels.pooling`): most programs use no GPU.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What the threads of a block put together: sums and maxima, each thread gets the result.
+"""Reductions over the threads of a block: sums and maxima; each thread gets the result.
 
-A kernel that needs one begins with `BLOCK`. Each thread first goes through a part of the numbers,
-with the stride of the block; then halves of the threads add to each other, so the order of the sum
-depends on the number of threads alone.
+A kernel that needs a reduction begins with `BLOCK`. Each thread first reduces a part of the
+numbers, with the stride of the block; then a tree over the threads combines the parts, so the order
+of the sum depends only on the number of threads.
 """
 
 from __future__ import annotations

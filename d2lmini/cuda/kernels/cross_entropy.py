@@ -1,8 +1,8 @@
 """Softmax cross-entropy and its gradient, a kernel each.
 
-Scores are (rows, classes, columns), and each of rows x columns is a place with a loss. A place is
-one thread's where its classes are few or lie apart, so that neighbouring threads read neighbouring
-places; else it is a block's, whose threads share the classes.
+Scores are (rows, classes, columns); each of the rows x columns places has a loss. One thread
+computes a place if there are few classes or if they lie apart in memory, so that neighbouring
+threads read neighbouring places; otherwise a block computes it, and its threads share the classes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from d2lmini.cuda.kernels.blocks import BLOCK
 from d2lmini.cuda.kernels.launch import C_TYPES, THREADS
 from d2lmini.cuda.kernels.typed import TypedKernel
 
-#: From so many classes on, side by side in memory, a place is a block's.
+#: From this many classes on, contiguous in memory, a block computes a place.
 MANY = 64
 
 _THREAD = {
@@ -40,7 +40,7 @@ _BLOCK = {
     "is_first": "threadIdx.x == 0",
 }
 
-#: What both kernels do first: x and t are the scores of a place and its probabilities.
+#: The beginning of both kernels: x and t are the scores of a place and its probabilities.
 _PLACE = """
         const Index row = p / columns, column = p % columns;
         const T* x = data + row * classes * columns + column;
@@ -92,7 +92,7 @@ _PARAMETERS = "const Index rows, const Index classes, const Index columns, const
 
 @cache
 def _kernels(label: str, is_sparse: bool, is_block: bool) -> tuple[TypedKernel, TypedKernel]:
-    """Forward and backward, for labels of a dtype."""
+    """The forward and the backward kernel, for labels of a dtype."""
     words = dict(_BLOCK if is_block else _THREAD)
     words["label"] = "widened(label[p])" if label == "e" else "label[p]"
     kind = C_TYPES[label] if is_sparse else "T"
@@ -143,7 +143,7 @@ def cross_entropy_gradient(
 
 
 def _chosen(data: Any, label: Any, axis: int, is_sparse: bool, way: int) -> tuple[Any, int, tuple]:
-    """The kernel, how many threads it needs, and the sizes."""
+    """The kernel, the number of threads that it needs, and the sizes."""
     axis %= data.ndim
     rows, classes, columns = (
         prod(data.shape[:axis]), data.shape[axis], prod(data.shape[axis + 1 :]),

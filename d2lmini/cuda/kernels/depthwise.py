@@ -1,12 +1,13 @@
-"""Depthwise convolution on a GPU: filters of one channel each, which products are bad at.
+"""Depthwise convolution on a GPU: filters of one channel each, which suit matrix products badly.
 
-As columns and a product it would be a product of a row with a small matrix for each channel, after
-copying every pixel as often as there are taps. Here a thread has one output and walks over the taps
-of its window; on the way back it has one pixel and walks over the windows that it is in. For the
-weights a thread has one tap and a piece of all outputs; the pieces are added up at the end. Nobody
-writes where another does, and sizes alone say who adds what in which order.
+By im2col and a product, each channel would be a product of a row with a small matrix, after copying
+every pixel once per tap. Here a thread computes one output and loops over the taps of its window;
+for the gradient of the data a thread computes one pixel and loops over the windows that contain it.
+For the gradient of the weights a thread sums one tap over a piece of all outputs; the pieces are
+added up at the end. No two threads write to the same place, and the order of the sums depends only
+on the sizes.
 
-Images have one to three axes; with M filters for each channel those of channel c are c * M and so
+Images have one to three axes; with M filters for each channel, those of channel c are c * M and so
 on. The three functions have the arguments of those in `ops/convolve.py`.
 """
 
@@ -25,7 +26,7 @@ _PARAMETERS = """
     const Index OD, const Index OH, const Index OW
 """
 
-#: So many threads keep a GPU busy.
+#: This many threads keep a GPU busy.
 _THREADS = 1 << 16
 #: The shortest piece, in outputs.
 _SHORTEST = 64

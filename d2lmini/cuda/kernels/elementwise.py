@@ -1,4 +1,4 @@
-"""A kernel for an elementwise formula: whatever a group of ops does with each element, in one pass.
+"""A kernel for an elementwise formula: all ops of a group in one pass over the elements.
 
 >>> from d2lmini.cuda.kernels.symbols import names
 >>> x, b = Operand("float32", (8, 4)), Operand("float32", (4,))
@@ -28,10 +28,10 @@ extern "C" __global__ void add_relu(const float* x0, const float* x1, float* y0,
 }
 <BLANKLINE>
 
-A thread takes four elements at a time where they lie side by side, 16 bytes in one instruction.
-Shapes are in the text as far as they are needed to find an element, so that the compiler divides by
-constants; the first axis is not, so that the same kernel serves other batches. An output may be
-computed over an input: all that a thread reads it reads before it writes.
+A thread takes four elements at a time where they are contiguous, 16 bytes in one instruction. The
+text contains the shapes as far as they are needed to locate an element, so that the compiler
+divides by constants; the first axis is not in the text, so the same kernel serves other batch
+sizes. An output may overwrite an input: a thread reads all its inputs before it writes.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from d2lmini.ops.symbolic import Proxy
 
 Shape = tuple[int, ...]
 
-#: What a kernel that takes four at a time needs.
+#: What a kernel needs that takes four elements at a time.
 FOUR = """// Four elements side by side.
 template <class T> struct alignas(4 * sizeof(T) < 16 ? 4 * sizeof(T) : 16) Four { T at[4]; };
 template <class T> __device__ const Four<T>& four(const T* x) { return *(const Four<T>*) x; }
@@ -66,8 +66,8 @@ _lock = threading.Lock()
 
 
 class Operand(NamedTuple):
-    """An input: dtype, shape, and how many elements apart neighbours along each axis are; None: as
-    in a C-contiguous array."""
+    """An input: dtype, shape, and its strides in elements; None: the strides of a C-contiguous
+    array."""
 
     dtype: Any
     shape: Shape
@@ -80,9 +80,9 @@ def elementwise(
     domain: Shape,
     formula: Callable[..., Sequence[Proxy]],
 ) -> Kernel:
-    """The kernel that fills one array of the shape `domain`, C-contiguous, for each value that
-    `formula(*inputs)` gives, inputs being names in C. Its arguments: the inputs, which broadcast to
-    `domain`, the outputs, the number of elements. The same text is the same kernel.
+    """The kernel that fills one C-contiguous array of the shape `domain` for each value that
+    `formula(*inputs)` returns; the inputs are names in C. Kernel arguments: the inputs, which
+    broadcast to `domain`, the outputs, the number of elements. Equal texts give the same kernel.
 
     NotTraceable where the formula is none of single elements.
     """
@@ -118,12 +118,12 @@ def elementwise(
 
 
 def completed(name: str, text: str) -> Kernel:
-    """The kernel of a text that begins with what is done to one element, and what that uses."""
+    """Complete a text, which begins with the function of one element, with the helpers it uses."""
     return kept(name, helpers(text) + (FOUR if "Four<" in text else "") + text)
 
 
 def kept(name: str, source: str) -> Kernel:
-    """The kernel of this text, the same one whenever it is asked for."""
+    """The kernel of this text, cached."""
     with _lock:
         if source not in _kernels:
             _kernels[source] = Kernel(name, source)
@@ -154,20 +154,20 @@ def _straight(shape: Shape) -> tuple[int, ...]:
 
 
 def _spread(operand: Operand, domain: Shape) -> tuple[int, ...]:
-    """The strides with which an operand is walked over the domain: 0 where it is repeated."""
+    """The strides of an operand over the domain: 0 where the operand is repeated."""
     strides = _straight(operand.shape) if operand.strides is None else operand.strides
     own = [0 if n == 1 else s for n, s in zip(operand.shape, strides)]
     return (0,) * (len(domain) - len(own)) + tuple(own)
 
 
 def _reach(operand: Operand) -> int:
-    """How far from its first element the last one lies."""
+    """The distance from the first element to the last."""
     strides = _straight(operand.shape) if operand.strides is None else operand.strides
     return sum(abs(s) * (n - 1) for n, s in zip(operand.shape, strides))
 
 
 def merged(domain: Shape, walks: Sequence[tuple[int, ...]]) -> tuple[Shape, list[tuple[int, ...]]]:
-    """The domain with as few axes as will do: neighbours that all walks take in one are one axis.
+    """The domain with as few axes as possible: neighbours that are contiguous in all walks merge.
 
     >>> merged((8, 3, 5), [(15, 5, 1), (0, 5, 1)])
     ((8, 15), [(15, 1), (0, 1)])
@@ -188,7 +188,7 @@ def merged(domain: Shape, walks: Sequence[tuple[int, ...]]) -> tuple[Shape, list
 
 
 def _place(sizes: Shape, walk: tuple[int, ...]) -> str:
-    """Where element i of the domain lies in an operand, as C."""
+    """The index of element i of the domain in an operand, as C."""
     if walk == _straight(sizes):
         return "i"
     terms = []
@@ -205,7 +205,7 @@ def _loops(
     index: str, inputs: Sequence[str], types: Sequence[str], walks: Sequence[tuple[int, ...]],
     domain: Shape, outputs: Sequence[str], out_types: Sequence[str],
 ) -> list[str]:  # fmt: skip
-    """The kernel's lines: four at a time where possible, then one at a time."""
+    """The kernel's loops: four elements at a time where possible, then one at a time."""
     sizes, found = merged(domain, [*walks, _straight(domain)])
     places = [_place(sizes, walk) for walk in found[:-1]]
     lines = [
@@ -227,7 +227,7 @@ def _loops(
 
 
 def _by_fours(sizes: Shape, walks: Sequence[tuple[int, ...]]) -> bool:
-    """Do four elements of the domain lie side by side, or all in one place, in all operands?"""
+    """True if four elements of the domain are contiguous, or all the same, in every operand."""
     if not sizes or (len(sizes) > 1 and sizes[-1] % 4):
         return False
     return all(
@@ -268,12 +268,12 @@ def _four_at_a_time(
 
 
 def _bare(text: str) -> str:
-    """Brackets are not needed around products and remainders beside a plus."""
+    """Drop needless brackets around products and remainders beside a plus."""
     return text[1:-1] if text[0] == "(" and " + " not in text else text
 
 
 def broken(begin: str, parts: Sequence[str], between: str = ", ", end: str = ");") -> list[str]:
-    """A line, or several where it is too long."""
+    """Break a line that is too long."""
     lines, space = [begin], " " * (len(begin) - len(begin.lstrip()) + 4)
     for i, part in enumerate(parts):
         text = part + (between if i < len(parts) - 1 else end)

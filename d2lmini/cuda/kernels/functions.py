@@ -1,8 +1,8 @@
-"""What each ufunc of NumPy is in C, to the letter of NumPy's rules.
+"""Each ufunc of NumPy in C, with exactly NumPy's rules.
 
-C has most of them; where its rules are others (`fmax` drops a nan, `%` takes the sign of the left
-side, a division of integers by 0 is undefined) a few lines of our own stand in (`HELPERS`), and a
-kernel has those that it uses at its top.
+C has most of the functions; where C's rules differ (`fmax` drops a nan, `%` takes the sign of the
+left operand, integer division by 0 is undefined) a short function of our own replaces them
+(`HELPERS`). A kernel contains the helpers that it uses at its top.
 
 >>> written("multiply", "f", ["x", "y"])
 'x * y'
@@ -14,12 +14,12 @@ template <class T> __device__ T maximum(T a, T b) {
     return a > b || a != a ? a : b;
 }
 
-float16 is stored in 16 bits, `half_bits`, and computed in float, each result rounded back, which is
-what NumPy does.
+float16 is stored in 16 bits, `half_bits`, and computed in float; each result is rounded back, as in
+NumPy.
 
-A GPU's results are not NumPy's to the bit: its exp, tanh and so on may differ in the last digit or
+A GPU's results do not equal NumPy's to the bit: exp, tanh and so on may differ in the last digit or
 two, a product and a sum may become one operation with one rounding, and CuPy compiles so that
-numbers below 1e-38 are taken as 0. Floats that no integer can hold turn into other integers.
+numbers below 1e-38 are flushed to 0. Floats beyond an integer's range convert to other integers.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _ALL = {
     "isfinite": "{0} - {0} == 0",
 }
 
-#: float and double; {f} is what C adds to the name of a function on floats.
+#: float and double; {f} is the suffix that C adds to the name of a function on floats.
 _FLOATS = {
     "divide": "{0} / {1}",
     "reciprocal": "1 / {0}",
@@ -141,7 +141,7 @@ _TABLES = {
     "b": {**_ALL, **_BOOLS},
 }
 
-#: Functions of our own, by name, in an order in which they can be declared.
+#: Our own functions by name, in an order in which they can be declared.
 HELPERS = {
     "half_bits": "typedef unsigned short half_bits;\n",
     "widened": r"""__device__ inline float widened(half_bits h) {
@@ -228,7 +228,7 @@ template <class T> __device__ T power(T a, T n) {
 
 
 def written(ufunc: str, char: str, args: Sequence[str]) -> str:
-    """The call of a ufunc on numbers of one dtype (its character) as C; float16 is as float."""
+    """A ufunc on numbers of one dtype (its character) as C; float16 is written as float."""
     dtype = np.dtype("f" if char == "e" else char)
     pattern = _TABLES[dtype.kind].get(ufunc) if dtype.kind in _TABLES else None
     if pattern is None:
@@ -239,7 +239,7 @@ def written(ufunc: str, char: str, args: Sequence[str]) -> str:
 
 
 def helpers(text: str) -> str:
-    """The functions of our own that a text uses, and those that they use."""
+    """The helper functions that a text uses, directly or indirectly."""
     used = set(re.findall(r"\w+", text)) & HELPERS.keys()
     while True:
         more = {w for name in used for w in re.findall(r"\w+", HELPERS[name])} & HELPERS.keys()

@@ -1,4 +1,4 @@
-"""A formula on arrays in one pass, where an op would make several.
+"""A formula on arrays in one pass, where separate ops would make several.
 
     def squared_distance(xp, x, mean):
         d = x - mean
@@ -6,7 +6,7 @@
 
     y = fused(cupy, squared_distance, [x, mean])
 
-As NumPy would compute it, with broadcasting, but nothing in between goes to memory.
+The result is that of NumPy, with broadcasting, but no intermediate result goes to memory.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Shape = tuple[int, ...]
 def fused(
     xp: Any, formula: Callable[..., Any], arrays: Sequence[Any], out: Any = None, **numbers: Any
 ) -> Any:
-    """`formula(xp, *arrays, **numbers)`, a function of a module on one element of each array, into
+    """Compute `formula(xp, *arrays, **numbers)`, a function of one element of each array, into
     `out` or else a new array of the shape that the arrays broadcast to."""
     shape = np.broadcast_shapes(*(a.shape for a in arrays))
     operands = tuple(

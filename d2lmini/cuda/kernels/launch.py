@@ -7,12 +7,12 @@
     }''')
     double(cupy, y.size, x, y, y.size)
 
-The text says what the arguments are: `Kernel` reads the parameters from it, hands arrays over as
-pointers and makes of each number what is written there, so that a call cannot pass 8 bytes where
-the kernel reads 4.
+The text declares the arguments: `Kernel` reads the parameters from it, passes arrays as pointers
+and converts each number to its declared type, so a call cannot pass 8 bytes where the kernel reads
+4.
 
-All our kernels walk through their elements with the stride of the whole grid, as this one does.
-So any grid is right, one thread too: that is how the tests run them without a GPU, as C++.
+All our kernels loop over their elements with the stride of the whole grid, as this one does. So any
+grid is correct, even one thread: the tests run kernels that way without a GPU, as C++.
 
 >>> Kernel("twice", 'extern "C" __global__ void twice(const float* x, float* y, const int n) {}')
 <Kernel twice(const float* x, float* y, int n)>
@@ -26,14 +26,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-#: Threads of a block. A multiple of the 32 that run in step; 256 let any register count fit.
+#: Threads of a block: a multiple of the warp size 32; with 256 any register count fits.
 THREADS = 256
-#: Blocks beyond this number would only wait: an H100 holds 132 x 8 of them at a time.
+#: Most blocks of a grid; more would only wait: an H100 runs 132 x 8 blocks at a time.
 MOST_BLOCKS = 2048
-#: Compiler's options: the language, no fast mathematics.
+#: Compiler options: the C++ version, no fast mathematics.
 OPTIONS = ("-std=c++17",)
 
-#: C's name of a dtype, and of what float16 is stored as (see `functions`).
+#: The C type of each dtype, and the storage type of float16 (see `functions`).
 C_TYPES = {
     "?": "bool", "b": "signed char", "B": "unsigned char", "h": "short", "H": "unsigned short",
     "i": "int", "I": "unsigned int", "l": "long long", "L": "unsigned long long",
@@ -45,7 +45,8 @@ _NUMBERS = {name: np.dtype(char).type for char, name in C_TYPES.items() if char 
 
 
 class Parameter(NamedTuple):
-    """A parameter of a kernel: its C type, is it an array, may the kernel write there."""
+    """A parameter of a kernel: its C type, whether it is an array, whether the kernel may write
+    it."""
 
     type: str
     name: str
@@ -58,7 +59,7 @@ class Parameter(NamedTuple):
 
 
 def parameters(source: str, name: str) -> tuple[Parameter, ...]:
-    """Those of the kernel `name` in a source text."""
+    """The parameters of the kernel `name` in a source text."""
     head = re.search(rf"__global__\s+void\s+{name}\s*\(([^)]*)\)", source)
     assert head is not None, f"no kernel {name} in its own source"
     meaning = {word: kind for kind, word in re.findall(r"typedef ([\w ]+) (\w+);", source)}
@@ -76,9 +77,9 @@ def parameters(source: str, name: str) -> tuple[Parameter, ...]:
 class Kernel:
     """A kernel of CUDA C.
 
-    name        of the function in the source
+    name        name of the function in the source
     source      the text; print it to read it
-    parameters  what it takes, read from the text
+    parameters  the kernel's parameters, read from the text
     """
 
     __slots__ = ("_compiled", "_makers", "name", "parameters", "source")
@@ -88,13 +89,14 @@ class Kernel:
         self.source = source
         self.parameters = parameters(source, name)
         self._makers = [None if p.is_array else _NUMBERS[p.type] for p in self.parameters]
-        # A RawKernel keeps what it compiled for each device itself, so one per module will do.
+        # A RawKernel caches its compiled code for each device, so one per module is enough.
         self._compiled: dict[Any, Any] = {}
 
     def __call__(self, xp: Any, size: int, *args: Any, rows: int = 1) -> None:
-        """Launch it on the current stream: about a thread for each of `size` elements, in each of
-        `rows` (blockIdx.y). Arrays are passed by where they begin, so only the caller knows whether
-        their elements follow each other. Nothing is launched for no elements."""
+        """Launch the kernel on the current stream: about one thread for each of `size` elements, in
+        each of `rows` (blockIdx.y). Arrays are passed as pointers to their first elements, so the
+        caller must ensure that they are contiguous where the kernel needs that. No launch if `size`
+        is 0."""
         if size <= 0:
             return
         if len(args) != len(self._makers):
@@ -111,8 +113,8 @@ class Kernel:
 
 
 def index_type(sizes: Sequence[int]) -> str:
-    """The C type for places in arrays of these sizes: 64 bits, which a GPU computes with several
-    instructions, only where they are needed. A walk may step one grid of fours beyond the end.
+    """The C type for indices into arrays of these sizes: 64 bits, which cost a GPU several
+    instructions, only where needed. An index may step one grid of fours beyond the end.
 
     >>> index_type([10, 3]), index_type([1 << 31])
     ('int', 'long long')

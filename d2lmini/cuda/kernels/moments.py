@@ -1,12 +1,12 @@
 """Means and variances of groups of numbers, and the sums that a normalization's gradient needs.
 
-A block goes through a part of a group: first for its mean, then for the squares of the distances
-from this mean, when the numbers are still in the cache. A second kernel puts the parts of a group
-together, in their order (T. F. Chan et al., 1979), and computes what depends on the group alone:
+A block goes through a part of a group: first for its mean, then for the squared distances from this
+mean, while the numbers are still in the cache. A second kernel combines the parts of a group in
+their order (T. F. Chan et al., 1979), and computes what depends only on the group:
 
     mean = sum n_k mean_k / n        M2 = sum M2_k + n_k (mean_k - mean)^2
 
-So no digits are lost, as they would be in E x^2 - (E x)^2, and large groups occupy many blocks.
+So no digits cancel, as they would in E x^2 - (E x)^2, and large groups occupy many blocks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from d2lmini.cuda.kernels.typed import TypedKernel
 
 Shape = tuple[int, ...]
 
-#: A part has at least so many numbers; there are at most so many parts of all groups.
+#: Fewest numbers in a part; most parts of all groups.
 PART, MOST_PARTS = 4096, 1024
 
 
@@ -40,7 +40,7 @@ class Groups(NamedTuple):
 
     @property
     def parts(self) -> int:
-        """In how many parts a group is cut."""
+        """The number of parts that a group is cut into."""
         return max(1, min(self.size // PART, MOST_PARTS // self.number))
 
 
@@ -181,7 +181,7 @@ extern "C" __global__ void slope_statistics(
 
 
 def _in_parts(xp: Any, kernel: TypedKernel, width: int, groups: Groups, *arrays: Any) -> Any:
-    """What the blocks find in the parts of all groups."""
+    """Run the first kernel: results for the parts of all groups."""
     x = arrays[-1]
     cut = groups.parts
     parts = xp.empty((groups.number * cut * width,), xp.promote_types(x.dtype, "float32"))
@@ -207,8 +207,9 @@ def batch_moments(
     xp: Any, x: Any, axes: Shape, moving: Sequence[Any], outs: Sequence[Any], momentum: float,
     eps: float,
 ) -> tuple[Any, Any]:  # fmt: skip
-    """The same; besides, moving mean and variance take a step of 1 - momentum towards them, and
-    `outs` are filled with mean and 1 / sqrt(variance + eps). Those are in order."""
+    """As `moments`; besides, the moving mean and variance take a step of 1 - momentum towards them,
+    and `outs` are filled with mean and 1 / sqrt(variance + eps). The four arrays are
+    C-contiguous."""
     x = xp.ascontiguousarray(x)
     groups = groups_of(x.shape, axes)
     parts = _in_parts(xp, _MOMENTS, 2, groups, x)

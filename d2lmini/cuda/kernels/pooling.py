@@ -1,9 +1,9 @@
-"""Pooling on a GPU: a thread for each window, backward a thread for each pixel.
+"""Pooling on a GPU: a thread for each window; backward, a thread for each pixel.
 
-A maximum's gradient goes to the first place of its window that holds the largest value. Where no
-two windows overlap, the thread of a window finds that place and writes there. Where they do, the
-thread of a pixel looks into all windows above it and asks in each whether it is that place: it
-reads more, but nobody else writes to its pixel, and the sum has always the same order.
+A maximum's gradient goes to the first place of its window that holds the largest value. If no two
+windows overlap, the thread of a window finds that place and writes there. If windows overlap, the
+thread of a pixel checks, in every window that contains the pixel, whether the pixel is that place:
+this reads more, but only one thread writes each pixel, and the sum always has the same order.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Random numbers on a GPU: each element has a stream of its own, named by key and place.
 
 Philox4x32-10 (J. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011) turns a
-counter into four random words. The key is that of the operation (`random_state.Key`), the counter
-the place of the element and how many words it has used; so nothing has to be kept between launches,
-and the numbers are the same whatever the grid, the GPU, or the order in which operations run.
+counter into four random words. The key is that of the operation (`random_state.Key`); the counter
+is the index of the element and the number of words it has used. So no state is kept between
+launches, and the numbers do not depend on the grid, the GPU, or the order in which operations run.
 
-They are others than the CPU's for the same seed: there 2^18 numbers come one after the other from
-one stream (SFC64, and NumPy's ziggurat), which cannot be entered in the middle. A parameter array
-with an element out of range gives nan there and no error: to look, the host would have to wait.
+The numbers differ from the CPU's for the same seed: the CPU draws 2^18 numbers in sequence from one
+stream (SFC64, and NumPy's ziggurat), which has no random access. A parameter array with an element
+out of range gives nan there and no error: to check, the host would have to wait.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 from d2lmini.cuda.kernels.typed import TypedKernel
 from d2lmini.cuda.recording import outside
 
-#: The stream of one element, and how numbers are drawn from it.
+#: The stream of one element, and how numbers are drawn from the stream.
 STREAM = """
 typedef unsigned int Word;
 struct Stream {
@@ -232,5 +232,5 @@ def integers(
 
 
 def permutation(xp: Any, key: Sequence[int], n: int) -> Any:
-    """The numbers from 0 to n - 1 in random order: the order in which random numbers stand."""
+    """The numbers from 0 to n - 1 in random order: the sort order of n random numbers."""
     return xp.argsort(integers(xp, key, -(1 << 62), 1 << 62, (n,), np.int64))

@@ -1,8 +1,8 @@
-"""The gradient of taking rows: what goes back to a row that was taken several times is added up.
+"""The gradient of taking rows: the gradients of a row that was taken several times are added up.
 
-Adding at once, with atomics, would add in another order each time. So the places are sorted by the
-row that they name (the sort is stable), and a thread for each column of each run of equal rows adds
-the run up from its beginning to its end: always the same sum, that of a loop over the places.
+Atomic adds would add in another order each time. So the positions are sorted by their row index
+(the sort is stable), and one thread per column of each run of equal indices adds up the run from
+begin to end: always the same sum, that of a loop over the positions.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def add_rows(xp: Any, rows: Any, g: Any, out: Any) -> None:
     up in float32. Takes memory for two arrays of n integers."""
     out.fill(0)
     order = xp.empty(rows.shape, xp.int64)
-    outside(lambda: xp.copyto(order, xp.argsort(rows)))  # in the course of which the host waits
+    outside(lambda: xp.copyto(order, xp.argsort(rows)))  # argsort makes the host wait
     row_of = rows[order].astype(xp.int64, copy=False)
     kernel = _ADD_RUNS(g.dtype, g.size, out.size)
     kernel(xp, g.size, g, order, row_of, out, g.shape[0], g.size // max(g.shape[0], 1))

@@ -34,11 +34,11 @@ def c_type(dtype: np.dtype) -> str:
 
 
 class Body:
-    """Lines of C under way, one for each call of a ufunc.
+    """Lines of C being written, one for each call of a ufunc.
 
-    lines       what was written so far
+    lines       the lines so far
     parameters  the numbers that became parameters, by name
-    as_parameters  shall Python's numbers become parameters, so that the same text serves others?
+    as_parameters  make parameters of Python's numbers, so that the same text serves other numbers?
     """
 
     def __init__(self, as_parameters: bool = False):

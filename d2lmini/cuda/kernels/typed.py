@@ -1,8 +1,8 @@
-"""Kernels that are written once for every dtype: the text is headed by what its words stand for.
+"""Kernels written once for every dtype: a header defines the types that the text uses.
 
-    T         what the arrays hold          A        what is computed with: float for float16
+    T         element type of the arrays    A        type of computations: float for float16
     loaded    from T to A                   stored   from A to T
-    Index     a place in an array: 32 bits where those are enough
+    Index     an index into an array: 32 bits where they are enough
 
 >>> print(header("f", "int"), end="")
 typedef float T;
@@ -26,7 +26,7 @@ from d2lmini.cuda.kernels.launch import C_TYPES, Kernel, index_type
 
 
 def header(char: str, index: str) -> str:
-    """The meaning of T, A, Index, `loaded` and `stored` for a dtype's character."""
+    """Definitions of T, A, Index, `loaded` and `stored` for a dtype's character."""
     load, store = ("widened(x)", "narrowed(x)") if char == "e" else ("x", "x")
     return (
         f"typedef {C_TYPES[char]} T;\n"
@@ -38,8 +38,9 @@ def header(char: str, index: str) -> str:
 
 
 class TypedKernel:
-    """A kernel for any dtype: `typed(dtype, *sizes)` is the one for arrays of it, with as many
-    elements at most as the largest of sizes. In the body `$word` stands for one of `words`."""
+    """A kernel for any dtype: `typed(dtype, *sizes)` is the kernel for arrays of that dtype, with
+    at most as many elements as the largest of sizes. In the body `$word` stands for one of
+    `words`."""
 
     def __init__(self, name: str, body: str, **words: str):
         self.name = name

@@ -1,12 +1,12 @@
 """Optimizer steps of many parameters in few launches.
 
-A net has tens of parameters, most of them tiny, and a launch costs more than a tiny update. So up
-to `MOST` parameters go into one: row r of its blocks (blockIdx.y) works on parameter r.
+A net has tens of parameters, most of them tiny, and a launch costs more than a tiny update. So one
+launch updates up to `MOST` parameters: row r of its blocks (blockIdx.y) works on parameter r.
 
-The step is an op of `ops/update.py` or `update_adaptive.py`, which computes on names in C as those
-of a fused group do (`symbols`). Its numbers, such as a learning rate that changes with every step,
-become parameters of the kernel: the text stays the same, and it is compiled once. In a CUDA graph
-arguments stay what they were, so there the kernel reads its numbers from memory.
+The step is an op of `ops/update.py` or `update_adaptive.py`, which computes on names in C as the
+ops of a fused group do (`symbols`). Its numbers, such as a learning rate that changes at every
+step, become parameters of the kernel: the text stays the same, and is compiled once. A CUDA graph
+fixes a launch's arguments, so there the kernel reads its numbers from memory.
 
     formula = Formula(adam_update.compute, {"lr": 0.001}, dtypes)
     update(cupy, "adam_update", formula, groups, weights)
@@ -33,7 +33,7 @@ MOST = 32
 
 
 class _Array(NamedTuple):
-    """An array that a step works on: its name in C, its dtype, does the step write there."""
+    """An array that a step works on: its name in C, its dtype, whether the step writes it."""
 
     name: str
     dtype: np.dtype
@@ -57,8 +57,9 @@ def update(
     outs: Sequence[Any],
     numbers: Any = None,
 ) -> None:
-    """Compute `formula` for each group of arrays and its place in `outs`. `name` is that of the
-    kernel. `numbers`: an array of float64 to read its numbers from, instead of those it has.
+    """Compute `formula` for each group of arrays into its place in `outs`. `name`: the kernel's
+    name. `numbers`: an array of float64 that holds the formula's numbers, instead of its own
+    numbers.
 
     Arrays in order (C-contiguous); all groups of the same dtypes, and either all have their first
     array for `out` or none has one of its arrays.
@@ -76,7 +77,7 @@ def update(
 
 
 class _Text(NamedTuple):
-    """What is done with one element of each array: lines of C, and the numbers that they need, as
+    """The computation on one element of each array: lines of C, and the numbers that they need, as
     (C type, name)."""
 
     arrays: tuple[_Array, ...]

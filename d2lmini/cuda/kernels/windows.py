@@ -1,9 +1,9 @@
 """im2col and col2im on a GPU: the windows of a convolution as columns of a matrix, and back.
 
-A thread has one place of one window's channel and copies, tap after tap, down a column of the
-matrix; its neighbour has the next window, so that 32 threads read and write side by side. For the
-way back a thread has one pixel and adds up what lies in all columns that were copied from it, in
-their order: nobody else writes there, so nothing needs to be atomic and sums are always the same.
+A thread handles one window and channel and copies the taps down a column of the matrix; its
+neighbour has the next window, so that 32 threads read and write contiguous memory. In col2im a
+thread handles one pixel and adds up its copies in all columns, in their order: only one thread
+writes each pixel, so no atomics are needed and sums are always the same.
 
 Images have one to three axes; missing ones are of size 1. The windows of image n begin at
 n * image_stride in the matrix, its rows are row_stride apart: images may lie one after the other,
@@ -87,8 +87,8 @@ def im2col(xp: Any, image: Any, columns: Any, geometry: Any, side_by_side: bool 
 
 
 def col2im(xp: Any, columns: Any, image: Any, geometry: Any, side_by_side: bool = False) -> None:
-    """Fill image (N, C, *size): every pixel with the sum of what `im2col` would have copied from
-    it. float16 is added up in float32. Arrays and geometry as there."""
+    """Fill image (N, C, *size): every pixel is the sum of the elements that `im2col` copies from
+    it. float16 is added up in float32. Arrays and geometry as in `im2col`."""
     N, C = image.shape[:2]
     _launch(_COL2IM, xp, image.size, columns, image, N, C, geometry, side_by_side)
 

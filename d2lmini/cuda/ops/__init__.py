@@ -1,8 +1,7 @@
-"""Kernels of ops for which a GPU has a better way than NumPy's formula.
+"""GPU kernels for ops where a GPU has a better algorithm than NumPy's formula.
 
-A file here registers kernels with the ops of the file of the same name in `d2lmini.ops`.
-
-matmul by cuBLAS (`products`) is registered here.
+A file here registers kernels for the ops of the file of the same name in `d2lmini.ops`. matmul by
+cuBLAS (`products`) is registered here.
 """
 
 from d2lmini.cuda import products

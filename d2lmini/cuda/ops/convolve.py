@@ -1,13 +1,13 @@
-"""Convolution on a GPU: the columns of as many images at a time as a workspace holds.
+"""Convolution on a GPU by im2col, for as many images at a time as fit into the workspace.
 
     y[n] = w @ columns[n]        (F, C*taps) @ (C*taps, OH*OW), in each group of channels
 
-A kernel copies the windows (im2col), a batch of products follows. On the way back a kernel lets
-every pixel add up what was copied from it (col2im). For the gradient of the weight the columns of
-all images lie side by side, so that one product adds up over the images, too. Whoever adds, adds in
-an order that sizes alone decide, so results are the same each time.
+A kernel copies the windows (im2col), a batch of products follows. For the gradient of the data a
+kernel adds up, for every pixel, what was copied from it (col2im). For the gradient of the weight
+the columns of all images lie side by side, so that one product also sums over the images. The order
+of every sum depends only on the sizes, so results are the same each time.
 
-(cuDNN, which knows better ways for most sizes, cannot be reached through CuPy any more.)
+(cuDNN, which has faster algorithms for most sizes, is no longer available through CuPy.)
 
 `ops.convolve` describes the three functions. Where each filter has one channel, kernels compute
 them without columns (`kernels.depthwise`).
@@ -26,12 +26,12 @@ from d2lmini.ops.convolve import choose_way
 from d2lmini.ops.products import matmul
 from d2lmini.ops.windows import Geometry, geometry
 
-#: Columns take no more bytes than this, unless those of one image do.
+#: Most bytes of the columns, unless one image needs more.
 WORKSPACE = 256 << 20
 
 
 def _batches(N: int, nbytes: int) -> Iterator[slice]:
-    """N images in parts whose columns, `nbytes` an image, fit into the workspace."""
+    """Split N images into parts whose columns, `nbytes` per image, fit into the workspace."""
     images = max(WORKSPACE // max(nbytes, 1), 1)
     for begin in range(0, N, images):
         yield slice(begin, min(begin + images, N))

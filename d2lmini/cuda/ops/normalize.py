@@ -1,4 +1,4 @@
-"""Normalization on a GPU: kernels for the moments (`kernels.moments`), and formulas as one each."""
+"""Normalization on a GPU: kernels for the moments (`kernels.moments`), one kernel per formula."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """LSTM and GRU on a GPU: a step is a product and one kernel (`kernels.recurrent`).
 
-Kernels compute the slopes of a step where its gradient comes, so nothing is prepared for backward.
+The backward kernels compute the slopes of a step, so the forward pass stores none.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from d2lmini.ops.rnn_layers import BACKWARDS, GRU, KINDS, LSTM, Clip, Layer, lay
 
 
 class _Before:
-    """The state before each step of a sequence, on the way back."""
+    """The state before each step of a sequence, for backward."""
 
     def __init__(self, xp: Any, first: Any, steps: Any, states: Any):
         self._first = xp.ascontiguousarray(first)
@@ -25,7 +25,7 @@ class _Before:
 
 
 class FusedLSTM(LSTM):
-    """`LSTM`, a kernel for each step."""
+    """`LSTM`, with one kernel for each step."""
 
     @property
     def bounds(self) -> tuple:
@@ -57,7 +57,7 @@ class FusedLSTM(LSTM):
 
 
 class FusedGRU(GRU):
-    """`GRU`, a kernel for each step."""
+    """`GRU`, with one kernel for each step."""
 
     def stepper(self, w, kept, work):
         rz, n, share = kept

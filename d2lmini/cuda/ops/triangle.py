@@ -1,6 +1,6 @@
-"""Functions of `linalg` on a GPU: with a second try where memory is short.
+"""Functions of `linalg` on a GPU, called a second time if memory is short.
 
-cuSOLVER takes some memory for its own use, which CuPy's pool may be keeping.
+cuSOLVER allocates memory for its own use, which CuPy's pool may have cached.
 """
 
 from __future__ import annotations

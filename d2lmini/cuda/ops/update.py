@@ -18,7 +18,7 @@ from d2lmini.ops.update_multi import Step, groups_of, run, take_step
 def _(
     xp: Any, steps: Sequence[Step], groups: list[tuple], outs: Sequence[Any], numbers: Any
 ) -> None:
-    """On a GPU: steps that differ in their arrays alone are one launch."""
+    """On a GPU: steps that differ only in their arrays are one launch."""
     ordered = [all(a.flags.c_contiguous for a in (*arrays, out))
                for arrays, out in zip(groups, outs, strict=True)]  # fmt: skip
     for members, name, formula in _launches(steps, groups, outs, ordered):
@@ -36,8 +36,8 @@ def _launches(
     steps: Sequence[Step], groups: Sequence[Sequence[Any]], outs: Sequence[Any],
     ordered: Sequence[bool],
 ) -> list[tuple[list[int], str, Any]]:  # fmt: skip
-    """Which steps make a launch, the kernel's name and formula. That is None for an array of
-    numbers, or a decision that depends on one. Of `groups` and `outs` only dtypes are read."""
+    """The steps of each launch, the kernel's name and formula. The formula is None if a number is
+    an array, or a decision depends on one. Only dtypes of `groups` and `outs` are read."""
     alike: dict[Any, list[int]] = {}
     for i, (step, arrays, out) in enumerate(zip(steps, groups, outs, strict=True)):
         kept = tuple(a.dtype for a in arrays), out.dtype, out is arrays[0]
@@ -56,8 +56,8 @@ def _launches(
 
 
 def numbers_of(steps: Sequence[Step], data: Sequence[Spec]) -> tuple[Any, list[float]] | None:
-    """What a GPU does for `_fused_update` of arrays of these specs, apart from the numbers in it,
-    and these; None if it does not read them from memory."""
+    """The formulas that a GPU runs for `_fused_update` of arrays of these specs, without their
+    numbers, and the numbers; None if the GPU does not read them from memory."""
     groups = groups_of(steps, data)
     launches = _launches(steps, groups, [specs[0] for specs in groups], [True] * len(steps))
     if any(formula is None for _, _, formula in launches):
