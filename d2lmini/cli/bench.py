@@ -47,7 +47,7 @@ def bench(options: argparse.Namespace) -> int:
         names = "; ".join(workload.name for workload in WORKLOADS)
         raise Refused(f"no workload is named so: {' '.join(options.words)}; there are {names}")
     if options.rounds < 5:
-        raise Refused(f"--rounds is 5 or more, that a verdict may stand on them: {options.rounds}")
+        raise Refused(f"--rounds is 5 or more for a verdict, got {options.rounds}")
     rows: list[dict[str, Any]] = []
     with Progress(len(chosen)) as bar:
         if not options.json:

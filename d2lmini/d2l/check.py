@@ -196,7 +196,7 @@ def _ends(trace: Trace, per: str) -> list[int]:
     if not updates:
         raise Wrong(
             "missing",
-            "no operation updates weights, so nobody knows what a batch is: call trainer.step, or "
+            "no operation updates weights, so the end of a batch is unknown: call trainer.step, or "
             "say per=number of batches, or per='an operation that runs once a batch'",
         )
     return max(updates.values(), key=len)

@@ -34,7 +34,7 @@ _A_MOMENT_S = 0.05
 
 _HINTS = {
     "hangs": "{what} is not over after {patience_s:g} s. Was a task not put among the ready ones "
-    "when its last Var was granted, was one not counted off, or did nobody wake the one who waits?",
+    "when its last Var was granted, was one not counted off, or was the waiting thread not woken?",
     "waits": "push(...) does not come back: it has to queue the task, not to wait for it",
     "early": "waitall() was over before all tasks were: {n} of {all} had run",
     "twice": "20 tasks were pushed and {n} ran: some of them ran twice",
@@ -56,7 +56,7 @@ _HINTS = {
     "off by one": "{n} tasks were pending; the bound is {most}: look when it begins to wait",
     "timid": "a push waited while {n} tasks were pending; {most} are allowed",
     "stuck": "a push waits for ever, though tasks are done: does it hold the lock while it waits, "
-    "or does nobody wake it?",
+    "or is the waiting thread not woken?",
     "dropped": "{n} of {all} tasks ran: a push that finds no room has to wait, not to go away",
 }
 

@@ -63,7 +63,7 @@ def views_of(x: Any, /, **shapes: tuple[int, ...]) -> list[View]:
     if isinstance(x, Symbol):
         found = [_of_symbol(x, shapes)]
     elif shapes:
-        raise TypeError("graph_view: only a Symbol takes shapes; others know theirs")
+        raise TypeError("graph_view: only a Symbol takes shapes; other graphs have their own")
     elif isinstance(x, Program):
         found = [View(x.name, _of_program(x))]
     elif isinstance(x, Trace):
@@ -80,9 +80,9 @@ def views_of(x: Any, /, **shapes: tuple[int, ...]) -> list[View]:
     fit = [view for view in found if _boxes(view) <= MOST]
     if not fit:
         raise MXNetError(
-            f"graph_view: {found[0].title} has {_boxes(found[0])} boxes, more than {MOST} help "
-            "nobody; look at a part: a layer of the net, get_internals() of a Symbol, a shorter "
-            "trace"
+            f"graph_view: {found[0].title} has {_boxes(found[0])} boxes, more than {MOST}, "
+            "which are too many to read; show a part: a layer of the net, get_internals() of a "
+            "Symbol, a shorter trace"
         )
     return fit
 
